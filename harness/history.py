@@ -1,10 +1,12 @@
-"""The history: one op a line of history.jsonl, recorded as it happens and read back plainly.
+"""Records the history (history.jsonl: one op a line) while a run goes on, and reads it.
 
 Rules of the Recorder
-1. Index without gaps, time that does not fall, whole lines: those of one loop tick go out in one write(2).
-2. `written()` returns when every line so far has been handed to the kernel; no byte of a request leaves
-   before that, so that a harness killed at any instant has never asked what its history does not name.
-3. A write that fails is a FloodmarkError and ends all recording; what was written before stays whole.
+1. The index has no gaps, time never falls, and lines are complete: those of one turn of the event loop are
+   written in one write(2).
+2. `written()` returns when every line so far has been given to the kernel; no byte of a request leaves
+   before,
+   so that a harness killed at any instant has sent no request that its history does not name.
+3. A write that fails is a FloodmarkError and ends all recording; the lines before it stay complete.
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
 from floodmark.harness.run_location import Place, open_inside
 
 Item = TypeVar("Item")
-_HOLDS = frozenset({"assign", "subscribe"})  # the f's whose `partitions` are written
+_WITH_PARTITIONS = frozenset({"assign", "subscribe"})  # an op of these f has `partitions` in its line
 
 
 class Recorder:
@@ -47,7 +49,7 @@ class Recorder:
             raise FloodmarkError(f"cannot begin the history {path}: {error.strerror}") from error
 
     def begin(self) -> None:
-        """The run begins now: times are counted from here. Before the first line only."""
+        """Begin the run: times count from now on. Only before the first line."""
         assert self._index == 0, f"{self._index} lines were stamped already"
         self._origin_ns = self._clock_ns()
 
@@ -65,7 +67,7 @@ class Recorder:
         return self._acks[partition]
 
     async def ack_or(self, timeout_s: float) -> None:
-        """Returns at the next ack of any partition, or after timeout_s."""
+        """Wait for the next ack of any partition, at most timeout_s."""
         waiter = asyncio.get_running_loop().create_future()
         self._ack_waiters.append(waiter)
         await asyncio.wait([waiter], timeout=timeout_s)
@@ -76,18 +78,18 @@ class Recorder:
         self.ops += 1
         return self._record(
             process=process, type=Type.INVOKE, f=intent.f, sends=intent.sends or None,
-            partitions=intent.partitions if intent.f in _HOLDS else None,
+            partitions=intent.partitions if intent.f in _WITH_PARTITIONS else None,
         )
 
     def complete(self, invoked: Op, outcome: Outcome) -> Op:
-        """The completion of an invocation; of a send it names the same partitions and values."""
+        """Record the completion of an invocation; that of a send names the same partitions and values."""
         sends = outcome.sends or invoked.sends
-        told = outcome.type is Type.OK  # then an empty list is an answer too, and is written
+        answered = outcome.type is Type.OK  # then an empty list is an answer, too, and is written
         op = self._record(
             process=invoked.process, type=outcome.type, f=invoked.f, sends=sends,
-            reads=outcome.reads if told and invoked.f == "poll" else outcome.reads or None,
-            partitions=(outcome.partitions or invoked.partitions) if invoked.f in _HOLDS else None,
-            offsets=outcome.offsets if told and invoked.f == "list_offsets" else outcome.offsets or None,
+            reads=outcome.reads if answered and invoked.f == "poll" else outcome.reads or None,
+            partitions=(outcome.partitions or invoked.partitions) if invoked.f in _WITH_PARTITIONS else None,
+            offsets=outcome.offsets if answered and invoked.f == "list_offsets" else outcome.offsets or None,
             error=outcome.error,
         )
         self.counts[outcome.type] += 1
@@ -112,7 +114,7 @@ class Recorder:
             await flush
 
     def close(self) -> int:
-        """Hands over what is left, closes the file and returns the number of its lines."""
+        """Write what is left, close the file, and return the number of its lines."""
         if self._file >= 0:
             self._flush()
             os.close(self._file)
@@ -126,7 +128,7 @@ class Recorder:
             raise self._failed
         self._last_ns = max(self._last_ns, self.now_ns())
         op = Op(index=self._index, time=self._last_ns, **fields)
-        line = line_of(op)
+        line = encode_op(op)
         if not self._lines:
             asyncio.get_running_loop().call_soon(self._flush)
         self._lines.append(line)
@@ -147,7 +149,7 @@ class Recorder:
                     f"cannot write the history {self._path}: {error.strerror}; the run ends here"
                 )
         for flush in flushes:
-            if flush.done():  # whoever waited was cancelled
+            if flush.done():  # the waiting task was cancelled
                 continue
             if self._failed:
                 flush.set_exception(self._failed)
@@ -155,15 +157,15 @@ class Recorder:
                 flush.set_result(None)
 
 
-def line_of(op: Op) -> bytes:
-    """An op as its line in format 1, LF included."""
+def encode_op(op: Op) -> bytes:
+    """Encode an op as a line of format 1, with its LF."""
     line: dict[str, Any] = {
         "index": op.index, "time": op.time, "process": op.process, "type": op.type.value, "f": op.f,
     }
     if op.sends is not None:
-        line["sends"] = [_send_fields(send) for send in op.sends]
+        line["sends"] = [_encode_send(send) for send in op.sends]
     if op.reads is not None:
-        line["reads"] = [_read_fields(read) for read in op.reads]
+        line["reads"] = [_encode_read(read) for read in op.reads]
     if op.partitions is not None:
         line["partitions"] = list(op.partitions)
     if op.offsets is not None:
@@ -175,7 +177,7 @@ def line_of(op: Op) -> bytes:
     return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
 
 
-def _send_fields(send: Send) -> dict[str, int]:
+def _encode_send(send: Send) -> dict[str, int]:
     fields = {"partition": send.partition, "value": send.value}
     if send.offset is not None:
         fields["offset"] = send.offset
@@ -184,7 +186,7 @@ def _send_fields(send: Send) -> dict[str, int]:
     return fields
 
 
-def _read_fields(read: Read) -> dict[str, int]:
+def _encode_read(read: Read) -> dict[str, int]:
     fields = {"partition": read.partition, "offset": read.offset, "value": read.value}
     if read.epoch is not None:
         fields["epoch"] = read.epoch
@@ -196,11 +198,12 @@ def _read_fields(read: Read) -> dict[str, int]:
 def read(
     path: Place, on_bad: Callable[[str], None] | None = None, *, folder: Place | None = None
 ) -> Iterator[Op]:
-    """The ops of a history, one line at a time and in the order of the file. Of a stranger's `folder` it must
-    be a regular file inside.
+    """Read the ops of a history one by one, in the order of the file. With `folder`, which may be a
+    stranger's,
+    it must be a regular file inside.
 
-    A torn last line and blank lines are passed over, fields unknown are ignored. Any other line that is no op
-    is told as "FILE:LINE: what": to on_bad, which goes on, or, without one, as a FloodmarkError.
+    A torn last line, blank lines and unknown fields are ignored. Any other line that is no op is reported as
+    "FILE:LINE: why": to on_bad, and reading continues; or, without on_bad, as a FloodmarkError.
     """
     try:
         with path.open("rb") if folder is None else open_inside(path, folder) as file:
@@ -208,20 +211,20 @@ def read(
                 if line.isspace():
                     continue
                 try:
-                    yield op_of(line)
+                    yield decode_op(line)
                 except ValueError as error:
                     if not line.endswith(b"\n"):
                         return  # torn by the end of the harness: never more than the last line
-                    told = f"{path}:{number}: {error}"
+                    problem = f"{path}:{number}: {error}"
                     if on_bad is None:
-                        raise FloodmarkError(told) from error
-                    on_bad(told)
+                        raise FloodmarkError(problem) from error
+                    on_bad(problem)
     except OSError as error:
         raise FloodmarkError(f"cannot read the history {path}: {error.strerror}") from error
 
 
-def op_of(line: bytes) -> Op:
-    """One line as an op; ValueError says which field is not as format 1 has it."""
+def decode_op(line: bytes) -> Op:
+    """Decode one line; ValueError names the field that does not fit format 1."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -244,13 +247,13 @@ def op_of(line: bytes) -> Op:
     return Op(
         index=_integer(fields, "index"), time=_integer(fields, "time"), process=_integer(fields, "process"),
         type=kind, f=f, error=error_name, fault=fault,
-        sends=_each(fields, "sends", lambda item: Send(
+        sends=_read_objects(fields, "sends", lambda item: Send(
             partition=_integer(item, "partition"), value=_integer(item, "value"),
-            offset=_maybe(item, "offset"), epoch=_maybe(item, "epoch"))),
-        reads=_each(fields, "reads", lambda item: Read(
+            offset=_optional_integer(item, "offset"), epoch=_optional_integer(item, "epoch"))),
+        reads=_read_objects(fields, "reads", lambda item: Read(
             partition=_integer(item, "partition"), offset=_integer(item, "offset"),
-            value=_integer(item, "value"), epoch=_maybe(item, "epoch"))),
-        offsets=_each(fields, "offsets", lambda item: (
+            value=_integer(item, "value"), epoch=_optional_integer(item, "epoch"))),
+        offsets=_read_objects(fields, "offsets", lambda item: (
             _integer(item, "partition"), _integer(item, "offset"))),
         partitions=_integers(fields, "partitions"),
     )
@@ -263,7 +266,7 @@ def _integer(fields: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _maybe(fields: Mapping[str, Any], name: str) -> int | None:
+def _optional_integer(fields: Mapping[str, Any], name: str) -> int | None:
     return None if fields.get(name) is None else _integer(fields, name)
 
 
@@ -276,12 +279,12 @@ def _integers(fields: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
     return tuple(values)
 
 
-def _each(
-    fields: Mapping[str, Any], name: str, of: Callable[[Mapping[str, Any]], Item]
+def _read_objects(
+    fields: Mapping[str, Any], name: str, read_item: Callable[[Mapping[str, Any]], Item]
 ) -> tuple[Item, ...] | None:
     items = fields.get(name)
     if items is None:
         return None
     if not isinstance(items, list) or any(not isinstance(item, dict) for item in items):
         raise ValueError(f"{name} is no list of objects")
-    return tuple(of(item) for item in items)
+    return tuple(read_item(item) for item in items)

@@ -1,11 +1,12 @@
-"""The trace: the brokers' raw files, merged into trace.jsonl on the run's clock, or followed during a run.
+"""Merges the brokers' raw trace files into trace.jsonl on the run's clock, or follows them during a run.
 
 Rules
-1. Within a node nothing is reordered: `seq` is the order in which it happened there. Between nodes time
-   orders: on one host all stamps are of one CLOCK_MONOTONIC. What came before the run has times below 0.
-2. A raw line that a node's death tore is no line. A line that is missing elsewhere stays visible as a gap in
+1. The lines of one node stay in their order, `seq`. Lines of several nodes are ordered by time: on one
+   host all
+   times are of one CLOCK_MONOTONIC. Events before the run have times below 0.
+2. A last raw line that was torn by a node's death is ignored. Any other missing line is visible as a gap in
    `seq`; lines of partitions that are not the run's are left out, and leave no gap.
-3. A merge holds one line a node in memory, however long the trace is.
+3. A merge keeps one line of each node in memory, however long the trace is.
 """
 
 import heapq
@@ -22,8 +23,8 @@ from floodmark.harness.errors import FloodmarkError
 
 Line = dict[str, Any]
 
-# What a line has besides time, node, seq and event. Lines of a replica have `partition` and its state too,
-# but `isr` as the controller tells it, which has neither LEO nor HW.
+# The fields of each event besides time, node, seq and event. A replica's lines also have `partition` and
+# STATE, except the controller's `isr`, which has neither LEO nor HW.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "append": ("role", "offset", "count", "epochs"),
     "truncate": ("from", "to", "why"),
@@ -44,15 +45,15 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "failpoint": ("name", "action"),
 }
 STATE = ("epoch", "leo", "hw")
-_ONE = ("leader", "follower", "broker", "peer")  # fields that name a node; null: nobody
-_OURS = "version"  # of the raw files only: how far a controller has told its journal
-_LINES_A_PIECE = 5_000
+_NODE_FIELDS = ("leader", "follower", "broker", "peer")  # fields that name a node; null: nobody
+_RAW_ONLY = "version"  # the metadata version in a controller's raw lines
+_LINES_PER_PIECE = 5_000
 _READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Raw:
-    """What the processes of a cluster write, and how to read it."""
+    """The raw trace files of a cluster, and the names for their ids."""
 
     files: Mapping[str, Path]  # node -> its file, which may not be there yet
     names: Mapping[int, str]  # node id -> node
@@ -60,7 +61,7 @@ class Raw:
 
 
 class Merge:
-    """The raw files as trace.jsonl. `problems` is complete when `pieces` has ended."""
+    """Merges the raw files into trace.jsonl. `problems` is complete when `pieces` has ended."""
 
     def __init__(self, raw: Raw, origin_ns: int) -> None:
         """origin_ns: the monotonic instant at which the run began."""
@@ -70,26 +71,26 @@ class Merge:
         self._origin_ns = origin_ns
 
     def pieces(self) -> Iterator[bytes]:
-        """The whole file, piece by piece. FloodmarkError where a raw file cannot be read."""
-        merged = heapq.merge(*map(self._of_node, self._raw.files), key=_time)
-        while piece := list(islice(merged, _LINES_A_PIECE)):
+        """Yield trace.jsonl piece by piece. FloodmarkError where a raw file cannot be read."""
+        merged = heapq.merge(*map(self._read_node_lines, self._raw.files), key=_line_time)
+        while piece := list(islice(merged, _LINES_PER_PIECE)):
             self.lines += len(piece)
             yield b"".join([orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in piece])
 
-    def _of_node(self, node: str) -> Iterator[Line]:
-        """The node's lines in their order, those left out closed up in seq."""
+    def _read_node_lines(self, node: str) -> Iterator[Line]:
+        """Yield the node's lines in their order; `seq` skips those left out."""
         left_out, expected = 0, 0
         for line in self._read(node):
             seq = line["seq"]
             if seq != expected:
                 self.problems.append(f"the trace of {node} lacks lines between seq {expected} and {seq}")
             expected = seq + 1
-            told = _translated(line, self._raw, self._origin_ns)
-            if told is None:
+            translated = _translate_line(line, self._raw, self._origin_ns)
+            if translated is None:
                 left_out += 1
                 continue
-            told["seq"] = seq - left_out
-            yield told
+            translated["seq"] = seq - left_out
+            yield translated
         if not expected:
             self.problems.append(f"the trace of {node} has no line: {self._raw.files[node]}")
 
@@ -116,7 +117,7 @@ class Merge:
 
 
 class Feed:
-    """Follows the raw files while a run goes. `events`: only these are looked at; None: all."""
+    """Follows the raw files during a run. `events`: only these are read; None: all."""
 
     def __init__(self, raw: Raw, origin_ns: int, events: Collection[str] | None = None) -> None:
         self._raw = raw
@@ -125,52 +126,52 @@ class Feed:
         self._files: dict[str, int] = {}
         self._read_bytes = dict.fromkeys(raw.files, 0)
 
-    def new(self) -> list[Line]:
-        """The lines that have become whole since the last look, as trace.jsonl will have them (but for `seq`,
-        which counts what is left out too); by time, and within a node as they happened."""
-        found = [self._of_node(node) for node in self._raw.files]
-        return list(heapq.merge(*found, key=_time))
+    def read_new_lines(self) -> list[Line]:
+        """Read the lines that were completed since the last call, as in trace.jsonl (except `seq`, which also
+        counts the lines left out); by time, and those of one node in their order."""
+        found = [self._read_node_lines(node) for node in self._raw.files]
+        return list(heapq.merge(*found, key=_line_time))
 
     def close(self) -> None:
         for file in self._files.values():
             os.close(file)
         self._files.clear()
 
-    def _of_node(self, node: str) -> list[Line]:
+    def _read_node_lines(self, node: str) -> list[Line]:
         file = self._open(node)
         lines: list[Line] = []
         while file is not None:
             data = os.pread(file, _READ_BYTES, self._read_bytes[node])
-            whole = data.rfind(b"\n") + 1
-            if not whole:
+            complete = data.rfind(b"\n") + 1
+            if not complete:
                 break
-            self._read_bytes[node] += whole
-            for raw in data[: whole - 1].split(b"\n"):
-                told = self._told(raw)
-                if told is not None:
-                    lines.append(told)
+            self._read_bytes[node] += complete
+            for raw in data[: complete - 1].split(b"\n"):
+                translated = self._parse_line(raw)
+                if translated is not None:
+                    lines.append(translated)
         return lines
 
-    def _told(self, raw: bytes) -> Line | None:
+    def _parse_line(self, raw: bytes) -> Line | None:
         if self._marks is not None and not any(mark in raw for mark in self._marks):
             return None
         try:
             line = orjson.loads(raw)
         except orjson.JSONDecodeError:
-            return None  # the merge tells of it
-        return _translated(line, self._raw, self._origin_ns)
+            return None  # the merge reports it
+        return _translate_line(line, self._raw, self._origin_ns)
 
     def _open(self, node: str) -> int | None:
         if node not in self._files:
             try:
                 self._files[node] = os.open(self._raw.files[node], os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
-                return None  # it has not begun yet
+                return None  # the node has not started yet
         return self._files[node]
 
 
-def _translated(line: Line, raw: Raw, origin_ns: int) -> Line | None:
-    """A raw line in the words of format 1; None: of a partition that is not the run's."""
+def _translate_line(line: Line, raw: Raw, origin_ns: int) -> Line | None:
+    """Translate a raw line into format 1; None for a partition that is not the run's."""
     topic = line.pop("topic", None)
     if topic is not None:
         key = raw.keys.get((topic, line["partition"]))
@@ -180,16 +181,16 @@ def _translated(line: Line, raw: Raw, origin_ns: int) -> Line | None:
     names = raw.names
     line["time"] -= origin_ns
     line["node"] = names[line["node"]]
-    for field in _ONE:
+    for field in _NODE_FIELDS:
         if field in line:
             line[field] = names.get(line[field])
     if "isr" in line:
         line["isr"] = [names[each] for each in line["isr"]]
-    line.pop(_OURS, None)
+    line.pop(_RAW_ONLY, None)
     return line
 
 
-def _time(line: Line) -> int:
+def _line_time(line: Line) -> int:
     time_ns: int = line["time"]
     return time_ns
 
@@ -198,7 +199,7 @@ def _time(line: Line) -> int:
 
 
 def read(path: Path) -> Iterator[Line]:
-    """The lines of a trace.jsonl; a torn last one is passed over, any other that is no line of a trace is a
+    """Read the lines of a trace.jsonl; a torn last one is ignored, any other that is no line of a trace is a
     FloodmarkError with file and line."""
     try:
         with path.open("rb") as file:

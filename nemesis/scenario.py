@@ -58,7 +58,7 @@ failpoint without it is that of any, and of messages that are about no partition
     TIME | time TIME                         so long after the step before; since the run began
     NODE reaches POINT [K times]             a failpoint that an earlier step armed; `epoch E`, `peer NODE`,
                                              `offset O` after POINT: there
-    healthy                                  every broker up, every ISR full, all members told
+    healthy                                  every broker up, every ISR full, its leader known to all members
     n1.leo == 3 and leader == n2 or ...      what is seen: leo hw epoch checkpointed_hw leader isr running
                                              unfenced of a node, a role, `every` replica; leader,
                                              epoch, isr alone: the controller's word. == != < <= >

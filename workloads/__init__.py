@@ -1,1 +1,1 @@
-"""What clients ask, and what an answer proves."""
+"""Workloads: the ops that clients run, and what their outcomes prove."""

@@ -1,8 +1,10 @@
-"""The idempotent workload: the log's sends and polls through confluent-kafka, as an application would.
+"""The idempotent workload: sends and polls like the log workload's, by confluent-kafka, as an application
+would.
 
-The library retries by itself, so everything but ok is info; it never makes a duplicate, which the judge
-checks. One producer and one consumer a process, made anew with the process. The
-library blocks and calls back from poll(), so each op runs in a thread of the workload's own.
+The library retries by itself, so that every outcome except ok is info; it never writes a duplicate, which the
+judge checks. Each process has one producer and one consumer. The library blocks and calls back from
+poll(), so
+that each op runs in a thread of the workload.
 """
 
 import asyncio
@@ -27,25 +29,25 @@ from floodmark.workloads.log import intents, reading_share, send
 NAME = "idempotent"
 _RETRIES = 2**31 - 1
 _MESSAGE_TIMEOUT_MS = 3000
-_SEND_TIMEOUT_S = 5.0  # librdkafka looks for messages that timed out once a second
+_SEND_TIMEOUT_S = 5.0  # librdkafka checks once a second for messages that timed out
 _POLL_TIMEOUT_S = 0.3
 _POLL_RECORDS = 500
 _ASK_TIMEOUT_S = 1.5
 _CLOSE_TIMEOUT_S = 0.2
-_QUICK = {  # back-offs of a test cluster: its leaders change within seconds
+_BACKOFFS = {  # short back-offs: the leaders of a test cluster change within seconds
     "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200, "topic.metadata.refresh.fast.interval.ms": 20,
     "socket.connection.setup.timeout.ms": 1000, "socket.timeout.ms": 1000, "log_level": 0,
 }
 
 
-_SILENT = logging.getLogger("floodmark.confluent")  # what matters comes back with the op
+_SILENT = logging.getLogger("floodmark.confluent")  # errors are in the op's outcome
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.propagate = False
 
 
 class IdempotentSession:
-    """One process: a producer and a consumer, each made when first needed."""
+    """One process with a producer and a consumer, each created when first needed."""
 
     def __init__(self, settings: WorkloadSettings, threads: ThreadPoolExecutor) -> None:
         self.over = False
@@ -83,46 +85,47 @@ class IdempotentSession:
     def _send(self, sends: Sequence[Send], patience_s: float) -> Outcome:
         delivered: dict[int, tuple[KafkaError | None, int | None]] = {}
 
-        def heard(index: int) -> Callable[[KafkaError | None, Message], None]:
+        def note_delivery(index: int) -> Callable[[KafkaError | None, Message], None]:
             return lambda error, message: delivered.__setitem__(index, (error, message.offset()))
 
         try:
-            producer = self._producing(patience_s)
+            producer = self._get_producer(patience_s)
             for index, one in enumerate(sends):
                 topic, partition = self._places[one.partition]
                 producer.produce(topic, value=b"%d" % one.value, partition=partition,
                                  headers=[(HEADER.decode(), self._settings.run_id.encode())],
-                                 on_delivery=heard(index))
+                                 on_delivery=note_delivery(index))
             deadline_s = time.monotonic() + max(_SEND_TIMEOUT_S, patience_s)
             while len(delivered) < len(sends) and time.monotonic() < deadline_s:
                 producer.poll(0.05)
         except (KafkaException, BufferError, SystemError) as error:  # a fatal error may come as a SystemError
             self.over = True
-            return Outcome(type=Type.INFO, sends=tuple(sends), error=_name_of(error))
+            return Outcome(type=Type.INFO, sends=tuple(sends), error=_error_name(error))
         return outcome_of_delivery(sends, delivered)
 
     def _assign(self, keys: Sequence[int]) -> Outcome:
         self._positions = {key: self._positions.get(key, 0) for key in keys}
         places = [TopicPartition(*self._places[key], offset) for key, offset in self._positions.items()]
         try:
-            self._consuming().assign(places)
+            self._get_consumer().assign(places)
         except KafkaException as error:
             self.over = True
-            return Outcome(type=Type.FAIL, error=_name_of(error))
+            return Outcome(type=Type.FAIL, error=_error_name(error))
         return Outcome(type=Type.OK, partitions=tuple(keys))
 
     def _poll(self) -> Outcome:
         reads, errors = [], []
         try:
-            messages = self._consuming().consume(_POLL_RECORDS, timeout=_POLL_TIMEOUT_S)
+            messages = self._get_consumer().consume(_POLL_RECORDS, timeout=_POLL_TIMEOUT_S)
         except KafkaException as error:
             self.over = True
-            return Outcome(type=Type.FAIL, error=_name_of(error))
+            return Outcome(type=Type.FAIL, error=_error_name(error))
         for message in messages:
-            if told := message.error():
-                errors.append(_name_of(KafkaException(told)))
-                # The log is no longer what was read (auto.offset.reset=error): a new process begins.
-                self.over = self.over or told.code() == KafkaError._AUTO_OFFSET_RESET or told.fatal()
+            if kafka_error := message.error():
+                errors.append(_error_name(KafkaException(kafka_error)))
+                # The log no longer has what was read (auto.offset.reset=error): a new process begins.
+                reset = kafka_error.code() == KafkaError._AUTO_OFFSET_RESET
+                self.over = self.over or reset or kafka_error.fatal()
                 continue
             topic, partition, offset = message.topic(), message.partition(), message.offset()
             assert topic is not None, "a record comes from somewhere"
@@ -130,7 +133,7 @@ class IdempotentSession:
             assert offset is not None, "a record lies somewhere"
             key = self._keys[topic, partition]
             self._positions[key] = offset + 1
-            if (value := self._value(message)) is not None:
+            if (value := self._read_value(message)) is not None:
                 reads.append(Read(partition=key, offset=offset, value=value, epoch=message.leader_epoch()))
         if errors and not reads:
             return Outcome(type=Type.FAIL, error=errors[0])
@@ -141,31 +144,33 @@ class IdempotentSession:
         try:
             for key in keys:
                 place = TopicPartition(*self._places[key])
-                _, end = self._consuming().get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S, cached=False)
+                consumer = self._get_consumer()
+                _, end = consumer.get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S, cached=False)
                 offsets.append((key, end))
         except KafkaException as error:
-            return Outcome(type=Type.FAIL, error=_name_of(error))
+            return Outcome(type=Type.FAIL, error=_error_name(error))
         return Outcome(type=Type.OK, offsets=tuple(offsets))
 
-    def _value(self, message: Message) -> int | None:
+    def _read_value(self, message: Message) -> int | None:
         ours = message.headers() == [(HEADER.decode(), self._settings.run_id.encode())]
         digits = message.value() or b""
         return int(digits) if ours and message.key() is None and digits.isdigit() else None
 
-    def _producing(self, patience_s: float) -> Producer:
-        """patience_s: how long its sends are tried at least, told once, when it is made."""
+    def _get_producer(self, patience_s: float) -> Producer:
+        """patience_s: how long its sends are tried at least; it counts only when the producer is created."""
         if self._producer is None:
             self._producer = Producer({
-                **_QUICK, "bootstrap.servers": self._bootstrap(), "enable.idempotence": True, "linger.ms": 0,
+                **_BACKOFFS, "bootstrap.servers": self._bootstrap(), "enable.idempotence": True,
+                "linger.ms": 0,
                 "message.timeout.ms": max(_MESSAGE_TIMEOUT_MS, round(1000 * patience_s)),
                 "request.timeout.ms": 1000,
             }, logger=_SILENT)
         return self._producer
 
-    def _consuming(self) -> Consumer:
+    def _get_consumer(self) -> Consumer:
         if self._consumer is None:
             self._consumer = Consumer({
-                **_QUICK, "bootstrap.servers": self._bootstrap(),
+                **_BACKOFFS, "bootstrap.servers": self._bootstrap(),
                 "group.id": f"floodmark-{self._settings.run_id}",
                 "enable.auto.commit": False, "auto.offset.reset": "error", "check.crcs": True,
                 "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 100,
@@ -178,13 +183,13 @@ class IdempotentSession:
         return ",".join(f"{host}:{port}" for host, port in self._settings.addresses().values())
 
     def _close(self) -> None:
-        """What still waits in the producer is dropped: its op was answered info."""
+        """Close both; messages that still wait in the producer are dropped: their op was an info."""
         if self._producer is not None:
             self._producer.purge(in_queue=True, in_flight=True, blocking=False)
             try:
                 self._producer.flush(_CLOSE_TIMEOUT_S)
             except (KafkaException, SystemError):
-                pass  # a fatal error, told with the op it met
+                pass  # a fatal error, which the op's outcome has
             self._producer = None
         if self._consumer is not None:
             self._consumer.close()
@@ -213,7 +218,8 @@ class IdempotentWorkload:
         return {"acks": "all", "idempotence": True, "retries": _RETRIES, "isolation": "read_uncommitted"}
 
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
-        """Without list_offsets: the library asks for them without naming the leader epoch, so a zombie
+        """Draw intents without list_offsets: the library lists offsets without a leader epoch, so that a
+        zombie
         leader's answer could make a correct cluster look broken."""
         share = reading_share(process, self._settings.concurrency)
         drawn = intents(self._keys, self._values, share, random)
@@ -241,7 +247,7 @@ def outcome_of_delivery(
     (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
     errors = [error for error, _ in delivered.values() if error is not None]
     if errors or len(delivered) < len(sends):
-        name = _name_of(KafkaException(errors[0])) if errors else TIMEOUT
+        name = _error_name(KafkaException(errors[0])) if errors else TIMEOUT
         return Outcome(type=Type.INFO, sends=tuple(sends), error=name)
     placed = []
     for index, one in enumerate(sends):
@@ -250,11 +256,11 @@ def outcome_of_delivery(
     return Outcome(type=Type.OK, sends=tuple(placed))
 
 
-def _name_of(error: Exception) -> str:
-    """Kafka's name of the error, or CONNECTION or TIMEOUT for the library's own."""
-    told = error.args[0] if isinstance(error, KafkaException) and error.args else None
-    if not isinstance(told, KafkaError):
+def _error_name(error: Exception) -> str:
+    """Kafka's name of the error; CONNECTION or TIMEOUT for the library's own errors."""
+    kafka_error = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    if not isinstance(kafka_error, KafkaError):
         return CONNECTION
-    if told.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
+    if kafka_error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TIMED_OUT):
         return TIMEOUT
-    return CONNECTION if told.code() < -1 else str(told.name())
+    return CONNECTION if kafka_error.code() < -1 else str(kafka_error.name())

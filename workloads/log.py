@@ -1,8 +1,9 @@
-"""The log workload: unique values sent, polls from the beginning on, end offsets, by the client of record.
+"""The log workload: sends unique values, polls from the beginning, lists end offsets, by the client of
+record.
 
 Every send is tried once and goes to one partition. One process in four reads: it assigns itself some
-partitions, polls them from offset 0 forward, asks for their end now and then, and begins anew with others
-after a while. With fewer than four processes each does a little of both.
+partitions, polls them from offset 0 on, lists their end offsets now and then, and after a while begins with
+others. With fewer than four processes each does a little of both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,26 +19,26 @@ from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 NAME = "log"
 _READERS_EVERY = 4
 _READING_SHARE = {True: 0.95, False: 0.0}  # of a reader's ops, of a writer's
-_MIXED_SHARE = 0.1  # where there are too few processes to tell readers from writers
+_MIXED_SHARE = 0.1  # with too few processes for separate readers and writers
 _BATCH_SIZES = (1, 1, 1, 1, 1, 2, 3, 4)
 _READS_PER_ASSIGN = (20, 200)
 _END_OFFSETS_EVERY = 10
-_LOAD_FETCH_BYTES = 16 << 10  # small answers: a reader shares the machine with the brokers
+_LOAD_FETCH_BYTES = 16 << 10  # small responses: a reader shares the machine with the brokers
 _LOAD_FETCH_WAIT_MS = 300
 _LOAD_FETCH_MIN_BYTES = 8 << 10
 _FINAL_FETCH_BYTES = 256 << 10
 _SHORT_FETCH_WAIT_MS = 20
-_STRENGTH = {"0": 0, "1": 1, "all": 2}
+_ACKS_STRENGTH = {"0": 0, "1": 1, "all": 2}
 
 
 class LogSession:
-    """One process on its client. A final session serves what comes after mending: probes and final reads, in
-    larger pieces and with less waiting for more to come."""
+    """One process with its client. A final session is for probes and final reads, after mending: it fetches
+    larger pieces and waits less."""
 
     def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False) -> None:
-        # A reader among others waits for a good piece; one who also writes would wait for itself.
+        # A pure reader waits for a large piece; a process that also writes would wait for itself.
         waits = not final and settings.concurrency >= _READERS_EVERY
-        self._acks = "all" if final else settings.acks  # a probe is to be acked, whatever the load asks for
+        self._acks = "all" if final else settings.acks  # a probe needs its ack, whatever the load's acks are
         self._client = settings.clients(ClientSettings(
             run_id=settings.run_id,
             keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
@@ -54,7 +55,7 @@ class LogSession:
     async def apply(self, intent: Intent) -> Outcome:
         match intent.f:
             case "send":
-                return self._promised(intent, await self._client.send(
+                return self._weaken_ack(intent, await self._client.send(
                     intent.sends, node=intent.node, acks=intent.acks, patience_s=intent.patience_s))
             case "poll":
                 if intent.offset is not None:
@@ -70,10 +71,9 @@ class LogSession:
     async def close(self) -> None:
         await self._client.close()
 
-    def _promised(self, intent: Intent, outcome: Outcome) -> Outcome:
-        """A run promises what its `acks` says. An ack that was asked to mean less proves less: nobody knows
-        whether the record will stay."""
-        weaker = intent.acks is not None and _STRENGTH[intent.acks] < _STRENGTH[self._acks]
+    def _weaken_ack(self, intent: Intent, outcome: Outcome) -> Outcome:
+        """Turn an ack with weaker acks than the run's into an info: the run's guarantee does not cover it."""
+        weaker = intent.acks is not None and _ACKS_STRENGTH[intent.acks] < _ACKS_STRENGTH[self._acks]
         return replace(outcome, type=Type.INFO) if weaker and outcome.type is Type.OK else outcome
 
 
@@ -110,30 +110,30 @@ def make(settings: WorkloadSettings) -> Workload:
     return LogWorkload(settings)
 
 
-# -- what is asked, shared with the idempotent workload ----------------------------------------------------
+# -- the ops, shared with the idempotent workload ----------------------------------------------------------
 
 def reading_share(process: int, concurrency: int) -> float:
-    """How much of what a process asks is reading."""
+    """The share of reads among a process's ops."""
     if concurrency < _READERS_EVERY:
         return _MIXED_SHARE
     return _READING_SHARE[process % concurrency % _READERS_EVERY == _READERS_EVERY - 1]
 
 
 def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random) -> Iterator[Intent]:
-    """Without end. The first read is an assign; so is the one after each stretch of reads."""
-    left, held = 0, tuple(keys[:1])
+    """Draw intents without end. The first read is an assign; so is the one after each series of reads."""
+    left, assigned = 0, tuple(keys[:1])
     while True:
         if random.random() >= share:
             size = random.choice(_BATCH_SIZES)
             yield send(random.choice(keys), [next(values) for _ in range(size)])
         elif left == 0:
             left = random.randint(*_READS_PER_ASSIGN)
-            held = tuple(sorted(random.sample(keys, random.randint(1, min(2, len(keys))))))
-            yield Intent(f="assign", partitions=held)
+            assigned = tuple(sorted(random.sample(keys, random.randint(1, min(2, len(keys))))))
+            yield Intent(f="assign", partitions=assigned)
         else:
             left -= 1
             if left % _END_OFFSETS_EVERY == 0:
-                yield Intent(f="list_offsets", partitions=(random.choice(held),))
+                yield Intent(f="list_offsets", partitions=(random.choice(assigned),))
             else:
                 yield Intent(f="poll")
 

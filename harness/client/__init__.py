@@ -1,1 +1,1 @@
-"""How the system under test is reached: the client of record, which tries once and says what it knows."""
+"""The client of record: sends each request once, and classifies what is known of it afterwards."""

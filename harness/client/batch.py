@@ -1,7 +1,8 @@
-"""Record batches v2: values to bytes and bytes to values, straight-line for the hot path.
+"""Encodes values into record batches v2, and decodes them; written for speed.
 
-A record of ours is: key null, value the decimal digits of the value in ASCII, one header `floodmark` whose
-value is the run's id. Whatever does not look so is not ours, be it from another run or a control batch.
+A record of this run has a null key, the decimal digits of its value in ASCII, and one header, `floodmark`,
+with
+the run's id. Any other record is not ours: it is from another run, or in a control batch.
 """
 
 import struct
@@ -27,7 +28,7 @@ class Corrupt(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One batch as read. values holds (offset, value), None for a record that is not ours."""
+    """One batch as read. `values` are (offset, value), None for a record that is not ours."""
 
     last_offset: int
     epoch: int
@@ -35,7 +36,7 @@ class Batch:
 
 
 def varint(number: int) -> bytes:
-    """Zig-zag, then base 128, as the record format has it."""
+    """Encode a signed varint (zig-zag), as in the record format."""
     return uvarint((number << 1) ^ (number >> 63))
 
 
@@ -51,13 +52,13 @@ def uvarint(number: int) -> bytes:
 
 
 def ending(run_id: str) -> bytes:
-    """What every record of a run ends with: its headers."""
+    """The end of every record of a run: its headers."""
     value = run_id.encode()
     return varint(1) + varint(len(HEADER)) + HEADER + varint(len(value)) + value
 
 
 def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int) -> bytes:
-    """One batch, neither compressed nor idempotent, with offsets and epoch for the leader to fill in."""
+    """Encode one batch, neither compressed nor idempotent; the leader fills in offset and epoch."""
     records = bytearray()
     for index, value in enumerate(values):
         digits = b"%d" % value
@@ -73,7 +74,7 @@ def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int) -> by
 
 
 def decode(data: bytes, record_ending: bytes) -> Iterator[Batch]:
-    """The whole batches in the answer to a fetch; Kafka may cut the last one off, which is left away."""
+    """Decode the complete batches of a fetch response; Kafka may cut off the last one, which is left out."""
     position = 0
     while len(data) - position >= _HEAD_BYTES:
         base_offset, length, epoch, magic, crc = _FRAME.unpack_from(data, position)
@@ -89,14 +90,14 @@ def decode(data: bytes, record_ending: bytes) -> Iterator[Batch]:
         if attributes & _CONTROL:
             values: tuple[tuple[int, int | None], ...] = ()
         elif attributes & _CODEC:
-            values = _unpacked(data[position:end], record_ending)
+            values = _read_compressed_values(data[position:end], record_ending)
         else:
-            values = _values(body, base_offset, count, record_ending)
+            values = _read_values(body, base_offset, count, record_ending)
         yield Batch(last_offset=base_offset + delta, epoch=epoch, values=values)
         position = end
 
 
-def _values(body: bytes, base_offset: int, count: int, record_ending: bytes
+def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes
             ) -> tuple[tuple[int, int | None], ...]:
     values = []
     position = _BODY.size
@@ -135,8 +136,8 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def _unpacked(data: bytes, record_ending: bytes) -> tuple[tuple[int, int | None], ...]:
-    """A compressed batch: rare (we never write one), so kafka-python's reader will do."""
+def _read_compressed_values(data: bytes, record_ending: bytes) -> tuple[tuple[int, int | None], ...]:
+    """Read a compressed batch by kafka-python: it is rare, because we never write one."""
     values = []
     for record in DefaultRecordBatch(data):
         headers = b"".join(

@@ -1,4 +1,4 @@
-"""What an answer proves: pure, from what was seen of one attempt to ok, fail or info.
+"""Classifies one attempt of a produce as ok, fail or info, from its response or the lack of one. Pure.
 
 Rules
 1. ok only on error 0. fail only where nothing can have been appended. Everything else is info.
@@ -6,7 +6,7 @@ Rules
    appended and the leader was deposed before the ack (DelayedProduce changes only the error); it may survive.
 3. A base_offset of -1 proves nothing for the codes that come after an append as well (7, 13, 20, 56, -1), nor
    for 46 (the sequence is there already).
-4. With acks=0 nothing is answered, so nothing is known once a byte has left.
+4. With acks=0 there is no response, so that nothing is known once a byte has left.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ REFUSALS = frozenset({2, 3, 6, 10, 17, 18, 19, 21, 29, 32, 35, 42, 43, 45, 47, 7
 
 
 def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
-    """A produce response came. Offsets of an info are a remark, never evidence."""
+    """Classify a produce response. Offsets of an info are a remark, never evidence."""
     if base_offset >= 0:
         placed = tuple(replace(send, offset=base_offset + index) for index, send in enumerate(sends))
     else:
@@ -36,10 +36,10 @@ def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
 
 
 def unanswered(sends: Sequence[Send], *, began: bool, error: str) -> Outcome:
-    """No response came. `began`: the first byte may have left."""
+    """Classify a request without a response. `began`: the first byte may have left."""
     return Outcome(type=Type.INFO if began else Type.FAIL, sends=tuple(sends), error=error)
 
 
 def unasked(sends: Sequence[Send]) -> Outcome:
-    """acks=0: the bytes have left and no response will come."""
+    """Classify a request with acks=0 that was sent: no response will come."""
     return Outcome(type=Type.INFO, sends=tuple(sends))

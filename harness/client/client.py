@@ -1,12 +1,12 @@
-"""The client of record: tries once and says exactly what it knows. One client serves one process.
+"""The client of record: sends each request once, and says exactly what is known of it. One for each process.
 
 Rules
-1. Connections of its own, so that a stuck one blocks nobody else; a request is sent once and never again.
-2. Every wait ends: connecting, metadata and the request itself have time-outs of their own.
-3. A definite failure is answered after a wait that doubles from one failure to the next, so that a partition
-   without a leader gives slow, definite failures and no busy loop.
-4. OFFSET_OUT_OF_RANGE or a diverging epoch under a reader ends the process (`over`): what it had read is no
-   longer what the log holds.
+1. It has its own connections, so that a stuck one blocks nobody else; a request is sent once, never retried.
+2. Connecting, metadata and the request itself each have a time-out.
+3. A fail is returned after a wait that doubles from one failure to the next, so that a partition without a
+   leader gives slow failures and no busy loop.
+4. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
+   records that it had read.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from floodmark.harness.op import Outcome, Read, Send, Type
 Address = tuple[str, int]
 ACKS = {"all": -1, "1": 1, "0": 0}
 _NO_LEADER = "LEADER_NOT_AVAILABLE"
-_UNSPOKEN = "UNSUPPORTED_VERSION"
+_UNSUPPORTED = "UNSUPPORTED_VERSION"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,28 +35,29 @@ class _Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _How:
-    """How one send is to be acked, and waited for."""
+class _SendOptions:
+    """The acks of one send, and how long to wait for them."""
 
     acks: str
     patience_s: float | None = None
 
-    def longer_s(self, config: ClientSettings) -> float:
-        """How much longer than configured leader and client wait."""
+    def extra_wait_s(self, config: ClientSettings) -> float:
+        """How much longer than configured the leader and the client wait."""
         return 0.0 if self.patience_s is None else max(0.0, self.patience_s - config.request_timeout_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Part:
-    """What one node answered to a poll."""
+class _NodeReads:
+    """One node's part of a poll."""
 
     reads: tuple[Read, ...] = ()
     error: str | None = None
 
 
 class Client:
-    """bootstrap: node -> where clients reach it. random shuffles whom to ask for metadata and spreads the
-    waits; now_ms stamps records."""
+    """`bootstrap`: node -> address for clients. `random` chooses the brokers to ask for metadata and
+    spreads the
+    waits; `now_ms` gives the records' timestamps."""
 
     def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
                  now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
@@ -70,57 +71,59 @@ class Client:
         self._leaders = Leaders(config.keys)
         self._addresses: dict[int, Address] = {}
         self._connections: dict[int | str, Connection] = {}  # by id; by name, where a name was asked for
-        self._encoders: dict[tuple[int, _How], codec.ProduceEncoder] = {}
+        self._encoders: dict[tuple[int, _SendOptions], codec.ProduceEncoder] = {}
         self._positions: dict[int, _Position] = {}
         self._failures = 0
 
-    # -- what a process can ask -----------------------------------------------------------------------
+    # -- ops ----------------------------------------------------------------------------------------------
 
     async def send(self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
                    patience_s: float | None = None) -> Outcome:
-        """All sends go to one partition, in one batch. node: to that one, whoever leads; acks, patience_s (of
-        leader and client): other than configured."""
-        how = _How(acks=acks or self._config.acks, patience_s=patience_s)
-        outcome = await self._send(sends[0].partition, sends, node, how)
-        return await self._after(outcome)
+        """Send values to one partition, in one batch. `node`: to that node, whoever leads; `acks`,
+        `patience_s`
+        (of leader and client): instead of the configured ones."""
+        options = _SendOptions(acks=acks or self._config.acks, patience_s=patience_s)
+        outcome = await self._send(sends[0].partition, sends, node, options)
+        return await self._delay_failure(outcome)
 
     def assign(self, keys: Iterable[int]) -> None:
-        """Polls read these from now on; a partition held already keeps its position, others begin at 0."""
+        """Let polls read these; a partition that was assigned keeps its position, others begin at 0."""
         self._positions = {key: self._positions.get(key, _Position()) for key in keys}
 
     def seek(self, keys: Iterable[int], offset: int) -> None:
-        """Polls of these, assigned before, go on from there."""
+        """Set the position of assigned partitions."""
         for key in keys:
             self._positions[key] = _Position(offset=offset)
 
     async def poll(self, *, node: str | None = None) -> Outcome:
-        """What the partitions assigned hold next. ok if any partition answered; a fail has read nothing.
-        node: ask that one, whoever leads."""
+        """Read the assigned partitions. ok if any partition answered; a fail has read nothing. `node`: ask
+        that
+        node, whoever leads."""
         by_node: dict[int | str, list[int]] = {}
-        parts: list[_Part] = []
+        parts: list[_NodeReads] = []
         for key in self._positions:
-            asked = node or await self._led(key)
+            asked = node or await self._find_leader(key)
             if asked is None:
-                parts.append(_Part(error=_NO_LEADER))
+                parts.append(_NodeReads(error=_NO_LEADER))
             else:
                 by_node.setdefault(asked, []).append(key)
         parts += await asyncio.gather(*(self._fetch(asked, keys) for asked, keys in by_node.items()))
         reads = tuple(read for part in parts for read in part.reads)
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
-            return await self._after(Outcome(type=Type.OK, reads=reads))
-        return await self._after(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
+            return await self._delay_failure(Outcome(type=Type.OK, reads=reads))
+        return await self._delay_failure(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
 
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
-        """The end offsets, as a consumer is told them; ok only if every partition answered. node: ask that
-        one, whoever leads."""
+        """Read the end offsets as a consumer gets them; ok only if every partition answered. `node`: ask that
+        node, whoever leads."""
         offsets = []
         for key in keys:
-            error, offset = await self._end_offset(key, node)
+            error, offset = await self._request_end_offset(key, node)
             if error:
-                return await self._after(Outcome(type=Type.FAIL, error=error))
+                return await self._delay_failure(Outcome(type=Type.FAIL, error=error))
             offsets.append((key, offset))
-        return await self._after(Outcome(type=Type.OK, offsets=tuple(offsets)))
+        return await self._delay_failure(Outcome(type=Type.OK, offsets=tuple(offsets)))
 
     async def close(self) -> None:
         for connection in self._connections.values():
@@ -129,127 +132,130 @@ class Client:
 
     # -- sends ------------------------------------------------------------------------------------------
 
-    async def _send(self, key: int, sends: tuple[Send, ...], to: str | None, how: _How) -> Outcome:
-        node = to or await self._led(key)
+    async def _send(self, key: int, sends: tuple[Send, ...], to: str | None, options: _SendOptions
+                    ) -> Outcome:
+        node = to or await self._find_leader(key)
         if node is None:
             return classify.unanswered(sends, began=False, error=_NO_LEADER)
         values = [send.value for send in sends]
         try:
-            connection = await self._connection(node)
-            version = codec.version_for(codec.PRODUCE, connection.versions)
-            encoder = self._encoder(key, how)
+            connection = await self._get_connection(node)
+            version = codec.choose_version(codec.PRODUCE, connection.versions)
+            encoder = self._get_encoder(key, options)
             frame = encoder.encode(batch.encode(values, self._ending, self._now_ms()), version)
-            if how.acks == "0":
-                connection.tell(frame)
+            if options.acks == "0":
+                connection.send_unanswered(frame)
                 return classify.unasked(sends)
-            answer = await connection.ask(frame, self._config.request_timeout_s + how.longer_s(self._config))
+            timeout_s = self._config.request_timeout_s + options.extra_wait_s(self._config)
+            answer = await connection.exchange(frame, timeout_s)
         except Unsent:
             self._leaders.doubt(key)
             return classify.unanswered(sends, began=False, error=classify.CONNECTION)
-        except codec.Unspoken:
-            return classify.unanswered(sends, began=False, error=_UNSPOKEN)
+        except codec.ProtocolError:
+            return classify.unanswered(sends, began=False, error=_UNSUPPORTED)
         except Lost as lost:
             self._leaders.doubt(key)
-            return classify.unanswered(sends, began=True, error=_silence(lost))
+            return classify.unanswered(sends, began=True, error=_describe_failure(lost))
         try:
             error, base_offset = encoder.decode(answer, version)
-        except codec.Unspoken:
+        except codec.ProtocolError:
             connection.abort()
             return classify.unanswered(sends, began=True, error=classify.CONNECTION)
         if error != NONE:
             self._leaders.doubt(key)
         return classify.answered(sends, error, base_offset)
 
-    def _encoder(self, key: int, how: _How) -> codec.ProduceEncoder:
-        encoder = self._encoders.get((key, how))
+    def _get_encoder(self, key: int, options: _SendOptions) -> codec.ProduceEncoder:
+        encoder = self._encoders.get((key, options))
         if encoder is None:
             topic, partition = self._config.keys[key]
-            timeout_ms = self._config.produce_timeout_ms + round(1000 * how.longer_s(self._config))
-            encoder = codec.ProduceEncoder(topic, partition, ACKS[how.acks], timeout_ms)
-            self._encoders[key, how] = encoder
+            timeout_ms = self._config.produce_timeout_ms + round(1000 * options.extra_wait_s(self._config))
+            encoder = codec.ProduceEncoder(topic, partition, ACKS[options.acks], timeout_ms)
+            self._encoders[key, options] = encoder
         return encoder
 
     # -- reads ------------------------------------------------------------------------------------------
 
-    async def _fetch(self, node: int | str, keys: list[int]) -> _Part:
+    async def _fetch(self, node: int | str, keys: list[int]) -> _NodeReads:
         config = self._config
         asks = []
         for key in keys:
             topic, partition = config.keys[key]
             at = self._positions[key]
-            asks.append(codec.FetchAsk(
+            asks.append(codec.FetchPartition(
                 topic=topic, partition=partition, leader_epoch=self._leaders.epoch(key), offset=at.offset,
                 last_epoch=at.last_epoch))
         try:
-            connection = await self._connection(node)
-            version = codec.version_for(codec.FETCH, connection.versions)
-            request = codec.fetch_request(asks, version, max_wait_ms=config.fetch_wait_ms,
+            connection = await self._get_connection(node)
+            version = codec.choose_version(codec.FETCH, connection.versions)
+            request = codec.build_fetch_request(asks, version, max_wait_ms=config.fetch_wait_ms,
                                           min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes)
-            answer = await connection.ask(request, config.request_timeout_s + config.fetch_wait_ms / 1000)
-            fetched = codec.fetch_answer(answer, version)
-        except (Unsent, Lost, codec.Unspoken) as error:
+            timeout_s = config.request_timeout_s + config.fetch_wait_ms / 1000
+            answer = await connection.exchange(request, timeout_s)
+            fetched = codec.read_fetch_response(answer, version)
+        except (Unsent, Lost, codec.ProtocolError) as error:
             for key in keys:
                 self._leaders.doubt(key)
-            return _Part(error=_silence(error))
-        parts = [self._taken(key, fetched.get(config.keys[key])) for key in keys]
+            return _NodeReads(error=_describe_failure(error))
+        parts = [self._take_fetched(key, fetched.get(config.keys[key])) for key in keys]
         errors = [part.error for part in parts if part.error]
-        return _Part(reads=tuple(read for part in parts for read in part.reads),
+        return _NodeReads(reads=tuple(read for part in parts for read in part.reads),
                      error=errors[0] if len(errors) == len(parts) else None)
 
-    def _taken(self, key: int, fetched: codec.Fetched | None) -> _Part:
-        """What one partition answered; moves the position behind it."""
+    def _take_fetched(self, key: int, fetched: codec.FetchedPartition | None) -> _NodeReads:
+        """Take one partition's records, and move its position behind them."""
         at = self._positions[key]
         if fetched is None:
-            return _Part(error=classify.CONNECTION)
+            return _NodeReads(error=classify.CONNECTION)
         if fetched.error == OFFSET_OUT_OF_RANGE or fetched.diverging:
             self.over = True
-            return _Part(error=name_of(OFFSET_OUT_OF_RANGE))
+            return _NodeReads(error=name_of(OFFSET_OUT_OF_RANGE))
         if fetched.error != NONE:
             self._leaders.doubt(key)
-            return _Part(error=name_of(fetched.error))
+            return _NodeReads(error=name_of(fetched.error))
         reads = []
         try:
             batches = list(batch.decode(fetched.records, self._ending))
         except batch.Corrupt:
-            return _Part(error="CORRUPT_MESSAGE")
+            return _NodeReads(error="CORRUPT_MESSAGE")
         for one in batches:
             for offset, value in one.values:
                 if value is not None and offset >= at.offset:  # a batch may begin below what was asked
                     reads.append(Read(partition=key, offset=offset, value=value, epoch=one.epoch))
             if one.last_offset >= at.offset:
                 at.offset, at.last_epoch = one.last_offset + 1, one.epoch
-        return _Part(reads=tuple(reads))
+        return _NodeReads(reads=tuple(reads))
 
-    async def _end_offset(self, key: int, asked: str | None) -> tuple[str | None, int]:
-        node = asked or await self._led(key)
+    async def _request_end_offset(self, key: int, asked: str | None) -> tuple[str | None, int]:
+        node = asked or await self._find_leader(key)
         if node is None:
             return _NO_LEADER, -1
         topic, partition = self._config.keys[key]
         try:
-            connection = await self._connection(node)
-            version = codec.version_for(codec.LIST_OFFSETS, connection.versions)
-            request = codec.end_offset_request(topic, partition, self._leaders.epoch(key), version)
-            answer = await connection.ask(request, self._config.request_timeout_s)
-            error, offset = codec.end_offset_answer(answer, version)
-        except (Unsent, Lost, codec.Unspoken) as problem:
+            connection = await self._get_connection(node)
+            version = codec.choose_version(codec.LIST_OFFSETS, connection.versions)
+            request = codec.build_list_offsets_request(topic, partition, self._leaders.epoch(key), version)
+            answer = await connection.exchange(request, self._config.request_timeout_s)
+            error, offset = codec.read_list_offsets_response(answer, version)
+        except (Unsent, Lost, codec.ProtocolError) as failure:
             self._leaders.doubt(key)
-            return _silence(problem), -1
+            return _describe_failure(failure), -1
         if error == NONE and offset >= 0:
             return None, offset
         self._leaders.doubt(key)
         return name_of(error), -1
 
-    # -- whom to ask --------------------------------------------------------------------------------------
+    # -- leaders and connections --------------------------------------------------------------------------
 
-    async def _led(self, key: int) -> int | None:
-        """The node that leads, after asking for metadata where it is not known."""
+    async def _find_leader(self, key: int) -> int | None:
+        """Find the partition's leader; request metadata if it is not known."""
         if self._leaders.leader(key) is None:
-            await self._refresh()
+            await self._refresh_metadata()
         return self._leaders.leader(key)
 
-    async def _refresh(self) -> None:
-        """Asks two brokers at most; what the first tells is taken. Brokers that metadata leaves out (fenced
-        when it was told) stay candidates by their bootstrap address, under a negative id."""
+    async def _refresh_metadata(self) -> None:
+        """Request metadata from at most two brokers, and take the first response. Brokers that are not in the
+        metadata (fenced then) stay candidates by their bootstrap address, under a negative id."""
         addresses = dict(self._addresses)
         for number, address in enumerate(self._bootstrap().values(), start=1):
             if address not in self._addresses.values():
@@ -258,19 +264,20 @@ class Client:
         self._random.shuffle(nodes)
         for node in nodes[:2]:
             try:
-                connection = await self._connection(node, addresses[node])
-                version = codec.version_for(codec.METADATA, connection.versions)
-                request = codec.metadata_request(self._topics, version)
-                answer = await connection.ask(request, self._config.metadata_timeout_s)
-                told = codec.metadata_answer(answer, version)
-            except (Unsent, Lost, codec.Unspoken):
+                connection = await self._get_connection(node, addresses[node])
+                version = codec.choose_version(codec.METADATA, connection.versions)
+                request = codec.build_metadata_request(self._topics, version)
+                answer = await connection.exchange(request, self._config.metadata_timeout_s)
+                metadata = codec.read_metadata_response(answer, version)
+            except (Unsent, Lost, codec.ProtocolError):
                 continue
-            self._addresses.update(told.brokers)
-            self._leaders.learn(told)
+            self._addresses.update(metadata.brokers)
+            self._leaders.learn(metadata)
             return
 
-    async def _connection(self, node: int | str, address: Address | None = None) -> Connection:
-        """The connection to a node, by its id or its name, made anew if it broke. Raises Unsent."""
+    async def _get_connection(self, node: int | str, address: Address | None = None) -> Connection:
+        """Return the connection to a node, by its id or its name; open a new one if it broke. Raises
+        Unsent."""
         connection = self._connections.get(node)
         if connection is not None and connection.usable:
             return connection
@@ -282,8 +289,8 @@ class Client:
         self._connections[node] = connection
         return connection
 
-    async def _after(self, outcome: Outcome) -> Outcome:
-        """Holds a definite failure back for a while (rule 3)."""
+    async def _delay_failure(self, outcome: Outcome) -> Outcome:
+        """Delay a fail (rule 3)."""
         if outcome.type is not Type.FAIL:
             self._failures = 0
             return outcome
@@ -297,11 +304,11 @@ class Client:
 def wire_clients(
     bootstrap: Callable[[], Mapping[str, Address]],
 ) -> Callable[[ClientSettings, Random], Client]:
-    """What makes clients that reach the brokers at these addresses."""
+    """Return a function that makes clients for the brokers at these addresses."""
     return lambda settings, random: Client(settings, bootstrap, random)
 
 
-def _silence(problem: Exception) -> str:
-    if isinstance(problem, codec.Unspoken):
-        return _UNSPOKEN
-    return classify.TIMEOUT if isinstance(problem, Lost) and problem.timed_out else classify.CONNECTION
+def _describe_failure(failure: Exception) -> str:
+    if isinstance(failure, codec.ProtocolError):
+        return _UNSUPPORTED
+    return classify.TIMEOUT if isinstance(failure, Lost) and failure.timed_out else classify.CONNECTION

@@ -1,7 +1,8 @@
-"""Requests to bytes and answers to values: kafka-python's codec, and by hand what is hot (Produce 9).
+"""Encodes requests and decodes responses by kafka-python's codec; Produce 9, the most frequent one, by hand.
 
-Versions: the highest both sides know, up to Produce 9, Fetch 12, ListOffsets 7, Metadata 9 (topics still go
-by name there). Fetch below 4 has no batches of format 2 and is refused.
+It uses the highest version that both sides support, up to Produce 9, Fetch 12, ListOffsets 7, Metadata 9
+(they
+still name topics). Fetch below 4 has no batches of format 2 and is refused.
 """
 
 import struct
@@ -21,7 +22,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from floodmark.harness.client.batch import uvarint
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-_SPOKEN = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9)}
+_SUPPORTED = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9)}
 _FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}  # from here on headers carry tags
 _HAND_WRITTEN = 9
 _CLIENT_ID = "floodmark"
@@ -30,13 +31,13 @@ _UNCOMMITTED = 0
 _PLACED = struct.Struct(">ihq")  # partition, error, base offset
 
 
-class Unspoken(Exception):
-    """The broker serves no version that we speak, or its answer is not what the version says."""
+class ProtocolError(Exception):
+    """The broker serves no version that we support, or its response does not fit the version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchAsk:
-    """What is asked of one partition."""
+class FetchPartition:
+    """One partition of a Fetch request."""
 
     topic: str
     partition: int
@@ -46,7 +47,7 @@ class FetchAsk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchedPartition:
     error: int
     hw: int
     diverging: bool
@@ -54,8 +55,8 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Led:
-    """One partition in a Metadata answer. leader and epoch are -1 where there is none."""
+class PartitionMetadata:
+    """One partition in a Metadata response. leader and epoch are -1 where there is none."""
 
     error: int
     leader: int
@@ -63,25 +64,25 @@ class Led:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A Metadata answer: node id -> (host, port); (topic, partition) -> Led."""
+class ClusterMetadata:
+    """A Metadata response: node id -> (host, port); (topic, partition) -> PartitionMetadata."""
 
     brokers: Mapping[int, tuple[str, int]]
-    partitions: Mapping[tuple[str, int], Led]
+    partitions: Mapping[tuple[str, int], PartitionMetadata]
 
 
-def version_for(api: int, served: Mapping[int, tuple[int, int]]) -> int:
+def choose_version(api: int, served: Mapping[int, tuple[int, int]]) -> int:
     lowest, highest = served.get(api, (0, -1))
-    version = min(_SPOKEN[api][1], highest)
-    if version < max(_SPOKEN[api][0], lowest):
-        raise Unspoken(f"api {api} is served in versions {lowest}-{highest} only")
+    version = min(_SUPPORTED[api][1], highest)
+    if version < max(_SUPPORTED[api][0], lowest):
+        raise ProtocolError(f"api {api} is served in versions {lowest}-{highest} only")
     return version
 
 
 # -- produce ------------------------------------------------------------------------------------------------
 
 class ProduceEncoder:
-    """Produce requests for one partition: everything but the records is made once."""
+    """Encodes Produce requests for one partition: everything except the records is built once."""
 
     def __init__(self, topic: str, partition: int, acks: int, timeout_ms: int) -> None:
         name = topic.encode()
@@ -101,28 +102,28 @@ class ProduceEncoder:
             return bytearray(struct.pack(">i", len(body)) + body)
         topic = ProduceRequest.TopicProduceData
         data = topic.PartitionProduceData(index=self._partition, records=records)
-        return _framed(ProduceRequest(
+        return _encode_request(ProduceRequest(
             version=version, transactional_id=None, acks=self._acks, timeout_ms=self._timeout_ms,
             topic_data=[topic(name=self._topic, partition_data=[data])],
         ), version)
 
     def decode(self, answer: bytes, version: int) -> tuple[int, int]:
-        """(error, base offset). Raises Unspoken."""
+        """(error, base offset). Raises ProtocolError."""
         head = self._answer_head
         if version == _HAND_WRITTEN and answer.startswith(head) and len(answer) >= len(head) + _PLACED.size:
             partition, error, base_offset = _PLACED.unpack_from(answer, len(head))
             if partition == self._partition:
                 return error, base_offset
-        for topic in _decoded(ProduceResponse, PRODUCE, answer, version).responses:
+        for topic in _decode_response(ProduceResponse, PRODUCE, answer, version).responses:
             for placed in topic.partition_responses:
                 if topic.name == self._topic and placed.index == self._partition:
                     return placed.error_code, placed.base_offset
-        raise Unspoken("a produce answer without the partition asked")
+        raise ProtocolError("a produce answer without the partition asked")
 
 
-# -- what is not hot ----------------------------------------------------------------------------------------
+# -- fetch, list offsets, metadata --------------------------------------------------------------------------
 
-def fetch_request(asks: Sequence[FetchAsk], version: int, *, max_wait_ms: int, min_bytes: int,
+def build_fetch_request(asks: Sequence[FetchPartition], version: int, *, max_wait_ms: int, min_bytes: int,
                   max_bytes: int) -> bytearray:
     topic_class = FetchRequest.FetchTopic
     by_topic: dict[str, list[Any]] = {}
@@ -131,7 +132,7 @@ def fetch_request(asks: Sequence[FetchAsk], version: int, *, max_wait_ms: int, m
             partition=ask.partition, current_leader_epoch=ask.leader_epoch, fetch_offset=ask.offset,
             last_fetched_epoch=ask.last_epoch, log_start_offset=-1, partition_max_bytes=max_bytes,
         ))
-    return _framed(FetchRequest(
+    return _encode_request(FetchRequest(
         version=version, replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=min_bytes,
         max_bytes=max_bytes * len(asks), isolation_level=_UNCOMMITTED, session_id=0, session_epoch=-1,
         topics=[topic_class(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()],
@@ -139,71 +140,73 @@ def fetch_request(asks: Sequence[FetchAsk], version: int, *, max_wait_ms: int, m
     ), version)
 
 
-def fetch_answer(answer: bytes, version: int) -> dict[tuple[str, int], Fetched]:
-    """By (topic, partition); an error of the whole answer stands at no partition and raises Unspoken."""
-    decoded = _decoded(FetchResponse, FETCH, answer, version)
+def read_fetch_response(answer: bytes, version: int) -> dict[tuple[str, int], FetchedPartition]:
+    """Read the partitions by (topic, partition). An error of the whole response raises ProtocolError."""
+    decoded = _decode_response(FetchResponse, FETCH, answer, version)
     if version >= 7 and decoded.error_code:
-        raise Unspoken(f"fetch answered {decoded.error_code}")
+        raise ProtocolError(f"fetch answered {decoded.error_code}")
     return {
-        (topic.topic, told.partition_index): Fetched(
-            error=told.error_code, hw=told.high_watermark, records=bytes(told.records or b""),
-            diverging=version >= 12 and getattr(told.diverging_epoch, "end_offset", -1) >= 0,
+        (topic.topic, part.partition_index): FetchedPartition(
+            error=part.error_code, hw=part.high_watermark, records=bytes(part.records or b""),
+            diverging=version >= 12 and getattr(part.diverging_epoch, "end_offset", -1) >= 0,
         )
-        for topic in decoded.responses for told in topic.partitions
+        for topic in decoded.responses for part in topic.partitions
     }
 
 
-def end_offset_request(topic: str, partition: int, leader_epoch: int, version: int) -> bytearray:
+def build_list_offsets_request(topic: str, partition: int, leader_epoch: int, version: int) -> bytearray:
     topic_class = ListOffsetsRequest.ListOffsetsTopic
-    asked = topic_class.ListOffsetsPartition(
+    partition_request = topic_class.ListOffsetsPartition(
         partition_index=partition, current_leader_epoch=leader_epoch, timestamp=_LATEST)
-    return _framed(ListOffsetsRequest(
+    return _encode_request(ListOffsetsRequest(
         version=version, replica_id=-1, isolation_level=_UNCOMMITTED,
-        topics=[topic_class(name=topic, partitions=[asked])],
+        topics=[topic_class(name=topic, partitions=[partition_request])],
     ), version)
 
 
-def end_offset_answer(answer: bytes, version: int) -> tuple[int, int]:
-    """(error, offset) of the one partition asked."""
-    for topic in _decoded(ListOffsetsResponse, LIST_OFFSETS, answer, version).topics:
-        for told in topic.partitions:
-            return told.error_code, told.offset
-    raise Unspoken("an answer to ListOffsets without the partition asked")
+def read_list_offsets_response(answer: bytes, version: int) -> tuple[int, int]:
+    """(error, offset) of the one partition requested."""
+    for topic in _decode_response(ListOffsetsResponse, LIST_OFFSETS, answer, version).topics:
+        for part in topic.partitions:
+            return part.error_code, part.offset
+    raise ProtocolError("an answer to ListOffsets without the partition asked")
 
 
-def metadata_request(topics: Sequence[str], version: int) -> bytearray:
+def build_metadata_request(topics: Sequence[str], version: int) -> bytearray:
     names = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-    return _framed(MetadataRequest(version=version, topics=names, allow_auto_topic_creation=False), version)
+    request = MetadataRequest(version=version, topics=names, allow_auto_topic_creation=False)
+    return _encode_request(request, version)
 
 
-def metadata_answer(answer: bytes, version: int) -> Told:
-    decoded = _decoded(MetadataResponse, METADATA, answer, version)
-    return Told(
+def read_metadata_response(answer: bytes, version: int) -> ClusterMetadata:
+    decoded = _decode_response(MetadataResponse, METADATA, answer, version)
+    return ClusterMetadata(
         brokers={broker.node_id: (broker.host, broker.port) for broker in decoded.brokers},
         partitions={
-            (topic.name, told.partition_index): Led(
-                error=told.error_code, leader=told.leader_id,
-                epoch=told.leader_epoch if version >= 7 else -1,
+            (topic.name, part.partition_index): PartitionMetadata(
+                error=part.error_code, leader=part.leader_id,
+                epoch=part.leader_epoch if version >= 7 else -1,
             )
-            for topic in decoded.topics for told in topic.partitions
+            for topic in decoded.topics for part in topic.partitions
         },
     )
 
 
-def _framed(request: Any, version: int) -> bytearray:
+def _encode_request(request: Any, version: int) -> bytearray:
     request.with_header(0, _CLIENT_ID)
     return bytearray(request.encode(version=version, header=True, framed=True))
 
 
-def _decoded(response: Any, api: int, answer: bytes, version: int) -> Any:
-    """The body behind the correlation id; whatever the codec trips over is Unspoken."""
+def _decode_response(response: Any, api: int, answer: bytes, version: int) -> Any:
+    """Decode the body after the correlation id; any error of the codec is a ProtocolError."""
     decode: Callable[..., Any] = response.decode
     try:
         body = answer
         if version >= _FLEXIBLE[api]:
             if answer[:1] != b"\x00":
-                raise Unspoken("a response header with tags")
+                raise ProtocolError("a response header with tags")
             body = answer[1:]
         return decode(body, version=version)
     except (ValueError, IndexError, struct.error, TypeError, KeyError, AttributeError) as error:
-        raise Unspoken(f"an answer to api {api} version {version} that cannot be read: {error}") from error
+        why = f"an answer to api {api} version {version} that cannot be read: {error}"
+        raise ProtocolError(why) from error

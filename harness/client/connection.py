@@ -1,11 +1,13 @@
-"""One connection to one broker, at most one request open: framing, time-outs, and whether a byte has left.
+"""A connection to one broker, with at most one request open: frames, time-outs, and whether a byte has left.
 
 Rules
-1. Unsent says that no byte of the request left; Lost that some may have. Nothing else tells fail from info.
-2. A connection that has let one answer slip (time-out, cancellation, garbage) is aborted: a late answer can
-   never be taken for another's.
-3. Before its first use a connection asks ApiVersions, so that a proxy in front of a dead broker is found out
-   before anything of an op has left.
+1. Unsent says that no byte of the request left; Lost that some may have. Only this decides between fail and
+   info.
+2. A connection that missed one response (time-out, cancellation, garbage) is aborted: a late response can
+   never be taken for another request's.
+3. Before its first use a connection requests ApiVersions, so that a proxy in front of a dead broker is
+   detected
+   before any byte of an op has left.
 """
 
 import asyncio
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 _SIZE = struct.Struct(">i")
 _CORRELATION_AT = 8  # behind the size, the api key and the version
 _LONGEST_ANSWER_BYTES = 64 << 20
-_ASK_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 0, -1)  # ApiVersions 0, header 1, client id null
+_API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)  # ApiVersions 0, header 1, client id null
 _VERSIONS_HEAD = struct.Struct(">hi")
 _VERSION_RANGE = struct.Struct(">hhh")
 
@@ -25,7 +27,7 @@ class Unsent(Exception):
 
 
 class Lost(Exception):
-    """Bytes may have left and no answer came. `timed_out` tells silence from a broken connection."""
+    """Bytes may have left and no answer came. `timed_out`: a time-out, not a broken connection."""
 
     def __init__(self, *, timed_out: bool) -> None:
         super().__init__("no answer in time" if timed_out else "the connection broke")
@@ -33,7 +35,7 @@ class Lost(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """Made by `connect`. versions: api key -> (lowest, highest) the broker serves."""
+    """Use `connect`. `versions`: api key -> (lowest, highest) that the broker serves."""
 
     def __init__(self) -> None:
         self.versions: Mapping[int, tuple[int, int]] = {}
@@ -47,13 +49,14 @@ class Connection(asyncio.Protocol):
     def usable(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, frame: bytearray, timeout_s: float) -> bytes:
-        """Sends a whole request frame (its correlation id is written here) and returns the answer from behind
-        the correlation id on. Raises Unsent or Lost."""
+    async def exchange(self, frame: bytearray, timeout_s: float) -> bytes:
+        """Send a request frame (its correlation id is written here); returns the response after its
+        correlation
+        id. Raises Unsent or Lost."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
-        self._send(frame)
+        self._write(frame)
         self._answer = answer
-        alarm = self._loop.call_later(timeout_s, self._late, answer)
+        alarm = self._loop.call_later(timeout_s, self._time_out, answer)
         try:
             return await answer
         except asyncio.CancelledError:
@@ -63,12 +66,12 @@ class Connection(asyncio.Protocol):
             alarm.cancel()
             self._answer = None
 
-    def tell(self, frame: bytearray) -> None:
-        """Sends a request that has no answer (acks=0). Raises Unsent."""
-        self._send(frame)
+    def send_unanswered(self, frame: bytearray) -> None:
+        """Send a request that has no response (acks=0). Raises Unsent."""
+        self._write(frame)
 
     def close(self) -> None:
-        """Lets what was written go out, then closes."""
+        """Close after everything written has been sent."""
         if self._transport is not None:
             self._transport.close()
 
@@ -84,7 +87,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._received and len(data) >= 8 and _SIZE.unpack_from(data)[0] == len(data) - 4:
-            self._take(data)  # one whole frame in one piece: nearly always
+            self._receive(data)  # one complete frame in one piece: nearly always
             return
         self._received += data
         if len(self._received) < 8:
@@ -95,13 +98,13 @@ class Connection(asyncio.Protocol):
         elif len(self._received) >= size + 4:
             frame = bytes(self._received[:size + 4])
             del self._received[:size + 4]
-            self._take(frame)
+            self._receive(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(Lost(timed_out=False))
 
-    def _send(self, frame: bytearray) -> None:
+    def _write(self, frame: bytearray) -> None:
         if self._transport is None or self._transport.is_closing():
             raise Unsent
         assert self._answer is None, "one request at a time"
@@ -109,27 +112,27 @@ class Connection(asyncio.Protocol):
         _SIZE.pack_into(frame, _CORRELATION_AT, self._correlation)
         self._transport.write(bytes(frame))
 
-    def _take(self, frame: bytes) -> None:
+    def _receive(self, frame: bytes) -> None:
         answer = self._answer
         if answer is None or answer.done() or _SIZE.unpack_from(frame, 4)[0] != self._correlation:
-            self.abort()  # an answer that nobody asked for
+            self.abort()  # a response without a request
         else:
             answer.set_result(frame[8:])
 
-    def _late(self, answer: asyncio.Future[bytes]) -> None:
+    def _time_out(self, answer: asyncio.Future[bytes]) -> None:
         if not answer.done():
             answer.set_exception(Lost(timed_out=True))
             self.abort()
 
 
 async def connect(host: str, port: int, timeout_s: float) -> Connection:
-    """A connection whose broker has answered once. Raises Unsent: nothing of an op has left."""
+    """Open a connection and wait for its first response. Raises Unsent: nothing of an op has left."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):
             _, connection = await asyncio.get_running_loop().create_connection(Connection, host, port)
-            answer = await connection.ask(bytearray(_ASK_VERSIONS), timeout_s)
-        connection.versions = _version_ranges(answer)
+            answer = await connection.exchange(bytearray(_API_VERSIONS_REQUEST), timeout_s)
+        connection.versions = _read_version_ranges(answer)
     except (OSError, Lost, struct.error) as error:
         if connection is not None:
             connection.abort()
@@ -137,7 +140,7 @@ async def connect(host: str, port: int, timeout_s: float) -> Connection:
     return connection
 
 
-def _version_ranges(answer: bytes) -> dict[int, tuple[int, int]]:
+def _read_version_ranges(answer: bytes) -> dict[int, tuple[int, int]]:
     error, count = _VERSIONS_HEAD.unpack_from(answer)
     if error:
         raise struct.error(f"ApiVersions answered {error}")

@@ -1,12 +1,12 @@
-"""Remembers who leads each partition, as one process learnt it from metadata. Pure.
+"""Remembers the leader of each partition, as one process has read it in metadata. Pure.
 
-Rule: a process never follows a lower leader epoch of a partition than it has seen (KIP-320), so that a zombie
-leader and a broker with old metadata cannot take it back in time.
+Rule: a process never uses a lower leader epoch of a partition than it has seen (KIP-320), so that neither a
+zombie leader nor a broker with old metadata can take it back in time.
 """
 
 from collections.abc import Mapping
 
-from floodmark.harness.client.codec import Told
+from floodmark.harness.client.codec import ClusterMetadata
 
 _NO_REPLICA = 9  # REPLICA_NOT_AVAILABLE: some replica is away, the leader stands
 
@@ -24,17 +24,17 @@ class Leaders:
         return self._epochs.get(key, -1)
 
     def leader(self, key: int) -> int | None:
-        """The node to ask, None where there is none or it is in doubt."""
+        """The leader; None where there is none or it is in doubt."""
         return self._leaders.get(key)
 
     def doubt(self, key: int) -> None:
         """The leader did not behave as one: ask for metadata before the next request."""
         self._leaders.pop(key, None)
 
-    def learn(self, told: Told) -> None:
-        """Takes a Metadata answer for the partitions where it is not older than what is known."""
+    def learn(self, metadata: ClusterMetadata) -> None:
+        """Take a Metadata response, for the partitions where it is not older than what is known."""
         for key, place in self._keys.items():
-            led = told.partitions.get(place)
+            led = metadata.partitions.get(place)
             if led is None or led.epoch < self.epoch(key):
                 continue
             self._epochs[key] = led.epoch

@@ -1,4 +1,4 @@
-"""What a client of the log is made from, whatever it reaches the brokers by: values only."""
+"""Defines a client's settings, for any kind of connection to the brokers: values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """One process's; times are seconds where they do not say otherwise."""
+    """The settings of one process's client."""
 
     run_id: str
     keys: Mapping[int, tuple[str, int]]  # the history's partition -> (topic, partition)

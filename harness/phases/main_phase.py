@@ -117,7 +117,7 @@ class AcksGiven:
         self._appended: dict[tuple[int, str], dict[int, int]] = {}  # last offset of a send -> its records
 
     def count(self, partition: int, leader: str) -> int:
-        for line in self.feed.new():
+        for line in self.feed.read_new_lines():
             self._take(line)
         return self._acked[partition, leader]
 

@@ -49,7 +49,7 @@ def lines_from(
 def what_is_wrong_with_op(line: bytes) -> str | None:
     """A torn last line is passed over."""
     try:
-        history.op_of(line)
+        history.decode_op(line)
     except ValueError as error:
         return str(error) if line.endswith(b"\n") else None
     return None

@@ -173,7 +173,7 @@ def parse_line(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
             for number, line in enumerate(file, 1):
                 if pattern.search(line):
                     try:
-                        yield harmless_op(line, history.op_of(line))
+                        yield harmless_op(line, history.decode_op(line))
                     except ValueError as error:
                         if line.endswith(b"\n"):
                             told = f"floodmark: {run.history_path}:{number}: {error}"

@@ -94,8 +94,8 @@ def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBas
     if strike is None or anchor.strike is None or anchor.position in attempt.missed:
         return None
     partition = ground.partition_of(anchor.strike)
-    acks = (attempt.past.acks(partition).by(strike.began_ns)
-            - ground.past.acks(partition).by(anchor.strike.began_ns))
+    acks = (attempt.past.acks(partition).count_by(strike.began_ns)
+            - ground.past.acks(partition).count_by(anchor.strike.began_ns))
     return StrikeDifference(late_ns=late_ns(anchor.now, strike, attempt.past, anchor.position), acks=acks)
 
 
@@ -188,7 +188,7 @@ def _struck(one: ReanchoredEntry, ground: AnchorBasis) -> str:
     if one.strike is None:
         return "left no line"
     partition = ground.partition_of(one.strike)
-    count = ground.past.acks(partition).by(one.strike.began_ns)
+    count = ground.past.acks(partition).count_by(one.strike.began_ns)
     leader = one.strike.leader(partition)
     isr = one.strike.isr(partition)
     told = [f"{one.strike.began_ns / 1e9:.3f} s", f"p{partition}: ack {count}"]

@@ -264,7 +264,7 @@ class RunFiles:
 
 def op_in(found: Found | None) -> Op | None:
     try:
-        return None if found is None else harmless_op(found.line, history.op_of(found.line))
+        return None if found is None else harmless_op(found.line, history.decode_op(found.line))
     except ValueError:
         return None
 

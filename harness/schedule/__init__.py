@@ -1,5 +1,5 @@
-"""What is to strike a run, as data: entries, their moments and failpoints, and their JSON form.
+"""Schedules as data: entries, their moments and failpoints, and their JSON form.
 
-Whoever plans, plays or saves faults may import it; it imports only the op, the faults and the errors.
-Begin with entry.py: its docstring is the whole form. json_form.py reads and writes it, strictly.
+Any code that plans, runs or saves faults may import it; it imports only the op, the faults and the errors.
+Begin with entry.py: its docstring describes the whole form. json_form.py reads and writes it, strictly.
 """

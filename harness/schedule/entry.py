@@ -1,8 +1,10 @@
-"""What is to strike, as data: run.json's `schedule`, a scenario's steps and a random nemesis's plan are this.
+"""Defines a schedule: run.json's `schedule`, a scenario's steps and a random nemesis's plan are all of
+this form.
 
-An entry waits for its moment, then acts. Entries go one after the other, in order. A moment that does not
-come within its time-out is `missed`: told, never skipped in silence; its act is left out (one that mends is
-done all the same), and the entries after it still go on. json_form.py reads and writes the JSON form:
+An entry waits for its moment, then acts. Entries are carried out one after the other, in order. A moment that
+does not come within its time-out is `missed` and reported; its act is left out (one that mends is done all
+the
+same), and the entries after it still follow. json_form.py reads and writes the JSON form:
 
     {"f": "kill", "nodes": ["leader"], "partition": 0, "moment": {"at": "ack", "partition": 0, "count": 1}}
     {"f": "cut", "kind": "halves", "grudge": {"n1": ["n2", "n3"], "n2": ["n1"], "n3": ["n1"]}}
@@ -16,14 +18,14 @@ done all the same), and the entries after it still go on. json_form.py reads and
 Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of the moment, 30), and by f:
   kill stop start pause resume expire   nodes; `partition` for whose roles they are resolved (0)
   cut          `grudge`: whom each node does not hear; or `nodes` instead: these, away from all the others.
-               `kind` names it for people; `reset`: connections are reset instead of falling silent
+               `kind` is a name for people; `reset`: connections are reset instead of losing packets
   heal         nothing
   power_cut    nodes; `keep`: partition -> LEO to keep at most; or `keep_share`: that share of each log, 0 to
                1; neither: exactly what had been fsynced. Never less than that
   elect        `partitions` (all); `unclean` (false); `leader`: this replica and no other, a name or a role
-  packet       `grudge`: whom each node hears badly; or `nodes`, as in a cut; and what packets suffer: `loss`
+  packet       `grudge`: whom each node hears badly; or `nodes`, as in a cut; and the packets' faults: `loss`
                (0 to 1), `delay_ms`, `jitter_ms` (at most the delay), `rate_kbit`. Ended by heal
-  reset        `grudge` or `nodes`, as in a cut: the connections there are, once
+  reset        `grudge` or `nodes`, as in a cut: resets the open connections, once
   disk         nodes; `kind`: they are killed, and their logs wiped (emptied), or the tail of one of them
                corrupt (a byte is another) or truncated (the last bytes are gone)
   bad_disk     nodes; `kind`: full, read-only or failing (I/O errors; what was not fsynced is gone), until
@@ -32,52 +34,52 @@ Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of th
   memory       nodes; `limit_mb`: no more for their processes, until free_memory; the kernel may end them
   mend_disk reset_clock free_memory   nodes
   arm          nodes; `point`: see below. On a node that is down: at its next start
-  release      nodes; `point`: of what is held and armed, what fits it (all); is let go, and disarmed
+  release      nodes; `point`: releases and disarms what fits it (left out: everything held and armed)
   send         `sends`: the micro-sends of one op, all to one partition; `acks` (the workload's): all, 1 or 0;
                `to`: that node, whoever leads, once; `nowait`: the schedule goes on while the op is open
   poll         `partitions`: a new process assigns itself these and polls once, from the beginning, or from
                `offset`; `from`: that node, whoever leads
   list_offsets `partitions`: their end offsets, asked by a new process; `from`: of that node, whoever leads
                Any of these three with `client`: a number; by the process that asked last for it, as long as
-               that asks anything (an info, or what it had read gone, ends it). Left out: by a new process
-  wait         its moment is all it is
+               it lives (an info, or a log that lost what it had read, ends it). Left out: by a new process
+  wait         only its moment
 
 A `point` to arm: `name` (failpoints.py has them) and `action`: report, crash, hold, delay (which needs
-`for_ms`), drop, duplicate; where it stands: `partition`, `epoch`, `peer` (a node's name), `offset`, any of
-them left out: anything; `skip` (0): the first so many matches are only counted; `times` (1): it acts so often
-(0: always); `scope` (partition): `broker` stops all of the process. To release: `name`, `partition`, `peer`,
+`for_ms`), drop, duplicate; its conditions: `partition`, `epoch`, `peer` (a node's name), `offset`, any of
+them left out: anything; `skip` (0): so many matches pass first; `times` (1): it acts so often (0: always);
+`scope` (partition): `broker` stops all of the process. To release: `name`, `partition`, `peer`,
 `through_epoch` (at C.elected: only messages up to that leader epoch), `keep` (true: stays armed).
-A node that an armed crash ends is down as after a kill, which the history then tells, with the failpoint as
-its moment.
+A node that an armed crash ends is down as after a kill; the history records a kill, with the failpoint as its
+moment.
 
 Moments (`at`):
   time   {"time": ns}                          since the run began; with `after_ns` too: not sooner than that
                                                after the entry before it was done
   ack    {"partition": p, "count": k}          the k-th acked micro-send of the partition in this run; with
-                                               `leader` too: of those that this node acked, as it says
-                                               itself (from the trace, before the answer has left it)
+                                               `leader` too: of those that this node acked by its own
+                                               trace (before the response has left it)
   state  {"partition": p, "replica": who, "field": FIELD, "is": OP, "value": v}
-         {"partition": p, "field": leader|epoch|isr, ...}       no replica: the controller's word
-         {"all": [state, ...]}                 all of them at one look
+         {"partition": p, "field": leader|epoch|isr, ...}       no replica: as the controller has it
+         {"all": [state, ...]}                 all of them in one view
          {"any": [state, ...]}                 one of them
-         {"healthy": true}                     every broker up and unfenced, every ISR full, all its members
-                                               told of its leader and epoch, nothing in force
+         {"healthy": true}                     every broker up and unfenced, every ISR full, its leader and
+                                               epoch known to all its members, no fault in force
          `value` may be another observation: {"replica": who, "field": ...}, and `partition` if another
          `replica` may be a role, or every: then it must hold of each replica of the partition
   after  {"after_ns": d}                       d after the entry before it was done
-  failpoint  {"node": who, "name": POINT}      the node stands at a point that an entry before has armed; with
+  failpoint  {"node": who, "name": POINT}      the node meets a point that an entry before has armed; with
                                                `partition`, `epoch`, `peer` or `offset`: there; with `count`
                                                (1): the k-th time since it was last armed so
   sequence   {"of": [moment, ...]}             one after the other, within one time-out
   first      {"of": [moment, ...]}             whichever comes first
 Any of them may have `then_ns`: so much later.
 FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running, unfenced. OP is one of == != < <= >
->=, or for isr: == != (as sets), contains, lacks. What cannot be seen (a broker that does not answer) fulfils
-nothing, not even !=; `running` and `unfenced` (the controller takes it for alive) are a broker's, are always
-seen, and ask for no partition.
+>=, or for isr: == != (as sets), contains, lacks. A field that is not visible (the broker does not answer)
+fulfils nothing, not even !=; `running` and `unfenced` (alive for the controller) are a broker's, are always
+visible, and need no partition.
 Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its
-process); down (every node that a fault in force has ended), paused; else a node's name. A role that nobody
-plays is waited for, as the moment is.
+process); down (every node that a fault in force has ended), paused; else a node's name. A role that no node
+has is waited for, as the moment is.
 """
 
 from collections.abc import Mapping

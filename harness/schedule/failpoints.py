@@ -1,18 +1,18 @@
-"""Lists the failpoints: what each may do, and whose it is; the harness's words for the broker's.
+"""Lists the broker's failpoints as the harness knows them: where each is, and the actions that it allows.
 
-Written on both sides on purpose, like the codecs; a contract test holds them together. What a schedule says
-of a point: harness/schedule/entry.py.
+The list is written on both sides on purpose, like the codecs; a contract test compares them. Entries use them
+as harness/schedule/entry.py describes.
 """
 
 from dataclasses import dataclass
 
 REPORT, CRASH, HOLD, DELAY, DROP, DUPLICATE = "report", "crash", "hold", "delay", "drop", "duplicate"
 STOPS = (REPORT, CRASH, HOLD, DELAY)
-LOST = (*STOPS, DROP)  # a message that can be lost on its way
-TWICE = (*LOST, DUPLICATE)  # and that can come again
+LOST = (*STOPS, DROP)  # for a message, which can be lost
+TWICE = (*LOST, DUPLICATE)  # for a message that can be duplicated, too
 ACTIONS = TWICE
 SCOPES = ("partition", "broker")
-STANDING = (HOLD, DELAY)  # what may be of scope broker
+STANDING = (HOLD, DELAY)  # actions that scope broker allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
-"""Reads the small fields of schedules (names, numbers, partitions, flags), and refuses by place.
+"""Checks the single fields of schedules (names, numbers, partitions, flags); errors name the place.
 
-`at` is always the place, as people read it: `FILE: entry 3 (kill): nodes`.
+`at` is always that place, for people: `FILE: entry 3 (kill): nodes`.
 """
 
 import json
@@ -17,7 +17,7 @@ WORD_CHARS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The names a schedule may use; None: whatever is written is believed."""
+    """The names that a schedule may use; None: any."""
 
     nodes: tuple[str, ...] | None
     partitions: tuple[int, ...] | None

@@ -1,11 +1,11 @@
-"""Reads schedules from JSON, strictly, and writes them: run.json's `schedule` and `--schedule FILE`.
+"""Reads schedules from JSON strictly, and writes them: run.json's `schedule` and `--schedule FILE`.
 
 Rules
 1. A key, an f, a role, a field, a failpoint or an OP that is not known is refused, and the refusal lists the
    valid ones.
-2. A moment waits for a failpoint only if an entry before it arms it, on that node, where the moment says.
-3. write() then read() gives the same schedule; what read() takes, the schedule runner can carry out.
-4. entry.py says what the form is; fields.py reads names, numbers and flags.
+2. A moment may wait for a failpoint only if an earlier entry arms it on that node, with fitting conditions.
+3. write() then read() gives the same schedule; the schedule runner can carry out whatever read() accepts.
+4. entry.py describes the form; fields.py reads names, numbers and flags.
 """
 
 import json
@@ -53,7 +53,7 @@ Read = Callable[[str, Any, Known], Any]
 
 
 def read_moment(at: str, value: object, known: Known) -> dict[str, Any]:
-    """A moment as it is written, after all its parts were found good. UsageError says which is not."""
+    """Check a moment, and return it as written. UsageError names the bad part."""
     fields = fields_of(at, value)
     kind = one_of(f"{at}.at", fields.get("at"), [*_PARTS, "state", "sequence", "first"])
     if THEN in fields:
@@ -76,7 +76,7 @@ def read_moment(at: str, value: object, known: Known) -> dict[str, Any]:
 
 
 def failpoint_moments(value: Mapping[str, Any], at: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The moments of failpoints in it, each with its place."""
+    """Yield the failpoint moments in a moment, each with its place."""
     if value["at"] == "failpoint":
         yield at, value
     for position, part in enumerate(value.get("of", ())):
@@ -97,7 +97,7 @@ def _node(at: str, value: object, known: Known) -> str:
     return name(at, value, known, roles=False)
 
 
-_PARTS: dict[str, tuple[dict[str, Read], dict[str, Read]]] = {  # at -> what it must have, what it may have
+_PARTS: dict[str, tuple[dict[str, Read], dict[str, Read]]] = {  # at -> required keys, optional keys
     "time": ({"time": number}, {"after_ns": number}),
     "ack": ({"partition": partition, "count": _count}, {"leader": node_or_role}),
     "after": ({"after_ns": number}, {}),
@@ -152,7 +152,7 @@ def _condition(at: str, fields: Mapping[str, Any], known: Known) -> None:
 
 
 def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
-    """The field an observation names, after all its parts were found good."""
+    """Check an observation, and return the name of its field."""
     replica = fields.get("replica")
     allowed = CONTROLLER_FIELDS if replica is None else REPLICA_FIELDS
     if replica is None and fields.get("field") in REPLICA_FIELDS and fields["field"] not in allowed:
@@ -188,7 +188,7 @@ _RELEASE = ("name", "partition", "peer", "through_epoch", "keep")
 
 
 def read_arm(at: str, value: object, known: Known) -> dict[str, Any]:
-    """The `point` of an arm."""
+    """Check the `point` of an arm."""
     fields = fields_of(at, value)
     check_keys(at, fields, _ARM, needs=("name", "action"))
     point = POINTS[one_of(f"{at}.name", fields["name"], POINTS)]
@@ -207,7 +207,7 @@ def read_arm(at: str, value: object, known: Known) -> dict[str, Any]:
 
 
 def read_release(at: str, value: object, known: Known) -> dict[str, Any]:
-    """The `point` of a release."""
+    """Check the `point` of a release."""
     fields = fields_of(at, value)
     check_keys(at, fields, _RELEASE)
     if "name" in fields:
@@ -219,7 +219,7 @@ def read_release(at: str, value: object, known: Known) -> dict[str, Any]:
 
 
 def refuse_foreign_points(at: str, f: str, nodes: Iterable[str], point: Mapping[str, Any]) -> None:
-    """Whether these nodes have such a point: the controller its own, brokers theirs."""
+    """Refuse a point that these nodes do not have: the controller has its own, brokers have theirs."""
     named = point.get("name")
     for node in nodes:
         if named is not None and POINTS[named].of_controller != (node == CONTROLLER):
@@ -229,7 +229,7 @@ def refuse_foreign_points(at: str, f: str, nodes: Iterable[str], point: Mapping[
 
 
 def refuse_unarmed_moments(source: str, schedule: Sequence[Entry]) -> None:
-    """Refuses the first moment of a failpoint that no entry before has armed."""
+    """Refuse a moment that waits for a failpoint which no earlier entry arms."""
     arms: list[_Armed] = []
     for position, entry in enumerate(schedule):
         place = f"{source}: entry {position} ({entry.f}): moment"
@@ -248,7 +248,7 @@ class _Armed:
     point: Mapping[str, Any]
 
     def answers(self, asked: Mapping[str, Any]) -> bool:
-        """Whether the moment may come by this. A role may turn out to be any broker."""
+        """Whether this may fulfil the moment. A role may turn out to be any broker."""
         same = self.node == asked["node"] or (
             bool({self.node, asked["node"]} & (ROLES - {CONTROLLER})) and CONTROLLER not in (
                 self.node, asked["node"]))
@@ -260,7 +260,7 @@ class _Armed:
 
 
 def point_matches(point: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Whether what is armed can be what is asked: one name, and no condition that says otherwise."""
+    """Whether the armed point can be the requested one: the same name, and no contradictory condition."""
     return point["name"] == asked["name"] and all(
         point[key] == asked[key] for key in CONDITIONS if key in point and key in asked)
 
@@ -278,10 +278,10 @@ def _conditions(at: str, fields: Mapping[str, Any], known: Known) -> None:
 
 
 def _points_of(node: str) -> list[str]:
-    def here(point: Point) -> bool:
+    def has_it(point: Point) -> bool:
         return point.of_controller == (node == CONTROLLER)
 
-    return [point.name for point in POINTS.values() if here(point)]
+    return [point.name for point in POINTS.values() if has_it(point)]
 
 
 ACKS = ("all", "1", "0")
@@ -293,18 +293,19 @@ OF_STRIKES = ("asked", "began", "error", "lost", "reached", "where")  # what a h
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Form:
-    """What an f takes."""
+    """The fields that entries of an f take."""
 
     nodes: str  # must, may, none
     args: Mapping[str, Read] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
 
 
-# -- the front door -----------------------------------------------------------------------------------------
+# -- reading and writing schedules ---------------------------------------------------------------------------
 
 def load(path: Path, *, nodes: Sequence[str] | None = None,
          partitions: Sequence[int] | None = None) -> Schedule:
-    """The schedule in a file: a JSON array of entries, or TOML with `[[schedule]]` tables (by its suffix)."""
+    """Load a schedule from a file: a JSON array of entries, or TOML with `[[schedule]]` tables (by
+    suffix)."""
     try:
         with path.open("rb") as file:  # a pipe may be meant; what never ends is not waited for
             data = read_at_most(file, BYTES_AT_MOST)
@@ -314,32 +315,33 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"the schedule {path} cannot be read: {error}") from error
     try:
-        told = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
+        value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"the schedule {path} does not parse: {error}") from error
-    if isinstance(told, dict) and "schedule" in told:  # TOML holds no bare array; a whole run.json
-        told = told["schedule"]
-    return read(told, source=str(path), nodes=nodes, partitions=partitions)
+    if isinstance(value, dict) and "schedule" in value:  # TOML holds no bare array; a whole run.json
+        value = value["schedule"]
+    return read(value, source=str(path), nodes=nodes, partitions=partitions)
 
 
 def read(data: object, *, source: str = "schedule", nodes: Sequence[str] | None = None,
          partitions: Sequence[int] | None = None) -> Schedule:
-    """From JSON values to a schedule. Names are checked against `nodes` and `partitions` where given."""
+    """Read a schedule from JSON values. Names are checked against `nodes` and `partitions` where given."""
     if not isinstance(data, list):
         refuse(source, f"is {quoted(data)}, should be an array of entries")
     known = Known(nodes=None if nodes is None else tuple(nodes),
                   partitions=None if partitions is None else tuple(partitions))
-    schedule = tuple(_entry(f"{source}: entry {position}", item, known) for position, item in enumerate(data))
+    schedule = tuple(
+        _read_entry(f"{source}: entry {position}", item, known) for position, item in enumerate(data))
     refuse_unarmed_moments(source, schedule)
     return schedule
 
 
 def write(schedule: Schedule) -> list[dict[str, Any]]:
-    """A schedule as JSON values: what need not be said is left out."""
-    return [_written(entry) for entry in schedule]
+    """Write a schedule as JSON values; defaults are left out."""
+    return [_write_entry(entry) for entry in schedule]
 
 
-def _written(entry: Entry) -> dict[str, Any]:
+def _write_entry(entry: Entry) -> dict[str, Any]:
     line: dict[str, Any] = {"f": entry.f}
     if entry.nodes:
         line["nodes"] = list(entry.nodes)
@@ -353,7 +355,7 @@ def _written(entry: Entry) -> dict[str, Any]:
 
 # -- one entry ----------------------------------------------------------------------------------------------
 
-def _entry(at: str, item: object, known: Known) -> Entry:
+def _read_entry(at: str, item: object, known: Known) -> Entry:
     fields = fields_of(at, item)
     if "f" not in fields:
         refuse(at, "has no `f`: what is to be done")
@@ -398,7 +400,7 @@ def _json_value(at: str, value: object, _: Known) -> object:
 
 
 def _check_combinations(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) -> None:
-    """What must, or must not, stand beside one another."""
+    """Refuse fields that need or exclude one another."""
     if f in ("cut", "packet", "reset") and bool(nodes) == ("grudge" in args):
         refuse(at, "needs either `grudge` (whom each node does not hear) or `nodes` (to be set apart)")
     if f == "packet":
@@ -466,7 +468,7 @@ def _clock_offset(at: str, value: object, _: Known) -> int:
 
 
 def _qualities(at: str, args: Mapping[str, Any]) -> None:
-    """What packets suffer, at least one of them."""
+    """Refuse a packet fault without any quality, or with more jitter than delay."""
     if not any(key in args for key in QUALITIES):
         refuse(at, f"says not what packets suffer: {', '.join(QUALITIES)}")
     if args.get("jitter_ms", 0) > args.get("delay_ms", 0):

@@ -1,17 +1,20 @@
-"""Gives each entry of a saved schedule the moment at which it is to strike when the run is reproduced.
+"""Gives each entry of a saved schedule a new moment, so that a reproduction strikes where the run did.
 
 Rules
-1. A moment asked by what can be seen (an ack, a state, a failpoint) stays as it is. One asked by time would
-   come again at that time only, so it is tied to what its strike met:
-     acks   sends asked after the entry before were being acked: the k-th ack of the partition, and the time
+1. A moment that waits for an ack, a state or a failpoint stays as it is. A time is replaced by the state
+   of the
+   run that its strike met, and `by` says which:
+     acks   sends invoked after the entry before were being acked: the k-th ack of the partition, plus the
+     time
             that had passed since; not sooner than half of the time since the entry before
-     state  nothing was being acked, and it met another leader or ISR than the strike before had: so long
-            after the entry before (if that is not too short for a look), but not until they are so again
-     after  nothing was being acked, or it undoes a fault: so long after the entry before, for then that
-            one's effect is the clock (sessions, lags)
-     time   it is the first, or it never struck: as asked
-2. Who led the partition when it was struck is meant as `leader` again, if no other node is down or paused
-   until the fault is undone: else a role could mean one that nothing more can be done to.
+     state  no acks were coming, and it met another leader or ISR than the strike before: the same time after
+            the entry before (if that is long enough to observe the cluster), and once they are so again
+     after  no acks were coming, or it undoes a fault: the same time after the entry before, whose effect then
+            sets the pace (sessions, lags)
+     time   it is the first, or it never struck: unchanged
+2. A node that led the partition when it was struck becomes the role `leader`, if no other node is down or
+   paused
+   until the fault is undone: else the role could mean a node that is already down.
 """
 
 from collections.abc import Mapping
@@ -22,89 +25,90 @@ from floodmark.harness.faults import FAULTS, MENDING
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
 
-LONGEST_S = 3600.0  # that a schedule's time-out may be
-STATE_TIMEOUT_S = 10.0  # what had come of the fault before by then comes within sessions and lags, or not
-LOOKED_NS = 50_000_000  # a strike sooner after the entry before would come late by the look itself
-FRESH_NS = 100_000_000  # an ack so long before a strike still shows that acks were coming
-_UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # what finds by role whom it is to mend
+LONGEST_S = 3600.0  # the longest time-out in a schedule
+STATE_TIMEOUT_S = 10.0  # longer than sessions and lags, by which the fault before has its effect
+LOOKED_NS = 50_000_000  # observing the cluster takes so long that an earlier strike would come late
+FRESH_NS = 100_000_000  # an ack at most so long before a strike shows that acks were coming
+_UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # the role of the node that each of these mends
 _LEADS = frozenset({"kill", "stop", "pause", "expire", "power_cut", "disk"})  # may strike by role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReanchoredEntry:
-    """One entry of the schedule, as it was and as it is to be."""
+    """One entry of the schedule, as it was (`then`) and as it is to be (`now`)."""
 
     position: int
     then: Entry
     now: Entry
-    strike: Strike | None  # what the history tells of it
+    strike: Strike | None  # of the saved run
     by: str  # asked (as it was), acks, state, after, time
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorBasis:
-    """What anchors go by. focus: the partition whose acks and leader count, most often that of the finding;
-    None: the first that the struck node led, or the first of all."""
+    """The saved run, for choosing moments. focus: the partition whose acks and leader count, usually that
+    of the
+    finding; None: the first that the struck node led, or the first of all."""
 
     past: ScheduleHistory
     partitions: tuple[int, ...]
     focus: int | None = None
 
     def partition_of(self, strike: Strike) -> int:
-        """The partition whose acks and leader tell where this fault struck."""
+        """The partition whose acks and leader are the anchor of this strike."""
         if self.focus is not None and self.focus in self.partitions:
             return self.focus
         led = (key for key in self.partitions if strike.leader(key) in strike.nodes)
         return next(led, min(self.partitions))
 
 
-def reanchor_schedule(schedule: Schedule, ground: AnchorBasis) -> tuple[ReanchoredEntry, ...]:
-    """Every entry with the moment it is to have now."""
-    named = _by_role(schedule, ground)
-    return tuple(_anchored(position, then, named.get(position, then), ground)
+def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[ReanchoredEntry, ...]:
+    """Give every entry its new moment."""
+    named = _replace_by_roles(schedule, basis)
+    return tuple(_reanchor_entry(position, then, named.get(position, then), basis)
                  for position, then in enumerate(schedule))
 
 
-def _anchored(position: int, then: Entry, entry: Entry, ground: AnchorBasis) -> ReanchoredEntry:
-    strike = ground.past.strikes.get(position)
+def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis) -> ReanchoredEntry:
+    strike = basis.past.strikes.get(position)
 
-    def answer(moment: Mapping[str, Any] | None, by: str, why: str) -> ReanchoredEntry:
+    def build(moment: Mapping[str, Any] | None, by: str, why: str) -> ReanchoredEntry:
         return ReanchoredEntry(position=position, then=then, now=replace(entry, moment=moment), strike=strike,
                         by=by, why=why)
 
     moment = then.moment
     if moment is None or moment["at"] != "time":
-        return answer(moment, "asked", "as it was asked")
-    done_ns = ground.past.done_before(position)
+        return build(moment, "asked", "as it was asked")
+    done_ns = basis.past.done_before(position)
     if strike is None:
         least_ns = moment.get("after_ns")
         if position == 0 or least_ns is None:
-            return answer(moment, "time", "it left no line: as asked")
-        return answer({"at": "after", "after_ns": least_ns}, "after", "it left no line: the distance asked")
+            return build(moment, "time", "it left no line: as asked")
+        return build({"at": "after", "after_ns": least_ns}, "after", "it left no line: the distance asked")
     distance_ns = moment.get("after_ns", 0) if done_ns is None else max(0, strike.began_ns - done_ns)
-    found = None if then.f in MENDING else _by_acks(strike, ground, done_ns)
+    found = None if then.f in MENDING else _anchor_by_acks(strike, basis, done_ns)
     if found is not None:
         least = {"at": "after", "after_ns": distance_ns // 2}
         entry = replace(entry, timeout_s=min(LONGEST_S, MOMENT_TIMEOUT_S + 2 * distance_ns / 1e9))
-        return answer({"at": "sequence", "of": [least, found]}, "acks", "acks were coming")
+        return build({"at": "sequence", "of": [least, found]}, "acks", "acks were coming")
     if position == 0:
-        return answer(moment, "time", "the first, before any ack")
+        return build(moment, "time", "the first, before any ack")
     after = {"at": "after", "after_ns": distance_ns}
     if then.f in MENDING:
-        return answer(after, "after", "it undoes a fault")
-    met = _by_state(position, entry, strike, ground)
+        return build(after, "after", "it undoes a fault")
+    met = _anchor_by_state(position, entry, strike, basis)
     if met is not None and distance_ns >= LOOKED_NS:
         entry = replace(entry, timeout_s=STATE_TIMEOUT_S)
-        return answer({"at": "sequence", "of": [after, met]}, "state", "no acks were coming")
-    return answer(after, "after", "no acks were coming")
+        return build({"at": "sequence", "of": [after, met]}, "state", "no acks were coming")
+    return build(after, "after", "no acks were coming")
 
 
-def _by_acks(strike: Strike, ground: AnchorBasis, done_ns: int | None) -> dict[str, Any] | None:
-    """The last ack before it, if acks of sends asked since the entry before were coming."""
-    partition = ground.partition_of(strike)
-    acks = ground.past.acks(partition)
-    count = acks.by(strike.began_ns)
+def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> dict[str, Any] | None:
+    """The last ack before the strike, if acks of sends invoked since the entry before were coming."""
+    partition = basis.partition_of(strike)
+    acks = basis.past.acks(partition)
+    count = acks.count_by(strike.began_ns)
     if count == 0:
         return None
     since_ns = strike.began_ns - acks.times[count - 1]
@@ -113,12 +117,13 @@ def _by_acks(strike: Strike, ground: AnchorBasis, done_ns: int | None) -> dict[s
     return {"at": "ack", "partition": partition, "count": count, "then_ns": since_ns}
 
 
-def _by_state(position: int, entry: Entry, strike: Strike, ground: AnchorBasis) -> dict[str, Any] | None:
-    """Leader and ISR that it met, where they are not what the strike before met: they came of that one."""
-    partition = ground.partition_of(strike)
+def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorBasis
+                     ) -> dict[str, Any] | None:
+    """The leader and ISR that it met, if the strike before met others and so has caused them."""
+    partition = basis.partition_of(strike)
     met = (strike.leader(partition), strike.isr(partition))
-    before = next((told for earlier in range(position - 1, -1, -1)
-                   if (told := ground.past.strikes.get(earlier)) is not None and told.where), None)
+    earlier = (basis.past.strikes.get(index) for index in range(position - 1, -1, -1))
+    before = next((one for one in earlier if one is not None and one.where), None)
     if before is None or None in met or met == (before.leader(partition), before.isr(partition)):
         return None
     leads = {"is": "!=", "value": None} if "leader" in entry.nodes else {"is": "==", "value": met[0]}
@@ -130,19 +135,19 @@ def _by_state(position: int, entry: Entry, strike: Strike, ground: AnchorBasis) 
 # -- the roles ----------------------------------------------------------------------------------------------
 
 
-def _by_role(schedule: Schedule, ground: AnchorBasis) -> dict[int, Entry]:
-    """The entries that mean the leader again, and those that undo them."""
+def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry]:
+    """Replace node names by roles, in the entries that struck a leader and in those that undo them."""
     changed: dict[int, Entry] = {}
     for position, entry in enumerate(schedule):
-        strike = ground.past.strikes.get(position)
+        strike = basis.past.strikes.get(position)
         if strike is None or entry.f not in _LEADS or len(entry.nodes) != 1 or strike.nodes != entry.nodes:
             continue
-        partition = ground.partition_of(strike)
+        partition = basis.partition_of(strike)
         if strike.leader(partition) != entry.nodes[0]:
             continue
         undoes = FAULTS[entry.f].undone_by
         if undoes is not None:
-            undone = _undone_at(schedule, position, undoes)
+            undone = _find_undoing_entry(schedule, position, undoes)
             if undone is None:
                 continue
             changed[undone] = replace(schedule[undone], nodes=(_UNDONE_BY_ROLE[undoes],))
@@ -150,30 +155,31 @@ def _by_role(schedule: Schedule, ground: AnchorBasis) -> dict[int, Entry]:
     return changed
 
 
-def _undone_at(schedule: Schedule, position: int, undoes: str) -> int | None:
-    """The entry that undoes this one, if roles are safe: nobody else is down or paused meanwhile, whom `down`
-    would start too, or whom `leader` could mean although nothing more can be done to it."""
+def _find_undoing_entry(schedule: Schedule, position: int, undoes: str) -> int | None:
+    """Find the entry that undoes this one, if roles are safe: no other node is down or paused meanwhile,
+    which
+    `down` would start too, or which `leader` could mean although it is down already."""
     node = schedule[position].nodes[0]
-    out: set[str] = set()
+    down: set[str] = set()
     for before in schedule[:position]:
-        out = _after(out, before)
-    if out:
+        down = _update_down(down, before)
+    if down:
         return None
     for later in range(position + 1, len(schedule)):
         entry = schedule[later]
         if entry.f == undoes:
             return later if entry.nodes == (node,) else None
-        if _ends(entry) or entry.f in _UNDONE_BY_ROLE:
+        if _takes_down(entry) or entry.f in _UNDONE_BY_ROLE:
             return None
     return None
 
 
-def _after(out: set[str], entry: Entry) -> set[str]:
-    """Who is down or paused after this entry."""
+def _update_down(down: set[str], entry: Entry) -> set[str]:
+    """The nodes that are down or paused after this entry."""
     if entry.f in _UNDONE_BY_ROLE:
-        return out - set(entry.nodes)
-    return out | set(entry.nodes) if _ends(entry) else out
+        return down - set(entry.nodes)
+    return down | set(entry.nodes) if _takes_down(entry) else down
 
 
-def _ends(entry: Entry) -> bool:
+def _takes_down(entry: Entry) -> bool:
     return entry.f in FAULTS and FAULTS[entry.f].undone_by in _UNDONE_BY_ROLE

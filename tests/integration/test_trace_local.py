@@ -62,7 +62,7 @@ class Follower:
             raw = self._traces.traces()
             assert raw is not None
             self._feed = trace.Feed(raw, 0)
-        new = self._feed.new()
+        new = self._feed.read_new_lines()
         self.lines += new
         self.looks += bool(new)
 

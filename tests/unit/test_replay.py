@@ -134,8 +134,8 @@ def test_a_scripted_send_is_known_by_its_value() -> None:
     send = Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]})
     told = past((send,), acked(17, 5, 8))
     assert (told.strikes[0].began_ns, told.strikes[0].took_ns) == (5 * MS, 8 * MS)
-    assert told.acks(0).by(8 * MS) == 1
-    assert told.acks(0).by(8 * MS - 1) == 0
+    assert told.acks(0).count_by(8 * MS) == 1
+    assert told.acks(0).count_by(8 * MS - 1) == 0
 
 
 # -- what moments become ------------------------------------------------------------------------------------

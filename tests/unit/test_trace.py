@@ -163,7 +163,7 @@ def test_a_node_that_was_never_started_is_told(tmp_path: Path) -> None:
 def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> None:
     """It follows files that are not there yet, and through restarts."""
     feed = Feed(raw(tmp_path, 1, 2), 0)
-    assert feed.new() == []
+    assert feed.read_new_lines() == []
     clock = Clock()
     one = writer(tmp_path, 1, clock)
     one.write_replica_lines("log", 0, [APPEND])
@@ -171,14 +171,15 @@ def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> Non
     two.write_replica_lines("log", 0, [APPEND])
     one.write_replica_lines("other", 0, [APPEND])
     one.write_replica_lines("log", 0, [{**APPEND, "offset": 1}])
-    assert [(line["node"], line["offset"]) for line in feed.new()] == [("n1", 0), ("n2", 0), ("n1", 1)]
-    assert feed.new() == []
+    found = [(line["node"], line["offset"]) for line in feed.read_new_lines()]
+    assert found == [("n1", 0), ("n2", 0), ("n1", 1)]
+    assert feed.read_new_lines() == []
     with (tmp_path / "1.trace").open("ab") as file:
         file.write(b'{"time":9,"node":1,"se')
-    assert feed.new() == []
+    assert feed.read_new_lines() == []
     again = writer(tmp_path, 1, clock)
     again.write_process_lines([{"event": "start", "clean": False}])
-    assert [line["event"] for line in feed.new()] == ["start"]
+    assert [line["event"] for line in feed.read_new_lines()] == ["start"]
     feed.close()
 
 
@@ -187,7 +188,7 @@ def test_a_feed_looks_only_at_the_events_it_was_told(tmp_path: Path) -> None:
     hw = {"event": "hw", "epoch": 0, "leo": 1, "hw": 1, "role": "leader"}
     one.write_replica_lines("log", 0, [APPEND, hw, APPEND])
     with_hw = Feed(raw(tmp_path, 1), 0, {"hw", "ack"})
-    assert [line["event"] for line in with_hw.new()] == ["hw"]
+    assert [line["event"] for line in with_hw.read_new_lines()] == ["hw"]
     with_hw.close()
 
 

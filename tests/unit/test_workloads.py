@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from floodmark.harness import catalog
 from floodmark.harness.client.client import wire_clients
-from floodmark.harness.client.codec import Led, Told
+from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.errors import UsageError
 from floodmark.harness.op import Intent, Send, Type
@@ -133,8 +133,9 @@ def test_values_begin_above_those_a_schedule_sends() -> None:
 
 # -- who leads ----------------------------------------------------------------------------------------------
 
-def told(**led: int) -> Told:
-    return Told(brokers={}, partitions={("log", 0): Led(**{"error": 0, "leader": 1, "epoch": 0, **led})})
+def told(**led: int) -> ClusterMetadata:
+    partition = PartitionMetadata(**{"error": 0, "leader": 1, "epoch": 0, **led})
+    return ClusterMetadata(brokers={}, partitions={("log", 0): partition})
 
 
 @pytest.fixture

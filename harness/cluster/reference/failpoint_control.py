@@ -144,7 +144,7 @@ class FailpointControl:
             if raw is None:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])
-        for line in self._feed.new():
+        for line in self._feed.read_new_lines():
             self._met[line["node"]].append(views.met_from_trace(line))
         return True
 

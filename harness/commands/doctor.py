@@ -66,7 +66,7 @@ def examine_machine(*, cluster: str = "local", json_file: Path | None = None, an
 
 def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
     """What this cluster needs and does not have here."""
-    return [row.what for row in rows if cluster in row.needed_by and row.can is False]
+    return list(dict.fromkeys(row.what for row in rows if cluster in row.needed_by and row.can is False))
 
 
 def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, list[str]]
@@ -82,7 +82,7 @@ def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, li
 def registered_rows() -> list[Row]:
     """What other distributions bring, each imported; a cluster that cannot be is unfit, and nothing else is.
     """
-    rows = []
+    rows, own = [], catalog.own_names(CLUSTER)
     for kind in GROUPS:
         for one in registered(kind):
             todo = ""
@@ -94,7 +94,7 @@ def registered_rows() -> list[Row]:
                 todo = str(error)
             rows.append(Row(part="of other packages", what=f"{kind} {one.name}", can=not todo,
                             told=f"{one.distribution}, {one.entry.value}", todo=todo,
-                            needed_by=(one.name,) if kind == CLUSTER else ()))
+                            needed_by=(one.name,) if kind == CLUSTER and one.name not in own else ()))
     return rows
 
 

@@ -1,0 +1,198 @@
+"""Workloads, nemeses, checks and clusters of another package: the page's example, installed, played, judged.
+
+And what is unfit is refused in a sentence, by those runs alone that ask for it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from readme import ROOT, block
+
+PAGE = ROOT / "harness" / "README.md"
+
+
+def pip_installs(project: Path, site: Path) -> None:
+    """Without the network: by the setuptools of this environment."""
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation",
+                    "--disable-pip-version-check", "--target", site, project], check=True, timeout=120)
+
+
+@pytest.fixture(name="site", scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where pip has installed the package of the page."""
+    project = tmp_path_factory.mktemp("ours")
+    (project / "pyproject.toml").write_text(block("# pyproject.toml", PAGE))
+    (project / "ours.py").write_text(block("# ours.py", PAGE))
+    site = tmp_path_factory.mktemp("site")
+    pip_installs(project, site)
+    return site
+
+
+def floodmark(*words: object, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, which finds what is installed there."""
+    return subprocess.run(
+        [Path(sys.executable).with_name("floodmark"), *map(str, words)], cwd=cwd, capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(site)}, text=True, timeout=300, check=False)
+
+
+def brings(site: Path, groups: Mapping[str, Sequence[str]], code: str = "", *, name: str = "theirs") -> Path:
+    """Site with a package of this code, as pip would leave it. groups: `workloads` -> lines of its group."""
+    info = site / f"{name}-0.3.dist-info"
+    info.mkdir(parents=True)
+    (site / f"{name}.py").write_text(code)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.3\n")
+    lines = [line for group, points in groups.items() for line in (f"[floodmark.{group}]", *points)]
+    (info / "entry_points.txt").write_text("\n".join([*lines, ""]))
+    return site
+
+
+def lines_of(folder: Path) -> Iterator[dict[str, object]]:
+    yield from map(json.loads, (folder / "history.jsonl").read_text().splitlines())
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
+    """The workload alone asks, the fault stands in the history, the finding in the verdict, the cluster in
+    run.json; and the saved run is read where nobody has installed the package."""
+    ran = floodmark("run", "--cluster", "staging", "--workload", "writers", "--nemesis", "flap", "--seed", 5,
+                    "--duration", 6, "--interval", 1, "--concurrency", 6, "--out", "run",
+                    site=site, cwd=tmp_path)
+    assert ran.returncode == 1, ran.stdout + ran.stderr  # a slow ack is a bug here
+    folder = tmp_path / "run"
+    about = json.loads((folder / "run.json").read_text())
+    assert (about["cluster"], about["workload"]) == ("staging", "writers")
+    assert about["config"]["n1"]["replica.lag.time.max.ms"] == 4000
+    lines = list(lines_of(folder))
+    faults = [line["fault"] for line in lines if line["f"] == "flap"]
+    assert faults, ran.stderr
+    assert all(fault["times"] == 3 and fault["paused_ms"] == 300 for fault in faults)  # type: ignore[index]
+    assert "poll" not in {line["f"] for line in lines if line["process"] in range(6)}
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert [found["name"] for found in verdict["findings"]] == ["slow-ack"]
+    elsewhere = floodmark("show", "run", site=tmp_path, cwd=tmp_path)
+    assert elsewhere.returncode == 0, elsewhere.stderr
+    assert "slow-ack" in elsewhere.stdout
+
+
+@pytest.mark.cluster
+def test_a_schedule_and_a_cluster_take_them(site: Path, tmp_path: Path) -> None:
+    """A fault of its own among floodmark's; one that cannot be is refused before the run, by its place."""
+    (tmp_path / "flap.json").write_text(json.dumps([{"f": "flap", "nodes": ["n1"], "lost": True}]))
+    refused = floodmark("run", "--schedule", "flap.json", "--out", "run", site=site, cwd=tmp_path)
+    assert (refused.returncode, "entry 0 (flap): has the key \"lost\"" in refused.stderr) == (2, True)
+    elsewhere = floodmark("run", "--schedule", "flap.json", "--out", "run", site=tmp_path, cwd=tmp_path)
+    assert (elsewhere.returncode, 'entry 0: f: is "flap"; valid: ' in elsewhere.stderr) == (2, True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_help_doctor_and_explain_say_what_is_registered_and_by_whom(site: Path, tmp_path: Path) -> None:
+    told = floodmark("run", "--help", site=site, cwd=tmp_path).stdout
+    flat = " ".join(told.split())
+    assert all(f"Also: {name} (of ours 0.1)." in flat for name in ("staging", "writers", "flap"))
+    unknown = floodmark("run", "--workload", "bank", "--out", "run", site=site, cwd=tmp_path)
+    assert (unknown.returncode, "writers (of ours 0.1)" in unknown.stderr) == (2, True)
+    unknown = floodmark("run", "--nemesis", "gremlin", "--out", "run", site=site, cwd=tmp_path)
+    assert (unknown.returncode, "flap (of ours 0.1)" in unknown.stderr) == (2, True)
+    doctor = floodmark("doctor", "--cluster", "staging", "--json", "found.json", site=site, cwd=tmp_path)
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    rows = {row["what"]: row for row in json.loads((tmp_path / "found.json").read_text())["found"]
+            if row["part"] == "of other packages"}
+    assert {what: row["can"] for what, row in rows.items()} == dict.fromkeys(
+        ("workload writers", "nemesis flap", "cluster staging", "check slow-ack"), True)
+    assert rows["workload writers"]["told"] == "ours 0.1, ours:Writers"
+    assert "brought by ours 0.1" in floodmark("explain", "slow-ack", site=site, cwd=tmp_path).stdout
+
+
+# -- unfit --------------------------------------------------------------------------------------------------
+
+NEMESIS = """
+from floodmark.harness.faults import Fault
+from floodmark.harness.protocols import RegisteredNemesis
+from floodmark.harness.schedule.patterns import FaultPattern, Step
+
+def nemesis(*steps, faults=(), make=None):
+    return RegisteredNemesis(does="", draw_pattern=lambda scope: FaultPattern(steps=steps), faults=faults,
+                             make=make)
+"""
+UNFIT = {  # groups and code, what is asked for, what is answered
+    "no module": ({"workloads": ["a = theirs:nope"]}, "", ("--workload", "a"),
+                  "the workload 'a' of theirs 0.3 cannot be imported (theirs:nope): AttributeError"),
+    "no import": ({"clusters": ["a = theirs:A"]}, "import not_there", ("--cluster", "a"),
+                  "cannot be imported (theirs:A): ModuleNotFoundError: No module named 'not_there': mend or "
+                  "uninstall that package"),
+    "no nemesis": ({"nemeses": ["a = theirs:A"]}, "A = 5", ("--nemesis", "a"),
+                   "the nemesis 'a' of theirs 0.3 is a int, should be a"),
+    "raises": ({"workloads": ["a = theirs:A"]}, "A = lambda settings: 1 / 0", ("--workload", "a"),
+               "the workload 'a' of theirs 0.3 cannot be made: ZeroDivisionError"),
+    "no workload": ({"workloads": ["a = theirs:A"]}, "A = lambda settings: 5", ("--workload", "a"),
+                    "is no Workload of floodmark.harness.protocols: it lacks final_session, guarantees"),
+    "own workload": ({"workloads": ["log = theirs:A"]}, "", ("--workload", "log"),
+                     "floodmark has a workload 'log' of its own, and there is the workload 'log' of theirs "
+                     "0.3: uninstall that package, or rename it"),
+    "own cluster": ({"clusters": ["local = theirs:A"]}, "", ("--cluster", "local"),
+                    "floodmark has a cluster"),
+    "own nemesis": ({"nemeses": ["crash = theirs:A"]}, "", ("--nemesis", "crash"), "floodmark has a nemesis"),
+    "own word": ({"nemeses": ["all = theirs:A"]}, "", ("--nemesis", "all"), "floodmark has a nemesis 'all'"),
+    "two": ({"nemeses": ["a = theirs:A"]}, "", ("--nemesis", "a"),
+            "there are 2 nemeses called 'a', of others 0.3 and of theirs 0.3: uninstall all but one"),
+    "bad name": ({"nemeses": ["a-b = theirs:A"]}, "A = 5", ("--nemesis", "a-b"), "no name that can be typed"),
+    "not mended": ({"nemeses": ["a = theirs:A"]},
+                   f"{NEMESIS}A = nemesis(Step(at_s=0, f='kill', nodes=('n1',)))", ("--nemesis", "a"),
+                   "nothing undoes its kill n1: it needs a later step start"),
+    "no node": ({"nemeses": ["a = theirs:A"]},
+                f"{NEMESIS}A = nemesis(Step(at_s=0, f='expire', nodes=('n9',)))", ("--nemesis", "a"),
+                "expire names 'n9'; the nodes are n1, n2, n3"),
+    "no fault": ({"nemeses": ["a = theirs:A"]}, f"{NEMESIS}A = nemesis(Step(at_s=0, f='tickle'))",
+                 ("--nemesis", "a"), "nemesis 'a' of theirs 0.3: entry 0: f: is \"tickle\"; valid: "),
+    "a foreign fault": ({"nemeses": ["a = theirs:A"]},
+                        f"{NEMESIS}A = nemesis(faults=(Fault(f='kill', does=''),), make=print)",
+                        ("--nemesis", "a"), "has the fault 'kill': call its own faults 'a'"),
+    "a lasting fault": ({"nemeses": ["a = theirs:A"]},
+                        f"{NEMESIS}A = nemesis(faults=(Fault(f='a', does='', undone_by='b'),), make=print)",
+                        ("--nemesis", "a"), "one of its own is over when its strike returns"),
+    "beyond the budget": ({"nemeses": ["a = theirs:A"]},
+                          f"{NEMESIS}A = nemesis(Step(at_s=0, f='elect', args={{'unclean': True}}))",
+                          ("--nemesis", "a"), "an unclean election may lose acked writes"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_what_is_unfit_is_refused_by_whoever_asks_for_it(case: str, tmp_path: Path) -> None:
+    groups, code, words, told = UNFIT[case]
+    site = brings(tmp_path / "site", groups, code)
+    if case == "two":
+        brings(site, groups, code, name="others")
+
+    asked = floodmark("run", *words, "--out", "run", site=site, cwd=tmp_path)
+
+    assert asked.returncode == 2, asked.stderr
+    assert told in " ".join(asked.stderr.split())
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_whoever_does_not_ask_for_them_does_not_notice(tmp_path: Path) -> None:
+    """Names of floodmark's own, code that cannot be imported, two of one name: in one site; and doctor names
+    each, with what to do."""
+    groups = {"workloads": ["log = theirs:A", "a = theirs:A"],
+              "nemeses": ["crash = theirs:A", "a = theirs:A"],
+              "clusters": ["local = theirs:A", "a = theirs:A"]}
+    site = brings(tmp_path / "site", groups, "raise RuntimeError('imported')")
+    brings(site, groups, name="others")
+
+    ran = floodmark("run", "--duration", 1, "--concurrency", 2, "--out", "run", site=site, cwd=tmp_path)
+    doctor = floodmark("doctor", "--json", "found.json", site=site, cwd=tmp_path)
+
+    assert (ran.returncode, "imported" in ran.stderr) == (0, False), ran.stdout + ran.stderr
+    assert doctor.returncode == 0, doctor.stdout
+    rows = [row for row in json.loads((tmp_path / "found.json").read_text())["found"]
+            if row["part"] == "of other packages"]
+    assert [row["can"] for row in rows] == [False] * 12
+    assert {"uninstall" in row["todo"] for row in rows} == {True}

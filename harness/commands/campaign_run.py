@@ -146,7 +146,7 @@ class Conductor:
         made = sum(run.done or run.recorded for run in self.state.runs.values())
         for count, draw in enumerate(self._draws(), made + 1):
             if self.bounds.runs is not None and count > self.bounds.runs:
-                self.why = f"{many(self.bounds.runs, 'run')} made, as asked"
+                self.why = f"{many(max(made, self.bounds.runs), 'run')} made, as asked"
                 return
             yield self._job_of(draw)
 

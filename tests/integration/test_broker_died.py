@@ -125,8 +125,9 @@ def test_who_dies_before_the_first_op_is_judged_all_the_same(
         victim = pid_of_broker(folder, "n1")
         assert victim is not None
         os.kill(victim, signal.SIGABRT)
-        while "n1" not in self.died():
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while "n1" not in self.died():
+                await asyncio.sleep(0.01)
         await create(self, partitions)
 
     monkeypatch.setattr(BrokerCluster, "create", aborted_first)

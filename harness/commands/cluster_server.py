@@ -142,7 +142,11 @@ class ClusterServer:
         if f in ("pause", "resume"):
             pauses = self._able(f, Pauses)
             return pauses.pause if f == "pause" else pauses.resume
-        return self._able(f, Expires).expire if f == "expire" else self._able(f, PowerCuts).power_cut
+        if f == "expire":
+            return self._able(f, Expires).expire
+        if f == "power_cut":
+            return self._able(f, PowerCuts).power_cut
+        raise FloodmarkError(f"a cluster that is up cannot {f!r}")
 
     def _cutting(self) -> Cuts:
         return self._able("cut", Cuts)

@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 from confluent_kafka import Producer
+from run_processes import processes_of, wait_until_gone
 
 from floodmark.harness.cluster.admin_requests import create_topics
 from floodmark.harness.commands import cluster as commands
@@ -35,26 +34,6 @@ sys.exit(up(cluster, folder))
 """
 
 
-def processes_of(folder: Path) -> list[int]:
-    """Whoever has the folder in its command line, or sits below a keeper that logs there."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                if str(folder) in (entry / "cmdline").read_text():
-                    found.append(int(entry.name))
-            except OSError:
-                continue
-    return found
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
-        time.sleep(0.02)
-
-
 @dataclass(frozen=True, slots=True)
 class Up:
     process: subprocess.Popen[str]
@@ -69,7 +48,7 @@ def cluster(folder: Path) -> Iterator[Up]:
         assert process.stdout.readline().startswith("127.0.0.1:")
         yield Up(process, folder)
         process.kill()
-    wait_until(lambda: processes_of(folder) == [], "every process of the cluster to be gone")
+    wait_until_gone(folder)
 
 
 @pytest.fixture(scope="module")
@@ -173,6 +152,6 @@ def test_nothing_survives_a_kill_with_a_broker_paused(tmp_path: Path) -> None:
         up.process.kill()
         up.process.wait(WAIT_S)
 
-        wait_until(lambda: processes_of(up.folder) == [], "every process of the cluster to be gone")
+        wait_until_gone(up.folder)
         with pytest.raises(FloodmarkError, match="not up any more"):
             commands.state(up.folder)

@@ -37,9 +37,10 @@ def browser() -> Iterator[Any]:
         yield started
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a night with something of everything, and the page of one run."""
+    tmp_path = tmp_path_factory.mktemp("night")
     odd = Case(rules="kip-320", bugs=("no_epoch_bump_on_bounce",), nemesis=NASTY)
     state = night(
         (CRASH, "invalid", (LOST,)), (CRASH, "valid", (ALLOWED,)), (CUT, "invalid", (GONE,)),
@@ -55,8 +56,7 @@ def file(tmp_path: Path) -> Path:
     return write_index(folder)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1240, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1240, "light"), (390, "dark")])
 def test_nothing_is_asked_of_anybody_and_nothing_scrolls_sideways(
     file: Path, browser: Any, width: int, scheme: str
 ) -> None:

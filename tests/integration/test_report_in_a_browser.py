@@ -28,6 +28,12 @@ def browser() -> Iterator[Any]:
         yield started
 
 
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of a run that lost a write, for whoever changes nothing about it."""
+    return write_report(judged(tmp_path_factory.mktemp("lost"), LOST))
+
+
 def logs_at(folder: Path, number: int) -> dict[str, ReplicaLog]:
     """The replicas' logs after that line of the trace, from the file alone."""
     logs: dict[str, ReplicaLog] = {}
@@ -42,10 +48,10 @@ def epochs_of(log: ReplicaLog) -> dict[int, str]:
     return {offset: str(epoch) for epoch, first, behind in log.log for offset in range(first, behind)}
 
 
-def test_the_lost_write_is_stepped_through_as_the_trace_tells_it(tmp_path: Path, browser: Any) -> None:
+def test_the_lost_write_is_stepped_through_as_the_trace_tells_it(lost: Path, browser: Any) -> None:
     """At every step each replica's LEO, HW and records are those of the trace up to that line."""
-    folder = judged(tmp_path, LOST)
-    with opened(browser, write_report(folder)) as seen:
+    folder = lost.parent
+    with opened(browser, lost) as seen:
         story = seen.page.evaluate("floodmarkPage.data.stories[0]")
         seen.page.keyboard.press("Escape")
         names = []
@@ -65,8 +71,8 @@ def test_the_lost_write_is_stepped_through_as_the_trace_tells_it(tmp_path: Path,
         assert (seen.said, seen.asked) == ([], [])
 
 
-def test_it_opens_at_the_loss_and_shows_what_is_gone(tmp_path: Path, browser: Any) -> None:
-    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+def test_it_opens_at_the_loss_and_shows_what_is_gone(lost: Path, browser: Any) -> None:
+    with opened(browser, lost) as seen:
         logs = seen.logs()
 
         assert "n3 truncates" in seen.page.text_content("[aria-current=step]")
@@ -79,17 +85,16 @@ def test_it_opens_at_the_loss_and_shows_what_is_gone(tmp_path: Path, browser: An
         assert [3, "2", "4", "replaced", "3"] in seen.logs()["n3"]["boxes"]
 
 
-def test_nothing_is_asked_of_anybody_and_every_drawing_is_there(tmp_path: Path, browser: Any) -> None:
-    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+def test_nothing_is_asked_of_anybody_and_every_drawing_is_there(lost: Path, browser: Any) -> None:
+    with opened(browser, lost) as seen:
         for drawing in ("plot-rails", "plot-logs", "plot-load"):
             assert seen.page.evaluate(f"document.querySelectorAll('#{drawing} svg path').length") > 3
         assert (seen.said, seen.asked) == ([], [])
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1240, 390])
-def test_nothing_scrolls_sideways(tmp_path: Path, browser: Any, width: int, scheme: str) -> None:
-    with opened(browser, write_report(judged(tmp_path, LOST)), width=width, scheme=scheme) as seen:
+@pytest.mark.parametrize(("width", "scheme"), [(1240, "light"), (390, "dark")])
+def test_nothing_scrolls_sideways(lost: Path, browser: Any, width: int, scheme: str) -> None:
+    with opened(browser, lost, width=width, scheme=scheme) as seen:
         assert seen.page.evaluate("document.documentElement.scrollWidth") == width
         assert seen.said == []
 
@@ -124,8 +129,8 @@ def test_a_phone_shows_the_record_that_the_finding_names(tmp_path: Path, browser
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_printed_on_one_light_page(tmp_path: Path, browser: Any, scheme: str) -> None:
-    with opened(browser, write_report(judged(tmp_path, LOST)), scheme=scheme) as seen:
+def test_it_is_printed_on_one_light_page(lost: Path, browser: Any, scheme: str) -> None:
+    with opened(browser, lost, scheme=scheme) as seen:
         printed = seen.page.pdf(format="A4")
         seen.page.emulate_media(media="print")
         colour = seen.page.evaluate("getComputedStyle(document.querySelector('.card')).backgroundColor")
@@ -137,8 +142,8 @@ def test_it_is_printed_on_one_light_page(tmp_path: Path, browser: Any, scheme: s
     assert shown == ["what happened", "how it happened"]
 
 
-def test_the_legend_has_what_the_run_has(tmp_path: Path, browser: Any) -> None:
-    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+def test_the_legend_has_what_the_run_has(lost: Path, browser: Any) -> None:
+    with opened(browser, lost) as seen:
         told = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
             (one) => !one.hidden).map((one) => one.dataset.if)""")
 
@@ -146,8 +151,8 @@ def test_the_legend_has_what_the_run_has(tmp_path: Path, browser: Any) -> None:
     assert {"fail", "unclean"}.isdisjoint(told)
 
 
-def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(tmp_path: Path, browser: Any) -> None:
-    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(lost: Path, browser: Any) -> None:
+    with opened(browser, lost) as seen:
         page = seen.page
         page.click("#steps li:first-child button")
         times = page.evaluate("[...document.querySelectorAll('.cursor')].map((one) => one.dataset.time)")
@@ -215,37 +220,45 @@ def test_odd_fields_of_a_trace_stop_no_viewer(tmp_path: Path, browser: Any) -> N
         assert seen.said == []
 
 
-def test_the_viewer_follows_every_saved_run_as_python_does(tmp_path: Path, browser: Any) -> None:
+def test_the_viewer_follows_every_saved_run_as_python_does(lost: Path, tmp_path: Path, browser: Any) -> None:
     """Its state after each event is that of replica_log.py, and its drawing is a drawing."""
     compared = 0
-    for name in judged_names():
-        with opened(browser, write_report(judged(tmp_path, name))) as seen:
+    with opened(browser, lost) as seen:
+        for name in judged_names():
+            seen.goto(write_report(judged(tmp_path, name)))
             assert seen.said == [], name
-            for number, story in enumerate(seen.page.evaluate("floodmarkPage.data.stories")):
-                logs = {one["node"]: log_of(one) for one in story["replicas"]}
-                states = seen.page.evaluate(
-                    """(number) => { const story = floodmarkPage.data.stories[number];
-                    return story.events.map((_, at) => floodmarkViewer.stateAt(story, at).replicas); }""",
-                    number)
-                for event, state in zip(story["events"], states, strict=True):
-                    if event["n"] in logs and event["e"] != "nemesis":
-                        logs[event["n"]].apply({**event, "event": event["e"]})
-                    for replica in state:
-                        log = logs[replica["node"]]
-                        assert [tuple(one) for one in replica["log"]] == log.log, (name, event)
-                        assert [tuple(one) for one in replica["cut"]] == log.cut, (name, event)
-                        assert (replica["leo"], replica["hw"]) == (log.leo, log.hw), (name, event)
-                        compared += 1
+            compared += sum(compared_states(seen.page, number, name)
+                            for number in range(seen.page.evaluate("floodmarkPage.data.stories.length")))
     assert compared > 2_000
 
 
-def test_a_columns_counts_and_percentiles_are_those_of_its_ops(tmp_path: Path, browser: Any) -> None:
+def compared_states(page: Any, number: int, name: str) -> int:
+    """How many states of replicas the viewer has in that story; each is the one that Python comes to."""
+    compared = 0
+    story = page.evaluate("(number) => floodmarkPage.data.stories[number]", number)
+    logs = {one["node"]: log_of(one) for one in story["replicas"]}
+    states = page.evaluate(
+        """(number) => { const story = floodmarkPage.data.stories[number];
+        return story.events.map((_, at) => floodmarkViewer.stateAt(story, at).replicas); }""", number)
+    for event, state in zip(story["events"], states, strict=True):
+        if event["n"] in logs and event["e"] != "nemesis":
+            logs[event["n"]].apply({**event, "event": event["e"]})
+        for replica in state:
+            log = logs[replica["node"]]
+            assert [tuple(one) for one in replica["log"]] == log.log, (name, event)
+            assert [tuple(one) for one in replica["cut"]] == log.cut, (name, event)
+            assert (replica["leo"], replica["hw"]) == (log.leo, log.hw), (name, event)
+            compared += 1
+    return compared
+
+
+def test_a_columns_counts_and_percentiles_are_those_of_its_ops(lost: Path, browser: Any) -> None:
     """By hand: ten ok sends of 1 to 10 ms and two that failed end in the first column, one info in the last;
     what ended before and after is in none."""
     columns = {"began": [0] * 14, "what": [0] * 10 + [1, 1, 2, 0],
                "lasted": [*(each * 1000 for each in range(1, 11)), 500, 600, 99_000, 200_000],
                "records": [2] * 10 + [0, 0, 0, 7]}  # fmt: skip
-    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+    with opened(browser, lost) as seen:
         told = seen.page.evaluate("""(columns) => { const charts = floodmarkCharts;
             const bins = charts.binned(charts.opsOf(columns), 0.1, 100.1, 5);
             return { few: bins.few, counts: bins.bins.map((one) => one.counts),
@@ -260,8 +273,8 @@ def test_a_columns_counts_and_percentiles_are_those_of_its_ops(tmp_path: Path, b
     assert [round(one["acked"]) for one in told["rows"]["rates"]] == [1000, 0, 0, 0, 0]
 
 
-def test_a_line_breaks_where_the_node_was_down(tmp_path: Path, browser: Any) -> None:
-    with opened(browser, write_report(judged(tmp_path, LOST))) as seen:
+def test_a_line_breaks_where_the_node_was_down(lost: Path, browser: Any) -> None:
+    with opened(browser, lost) as seen:
         told = seen.page.evaluate(
             "() => floodmarkCharts.pointsOf([[1, 5, 4], [9, 6, 5]], [{from: 3, to: 8}], 12)")
 

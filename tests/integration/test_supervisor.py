@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from run_processes import state_of, wait_until
 
 from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesses
 from floodmark.harness.errors import FloodmarkError
@@ -36,22 +36,6 @@ asyncio.run(main())
 """
 
 
-def state_of(pid: int) -> str | None:
-    """The kernel's letter for a process; None when it is gone (a zombie is gone)."""
-    try:
-        letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return None
-    return None if letter in "ZX" else letter
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}"
-        time.sleep(0.01)
-
-
 def gone(pids: list[int]) -> bool:
     return all(state_of(pid) is None for pid in pids)
 
@@ -65,7 +49,7 @@ def harness(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, list[i
         supervisor, *children = map(int, process.stdout.readline().split())
         yield process, supervisor, children
         process.kill()
-    wait_until(lambda: gone([supervisor, *children]), "the supervisor and its children to be gone")
+    wait_until("the supervisor and its children to be gone", lambda: gone([supervisor, *children]))
 
 
 def test_nothing_survives_a_harness_killed_with_a_child_stopped(
@@ -77,7 +61,7 @@ def test_nothing_survives_a_harness_killed_with_a_child_stopped(
     process.kill()
     process.wait()
 
-    wait_until(lambda: gone([supervisor, *children]), "the supervisor and its children to be gone")
+    wait_until("the supervisor and its children to be gone", lambda: gone([supervisor, *children]))
 
 
 def test_no_child_survives_the_supervisor_itself(harness: tuple[subprocess.Popen[str], int, list[int]]
@@ -87,7 +71,7 @@ def test_no_child_survives_the_supervisor_itself(harness: tuple[subprocess.Popen
 
     os.kill(supervisor, signal.SIGKILL)
 
-    wait_until(lambda: gone(children), "the supervisor's children to be gone")
+    wait_until("the supervisor's children to be gone", lambda: gone(children))
 
 
 def test_the_children_are_out_of_reach_of_a_terminals_ctrl_c(

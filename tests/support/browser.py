@@ -20,6 +20,11 @@ class Seen:
     said: list[str] = field(default_factory=list)  # errors on its console
     asked: list[str] = field(default_factory=list)  # addresses that it wanted, but for its own
 
+    def goto(self, file: Path) -> None:
+        """The file's page in the place of this one, once its script says that all is drawn."""
+        self.page.goto(file.as_uri(), timeout=PATIENCE_MS)
+        self.page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=PATIENCE_MS)
+
     def logs(self) -> dict[str, dict[str, Any]]:
         """The drawing of the logs, read from the document: node -> its marks and {offset: (epoch, state)}."""
         told: dict[str, dict[str, Any]] = self.page.evaluate("""() => Object.fromEntries(
@@ -56,7 +61,6 @@ def opened(browser: Any, file: Path, *, width: int = 1240, scheme: str = "light"
     page.on("pageerror", lambda error: seen.said.append(str(error)))
     page.on("dialog", lambda dialog: (seen.said.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     page.on("request", lambda asked: seen.asked.append(asked.url) if asked.url != file.as_uri() else None)
-    page.goto(file.as_uri(), timeout=PATIENCE_MS)
-    page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=PATIENCE_MS)
+    seen.goto(file)
     yield seen
     page.close()

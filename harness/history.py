@@ -4,8 +4,7 @@ Rules of the Recorder
 1. The index has no gaps, time never falls, and lines are complete: those of one turn of the event loop are
    written in one write(2).
 2. `written()` returns when every line so far has been given to the kernel; no byte of a request leaves
-   before,
-   so that a harness killed at any instant has sent no request that its history does not name.
+   before, so that a harness killed at any instant has sent no request that its history does not name.
 3. A write that fails is a FloodmarkError and ends all recording; the lines before it stay complete.
 """
 
@@ -199,8 +198,7 @@ def read(
     path: Place, on_bad: Callable[[str], None] | None = None, *, folder: Place | None = None
 ) -> Iterator[Op]:
     """Read the ops of a history one by one, in the order of the file. With `folder`, which may be a
-    stranger's,
-    it must be a regular file inside.
+    stranger's, it must be a regular file inside.
 
     A torn last line, blank lines and unknown fields are ignored. Any other line that is no op is reported as
     "FILE:LINE: why": to on_bad, and reading continues; or, without on_bad, as a FloodmarkError.

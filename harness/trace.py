@@ -1,9 +1,8 @@
 """Merges the brokers' raw trace files into trace.jsonl on the run's clock, or follows them during a run.
 
 Rules
-1. The lines of one node stay in their order, `seq`. Lines of several nodes are ordered by time: on one
-   host all
-   times are of one CLOCK_MONOTONIC. Events before the run have times below 0.
+1. The lines of one node stay in their order, `seq`. Lines of several nodes are ordered by time: on one host
+   all times are of one CLOCK_MONOTONIC. Events before the run have times below 0.
 2. A last raw line that was torn by a node's death is ignored. Any other missing line is visible as a gap in
    `seq`; lines of partitions that are not the run's are left out, and leave no gap.
 3. A merge keeps one line of each node in memory, however long the trace is.

@@ -3,11 +3,9 @@
 Rules
 1. `time` and `after` always come; the time-out applies to the others, and to all of a sequence together.
 2. Acks are events. The cluster is observed only for a state, again POLL_S after each view; the failpoints
-   that
-   a broker has met, and the trace, are read every EAGER_S.
+   that a broker has met, and the trace, are read every EAGER_S.
 3. A field that is not visible fulfils no condition. The view that fulfilled a state is kept, so that roles
-   are
-   resolved by it.
+   are resolved by it.
 4. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
    noticed.
 """
@@ -241,10 +239,9 @@ def is_healthy(view: View, stage: Stage) -> bool:
 
 
 def _isr_is_stable(partition: int, replicas: tuple[str, ...], view: View) -> bool:
-    """Whether the ISR is full, no change of it is proposed, and every member knows its leader. A broker
-    that was
-    bounced within its session is still in the ISR and unfenced until it registers (KIP-380), but it knows no
-    leader. A proposed shrink may yet leave the leader alone: a power cut then loses acked records."""
+    """Whether the ISR is full, no change of it is proposed, and every member knows its leader. A broker that
+    was bounced within its session is still in the ISR and unfenced until it registers (KIP-380), but it knows
+    no leader. A proposed shrink may yet leave the leader alone: a power cut then loses acked records."""
     truth = view.partitions.get(partition)
     if truth is None or truth.leader is None or set(truth.isr) != set(replicas):
         return False

@@ -9,9 +9,8 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Power:
-    """Each log keeps what was fsynced; or at most `keep` (partition -> LEO); or the share `keep_share` of
-    the log
-    as observed just before. Several nodes lose power together."""
+    """Each log keeps what was fsynced; or at most `keep` (partition -> LEO); or the share `keep_share` of the
+    log as observed just before. Several nodes lose power together."""
 
     answers = frozenset({"power_cut"})
 

@@ -1,17 +1,13 @@
 """Carries out a schedule: waits for each entry's moment, resolves its roles, strikes, and records the strike.
 
 Rules
-1. Entries are carried out one after the other. One whose moment does not come is missed: it does not
-   strike, and
-   the next one follows. One that mends (start, resume, heal, release) is carried out all the same, or the
-   harm
-   would outlast its plan.
+1. Entries are carried out one after the other. One whose moment does not come is missed: it does not strike,
+   and the next one follows. One that mends (start, resume, heal, release) is carried out all the same, or the
+   harm would outlast its plan.
 2. Every strike that began is recorded, whether it took effect or failed: a judge must know of every fault,
-   above
-   all of one that may have lost data. The death of a node by an armed crash is recorded as a kill as soon
-   as it
-   is noticed: between two strikes, and before the moment that it fulfils counts as reached. Where a node has
-   died by itself, entries that are impossible then are missed, and the schedule continues.
+   above all of one that may have lost data. The death of a node by an armed crash is recorded as a kill as
+   soon as it is noticed: between two strikes, and before the moment that it fulfils counts as reached. Where
+   a node has died by itself, entries that are impossible then are missed, and the schedule continues.
 3. Between a moment and its act the cluster is observed only where that is needed (target_resolution.py).
 """
 

@@ -2,9 +2,8 @@
 would.
 
 The library retries by itself, so that every outcome except ok is info; it never writes a duplicate, which the
-judge checks. Each process has one producer and one consumer. The library blocks and calls back from
-poll(), so
-that each op runs in a thread of the workload.
+judge checks. Each process has one producer and one consumer. The library blocks and calls back from poll(),
+so that each op runs in a thread of the workload.
 """
 
 import asyncio
@@ -219,8 +218,7 @@ class IdempotentWorkload:
 
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
         """Draw intents without list_offsets: the library lists offsets without a leader epoch, so that a
-        zombie
-        leader's answer could make a correct cluster look broken."""
+        zombie leader's answer could make a correct cluster look broken."""
         share = reading_share(process, self._settings.concurrency)
         drawn = intents(self._keys, self._values, share, random)
         return (intent for intent in drawn if intent.f != "list_offsets")

@@ -1,6 +1,7 @@
-"""A verdict for machines: verdict.json, format 1, by rename (for people: harness.reports.verdict_text).
+"""Writes verdict.json (format 1, replaced atomically) into a run's folder; `as_json` lists its keys.
 
-Where the judge itself failed, its traceback stands beside the verdict, in judge-error.txt.
+Where the judge itself failed, it writes the traceback beside it, into judge-error.txt. The text for people is
+harness/reports/verdict_text.py.
 """
 
 import tempfile

@@ -1,6 +1,7 @@
-"""The findings' names as this judge makes them, and the families that the table of unknowns speaks of.
+"""Names the findings that this judge can make, and groups them: by their source, and by what makes them unknown.
 
-A check that is not made is not named here, and so nowhere in a verdict.
+Sources are the logs, the history and the trace; the groups IF_... and SILENT_IF_... are the rows of the table
+"What makes checks unknown". A check that is not made is not named here, and so nowhere in a verdict.
 """
 
 LOST_WRITE = "lost-write"

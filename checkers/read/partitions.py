@@ -1,12 +1,12 @@
-"""The partitions that run.json names, as columns: a run may have 100,000.
+"""Reads the partitions of run.json into columns (a run may have 100,000), and finds their leaders and ISRs.
 
     partitions = partitions_of(about["partitions"], about.get("leaders") or {})
     partitions = with_leaders(partitions, replicas)     where run.json does not name them
     partitions[7].leader                                one of them
     partitions.leader.where(lambda node: node == "n1")  all of them
 
-The leader is whom the controller names, or without its word the one that all replicas agree on. One that is
-none of the partition's replicas leads nothing.
+The leader and its ISR are those in run.json's `leaders`; where it names none, the leader on which all replicas
+agree. A leader that is none of the partition's replicas does not count.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The big files of a run cut into ranges: who reads one needs to know of no other.
+"""Cuts a run's big files into ranges that are read independently, and reads the lines of one.
 
 A range of JSON lines is a range of bytes, and has the lines that start in it; one of Parquet is a row group.
 A file without bytes has no range.

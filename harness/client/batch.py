@@ -1,8 +1,7 @@
 """Encodes values into record batches v2, and decodes them; written for speed.
 
 A record of this run has a null key, the decimal digits of its value in ASCII, and one header, `floodmark`,
-with
-the run's id. Any other record is not ours: it is from another run, or in a control batch.
+with the run's id. Any other record is not ours: it is from another run, or in a control batch.
 """
 
 import struct

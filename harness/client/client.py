@@ -55,9 +55,8 @@ class _NodeReads:
 
 
 class Client:
-    """`bootstrap`: node -> address for clients. `random` chooses the brokers to ask for metadata and
-    spreads the
-    waits; `now_ms` gives the records' timestamps."""
+    """`bootstrap`: node -> address for clients. `random` chooses the brokers to ask for metadata and spreads
+    the waits; `now_ms` gives the records' timestamps."""
 
     def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
                  now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
@@ -80,8 +79,7 @@ class Client:
     async def send(self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
                    patience_s: float | None = None) -> Outcome:
         """Send values to one partition, in one batch. `node`: to that node, whoever leads; `acks`,
-        `patience_s`
-        (of leader and client): instead of the configured ones."""
+        `patience_s` (of leader and client): instead of the configured ones."""
         options = _SendOptions(acks=acks or self._config.acks, patience_s=patience_s)
         outcome = await self._send(sends[0].partition, sends, node, options)
         return await self._delay_failure(outcome)
@@ -97,8 +95,7 @@ class Client:
 
     async def poll(self, *, node: str | None = None) -> Outcome:
         """Read the assigned partitions. ok if any partition answered; a fail has read nothing. `node`: ask
-        that
-        node, whoever leads."""
+        that node, whoever leads."""
         by_node: dict[int | str, list[int]] = {}
         parts: list[_NodeReads] = []
         for key in self._positions:

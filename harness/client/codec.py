@@ -1,8 +1,7 @@
 """Encodes requests and decodes responses by kafka-python's codec; Produce 9, the most frequent one, by hand.
 
 It uses the highest version that both sides support, up to Produce 9, Fetch 12, ListOffsets 7, Metadata 9
-(they
-still name topics). Fetch below 4 has no batches of format 2 and is refused.
+(they still name topics). Fetch below 4 has no batches of format 2 and is refused.
 """
 
 import struct

@@ -6,8 +6,7 @@ Rules
 2. A connection that missed one response (time-out, cancellation, garbage) is aborted: a late response can
    never be taken for another request's.
 3. Before its first use a connection requests ApiVersions, so that a proxy in front of a dead broker is
-   detected
-   before any byte of an op has left.
+   detected before any byte of an op has left.
 """
 
 import asyncio
@@ -51,8 +50,7 @@ class Connection(asyncio.Protocol):
 
     async def exchange(self, frame: bytearray, timeout_s: float) -> bytes:
         """Send a request frame (its correlation id is written here); returns the response after its
-        correlation
-        id. Raises Unsent or Lost."""
+        correlation id. Raises Unsent or Lost."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._write(frame)
         self._answer = answer

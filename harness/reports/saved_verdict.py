@@ -1,6 +1,7 @@
-"""Reads run.json and verdict.json of a run folder, as reports need them; refuses what has another shape.
+"""Reads a run folder's run.json and verdict.json as plain mappings, once they have the shape that reports need.
 
-The folder may come from a stranger: every text of it passes safe_text.py here.
+`is_verdict` and `read_about` say which keys those are. The folder may come from a stranger: every text of it
+passes safe_text.py here.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,8 @@
-"""Defines a schedule: run.json's `schedule`, a scenario's steps and a random nemesis's plan are all of
-this form.
+"""Defines the form of a schedule: run.json's `schedule`, scenario steps and random plans are all of this form.
 
 An entry waits for its moment, then acts. Entries are carried out one after the other, in order. A moment that
 does not come within its time-out is `missed` and reported; its act is left out (one that mends is done all
-the
-same), and the entries after it still follow. json_form.py reads and writes the JSON form:
+the same), and the entries after it still follow. json_form.py reads and writes the JSON form:
 
     {"f": "kill", "nodes": ["leader"], "partition": 0, "moment": {"at": "ack", "partition": 0, "count": 1}}
     {"f": "cut", "kind": "halves", "grudge": {"n1": ["n2", "n3"], "n2": ["n1"], "n3": ["n1"]}}

@@ -1,9 +1,8 @@
 """Gives each entry of a saved schedule a new moment, so that a reproduction strikes where the run did.
 
 Rules
-1. A moment that waits for an ack, a state or a failpoint stays as it is. A time is replaced by the state
-   of the
-   run that its strike met, and `by` says which:
+1. A moment that waits for an ack, a state or a failpoint stays as it is. A time is replaced by the state of
+   the run that its strike met, and `by` says which:
      acks   sends invoked after the entry before were being acked: the k-th ack of the partition, plus the
      time
             that had passed since; not sooner than half of the time since the entry before
@@ -13,8 +12,7 @@ Rules
             sets the pace (sessions, lags)
      time   it is the first, or it never struck: unchanged
 2. A node that led the partition when it was struck becomes the role `leader`, if no other node is down or
-   paused
-   until the fault is undone: else the role could mean a node that is already down.
+   paused until the fault is undone: else the role could mean a node that is already down.
 """
 
 from collections.abc import Mapping
@@ -47,9 +45,8 @@ class ReanchoredEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorBasis:
-    """The saved run, for choosing moments. focus: the partition whose acks and leader count, usually that
-    of the
-    finding; None: the first that the struck node led, or the first of all."""
+    """The saved run, for choosing moments. focus: the partition whose acks and leader count, usually that of
+    the finding; None: the first that the struck node led, or the first of all."""
 
     past: ScheduleHistory
     partitions: tuple[int, ...]
@@ -157,8 +154,7 @@ def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry
 
 def _find_undoing_entry(schedule: Schedule, position: int, undoes: str) -> int | None:
     """Find the entry that undoes this one, if roles are safe: no other node is down or paused meanwhile,
-    which
-    `down` would start too, or which `leader` could mean although it is down already."""
+    which `down` would start too, or which `leader` could mean although it is down already."""
     node = schedule[position].nodes[0]
     down: set[str] = set()
     for before in schedule[:position]:

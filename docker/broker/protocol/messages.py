@@ -24,8 +24,7 @@ class Batch:
     """One record batch v2, of which the machine reads the frame and never the records.
 
     base_offset and epoch take precedence over those in the header in `data`: a leader assigns them, and
-    storage writes them into the header (both lie outside the CRC).
-    Invariant: last_offset >= base_offset.
+    storage writes them into the header (both lie outside the CRC). Invariant: last_offset >= base_offset.
     """
 
     base_offset: int

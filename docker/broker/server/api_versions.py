@@ -88,8 +88,8 @@ def write_metadata_response(
     controller: int,
     find_error_of_unknown: Callable[[str], int],
 ) -> Any:
-    """Build the response's body. `names` None: all topics; `find_error_of_unknown`
-    returns the error of a topic that does not exist."""
+    """Build the response's body. `names` None: all topics; `find_error_of_unknown` returns the error of a
+    topic that does not exist."""
     answer, parts = response_parts(api_keys.METADATA, version)
     live = {broker.id for broker in metadata.brokers if not broker.fenced}
     brokers = [

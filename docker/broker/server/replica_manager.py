@@ -173,8 +173,7 @@ class ReplicaManager:
 
     def apply_metadata(self, metadata: Metadata) -> None:
         """Post the metadata to every replica here. Create the replicas that are new, or open their logs;
-        delete
-        those whose topic was deleted."""
+        delete those whose topic was deleted."""
         me, now, broker_epochs = self.config.node_id, now_ms(), metadata.broker_epochs
         self._metadata = metadata
         for hosted in [each for each in self.partitions.values() if self._is_deleted(each)]:
@@ -233,8 +232,7 @@ class ReplicaManager:
 
     def _delete_replica(self, hosted: HostedPartition) -> None:
         """Take the replica's role away, which answers all waiting requests, and delete its directory. A
-        replica
-        that is held at a failpoint is deleted when it is released."""
+        replica that is held at a failpoint is deleted when it is released."""
         replica = hosted.replica
         self.post(
             hosted,

@@ -1,11 +1,10 @@
 """Records, in a mapped side file, which bytes of the log directory would survive a power cut.
 
 A SIGKILL loses nothing that was written; only a power cut does. The page cache cannot be asked which of its
-bytes are on the disk, so the broker records it itself: after every fsync, rename, unlink or truncation
-(all in
-broker.storage.log_directory) it notes here what is durable, and the harness reads the notes when it simulates
-a power cut on the dead broker's directory. The file is mapped shared, so that a SIGKILL loses none of it, and
-it is outside the directory that it describes (key floodmark.durable).
+bytes are on the disk, so the broker records it itself: after every fsync, rename, unlink or truncation (all
+in broker.storage.log_directory) it notes here what is durable, and the harness reads the notes when it
+simulates a power cut on the dead broker's directory. The file is mapped shared, so that a SIGKILL loses none
+of it, and it is outside the directory that it describes (key floodmark.durable).
 
 What a name's note means, after a power cut
 - no note: the file is gone. (A file is made durable by fsync of its directory, not by being created.)
@@ -20,11 +19,10 @@ Format (little endian)
         416 note A, 448 note B, each: u64 sequence | i64 length (-1: no note) | u64 kept copy (0: none)
                                       | u32 CRC-32 of the 24 bytes before, started from the CRC-32 of the name
 Mode 1: there are no notes yet and every file in the directory is durable (the side file is new, or a power
-cut has just been simulated); mode 0: the notes are valid. A slot whose name does not match its CRC is
-empty. Of its
-two notes with a valid CRC the one with the higher sequence counts; the other one is overwritten next, so that
-a kill in the middle of a write leaves the earlier note. The file grows by whole
-slots and never shrinks.
+cut has just been simulated); mode 0: the notes are valid. A slot whose name does not match its CRC is empty.
+Of its two notes with a valid CRC the one with the higher sequence counts; the other one is overwritten next,
+so that a kill in the middle of a write leaves the earlier note. The file grows by whole slots and never
+shrinks.
 """
 
 import mmap

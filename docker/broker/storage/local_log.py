@@ -128,8 +128,7 @@ class LocalLog:
 
     def truncate(self, to: int) -> None:
         """Truncate to LEO `to`, a batch boundary not below log_start (else ValueError); do nothing at or
-        above
-        the LEO."""
+        above the LEO."""
         if to >= self.leo:
             return
         if to < self.log_start:
@@ -149,9 +148,8 @@ class LocalLog:
         self._recovery_point = start
 
     def read(self, start: int, end: int, max_bytes: int) -> bytes:
-        """Read complete batches from the one that contains `start`, none with an offset at or above `end`,
-        of at
-        most max_bytes but at least one. It reads one segment only: there may be more after it. b"" for
+        """Read complete batches from the one that contains `start`, none with an offset at or above `end`, of
+        at most max_bytes but at least one. It reads one segment only: there may be more after it. b"" for
         start >= end.
 
         Raises ValueError when `start` is not in the log.

@@ -34,8 +34,7 @@ _TMP = ".tmp"
 
 class DiskError(Exception):
     """The disk refused; the text says which file, what was tried, and the system's error. The process must
-    stop
-    then: the page cache is in doubt (a failed fsync does not fail twice), what is durable is not."""
+    stop then: the page cache is in doubt (a failed fsync does not fail twice), what is durable is not."""
 
 
 class LogDirectory:
@@ -208,9 +207,8 @@ class LogDirectory:
         return kept
 
     def _remove_unneeded_copies(self) -> None:
-        """Delete kept copies that no note names: a killed process may have left them. (A temporary file
-        that it
-        left is overwritten by the next one of that name.)"""
+        """Delete kept copies that no note names: a killed process may have left them. (A temporary file that
+        it left is overwritten by the next one of that name.)"""
         durable = self._durable
         if durable is not None and durable.kept_folder.is_dir():
             notes = (durable.get(name) for name in durable.names())

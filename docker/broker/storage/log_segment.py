@@ -1,9 +1,8 @@
 """Describes one segment: a `%020d.log` file and, in memory, where each of its batches begins.
 
 Kafka's `.index` and `.timeindex` are not written: positions are computed when the log is opened, which reads
-every batch anyway, and take 8 bytes a batch in memory (offset and position relative to the segment, 32
-bits each, as in
-Kafka's index). Kafka rebuilds missing index files when it opens such a directory.
+every batch anyway, and take 8 bytes a batch in memory (offset and position relative to the segment, 32 bits
+each, as in Kafka's index). Kafka rebuilds missing index files when it opens such a directory.
 """
 
 from array import array

@@ -4,9 +4,8 @@ Rules
 1. The thread never touches the machines: it runs each request in the event loop's thread, and waits.
 2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
    runs, nothing is sent. This thread continues to answer `state` with the state at the freeze.
-3. A line that is no request is answered with an error; the connection stays open. A client whose address
-   is not
-   in `floodmark.control.from`, where that is set, is disconnected.
+3. A line that is no request is answered with an error; the connection stays open. A client whose address is
+   not in `floodmark.control.from`, where that is set, is disconnected.
 4. `arm`, `release` and `points` are served by this thread itself, even while a failpoint holds the event
    loop's thread; `state` is then the state at that stop, and every other request is refused.
 """

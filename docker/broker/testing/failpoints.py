@@ -4,8 +4,7 @@ Rules
 1. Code that reaches a point calls `meet` while anything is `armed`, and does not call it otherwise.
 2. A point's line is in the trace before its action is done; a crash is a SIGKILL to this process itself.
 3. A held step or message continues in the event loop's thread, and only there, in the order of arrival.
-4. Scope `broker` stops that thread itself; the control socket's thread still arms and releases, so
-   that all
+4. Scope `broker` stops that thread itself; the control socket's thread still arms and releases, so that all
    state here is under one lock. A SIGTERM ends a stopped process.
 5. A hold at C.elected blocks that peer: every later message to it is held as well, whatever the conditions
    and counts, until the hold is released for good.
@@ -159,9 +158,8 @@ class Failpoints:
         also: Sequence[FailpointSite] = (),
         carried: CarriedEpochs | None = None,
     ) -> Fate:
-        """Do what is armed for this site (and `also`, for a message about several partitions); returns
-        what the
-        caller must do. Call it in the event loop's thread. An armed crash does not return."""
+        """Do what is armed for this site (and `also`, for a message about several partitions); returns what
+        the caller must do. Call it in the event loop's thread. An armed crash does not return."""
         fate = Fate.GO
         for armed in self._at.get(site.name, ()):
             met = self._match_site(armed, (site, *also))
@@ -286,8 +284,7 @@ class Failpoints:
 
     def release(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """Release what is held, and disarm. Raises FailpointError where the request names a target and
-        nothing
-        of that kind is held or armed."""
+        nothing of that kind is held or armed."""
         release = parse_release(request, self._role)
         with self._lock:
             released = self._select_released(release)
@@ -338,8 +335,7 @@ class Failpoints:
 
     def _select_released(self, release: Release) -> list[_Held]:
         """Select what is released, in the order of arrival; a later message to a peer never overtakes one
-        that
-        stays held."""
+        that stays held."""
         released, stays = [], set()
         for held in self._held:
             if not held.is_named_by(release):

@@ -2,8 +2,7 @@
 
 Rules
 1. The lines of a step are written in one write(2) before any effect of that step leaves the process: a
-   SIGKILL
-   loses no line whose effect anybody has seen. The kernel keeps what was written; nothing is fsynced.
+   SIGKILL loses no line whose effect anybody has seen. The kernel keeps what was written; nothing is fsynced.
 2. `seq` counts from 0 and continues over restarts; a last line torn by the end of a process is cut off first.
 3. Times are CLOCK_MONOTONIC in nanoseconds, one for all lines of one write, and never fall.
 4. A trace that cannot be written ends the process: a broker that cannot be checked must not go on.

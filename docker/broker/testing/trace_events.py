@@ -56,8 +56,7 @@ _ACKS = {-1: "all", 0: "0", 1: "1"}
 @dataclass(slots=True)
 class ReplicaSnapshot:
     """A replica's state between two steps. Never changed; neither frozen nor keyword-only, because two are
-    built
-    for each step and that would double their cost."""
+    built for each step and that would double their cost."""
 
     leading: bool
     leader: int

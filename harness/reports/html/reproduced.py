@@ -1,8 +1,8 @@
-"""Whether a run's cause came about again, since when it is known and as what: from the campaign that its
-folder belongs to, and that campaign's ledger.
+"""Finds how often a run's cause was reproduced, and since when and why it is known, for the HTML report.
 
-A folder belongs to a campaign if it lies where campaigns have their runs (runs/NAME) or their reproductions
-(again/SIGNATURE/NUMBER). Whatever cannot be read there is as good as not there: a page is made all the same.
+The campaign that the folder belongs to, and its ledger, say so. A folder belongs to a campaign if it is where
+campaigns have their runs (runs/NAME) or reproductions (again/SIGNATURE/NUMBER). What cannot be read counts as
+missing: the report is written all the same.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
-"""The four to eight instants of a finding that matter, each with its sentence.
+"""Chooses the steps of a finding for the HTML report: four to eight lines of trace and history, each a sentence.
 
 Rules
-1. What a step says is what `show` says of the same line (trace_text.py, finding_narrative.py, phrases.py).
-2. Steps are chosen by the finding: its ack, the line to blame, what took each copy, who was elected without
-   the record, what stands in its place; then the faults before the line to blame.
+1. A step's sentence is that of `show` for the same line (trace_text.py, finding_narrative.py, phrases.py).
+2. `candidates` proposes steps with weights: the finding's ack, the line to blame, the loss of each copy, the
+   election of a leader without the record, the record in its place; then the faults before the line to blame.
 """
 
 from collections.abc import Iterator

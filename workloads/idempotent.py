@@ -1,5 +1,4 @@
-"""The idempotent workload: sends and polls like the log workload's, by confluent-kafka, as an application
-would.
+"""The idempotent workload: sends and polls by confluent-kafka, as an application would.
 
 The library retries by itself, so that every outcome except ok is info; it never writes a duplicate, which the
 judge checks. Each process has one producer and one consumer. The library blocks and calls back from poll(),

@@ -1,5 +1,4 @@
-"""The log workload: sends unique values, polls from the beginning, lists end offsets, by the client of
-record.
+"""The log workload: sends, polls and list_offsets of unique values, by the client of record.
 
 Every send is tried once and goes to one partition. One process in four reads: it assigns itself some
 partitions, polls them from offset 0 on, lists their end offsets now and then, and after a while begins with

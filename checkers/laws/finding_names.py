@@ -1,4 +1,4 @@
-"""Names the findings that this judge can make, and groups them: by their source, and by what makes them unknown.
+"""Names the findings that this judge can make, and groups them by source and by what makes them unknown.
 
 Sources are the logs, the history and the trace; the groups IF_... and SILENT_IF_... are the rows of the table
 "What makes checks unknown". A check that is not made is not named here, and so nowhere in a verdict.

@@ -1,7 +1,8 @@
 """Builds the table by_value: each value's sends, reads and log entries, and whether it is lost or gone.
 
 There is one row for each (run, partition, value): for every value that a client sent, got an answer about or
-read, or that a replica's log has. Lists are sorted, without doubles, and empty rather than null. Offsets are of this partition.
+read, or that a replica's log has. Lists are sorted, without doubles, and empty rather than null. Offsets
+are of this partition.
 
     sent            how often it was invoked here; 0: nobody sent it to this partition
     repeated        the run sent it more than once: nobody knows which send wrote which record

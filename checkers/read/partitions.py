@@ -5,8 +5,8 @@
     partitions[7].leader                                one of them
     partitions.leader.where(lambda node: node == "n1")  all of them
 
-The leader and its ISR are those in run.json's `leaders`; where it names none, the leader on which all replicas
-agree. A leader that is none of the partition's replicas does not count.
+The leader and its ISR are those in run.json's `leaders`; where it names none, the leader on which all
+replicas agree. A leader that is none of the partition's replicas does not count.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Reads a run folder's run.json and verdict.json as plain mappings, once they have the shape that reports need.
+"""Reads a run's run.json and verdict.json as plain mappings, if they have the shape that reports need.
 
 `is_verdict` and `read_about` say which keys those are. The folder may come from a stranger: every text of it
 passes safe_text.py here.

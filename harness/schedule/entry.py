@@ -1,4 +1,4 @@
-"""Defines the form of a schedule: run.json's `schedule`, scenario steps and random plans are all of this form.
+"""Defines the form of schedules: run.json's `schedule`, scenario steps and random plans all have it.
 
 An entry waits for its moment, then acts. Entries are carried out one after the other, in order. A moment that
 does not come within its time-out is `missed` and reported; its act is left out (one that mends is done all

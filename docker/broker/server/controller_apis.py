@@ -1,5 +1,4 @@
-"""Serves the controller's requests: turns each into events of the controller, and their answers into a
-response.
+"""Serves the controller's requests: each becomes events of the controller, and their answers a response.
 
 Rules
 1. A request may name several topics or partitions: each is a step of its own and has an answer of its own.

@@ -1,5 +1,4 @@
-"""Runs the controller: steps the machine, makes its records durable, and publishes the metadata to the
-brokers.
+"""Runs the controller: steps the machine, makes its records durable, and publishes its metadata.
 
 Rules
 1. One event at a time; a step's records are on disk (fsync), and in the trace, before any answer or

@@ -1,4 +1,4 @@
-"""Chooses the steps of a finding for the HTML report: four to eight lines of trace and history, each a sentence.
+"""Chooses a finding's steps for the HTML report: four to eight lines of trace and history, as sentences.
 
 Rules
 1. A step's sentence is that of `show` for the same line (trace_text.py, finding_narrative.py, phrases.py).

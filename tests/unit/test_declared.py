@@ -1,0 +1,79 @@
+"""All that is imported from other distributions is declared in setup.cfg where it is needed, and no more."""
+
+import ast
+import configparser
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
+CONTAINERS = ROOT / "harness" / "cluster" / "containers"
+TOOLS = {"import-linter", "mypy", "pytest-xdist", "ruff", "setuptools", "types-docker"}  # run, not imported
+UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported where it is there; imported by aiokafka
+
+
+def imported(files: Iterator[Path]) -> dict[str, set[Path]]:
+    """Top names of modules that are neither Python's nor floodmark's, and the files that import them."""
+    found: dict[str, set[Path]] = {}
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else (
+                [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else [])
+            for name in names:
+                found.setdefault(name.partition(".")[0], set()).add(file)
+    own = {"floodmark", "__future__", *(path.stem for path in (ROOT / "tests").rglob("*.py"))}
+    return {name: files for name, files in found.items() if name not in sys.stdlib_module_names | own}
+
+
+def declared(words: str) -> set[str]:
+    """The names of requirements, a line each."""
+    lines = [line.partition("#")[0].strip() for line in words.splitlines()]
+    return {canonical(re.split(r"[\s<>=!~\[;]", line)[0]) for line in lines if line}
+
+
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def distributions(modules: Mapping[str, set[Path]]) -> set[str]:
+    of = packages_distributions()
+    return {canonical(of[name][0]) if name in of else name for name in modules}
+
+
+@pytest.fixture(name="setup", scope="module")
+def the_setup() -> configparser.ConfigParser:
+    words = configparser.ConfigParser(interpolation=None)
+    words.read(ROOT / "setup.cfg", encoding="utf-8")
+    return words
+
+
+def product() -> Iterator[Path]:
+    for folder in PRODUCT:
+        yield from (ROOT / folder).rglob("*.py")
+
+
+def test_the_product_stands_on_what_it_declares(setup: configparser.ConfigParser) -> None:
+    """Without an extra: all but the cluster of containers, and the plugin, which pytest itself imports."""
+    files = (file for file in product() if CONTAINERS not in file.parents)
+    found = imported(file for file in files if file.name != "pytest_plugin.py")
+    assert distributions(found) == declared(setup["options"]["install_requires"]), found
+
+
+def test_the_containers_stand_on_their_extra(setup: configparser.ConfigParser) -> None:
+    found = imported(file for file in product() if CONTAINERS in file.parents)
+    extra = declared(setup["options.extras_require"]["containers"])
+    assert distributions(found) - declared(setup["options"]["install_requires"]) == extra, found
+
+
+def test_the_tests_stand_on_dev(setup: configparser.ConfigParser) -> None:
+    """dev holds all that the containers need too: a development environment runs every test."""
+    found = distributions(imported((ROOT / "tests").rglob("*.py")))
+    dev = declared(setup["options.extras_require"]["dev"])
+    assert found <= dev | declared(setup["options"]["install_requires"])
+    assert declared(setup["options.extras_require"]["containers"]) <= dev
+    assert dev <= found | TOOLS | UNSEEN | declared(setup["options.extras_require"]["containers"])

@@ -1,0 +1,92 @@
+"""The wheel: built, installed by pip into an environment that has no floodmark, used from a user's folder.
+
+What floodmark depends on is not fetched again, for it is half a gigabyte: the new environment finds it where
+this one has it. test_declared.py looks that all of it is declared.
+"""
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from namesakes import COMPLAINT, planted
+
+from floodmark.harness.verdict import EXIT_INVALID
+
+ROOT = Path(__file__).parents[2]
+FOLDERS = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
+NAMES = {"docker/broker": "broker"}
+
+
+@pytest.fixture(name="wheel", scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """From a copy, without what other builds have left behind."""
+    copy = tmp_path_factory.mktemp("copy")
+    for folder in FOLDERS:
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / file, copy)
+    out = tmp_path_factory.mktemp("dist")
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
+                    "--disable-pip-version-check", "--wheel-dir", out, copy], check=True, timeout=120)
+    (wheel,) = out.glob("floodmark-*.whl")
+    return wheel
+
+
+@pytest.fixture(name="command", scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The console script of the new environment."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment)
+    python = environment / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps",
+                    "--disable-pip-version-check", wheel], check=True, timeout=120)
+    site = output_of(python, "import sysconfig; print(sysconfig.get_path('purelib'))")
+    # A folder that a .pth file adds comes last, and its own .pth files are not read: the editable floodmark
+    # of this environment is not seen.
+    Path(site, "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return environment / "bin" / "floodmark"
+
+
+def output_of(python: Path, code: str, **where: Any) -> str:
+    ran = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, **where)
+    return ran.stdout.strip()
+
+
+def test_all_files_of_the_packages_are_in_it(wheel: Path) -> None:
+    """And nothing at the top but floodmark."""
+    there = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    pages = {".md", ".sh", ".pyc"}
+    ours = {f"floodmark/{NAMES.get(folder, folder)}/{file.relative_to(ROOT / folder)}"
+            for folder in FOLDERS for file in (ROOT / folder).rglob("*")
+            if file.is_file() and file.suffix not in pages}
+    assert there == ours
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_it_plays_and_judges_from_a_users_folder(command: Path, tmp_path: Path) -> None:
+    """A scenario that loses records, by brokers as processes; the exit code of `check` is that of a bug."""
+    environment = planted(tmp_path)
+
+    def floodmark(*words: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([command, *map(str, words)], cwd=tmp_path, env=environment, capture_output=True,
+                              text=True, timeout=300, check=False)
+
+    version = floodmark("--version")
+    where = output_of(command.with_name("python"), "import floodmark.harness as h; print(h.__file__)",
+                      cwd=tmp_path, env=environment)
+    played = floodmark("scenario", "run", "fast-failover", "--rules", "kip-101", "--out", "played")
+    (folder,) = (about.parent for about in tmp_path.rglob("run.json"))
+    checked = floodmark("check", folder)
+
+    assert (version.returncode, "floodmark" in version.stdout) == (0, True)
+    assert Path(where).is_relative_to(command.parents[1])
+    assert played.returncode == 0, played.stdout + played.stderr
+    assert checked.returncode == EXIT_INVALID, checked.stdout + checked.stderr
+    assert all(COMPLAINT not in ran.stdout + ran.stderr for ran in (played, checked))

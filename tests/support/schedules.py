@@ -1,10 +1,9 @@
-"""What the zoo's schedules over a memory cluster are made of.
+"""What schedules by hand over a memory cluster are made of.
 
 A schedule begins with a settled cluster led by n1 and ends wherever it likes; `mended` brings everybody back.
 """
 
 from memory_cluster import MemoryCluster
-from memory_node import Message
 
 LAG_MS = 1_000
 
@@ -49,13 +48,6 @@ def proposed(cluster: MemoryCluster, member: int) -> None:
             if message in cluster.messages:
                 cluster.deliver(message)
     raise AssertionError(f"nobody proposes n{member}")
-
-
-def told(cluster: MemoryCluster, node: int, number: int = 0) -> Message:
-    """The node hears one of the messages that the controller has sent it and it has not heard."""
-    message = cluster.waiting_messages("metadata", to=node)[number]
-    cluster.deliver(message)
-    return message
 
 
 def asks(cluster: MemoryCluster, node: int) -> None:

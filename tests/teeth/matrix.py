@@ -1,12 +1,14 @@
 """`make teeth`: every known-bad rule against the judge, as a table.
 
-Each row of teeth_table.py is played on the pure machines, in memory: once with its bug, once without, once
-with the look-alike that must not be flagged. Every play is written as a run folder, and all folders are
-judged in one call, by the judge of real runs. `--readme FILE` puts the table between that file's marks.
+The scenarios are played on the cluster in memory: each row, and each correct broker once more with the
+look-alike that must not be flagged. So is each row of teeth_table.py, on machines stepped by hand: with its
+bug, without it, with the look-alike. Every play is a run folder, and the judge of real runs judges them.
+`--readme FILE` puts the table between that file's marks.
 
     latent    what the trace shows before a client could see any harm
     manifest  what history and logs show in the end
-    steps     events stepped from the first send until the first latent finding's event, until the first harm
+    played    by which scenario; or by hand: events stepped from the first send until the first latent
+              finding's event, until the first harm
 """
 
 import argparse
@@ -19,18 +21,19 @@ from pathlib import Path
 
 import orjson
 from memory_trace import attach, write_folder
+from scenarios_in_memory import FIT, LOOK_ALIKE, look_alikes, played
 from teeth_table import ROWS, Row
 
 from floodmark.harness import catalog
 from floodmark.harness.run import write_whole
 from floodmark.harness.verdict import BUG, Verdict
+from floodmark.nemesis.expectations import differences
 
 BEGIN, END = "<!-- teeth: make teeth writes these lines -->", "<!-- end of teeth -->"
-LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held the HW: liveness, no bug
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Played:
+class ByHand:
     """A row on one cluster; `clock` says how many events had been stepped at each moment of its trace."""
 
     folder: Path
@@ -43,7 +46,7 @@ class Judged:
     """A row and what came of its three plays."""
 
     row: Row
-    played: Played
+    played: ByHand
     harmed: Verdict
     control: Verdict
     look_alike: Verdict
@@ -60,7 +63,21 @@ class Judged:
         return told
 
 
-def play(row: Row, folder: Path, *, control: bool = False, switches: tuple[str, ...] = ()) -> Played:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line of the table; without cells it is a control, which only counts."""
+
+    zoo: str
+    who: str
+    bugs: Sequence[str]
+    title: str
+    wrong: Sequence[str]  # where it is not as it should be
+    cells: tuple[str, ...]
+    flagged: bool  # the broker without the bug was
+    alike: bool  # the look-alike was
+
+
+def play(row: Row, folder: Path, *, control: bool = False, switches: tuple[str, ...] = ()) -> ByHand:
     """One play, written down."""
     cluster = row.cluster(control=control, switches=switches)
     recorder = attach(cluster)
@@ -68,7 +85,7 @@ def play(row: Row, folder: Path, *, control: bool = False, switches: tuple[str, 
     cluster.on_step = lambda: clock.append((recorder.time_ns, cluster.steps))
     row.play(cluster)
     write_folder(cluster, folder)
-    return Played(folder=folder, begun=begun, clock=tuple(clock))
+    return ByHand(folder=folder, begun=begun, clock=tuple(clock))
 
 
 def judged(rows: Sequence[Row], parent: Path) -> list[Judged]:
@@ -92,15 +109,49 @@ def judged(rows: Sequence[Row], parent: Path) -> list[Judged]:
 # -- the table ----------------------------------------------------------------------------------------------
 
 
-def table(results: Sequence[Judged]) -> list[str]:
+def table(lines: Sequence[Line]) -> list[str]:
     """Markdown."""
-    head = ("known-bad rule", "zoo", "latent", "manifest", "steps", "without it")
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for one in sorted(results, key=lambda one: (one.row.zoo, who(one.row))):
-        row, flagged = one.row, bugs_of(one.control)
-        cells = (who(row), row.zoo, listed(row.latent), listed(row.manifest, row.permitted), steps(one),
-                 flagged or "no bug found")  # fmt: skip
-        lines.append(f"| {' | '.join(cells)} |")
+    head = ("known-bad rule", "zoo", "latent", "manifest", "played", "without it")
+    rows = sorted((one.zoo, one.who, one.cells) for one in lines if one.cells)
+    told = [f"| {who} | {zoo} | {' | '.join(cells)} |" for zoo, who, cells in rows]
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *told]
+
+
+def by_hand(one: Judged) -> Line:
+    row, flagged = one.row, bugs_of(one.control)
+    return Line(
+        zoo=row.zoo, who=who(row.side.rules, row.side.bugs, row.side.switches), bugs=row.side.bugs,
+        title=row.name, wrong=one.wrong, flagged=bool(flagged), alike=bool(bugs_of(one.look_alike)),
+        cells=(listed(row.latent), listed(row.manifest, row.permitted), f"by hand: {steps(one)}",
+               flagged or "no bug found"),
+    )  # fmt: skip
+
+
+def by_scenario(only: str | None, parent: Path) -> list[Line]:
+    """A line each row; those of controls and look-alikes have no cells."""
+    parts = [part for part in (*FIT, *look_alikes()) if only is None or only in part.title]
+    found = played(parts, parent) if parts else []
+    flagged: dict[str, str] = {}  # scenario -> what was found in its controls
+    for one, verdict in found:
+        if one.part.row.control:
+            flagged[one.part.scenario.name] = flagged.get(one.part.scenario.name, "") + bugs_of(verdict)
+    lines = []
+    for one, verdict in found:
+        row, scenario = one.part.row, one.part.scenario
+        control = row.control or not (row.harm or row.permitted)
+        alike = LOOK_ALIKE in row.switches and row.control
+        cells = () if control else (
+            listed(sorted(row.latent)), listed(sorted(row.manifest), sorted(row.permitted)),
+            f"`{scenario.name}`", flagged.get(scenario.name) or "no bug found",
+        )  # fmt: skip
+        lines.append(
+            Line(
+                zoo=scenario.zoo, who=who(row.rules, row.bugs, row.switches), bugs=row.bugs,
+                title=one.part.title, wrong=[one.why] if one.why else differences(row, verdict), cells=cells,
+                flagged=control and not alike and bool(bugs_of(verdict)),
+                alike=alike and bool(bugs_of(verdict)),
+            )
+        )  # fmt: skip
     return lines
 
 
@@ -108,11 +159,10 @@ def bugs_of(verdict: Verdict) -> str:
     return ", ".join(sorted({one.name for one in verdict.findings if one.klass == BUG}))
 
 
-def who(row: Row) -> str:
-    side = row.side
-    words = [] if side.bugs and side.rules == "kip-320" else [f"generation `{side.rules}`"]
-    words += [f"`{bug}`" for bug in side.bugs]
-    return " ".join(words) + (f" ({', '.join(side.switches)})" if side.switches else "")
+def who(rules: str, bugs: Sequence[str], switches: Sequence[str]) -> str:
+    words = [] if bugs and rules == "kip-320" else [f"generation `{rules}`"]
+    words += [f"`{bug}`" for bug in bugs]
+    return " ".join(words) + (f" ({', '.join(switches)})" if switches else "")
 
 
 def listed(bugs: Sequence[str], permitted: Sequence[str] = ()) -> str:
@@ -140,14 +190,14 @@ def first_latent(one: Judged) -> int | None:
     return one.played.clock[min(at, len(one.played.clock) - 1)][1] - one.played.begun
 
 
-def summary(results: Sequence[Judged]) -> str:
-    bugs = {bug for one in results for bug in one.row.side.bugs}
-    caught = {bug for one in results if not one.wrong for bug in one.row.side.bugs}
-    flagged = sum(bool(bugs_of(one.control)) for one in results)
-    alike = sum(bool(bugs_of(one.look_alike)) for one in results)
+def summary(lines: Sequence[Line]) -> str:
+    rows = [one for one in lines if one.cells]
+    bugs = {bug for one in rows for bug in one.bugs}
+    caught = {bug for one in rows if not one.wrong for bug in one.bugs}
+    flagged, alike = sum(one.flagged for one in lines), sum(one.alike for one in lines)
     return (
-        f"{len(results)} rows, {len(bugs)} known-bad rules, {len(caught)} caught; the broker without them "
-        f"flagged in {flagged} of {len(results)} plays, the look-alike `{LOOK_ALIKE}` in {alike}."
+        f"{len(rows)} rows, {len(bugs)} known-bad rules, {len(caught)} caught; the broker without them "
+        f"flagged in {flagged} plays, the look-alike `{LOOK_ALIKE}` in {alike}."
     )
 
 
@@ -169,16 +219,17 @@ def main() -> int:
     asked = parser.parse_args()
     rows = [row for row in ROWS if asked.only is None or asked.only in row.name]
     with tempfile.TemporaryDirectory(prefix="floodmark-teeth-") as parent:
-        print(f"playing {len(rows)} rows three times each, then one call of the judge", file=sys.stderr)
-        results = judged(rows, Path(parent))
-        lines = [*table(results), "", summary(results)]
+        print("playing the scenarios in memory, and the rest by hand", file=sys.stderr)
+        found = by_scenario(asked.only, Path(parent) / "scenarios")
+        found += map(by_hand, judged(rows, Path(parent)) if rows else ())
+        lines = [*table(found), "", summary(found)]
     print("\n".join(lines))
-    for one in results:
+    for one in found:
         for why in one.wrong:
-            print(f"NOT as the table says: {one.row.name}: {why}", file=sys.stderr)
+            print(f"NOT as the table says: {one.title}: {why}", file=sys.stderr)
     if asked.readme is not None:
         put_into(asked.readme, lines)
-    return 1 if any(one.wrong for one in results) else 0
+    return 1 if any(one.wrong for one in found) else 0
 
 
 if __name__ == "__main__":

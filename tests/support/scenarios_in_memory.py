@@ -1,0 +1,41 @@
+"""The shipped scenarios as the cluster in memory plays them: which fit, their rows, and their look-alikes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from floodmark.harness import catalog
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.scenario_runs import Part, Played, play
+from floodmark.harness.verdict import Verdict
+from floodmark.nemesis.scenario import shipped
+
+MEMORY = "memory"
+UNFIT = {"retry-after-failover": "no addresses"}  # scenario -> of the reason why it does not fit
+LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held the HW: liveness, no bug
+AT_ONCE = 8  # clusters in one process: while one waits the others go on
+
+SCENARIOS = shipped(scenario_words())
+ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows)
+FIT = tuple(part for part in ALL if part.scenario.name not in UNFIT)
+
+
+def look_alikes() -> tuple[Part, ...]:
+    """Of each scenario the correct broker of the latest rules, with the older rule that is no bug."""
+    correct = {
+        part.scenario.name: part
+        for part in reversed(FIT)
+        if part.row.control and part.row.rules == catalog.RULES[-1] and not part.row.bugs
+    }
+    return tuple(
+        replace(part, row=replace(part.row, switches=(*part.row.switches, LOOK_ALIKE)))
+        for part in reversed(correct.values())
+        if LOOK_ALIKE not in part.row.switches
+    )
+
+
+def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
+    """How each was played and what the judge says, all judged in one call."""
+    plays = play(parts, MEMORY, parent, at_once=AT_ONCE, say=lambda _: None)
+    verdicts = catalog.judge().judge([one.folder for one in plays])
+    return list(zip(plays, verdicts, strict=True))

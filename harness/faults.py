@@ -83,3 +83,8 @@ def undoes(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:
     if fault is None or (fault.undone_by != f and not (f == "start" and of in _END_WITH_THE_PROCESS)):
         return False
     return not nodes or node is None or node in nodes
+
+
+def ends_pause(f: str) -> bool:
+    """Whether a node that stood still does no longer: it goes on, or its process is gone."""
+    return undoes(f, (), "pause", None) or FAULTS[f].undone_by == "start"

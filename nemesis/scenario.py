@@ -257,11 +257,10 @@ class _Reader:
 
     def _read_schedule(self, steps: str, setting: Setting
                   ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
-        """Line by line, each read with those before it: an error names its own line."""
+        """An error names its own line: first of what is no step, then of what a step names wrongly."""
         found: list[dict[str, Any]] = []
         lines: list[int] = []
         written: list[str] = []
-        read: Schedule = ()
         for number, line in enumerate(steps.splitlines(), first_line_of(
                 self._text, self._places.of("", "steps"))):
             try:
@@ -271,10 +270,10 @@ class _Reader:
             found += new
             lines += [number] * len(new)
             written += [line.strip()] * len(new)
-            read = json_form.read(found, source=f"{self._path}:{number}", nodes=setting.names,
-                                      partitions=range(setting.partitions))
         if not found:
             self._refuse(self._places.of("", "steps"), "steps has no step")
+        read = json_form.read(found, sources=[f"{self._path}:{number}" for number in lines],
+                              nodes=setting.names, partitions=range(setting.partitions))
         return read, tuple(lines), tuple(written)
 
     # -- rows -------------------------------------------------------------------------------------------

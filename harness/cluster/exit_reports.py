@@ -14,6 +14,7 @@ from pathlib import Path
 # fault or an exit code is the process's own end.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 LINES = 20
+LAST_WORDS_LINES = 5
 LINE_CHARS = 500
 _TAIL_BYTES = 1 << 18
 # Errors of the system that a process can do nothing for: its port is taken, the disk is full or failing, a
@@ -40,6 +41,13 @@ def log_tail(log: Path, lines: int = LINES) -> list[str]:
     kept = [line.strip() for line in said if line.strip()][-lines:]
     return [line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}... ({len(line)} characters)"
             for line in kept]
+
+
+def last_words(log: Path | None, *besides: str) -> str:
+    """The end of its log in one line, for a message; besides: what is known of its end from elsewhere."""
+    if log is None or not log.exists():
+        return "it left no log"
+    return " | ".join([*log_tail(log, LAST_WORDS_LINES), *besides]) or "its log is empty"
 
 
 def machine_failure(words: str) -> str | None:

@@ -35,7 +35,7 @@ from floodmark.harness.commands.campaign_run import Bounds, Conductor
 from floodmark.harness.commands.check import refuse_no_files, written
 from floodmark.harness.commands.error_exits import sigterm_kept, told
 from floodmark.harness.commands.run import commit, planned
-from floodmark.harness.commands.scenario import aligned, named
+from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.campaign_results import (
     STUCK,
@@ -47,7 +47,7 @@ from floodmark.harness.reports.campaign_results import (
     why_of,
 )
 from floodmark.harness.reports.gate_outcomes import one_line
-from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, refuse_full, write_whole
@@ -330,7 +330,7 @@ def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
     below = [f"promised: {common}"] if common else []
     below += [f"  {one.id}: {one.words}" for one in causes if one.words]
     below += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
-    return [aligned(rows), *below]
+    return [ruled_table(rows), *below]
 
 
 def exit_code(state: State, ledger: Ledger) -> int:

@@ -16,8 +16,8 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.difference import Change, Counted, kind_of, p_same
 from floodmark.harness.campaign.journal import CampaignAt
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.commands.scenario import aligned
 from floodmark.harness.reports.campaign_results import STUCK, results_of, told_apart
+from floodmark.harness.reports.phrases import ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.verdict import EXIT_INVALID, EXIT_VALID
 
@@ -70,7 +70,7 @@ def signatures_table(title: str, changes: Sequence[Change], ledger: Ledger) -> s
         known = " (known)" if ledger.knows(one.signature) else ""
         rows.append(((ledger.of(one.signature) or one.signature).id, one.signature.system, what,
                      *_both(one.before, one.after), one.kind + known))
-    return aligned(rows) + (f"\npromised: {common}" if common else "") if changes else ""
+    return ruled_table(rows) + (f"\npromised: {common}" if common else "") if changes else ""
 
 
 def others_table(then: Night, now: Night) -> str:
@@ -80,7 +80,7 @@ def others_table(then: Night, now: Night) -> str:
         before, after = (then.others[what], then.runs), (count, now.runs)
         if before[0] or after[0]:
             rows.append((what, *_both(before, after), kind_of(before, after, p_same(before, after))))
-    return aligned([("runs", "before", "after", "p", "change"), *rows]) if rows else ""
+    return ruled_table([("runs", "before", "after", "p", "change"), *rows]) if rows else ""
 
 
 def _both(before: tuple[int, int], after: tuple[int, int]) -> tuple[str, str, str]:

@@ -15,9 +15,8 @@ from floodmark.harness import catalog
 from floodmark.harness.campaign.journal import CampaignAt
 from floodmark.harness.campaign.quantities import brief_words
 from floodmark.harness.commands.folder_arguments import chosen
-from floodmark.harness.commands.scenario import aligned
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import refuse_full, write_whole
 from floodmark.harness.run_location import Place
@@ -137,7 +136,7 @@ def tables(answers: Answers) -> str:
 def _titled(title: str, heads: Cells, rows: Sequence[Cells], otherwise: str) -> str:
     if not rows:
         return f"{title}\n{otherwise}"
-    return f"{title}\n" + aligned([heads, *(tuple(map(harmless, row)) for row in rows)])
+    return f"{title}\n" + ruled_table([heads, *(tuple(map(harmless, row)) for row in rows)])
 
 
 def _availability(row: Row) -> Cells:

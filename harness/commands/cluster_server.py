@@ -19,6 +19,7 @@ from typing import Any
 
 from floodmark.harness.cluster.ports import private_folder
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.faults import ends_pause
 from floodmark.harness.protocols import (
     CLIENTS,
     CONTROLLER,
@@ -40,7 +41,6 @@ from floodmark.harness.protocols import (
 from floodmark.harness.reports.phrases import many
 
 _WANTS_IT_UP = ("kill", "stop", "pause", "resume")
-_ENDS_A_PAUSE = ("kill", "stop", "resume", "power_cut", "start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class ClusterServer:
             if f == "power_cut":
                 await self._adopt()  # what is lost is told by partition
             result = await strike(node)
-            self._paused -= {node} if f in _ENDS_A_PAUSE else set()
+            self._paused -= {node} if ends_pause(f) else set()
             self._paused |= {node} if f == "pause" else set()
             said.append(self._lost(node, result) if f == "power_cut" else f"{f} {node}")
         return "; ".join(said)

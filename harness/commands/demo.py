@@ -17,11 +17,10 @@ import click
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import aligned
 from floodmark.harness.commands.scenario_runs import Part, Played, play
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import ruling
 from floodmark.harness.run import RUNS, Run, refuse_full
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
@@ -94,7 +93,7 @@ def refuse_what_went_wrong(plays: Sequence[Played]) -> None:
 
 def table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
     """What came of each run, side by side."""
-    return aligned([HEADINGS, *(
+    return ruled_table([HEADINGS, *(
         (part.scenario.name, part.row.rules + MARK * bool(part.row.bugs), word(folder, verdict),
          lost_records(verdict), parted_logs(verdict))
         for part, folder, verdict in zip(parts, folders, verdicts, strict=True))])

@@ -21,7 +21,7 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.phrases import align_columns, many
+from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, Run, refuse_full, write_whole
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
@@ -46,7 +46,7 @@ class Outcome:
 def list_scenarios() -> int:
     rows = [("name", "zoo", "rows", "title")]
     rows += [(one.name, one.zoo, str(len(one.rows)), one.title) for one in scenario.shipped(scenario_words())]
-    click.echo(aligned(rows))
+    click.echo(ruled_table(rows))
     return EXIT_VALID
 
 
@@ -61,7 +61,7 @@ def show_scenario(name: str) -> int:
                    f"{setting.acks}")
         click.echo("".join(f"  {harmless(f'{key}={value}')}\n" for key, value in one.config.items()))
         click.echo("\n".join(f"  {harmless(line)}" for line in one.steps.strip().split("\n")) + "\n")
-        click.echo(aligned([("rules", "expected", "may come of it"), *(
+        click.echo(ruled_table([("rules", "expected", "may come of it"), *(
             (row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows)]))
         click.echo(f"\n{harmless(str(one.source))}")
     return EXIT_VALID
@@ -167,7 +167,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
          "NOT as expected" if outcome.off else "as expected")
         for outcome in outcomes
     ]
-    return aligned(rows)
+    return ruled_table(rows)
 
 
 def found(verdict: Verdict | None) -> str:
@@ -214,8 +214,3 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
         "off": list(outcome.off), "tries": outcome.played.tries,
         "seconds": round(outcome.played.seconds, 1),
     }  # fmt: skip
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Columns, the first row ruled off."""
-    return "\n".join(align_columns(rows, ruled=True))

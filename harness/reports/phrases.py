@@ -42,6 +42,11 @@ def told_class(found: Mapping[str, Any]) -> str:
     return click.style(f"permitted by {found['permitted_by']}", fg="yellow")
 
 
+def ruled_table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns, the first row ruled off."""
+    return "\n".join(align_columns(rows, ruled=True))
+
+
 def align_columns(rows: Sequence[Sequence[str]], *, ruled: bool = False) -> list[str]:
     """A line for each row, columns two spaces apart. ruled: dashes stand under the first row."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

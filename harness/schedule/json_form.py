@@ -228,10 +228,10 @@ def refuse_foreign_points(at: str, f: str, nodes: Iterable[str], point: Mapping[
                                    f"valid there: {', '.join(_points_of(node))}")
 
 
-def refuse_unarmed_moments(source: str, schedule: Sequence[Entry]) -> None:
+def refuse_unarmed_moments(sources: Sequence[str], schedule: Sequence[Entry]) -> None:
     """Refuse a moment that waits for a failpoint which no earlier entry arms."""
     arms: list[_Armed] = []
-    for position, entry in enumerate(schedule):
+    for position, (source, entry) in enumerate(zip(sources, schedule, strict=True)):
         place = f"{source}: entry {position} ({entry.f}): moment"
         for at, asked in failpoint_moments(entry.moment, place) if entry.moment is not None else ():
             if not any(one.answers(asked) for one in arms):
@@ -323,16 +323,18 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
     return read(value, source=str(path), nodes=nodes, partitions=partitions)
 
 
-def read(data: object, *, source: str = "schedule", nodes: Sequence[str] | None = None,
-         partitions: Sequence[int] | None = None) -> Schedule:
-    """Read a schedule from JSON values. Names are checked against `nodes` and `partitions` where given."""
+def read(data: object, *, source: str = "schedule", sources: Sequence[str] | None = None,
+         nodes: Sequence[str] | None = None, partitions: Sequence[int] | None = None) -> Schedule:
+    """Read a schedule from JSON values. Names are checked against `nodes` and `partitions` where given.
+    sources: where each entry was written, for a refusal; None: all of them in `source`."""
     if not isinstance(data, list):
         refuse(source, f"is {quoted(data)}, should be an array of entries")
+    sources = [source] * len(data) if sources is None else sources
     known = Known(nodes=None if nodes is None else tuple(nodes),
                   partitions=None if partitions is None else tuple(partitions))
-    schedule = tuple(
-        _read_entry(f"{source}: entry {position}", item, known) for position, item in enumerate(data))
-    refuse_unarmed_moments(source, schedule)
+    schedule = tuple(_read_entry(f"{place}: entry {position}", item, known)
+                     for position, (place, item) in enumerate(zip(sources, data, strict=True)))
+    refuse_unarmed_moments(sources, schedule)
     return schedule
 
 

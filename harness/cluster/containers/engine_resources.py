@@ -20,7 +20,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +43,7 @@ from floodmark.harness.cluster.containers.sweep import (
 )
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 IN_IMAGE = "10001:10001"  # the image's own user
@@ -195,9 +196,9 @@ class EngineResources:
         await self._sweep(say)
         await self._share_folder()
         keeper = await self.call("make the keeper container", self._make_keeper)
-        _, self._subnet = await all_of(
+        _, self._subnet = await gather_all([
             self.call("start the keeper container", self.client.api.start, keeper),
-            self.call("make a network", self._make_network))
+            self.call("make a network", self._make_network)])
         await wait_until(self._keeper_unseen, "the keeper container to write into the run's folder", KEEPER_S)
 
     async def close(self) -> None:
@@ -339,12 +340,3 @@ def _why(error: Exception) -> str:
     if isinstance(error, _GONE):
         return f"it does not answer any more; does it still run? ({error})"
     return str(error)
-
-
-async def all_of(*steps: Awaitable[Any]) -> list[Any]:
-    """All at once; the first error, when all have ended: none goes on behind the back of what follows."""
-    outcomes = await asyncio.gather(*steps, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return outcomes

@@ -11,14 +11,14 @@ Rules
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from floodmark.harness.cluster.containers import packet_rules as packets
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.packet_rules import QUIET, NetworkFaults, Pair, WantedRules
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import CLIENTS
 from floodmark.harness.schedule.json_form import QUALITIES
 
@@ -89,7 +89,8 @@ class Rules:
         """Every node that was ever touched is healed, whatever we believe of it, and compared with before."""
         async with self._changing:
             self._force = NetworkFaults()
-            residue = [line for lines in await _all(map(self._mend, sorted(self._held))) for line in lines]
+            mended = await gather_all(map(self._mend, sorted(self._held)))
+            residue = [line for lines in mended for line in lines]
             residue += [f"what held packets up in the network of {name} ended before the heal"
                         for name in sorted(self._ended)]
             self._ended.clear()
@@ -101,7 +102,7 @@ class Rules:
     # -- loading ------------------------------------------------------------------------------------------
 
     async def _load_all(self) -> None:
-        await _all(map(self._load, self._lab.names))
+        await gather_all(map(self._load, self._lab.names))
 
     async def _load(self, name: str, *, anew: bool = False) -> Told:
         """A load that nobody waits for any more would go on in the container, and undo what mends it: so a
@@ -161,8 +162,9 @@ class Rules:
         """At both ends: where a cut is in force, the one end's reset would not reach the other."""
         concerned = {name: {one for pair in pairs if name in pair for one in pair} - {name}
                      for name in sorted({name for pair in pairs for name in pair} - {CLIENTS})}
-        told = await _all(_run(self._lab, name, {"RESET": packets.connections(peers, self._lab.address)})
-                          for name, peers in concerned.items())
+        told = await gather_all(
+            _run(self._lab, name, {"RESET": packets.connections(peers, self._lab.address)})
+            for name, peers in concerned.items())
         for name, one in zip(concerned, told, strict=True):
             _raise_if_failed(name, one)
         there, was_reset, kept = (
@@ -227,12 +229,3 @@ def _sections(text: str) -> Told:
         else:
             told.setdefault(heading, []).append(line)
     return told
-
-
-async def _all(acts: Iterable[Coroutine[Any, Any, Any]]) -> list[Any]:
-    """All end before the first error is raised: none goes on unseen."""
-    outcomes = await asyncio.gather(*acts, return_exceptions=True)
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-    return outcomes

@@ -30,17 +30,17 @@ from testcontainers.core.labels import create_labels
 
 import docker
 from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
-from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources, all_of
-from floodmark.harness.cluster.exit_reports import exit_report, log_tail
+from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources
+from floodmark.harness.cluster.exit_reports import exit_report, last_words
 from floodmark.harness.cluster.hosts import Command, FaultedExit, Foreseen, never_foreseen, no_command
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import CONTROLLER
 
 STOPPED_S = 10.0
 GONE_S = 20.0  # from a kill to the event that tells of the end: a busy engine once took 3 s
-LAST_WORDS_LINES = 5
 STARVED = "the kernel killed it for want of memory"
 FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The log is appended to by the process itself: it is in the run's folder however the process ends.
@@ -99,7 +99,7 @@ class Pods:
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(loop,), daemon=True, name="docker-events").start()
         disks = asyncio.ensure_future(self.prepare())
-        await all_of(disks, *(self._begin_one(name, disks) for name in self._layout.names))
+        await gather_all([disks, *(self._begin_one(name, disks) for name in self._layout.names)])
 
     async def spawn(self, name: str) -> None:
         if self.lost is not None:
@@ -171,12 +171,7 @@ class Pods:
         return any(line[0] in "Tt" for line in told.splitlines() if argument in line.split())
 
     def last_words(self, name: str) -> str:
-        log = self._layout.log_of(name)
-        if not log.exists():
-            return "it left no log"
-        lines = log_tail(log, LAST_WORDS_LINES)
-        lines += [STARVED] if name in self._starved else []
-        return " | ".join(lines) or "its log is empty"
+        return last_words(self._layout.log_of(name), *([STARVED] if name in self._starved else []))
 
     async def end(self) -> None:
         """Everything goes, the keeper last. Where the engine is gone, and its loss told, what it still holds

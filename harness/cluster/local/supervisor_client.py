@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.exit_reports import exit_report, log_tail
+from floodmark.harness.cluster.exit_reports import exit_report, last_words
 from floodmark.harness.cluster.hosts import Foreseen, never_foreseen
 from floodmark.harness.errors import FloodmarkError
 
 ANSWER_S = 10.0
-LAST_WORDS_LINES = 5
 
 
 @dataclass(slots=True, kw_only=True)
@@ -147,10 +146,7 @@ class SupervisedProcesses:
 
     def last_words(self, name: str) -> str:
         """The end of its log, for a message."""
-        log = self._logs.get(name)
-        if log is None or not log.exists():
-            return "it left no log"
-        return " | ".join(log_tail(log, LAST_WORDS_LINES)) or "its log is empty"
+        return last_words(self._logs.get(name))
 
     async def end(self) -> None:
         """Kill everything, the supervisor last, and wait for it. Safe twice."""

@@ -1,6 +1,9 @@
-"""The ordinary calls of five clients against `cluster up`: each works, or is refused at once and rightly."""
+"""Applications' own clients against `cluster up`: each of their ordinary calls works, or is refused at once
+and rightly; and what they send survives the death of a leader."""
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 
 import client_calls
@@ -12,10 +15,15 @@ import clients_kcat
 import pytest
 from client_calls import NO_GROUPS, NO_TRANSACTIONS, Row, into, table
 from cluster_up import Up, cluster_up
+from command_line import floodmark
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from floodmark.harness.commands import cluster
 
 pytestmark = pytest.mark.cluster
+
+TOPIC = "applications"
+WAIT_S = 60
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +110,76 @@ def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
         f"a\n{client_calls.BEGIN}\n\n| client | version | call | answer | s |\n|---|---|---|---|---|\n"
         f"| c | 1 | list | ok | 3.00 |\n\n{client_calls.END}\nb\n"
     )
+
+
+# -- while a leader is killed -------------------------------------------------------------------------------
+
+
+def leader(up: Up) -> str:
+    answer = floodmark("cluster", "state", "--json", "--folder", up.folder)
+    told = json.loads(answer.out)["partitions"]
+    return next(str(one["truth"]["leader"]) for one in told if one["topic"] == TOPIC)
+
+
+def strike(up: Up, f: str, node: str) -> None:
+    answer = floodmark("cluster", f, node, "--folder", up.folder)
+    assert answer.code == 0, answer
+
+
+def test_confluent_kafka_while_the_leader_is_killed(up: Up) -> None:
+    """An idempotent producer gets every message in, once and in order; a consumer gets them out."""
+    producer = Producer({"bootstrap.servers": up.bootstrap, "enable.idempotence": True, "log_level": 0,
+                         "retry.backoff.ms": 20, "delivery.timeout.ms": WAIT_S * 1000})
+    failed: list[object] = []
+
+    def send(first: int, last: int) -> None:
+        for number in range(first, last):
+            producer.produce(TOPIC, str(number), partition=0,
+                             on_delivery=lambda error, _: failed.append(error) if error else None)
+
+    send(0, 200)
+    assert producer.flush(WAIT_S) == 0
+    victim = leader(up)
+    send(200, 400)
+    strike(up, "kill", victim)
+    send(400, 600)
+    assert producer.flush(WAIT_S) == 0
+    assert leader(up) != victim
+    strike(up, "start", victim)
+
+    assert failed == []
+    assert consumed(up, 600) == [str(number) for number in range(600)]
+
+
+def consumed(up: Up, count: int) -> list[str]:
+    consumer = Consumer({"bootstrap.servers": up.bootstrap, "group.id": "applications", "log_level": 0,
+                         "enable.auto.commit": False, "auto.offset.reset": "error"})
+    try:
+        consumer.assign([TopicPartition(TOPIC, 0, 0)])
+        messages = [consumer.poll(WAIT_S) for _ in range(count)]
+        return [message.value().decode() if message and not message.error() else "?" for message in messages]
+    finally:
+        consumer.close()
+
+
+@pytest.mark.kcat
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)")
+def test_kcat_before_and_after_a_kill(up: Up) -> None:
+    """Debian's kcat, as a user types it: lines in, the leader killed, more lines in, all lines out."""
+
+    def kcat(*words: str, text: str = "") -> str:
+        command = ["kcat", "-b", up.bootstrap, "-t", TOPIC, "-p", "0", *words]
+        ran = subprocess.run(command, input=text, capture_output=True, text=True, check=True, timeout=WAIT_S)
+        return ran.stdout
+
+    kcat("-P", "-X", "acks=all", text="".join(f"before-{n}\n" for n in range(50)))
+    victim = leader(up)
+    strike(up, "kill", victim)
+    try:
+        kcat("-P", "-X", "acks=all", text="".join(f"after-{n}\n" for n in range(50)))
+        lines = kcat("-C", "-o", "beginning", "-e", "-q").split()
+    finally:
+        strike(up, "start", victim)
+
+    ours = [line for line in lines if "-" in line]
+    assert ours == [f"before-{n}" for n in range(50)] + [f"after-{n}" for n in range(50)]

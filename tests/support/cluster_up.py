@@ -1,6 +1,7 @@
 """`floodmark cluster up` as a user types it: three brokers, a command in a process of its own."""
 
 import contextlib
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ class Up:
 
 @contextlib.contextmanager
 def cluster_up(parent: Path, *options: str) -> Iterator[Up]:
-    """Ended by SIGTERM."""
+    """Ended by Ctrl-C, in order. (By SIGTERM: test_cluster_up.py.)"""
     folder, screen = parent / "up", parent / "screen"
     argv = [sys.executable, "-c", BEGIN, "cluster", "up", "--nodes", "3", "--out", str(folder), *options]
     with (
@@ -38,5 +39,6 @@ def cluster_up(parent: Path, *options: str) -> Iterator[Up]:
             assert bootstrap, screen.read_text(encoding="utf-8")
             yield Up(bootstrap=bootstrap, folder=folder, screen=screen)
         finally:
-            process.terminate()
-            process.wait(ENDS_S)
+            process.send_signal(signal.SIGINT)
+            code = process.wait(ENDS_S)
+    assert code == 0, screen.read_text(encoding="utf-8")

@@ -69,7 +69,7 @@ def unavailable(cluster: Cluster) -> Mapping[str, str]:
             if ability(cluster, kind) is None for f in sorted(fs)}
 
 
-# What each nemesis is made of: the ability it strikes by, and what the cluster lends it besides.
+# Builds each nemesis from the ability by which it strikes, and from the cluster where it needs more.
 _MAKERS: tuple[tuple[type, Callable[[Any, Cluster], Nemesis]], ...] = (
     (Kills, lambda part, _: Crash(part)),
     (Pauses, lambda part, _: Pause(part)),

@@ -1,9 +1,9 @@
-"""Draws the faults of a random nemesis: each with what undoes it and the time between, as data.
+"""Draws the fault patterns of a random nemesis: each fault with the act that undoes it, and the time between.
 
 Rules
-1. Names only, never roles, and times only, but for `healthy`: a plan's moments always come on a live cluster.
-2. All that an episode breaks it mends, in its own last steps.
-3. One draw order: the same Random gives the same episodes.
+1. Patterns use names, never roles, and times, except `healthy`: their moments always come on a live cluster.
+2. A pattern mends everything that it breaks, in its own last steps.
+3. The order of draws is fixed: the same Random gives the same patterns.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ HEALTHY = {"at": "state", "healthy": True}
 
 
 def crash(scene: PatternScope) -> FaultPattern:
-    """One node killed, sometimes back before its session ends (KIP-380); or all at once, for a moment."""
+    """Kill one node, and start it sometimes before its session ends (KIP-380); or all nodes, for a moment."""
     drawn = scene.random.random()
     if drawn < 0.15 and len(scene.free) == len(scene.nodes):
         down_s = scene.while_s(0.2, 1.5)
@@ -29,8 +29,8 @@ def crash(scene: PatternScope) -> FaultPattern:
 
 
 def restart(scene: PatternScope) -> FaultPattern:
-    """Orderly stops: one node, or all in turn, each back in every ISR before the next stops. Alone, because a
-    broker that cannot hand its leadership over does not stop in time."""
+    """Stop one node in order, or all in turn, each back in every ISR before the next stops. Alone, because a
+    broker that cannot pass on its leadership does not stop in time."""
     if scene.random.random() < 0.6:
         return _pair("stop", "start", (scene.victim(),), scene.while_s(0.1, 2.0), alone=True)
     order = list(scene.nodes)
@@ -47,7 +47,7 @@ def restart(scene: PatternScope) -> FaultPattern:
 
 
 def pause(scene: PatternScope) -> FaultPattern:
-    """A node stands still, shorter or longer than its session."""
+    """Pause a node, for less or more time than its session."""
     return _pair("pause", "resume", (scene.victim(),), scene.while_s())
 
 
@@ -91,7 +91,7 @@ def expire(scene: PatternScope) -> FaultPattern:
 
 
 def elect(scene: PatternScope) -> FaultPattern:
-    """Preferred leaders are asked back. Overspending: whoever lives is asked to lead after a kill."""
+    """Elect the preferred leaders. Overspending: an unclean election after all but one node were killed."""
     partitions = list(scene.partitions)
     if len(partitions) > 1 and scene.random.random() < 0.5:
         partitions = [scene.random.choice(partitions)]

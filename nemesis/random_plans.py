@@ -1,7 +1,7 @@
 """Draws the schedule of random nemeses from a seed.
 
 Rules
-1. The same arguments give the same schedule: chance is Random(seed), and choices are from sorted things.
+1. The same arguments give the same schedule: chance is Random(seed), and choices are from sorted sequences.
 2. Without `overspend` a plan stays within the budget (nemesis/budget.py).
 3. Episodes may overlap, but not all nodes are down or paused together, except alone and for a moment; and
    after HARRIED_S of harm there is calm.

@@ -3,7 +3,7 @@
 Rules
 1. What a cluster can do is known before it starts: its abilities, and which fields of a replica it shows.
 2. A schedule written for one system is refused on another as a whole: a step left out would make it another
-   experiment, and the run would prove something else than was asked.
+   experiment, and the run would prove something else.
 """
 
 from collections.abc import Iterator, Mapping

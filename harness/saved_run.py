@@ -39,6 +39,7 @@ class Settings:
 
     run_id: str
     cluster: str
+    system: str  # what ran, by name; an older run.json does not say: the reference broker
     nodes: tuple[str, ...]
     rules: str
     bugs: tuple[str, ...]
@@ -78,7 +79,8 @@ def _settings(about: Mapping[str, Any], source: str) -> Settings:
         links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"
         inferred.append(f"run.json does not say which links there were: {links}, as for such a schedule")
     return Settings(
-        run_id=_name("id", about.get("id", ""), _ID, source), cluster=str(about["cluster"]), nodes=nodes,
+        run_id=_name("id", about.get("id", ""), _ID, source), cluster=str(about["cluster"]),
+        system=str(about.get("system", {}).get("name", "reference")), nodes=nodes,
         rules=str(about["rules"]), workload=str(about["workload"]), links=str(links),
         bugs=tuple(filter(None, words.get("floodmark.bugs", "").split(","))),
         config=checked({key: word for key, word in words.items() if key not in _NOT_GIVEN},

@@ -179,6 +179,8 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="The protocol generation.",
         ),
+        click.option("--system", type=click.Choice(sorted(catalog.SYSTEMS)), default=catalog.REFERENCE,
+                     show_default=True, help="What runs; --cluster says where it lives."),
         click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
         cluster_option,
     ):

@@ -110,8 +110,9 @@ def _condition(answer: Mapping[str, Any], node: str) -> str:
 def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
     if view is None:
         return "-", "-", "-", "(silent)"
-    follows = "leads" if view["leader"] == node else view["leader"] or "nobody"
-    return str(view["leo"]), str(view["hw"]), str(view["epoch"]), follows
+    shown = [str(view.get(name, "?")) for name in ("leo", "hw", "epoch")]  # not every system shows all
+    leader = view.get("leader", "?")
+    return shown[0], shown[1], shown[2], "leads" if leader == node else leader or "nobody"
 
 
 async def _up(cluster: Cluster, folder: Path) -> int:
@@ -200,6 +201,7 @@ def bring_up(
     bugs: Sequence[str],
     config: tuple[str, ...],
     links: str | None,
+    system: str = catalog.REFERENCE,
 ) -> int:
     """Runs until Ctrl-C. Links are proxied unless said otherwise: what is up to be played with can be cut."""
     made: dict[str, Any] = {
@@ -207,6 +209,7 @@ def bring_up(
         "bugs": bugs,
         "config": pairs(config),
         "links": links or "proxied",
+        "system": system,
         "trace": False,  # nobody judges it, and it may be up for long
     }
     if out is not None:

@@ -39,7 +39,7 @@ from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.verdict import EXIT_VALID, Policy
 
 CLUSTER_MODULE = "floodmark.harness.commands.pytest_cluster"
-CLUSTER_WORDS = ("cluster", "nodes", "rules", "bugs", "config", "links")
+CLUSTER_WORDS = ("cluster", "system", "nodes", "rules", "bugs", "config", "links")
 RUN_WORDS = (*CLUSTER_WORDS, "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
              "nemesis", "interval", "overspend", "schedule", "trace", "seed", "duration")
 SCENARIO_WORDS = ("scenario", "rules", "bugs", "config", "cluster")

@@ -39,7 +39,8 @@ TOPIC = "log"
 class RunOptions:
     """The command line's words, as given."""
 
-    cluster: str = "local"
+    cluster: str = "local"  # where it lives
+    system: str = catalog.REFERENCE  # what runs
     nodes: int = 3
     rules: str = catalog.RULES[-1]
     bugs: tuple[str, ...] = ()
@@ -165,6 +166,7 @@ def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], lin
         config=config,
         links=links,
         trace=options.trace,
+        system=options.system,
     )
     refuse_config(cluster)
     return cluster

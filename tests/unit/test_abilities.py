@@ -10,6 +10,8 @@ import orjson
 import pytest
 from looks import SPEC, look, replica
 
+from floodmark.harness import catalog
+from floodmark.harness.cluster.reference.system import ReferenceSystem
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.logdir import LogState
@@ -236,3 +238,19 @@ def test_a_run_says_what_its_system_cannot_show() -> None:
     assert observes_of(Hidden()) == {"observes": {"dumps": False, "replicas": True}}
     assert ability(Kept(), Freezes) is None
     assert ability(Kept(), ReadsLogs) is None
+
+
+# -- what runs, where it lives ------------------------------------------------------------------------------
+
+
+def test_what_runs_and_where_it_lives_are_two_questions(tmp_path: Path) -> None:
+    made: dict[str, Any] = {"rules": "kip-101", "bugs": (), "config": {}, "links": "direct"}
+    local = catalog.cluster("local", tmp_path, 3, **made)
+
+    assert (local.name, local.system) == ("local", {"name": "reference", "rules": "kip-101"})
+    assert isinstance(ability(local, Freezes), ReferenceSystem)
+    assert ability(local, KeepsLogs) is None
+    with pytest.raises(UsageError, match="no system 'kafka'; there are: reference"):
+        catalog.cluster("local", tmp_path, 3, system="kafka", **made)
+    with pytest.raises(UsageError, match="the memory cluster runs what is its own, not kafka"):
+        catalog.cluster("memory", tmp_path, 3, system="kafka", **made)

@@ -236,10 +236,9 @@ def test_a_worker_is_short_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
     check_all(folders, lambda stage: f"MemoryError: {INJECTED} {stage}")
 
 
-@pytest.mark.parametrize("stage", ["read.tables._trace", "family.log"])
-def test_a_worker_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, stage: str
-) -> None:
+def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """While it reads, and while it asks the laws."""
+    stage = "family.log" if size == BAGS else "read.tables._trace"
     folders = folders_of(tmp_path, [stage])
     into_workers(Injection(monkeypatch, {called(stage): stage}, injected.die), size)
     check_all(folders, lambda _: "Python worker exited unexpectedly")

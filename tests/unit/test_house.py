@@ -120,7 +120,7 @@ BREACHES = [
      "What every place and every system shares"),
     ("harness/cluster/local/link_cuts.py", "floodmark.harness.cluster.reference.views",
      "A place knows no system"),
-    ("harness/cluster/memory/__init__.py", "floodmark.broker.storage.log_segment",
+    ("harness/cluster/memory/clock.py", "floodmark.broker.storage.log_segment",
      "The cluster in memory knows"),
     ("harness/campaign/trend.py", "floodmark.harness.cluster.memory",
      "reaches the cluster in memory by its name"),
@@ -160,13 +160,14 @@ def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
         cwd=root,
         capture_output=True,
         text=True,
-        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin", "COLUMNS": "300"},
+        env={"PYTHONPATH": str(root), "PATH": "/usr/bin:/bin"},
         timeout=120,
         check=False,
     )
     assert ran.returncode != 0, ran.stdout + ran.stderr
-    _, *parts = re.split(r"\n\n(.+)\n-+\n\n", ran.stdout.split("Broken contracts")[1])
-    return {name: " ".join(words.split()) for name, words in zip(parts[::2], parts[1::2], strict=True)}
+    _, *parts = re.split(r"\n\n((?:.+\n)+?)-+\n\n", ran.stdout.split("Broken contracts")[1])
+    texts = [" ".join(text.split()) for text in parts]  # lines are wrapped
+    return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,6 @@ class Cluster(Protocol):
 
 # -- abilities ------------------------------------------------------------------------------------------
 
-
 Ability = TypeVar("Ability")
 
 
@@ -163,9 +162,7 @@ def why_not(cluster: Cluster, kind: type) -> str:
 
 @runtime_checkable
 class Addressed(Protocol):
-    """Clients reach it by Kafka's wire."""
-
-    def addresses(self) -> Mapping[str, tuple[str, int]]: ...  # node -> (host, port) for clients
+    def addresses(self) -> Mapping[str, tuple[str, int]]: ...  # node -> (host, port), for Kafka's wire
 
 
 @runtime_checkable
@@ -239,9 +236,8 @@ class ElectsReplica(Protocol):
     """As Elects, but for this replica, which must be an ISR member (any live replica if unclean), and nobody
     leaves the ISR for it."""
 
-    async def elect_replica(
-        self, partitions: Sequence[int], leader: str, *, unclean: bool = False
-    ) -> Mapping[str, Any]: ...
+    async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
+                            ) -> Mapping[str, Any]: ...
 
 
 @runtime_checkable
@@ -404,8 +400,7 @@ Addresses = Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port),
 
 @runtime_checkable
 class MakesClients(Protocol):
-    """A cluster without addresses: its own clients alone reach it."""
-
+    # A cluster without addresses: its own clients alone reach it.
     def client(self, settings: ClientSettings, random: Random) -> LogClient: ...
 
 

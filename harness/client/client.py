@@ -18,6 +18,7 @@ from random import Random
 from floodmark.harness.client import batch, classify, codec
 from floodmark.harness.client.connection import Connection, Lost, Unsent, connect
 from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
+from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.op import Outcome, Read, Send, Type
@@ -72,7 +73,7 @@ class Client:
         self._connections: dict[int | str, Connection] = {}  # by id; by name, where a name was asked for
         self._encoders: dict[tuple[int, _SendOptions], codec.ProduceEncoder] = {}
         self._positions: dict[int, _Position] = {}
-        self._failures = 0
+        self._delay = FailureDelay(config.pause_s, random)
 
     # -- ops ----------------------------------------------------------------------------------------------
 
@@ -82,7 +83,7 @@ class Client:
         `patience_s` (of leader and client): instead of the configured ones."""
         options = _SendOptions(acks=acks or self._config.acks, patience_s=patience_s)
         outcome = await self._send(sends[0].partition, sends, node, options)
-        return await self._delay_failure(outcome)
+        return await self._delay.wait_after(outcome)
 
     def assign(self, keys: Iterable[int]) -> None:
         """Let polls read these; a partition that was assigned keeps its position, others begin at 0."""
@@ -108,8 +109,8 @@ class Client:
         reads = tuple(read for part in parts for read in part.reads)
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
-            return await self._delay_failure(Outcome(type=Type.OK, reads=reads))
-        return await self._delay_failure(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
+            return await self._delay.wait_after(Outcome(type=Type.OK, reads=reads))
+        return await self._delay.wait_after(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
 
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
         """Read the end offsets as a consumer gets them; ok only if every partition answered. `node`: ask that
@@ -118,9 +119,9 @@ class Client:
         for key in keys:
             error, offset = await self._request_end_offset(key, node)
             if error:
-                return await self._delay_failure(Outcome(type=Type.FAIL, error=error))
+                return await self._delay.wait_after(Outcome(type=Type.FAIL, error=error))
             offsets.append((key, offset))
-        return await self._delay_failure(Outcome(type=Type.OK, offsets=tuple(offsets)))
+        return await self._delay.wait_after(Outcome(type=Type.OK, offsets=tuple(offsets)))
 
     async def close(self) -> None:
         for connection in self._connections.values():
@@ -285,17 +286,6 @@ class Client:
         connection = await connect(*known, self._config.connect_timeout_s)
         self._connections[node] = connection
         return connection
-
-    async def _delay_failure(self, outcome: Outcome) -> Outcome:
-        """Delay a fail (rule 3)."""
-        if outcome.type is not Type.FAIL:
-            self._failures = 0
-            return outcome
-        first_s, longest_s = self._config.pause_s
-        wait_s = min(longest_s, first_s * 2 ** min(self._failures, 16))
-        self._failures += 1
-        await asyncio.sleep(wait_s * self._random.uniform(0.5, 1.0))
-        return outcome
 
 
 def wire_clients(

@@ -27,6 +27,7 @@ from floodmark.broker.server.config import ConfigError, parse_config
 from floodmark.broker.server.effect_runner import EffectRunner, HostedPartition
 from floodmark.broker.storage.local_log import LocalLog
 from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.testing.failpoint_requests import (
     CarriedEpochs,
@@ -36,7 +37,7 @@ from floodmark.broker.testing.failpoint_requests import (
     parse_failpoint_setting,
     parse_release,
 )
-from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.testing.failpoints import Failpoints
 from floodmark.broker.testing.trace import Trace
 
 

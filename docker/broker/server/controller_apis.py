@@ -27,8 +27,9 @@ from floodmark.broker.protocol.metadata import Metadata, TopicInfo
 from floodmark.broker.server.api_versions import SERVED_BY_CONTROLLER, write_api_versions_response
 from floodmark.broker.server.socket_server import Connection
 from floodmark.broker.server.topic_configs import TOPIC_RESOURCE, alter_configs, check_topic_configs
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
-from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.testing.failpoints import Failpoints
 from floodmark.broker.wire import api_keys
 from floodmark.broker.wire.codec import (
     NO_THROTTLE_TIME,

@@ -20,8 +20,8 @@ from floodmark.broker.server.config import Config
 from floodmark.broker.server.effect_runner import HostedPartition
 from floodmark.broker.server.node_connection import NodeConnection, Unreachable
 from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
-from floodmark.broker.testing.failpoints import Fate
 from floodmark.broker.wire.api_keys import ALLOCATE_PRODUCER_IDS, ALTER_PARTITION
 from floodmark.broker.wire.codec import make, request_parts
 

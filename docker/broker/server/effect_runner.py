@@ -33,9 +33,10 @@ from floodmark.broker.protocol.messages import (
 )
 from floodmark.broker.protocol.replica import Replica
 from floodmark.broker.storage.local_log import LocalLog
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoint_sites import Stop, find_stops
-from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.testing.failpoints import Failpoints
 from floodmark.broker.testing.trace import Trace
 from floodmark.broker.testing.trace_events import replica_lines, take_snapshot
 

@@ -11,8 +11,9 @@ from functools import partial
 
 from floodmark.broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
 from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
-from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.testing.failpoints import Failpoints
 
 
 class FetcherFailpoints:

@@ -15,11 +15,13 @@ from functools import partial
 
 from floodmark.broker.process_log import halt_process, log
 from floodmark.broker.protocol import errors
-from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo
+from floodmark.broker.protocol.metadata import BrokerInfo, Metadata
 from floodmark.broker.server.config import Config
 from floodmark.broker.server.node_connection import NodeConnection, Unreachable
-from floodmark.broker.testing.failpoint_requests import CarriedEpochs, FailpointSite
-from floodmark.broker.testing.failpoints import Failpoints, Fate
+from floodmark.broker.testing.armed_failpoint import Fate
+from floodmark.broker.testing.failpoint_requests import CarriedEpochs
+from floodmark.broker.testing.failpoint_sites import find_metadata_sites, list_leader_epochs
+from floodmark.broker.testing.failpoints import Failpoints
 from floodmark.broker.wire.codec import WireError
 from floodmark.broker.wire.leader_and_isr_codec import read_leader_and_isr_response, write_leader_and_isr
 
@@ -91,12 +93,12 @@ class MetadataPublisher:
     def _meet_failpoint(self, message: _PendingMessage) -> bool:
         """Meet C.elected; returns whether the message is to be queued: not if it is dropped. A held message
         stays in the queue, and all later ones wait for it."""
-        sites = _build_sites(self._broker, message.metadata, message.before)
+        sites = find_metadata_sites(self._broker, message.metadata, message.before)
         fate = self._failpoints.meet(
             sites[0],
             partial(self._release, message),
             also=sites[1:],
-            carried=CarriedEpochs(epochs=_leader_epochs(message.metadata)),
+            carried=CarriedEpochs(epochs=list_leader_epochs(message.metadata)),
         )
         if fate is Fate.HELD:
             message.may_go = False
@@ -176,29 +178,3 @@ class MetadataPublisher:
                 error=errors.error_name(error),
             )
         return not error or message.copy or epoch != self._broker_info(self._metadata()).epoch
-
-
-def _build_sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
-    """A failpoint site for each partition that is new to the broker, or one without a partition."""
-    sites = [
-        FailpointSite(
-            name="C.elected", topic=name, partition=part.partition, epoch=part.leader_epoch, peer=broker
-        )
-        for name, topic in metadata.topics.items()
-        for part in topic.partitions
-        if not _already_knew(before, name, part)
-    ]
-    return sites or [FailpointSite(name="C.elected", peer=broker)]
-
-
-def _already_knew(before: Metadata | None, topic: str, part: PartitionInfo) -> bool:
-    known = None if before is None else before.topics.get(topic)
-    return known is not None and part in known.partitions
-
-
-def _leader_epochs(metadata: Metadata) -> dict[tuple[str, int], int]:
-    return {
-        (name, part.partition): part.leader_epoch
-        for name, topic in metadata.topics.items()
-        for part in topic.partitions
-    }

@@ -1,4 +1,4 @@
-"""Finds the failpoints that a step of a replica passes, from its event and effects; pure.
+"""Finds the failpoints that a step of a replica, or new metadata on its way, passes; pure.
 
 A step changes the machine at once; a failpoint holds the rest of its effects. So each stop says after how
 many effects it comes, and how many of the step's trace lines describe what has happened by then.
@@ -20,6 +20,7 @@ from floodmark.broker.protocol.messages import (
     SaveEpochs,
     Truncate,
 )
+from floodmark.broker.protocol.metadata import Metadata, PartitionInfo
 from floodmark.broker.protocol.replica import Replica
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 
@@ -135,3 +136,29 @@ def _is_ack(effect: ProduceAnswer) -> bool:
 
 def _after(stop: Stop) -> int:
     return stop.after
+
+
+def find_metadata_sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
+    """A failpoint site for each partition that is new to the broker, or one without a partition."""
+    sites = [
+        FailpointSite(
+            name="C.elected", topic=name, partition=part.partition, epoch=part.leader_epoch, peer=broker
+        )
+        for name, topic in metadata.topics.items()
+        for part in topic.partitions
+        if not _already_knew(before, name, part)
+    ]
+    return sites or [FailpointSite(name="C.elected", peer=broker)]
+
+
+def _already_knew(before: Metadata | None, topic: str, part: PartitionInfo) -> bool:
+    known = None if before is None else before.topics.get(topic)
+    return known is not None and part in known.partitions
+
+
+def list_leader_epochs(metadata: Metadata) -> dict[tuple[str, int], int]:
+    return {
+        (name, part.partition): part.leader_epoch
+        for name, topic in metadata.topics.items()
+        for part in topic.partitions
+    }

@@ -12,7 +12,6 @@ Rules
 
 import asyncio
 import contextlib
-import enum
 import os
 import signal
 import threading
@@ -23,6 +22,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.broker.process_log import log
+from floodmark.broker.testing.armed_failpoint import (
+    ArmedFailpoint,
+    Fate,
+    HeldAt,
+    blocked_first,
+    covers_site,
+    select_released,
+)
 from floodmark.broker.testing.failpoint_requests import (
     BROKER,
     Arm,
@@ -38,51 +45,9 @@ _MET_MAX = 10_000  # the latest are remembered
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Fate(enum.Enum):
-    """What the caller must do with the step or message that met a point."""
-
-    GO = "go"
-    HELD = "held"  # wait: `resume` will be called
-    DROPPED = "dropped"
-    DOUBLED = "doubled"  # go now; `resume` will be called for the duplicate
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class _Armed:
-    id: int
-    arm: Arm
-    matched: int = 0
-    acted: int = 0
-    blocked: set[int] = field(default_factory=set)  # peers whose messages C.elected holds
-
-    @property
-    def done(self) -> bool:
-        return 0 < self.arm.times <= self.acted
-
-    @property
-    def spent(self) -> bool:
-        return self.done and not self.blocked
-
-    def unblock(self, peer: int | None) -> None:
-        if peer is None:
-            self.blocked.clear()
-        else:
-            self.blocked.discard(peer)
-
-    def is_named_by(self, release: Release) -> bool:
-        """Whether the release covers it. If it blocks some peers, a release of another peer does not."""
-        arm = self.arm
-        if self.blocked and release.peer is not None and release.peer not in self.blocked:
-            return False
-        return release.covers(arm.point, arm.topic, arm.partition, arm.peer)
-
-    def as_json(self) -> dict[str, Any]:
-        return {"id": self.id, **self.arm.as_json(), "matched": self.matched, "acted": self.acted}
-
-
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Reached:
-    armed: _Armed
+    armed: ArmedFailpoint
     site: FailpointSite
     count: int  # the how-many-th match of this armed point
     time_ns: int
@@ -98,18 +63,9 @@ class _Reached:
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Held:
+class _Held(HeldAt):
     met: _Reached
-    carried: CarriedEpochs | None  # None: its site says all
-    resume: Callable[[], None]
     loop: asyncio.AbstractEventLoop
-
-    def is_named_by(self, release: Release) -> bool:
-        site = self.met.site
-        if self.carried is not None:
-            return release.covers(site.name, None, None, site.peer) and self.carried.is_touched_by(release)
-        partition = None if site.topic is None else site.partition
-        return release.covers(site.name, site.topic, partition, site.peer)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -140,8 +96,8 @@ class Failpoints:
         self._write_trace = write_trace
         self._lock = threading.RLock()
         self._next_id = 1
-        self._armed: list[_Armed] = []
-        self._at: dict[str, tuple[_Armed, ...]] = {}  # by point
+        self._armed: list[ArmedFailpoint] = []
+        self._at: dict[str, tuple[ArmedFailpoint, ...]] = {}  # by point
         self._met: deque[_Reached] = deque(maxlen=_MET_MAX)
         self._held: list[_Held] = []
         self._stopped_loop: _StoppedLoop | None = None
@@ -182,24 +138,13 @@ class Failpoints:
         """Whether that point may be armed for messages to this peer."""
         return any(each.arm.peer in (None, peer) for each in self._at.get(point, ()))
 
-    def _match_site(self, armed: _Armed, sites: Sequence[FailpointSite]) -> _Reached | None:
+    def _match_site(self, armed: ArmedFailpoint, sites: Sequence[FailpointSite]) -> _Reached | None:
         with self._lock:
             if armed not in self._armed:
                 return None  # released by another thread just now
-            arm = armed.arm
-            site = next((each for each in sites if arm.matches(each)), None)
-            if sites[0].peer in armed.blocked:
-                site = site or sites[0]
-                armed.matched += 1
-            elif site is None or armed.done:
+            site = armed.match(sites)
+            if site is None:
                 return None
-            else:
-                armed.matched += 1
-                if armed.matched <= arm.skip:
-                    return None
-                armed.acted += 1
-                if arm.point == "C.elected" and arm.action == "hold" and arm.scope == "partition":
-                    armed.blocked.add(site.peer)
             self._reindex()
             met = _Reached(armed=armed, site=site, count=armed.matched, time_ns=time.monotonic_ns())
             self._met.append(met)
@@ -220,7 +165,7 @@ class Failpoints:
         if arm.scope == "broker":
             self._stop_event_loop(met)
             return Fate.GO
-        held = _Held(met=met, carried=carried, resume=resume, loop=asyncio.get_running_loop())
+        held = _Held(site=met.site, met=met, carried=carried, resume=resume, loop=asyncio.get_running_loop())
         with self._lock:
             met.held = True
             self._held.append(held)
@@ -287,7 +232,7 @@ class Failpoints:
         nothing of that kind is held or armed."""
         release = parse_release(request, self._role)
         with self._lock:
-            released = self._select_released(release)
+            released = select_released(self._held, release)
             arms = [each for each in self._armed if each.is_named_by(release)]
             stopped_loop = self._stopped_loop
             releases_loop = stopped_loop is not None and self._covers_stopped_loop(release, stopped_loop)
@@ -320,7 +265,7 @@ class Failpoints:
             }
 
     def _add_arm(self, arm: Arm) -> int:
-        armed = _Armed(id=self._next_id, arm=arm)
+        armed = ArmedFailpoint(id=self._next_id, arm=arm)
         self._next_id += 1
         self._armed.append(armed)
         self._reindex()
@@ -329,27 +274,12 @@ class Failpoints:
     def _reindex(self) -> None:
         self._armed = [each for each in self._armed if not each.spent]
         names = {each.arm.point for each in self._armed}
-        first = sorted(self._armed, key=lambda each: not each.blocked)  # a blocked peer comes first
+        first = blocked_first(self._armed)
         self._at = {name: tuple(each for each in first if each.arm.point == name) for name in names}
         self.armed = bool(self._armed)
 
-    def _select_released(self, release: Release) -> list[_Held]:
-        """Select what is released, in the order of arrival; a later message to a peer never overtakes one
-        that stays held."""
-        released, stays = [], set()
-        for held in self._held:
-            if not held.is_named_by(release):
-                continue
-            if held.carried is not None and not held.carried.stays_within(release):
-                stays.add(held.met.site.peer)
-            elif held.carried is None or held.met.site.peer not in stays:
-                released.append(held)
-        return released
-
     def _covers_stopped_loop(self, release: Release, stopped_loop: _StoppedLoop) -> bool:
-        site = stopped_loop.met.site
-        partition = None if site.topic is None else site.partition
-        return not stopped_loop.for_good and release.covers(site.name, site.topic, partition, site.peer)
+        return not stopped_loop.for_good and covers_site(release, stopped_loop.met.site)
 
     def _list_held_and_armed(self) -> str:
         held = [each.met.site.name for each in self._held]

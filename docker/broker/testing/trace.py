@@ -20,6 +20,7 @@ import orjson
 
 from floodmark.broker import process_log
 from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.trace_events import failpoint_line
 
 Line = Mapping[str, Any]
 # (topic, partition) -> the replica's leader epoch, LEO and HW; None where there is no replica
@@ -67,18 +68,8 @@ class Trace:
         """Write the line of an armed point that was reached, and of its action."""
         if not self.enabled:
             return
-        line: dict[str, Any] = {"event": "failpoint"}
-        if site.topic is not None:
-            line |= {"topic": site.topic, "partition": site.partition, "epoch": site.epoch}
-            position = self.read_position(site.topic, site.partition)
-            if position is not None:
-                line["epoch"], line["leo"], line["hw"] = position
-        line |= {"name": site.name, "action": action}
-        if site.peer >= 0:
-            line["peer"] = site.peer
-        if site.offset >= 0:
-            line["offset"] = site.offset
-        self.write_process_lines([line])
+        position = None if site.topic is None else self.read_position(site.topic, site.partition)
+        self.write_process_lines([failpoint_line(site, action, position)])
 
     def _write(self, head: bytes, lines: Sequence[Line]) -> None:
         """Write the lines in one write(2). Every step of a replica comes here, so that it must be fast."""

@@ -48,6 +48,7 @@ from floodmark.broker.protocol.messages import (
 )
 from floodmark.broker.protocol.metadata import Metadata, build_metadata
 from floodmark.broker.protocol.replica import Replica
+from floodmark.broker.testing.failpoint_requests import FailpointSite
 
 Line = Mapping[str, Any]
 _ACKS = {-1: "all", 0: "0", 1: "1"}
@@ -368,3 +369,21 @@ _RECORD_WRITERS: Mapping[str, Callable[[_ClusterTrace, Record], None]] = {
     "configs": _count_version_only,
     "topic_deleted": _drop_topic,
 }
+
+
+def failpoint_line(
+    site: FailpointSite, action: str, position: tuple[int, int, int] | None
+) -> dict[str, Any]:
+    """Write the line of an armed point that was reached. position: leader epoch, LEO and HW of the replica
+    that it is about; None where there is none."""
+    line: dict[str, Any] = {"event": "failpoint"}
+    if site.topic is not None:
+        line |= {"topic": site.topic, "partition": site.partition, "epoch": site.epoch}
+        if position is not None:
+            line["epoch"], line["leo"], line["hw"] = position
+    line |= {"name": site.name, "action": action}
+    if site.peer >= 0:
+        line["peer"] = site.peer
+    if site.offset >= 0:
+        line["offset"] = site.offset
+    return line

@@ -14,6 +14,7 @@ from typing import Any
 from floodmark.broker.protocol.messages import CONSUMER, Batch
 from floodmark.harness.client import classify
 from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
+from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster.memory.broker import BrokerNode
 from floodmark.harness.cluster.memory.disk import decode_values, encode_values
@@ -63,7 +64,7 @@ class MemoryClient:
         self._leaders: dict[int, int] = {}  # partition -> node, as metadata told and not in doubt since
         self._epochs: dict[int, int] = {}  # the highest leader epoch seen: none below is followed (KIP-320)
         self._positions: dict[int, _Position] = {}
-        self._failures = 0
+        self._delay = FailureDelay(settings.pause_s, random)
 
     # -- what a process can ask ------------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ class MemoryClient:
         patience_s: float | None = None,
     ) -> Outcome:
         outcome = await self._send(sends, node, acks or self._settings.acks, patience_s or 0.0)
-        return await self._after(outcome)
+        return await self._delay.wait_after(outcome)
 
     def assign(self, keys: Iterable[int]) -> None:
         self._positions = {key: self._positions.get(key, _Position()) for key in keys}
@@ -99,17 +100,17 @@ class MemoryClient:
         errors += [error for _, error in told]
         failed = [error for error in errors if error]
         if reads or len(failed) < len(errors):
-            return await self._after(Outcome(type=Type.OK, reads=reads))
-        return await self._after(Outcome(type=Type.FAIL, error=failed[0] if failed else None))
+            return await self._delay.wait_after(Outcome(type=Type.OK, reads=reads))
+        return await self._delay.wait_after(Outcome(type=Type.FAIL, error=failed[0] if failed else None))
 
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
         offsets = []
         for key in keys:
             error, offset = await self._end_offset(key, node)
             if error:
-                return await self._after(Outcome(type=Type.FAIL, error=error))
+                return await self._delay.wait_after(Outcome(type=Type.FAIL, error=error))
             offsets.append((key, offset))
-        return await self._after(Outcome(type=Type.OK, offsets=tuple(offsets)))
+        return await self._delay.wait_after(Outcome(type=Type.OK, offsets=tuple(offsets)))
 
     async def close(self) -> None:
         """It holds nothing."""
@@ -266,17 +267,6 @@ class MemoryClient:
         )  # fmt: skip
         answer.add_done_callback(lambda _: call.close())  # whoever asked may have been cancelled
         return answer
-
-    async def _after(self, outcome: Outcome) -> Outcome:
-        """Holds a definite failure back for a while, longer from one to the next."""
-        if outcome.type is not Type.FAIL:
-            self._failures = 0
-            return outcome
-        first_s, longest_s = self._settings.pause_s
-        wait_s = min(longest_s, first_s * 2 ** min(self._failures, 16))
-        self._failures += 1
-        await asyncio.sleep(wait_s * self._random.uniform(0.5, 1.0))
-        return outcome
 
 
 def _forget(answer: "asyncio.Future[Any]") -> None:

@@ -27,12 +27,14 @@ from floodmark.broker.protocol.messages import (
     Register,
     Tick,
 )
-from floodmark.broker.protocol.metadata import BrokerInfo, Metadata, PartitionInfo
+from floodmark.broker.protocol.metadata import BrokerInfo, Metadata
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import CarriedEpochs, FailpointSite
+from floodmark.broker.testing.failpoint_sites import find_metadata_sites, list_leader_epochs
 from floodmark.broker.testing.trace_events import controller_lines, missing_lines
 from floodmark.harness.cluster.memory.clock import Clock
 from floodmark.harness.cluster.memory.disk import Key
-from floodmark.harness.cluster.memory.failpoints import Failpoints, Fate
+from floodmark.harness.cluster.memory.failpoints import Failpoints
 from floodmark.harness.cluster.memory.network import Call
 from floodmark.harness.cluster.memory.process import Process
 from floodmark.harness.cluster.memory.settings import Settings
@@ -261,8 +263,8 @@ class _Publisher:
     def _meet_failpoint(self, message: _Message) -> bool:
         """Whether there is such a message: not if it is dropped. One that is held stands in the queue, and
         all that comes later behind it."""
-        sites = _sites(self._broker, message.metadata, message.before)
-        carried = CarriedEpochs(epochs=_leader_epochs(message.metadata))
+        sites = find_metadata_sites(self._broker, message.metadata, message.before)
+        carried = CarriedEpochs(epochs=list_leader_epochs(message.metadata))
         fate = self._failpoints.meet(
             sites[0], partial(self._release, message), also=sites[1:], carried=carried
         )
@@ -303,29 +305,3 @@ class _Publisher:
         else:
             self._failures += 1
             self._process.later(min(_AGAIN_S * self._failures, _AGAIN_S_MAX), self._look)
-
-
-def _sites(broker: int, metadata: Metadata, before: Metadata | None) -> list[FailpointSite]:
-    """One for each partition of which the broker hears something new, or one without a partition."""
-    sites = [
-        FailpointSite(
-            name="C.elected", topic=name, partition=part.partition, epoch=part.leader_epoch, peer=broker
-        )
-        for name, topic in metadata.topics.items()
-        for part in topic.partitions
-        if not _already_knew(before, name, part)
-    ]
-    return sites or [FailpointSite(name="C.elected", peer=broker)]
-
-
-def _already_knew(before: Metadata | None, topic: str, part: PartitionInfo) -> bool:
-    known = None if before is None else before.topics.get(topic)
-    return known is not None and part in known.partitions
-
-
-def _leader_epochs(metadata: Metadata) -> dict[Key, int]:
-    return {
-        (name, part.partition): part.leader_epoch
-        for name, topic in metadata.topics.items()
-        for part in topic.partitions
-    }

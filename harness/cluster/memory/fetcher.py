@@ -24,8 +24,9 @@ from floodmark.broker.protocol.messages import (
     LogEndsResponse,
     ReplicaEvent,
 )
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
-from floodmark.harness.cluster.memory.failpoints import Failpoints, Fate
+from floodmark.harness.cluster.memory.failpoints import Failpoints
 from floodmark.harness.cluster.memory.network import Call
 from floodmark.harness.cluster.memory.process import Process
 from floodmark.harness.cluster.memory.replicas import HostedPartition, Replicas

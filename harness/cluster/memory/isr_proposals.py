@@ -11,8 +11,9 @@ from typing import Any
 
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import AlterPartitionAnswer, AlterPartitionResponse, ProposeIsr
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
-from floodmark.harness.cluster.memory.failpoints import Failpoints, Fate
+from floodmark.harness.cluster.memory.failpoints import Failpoints
 from floodmark.harness.cluster.memory.process import Process
 from floodmark.harness.cluster.memory.replicas import HostedPartition, Replicas
 from floodmark.harness.cluster.memory.settings import Settings

@@ -33,11 +33,12 @@ from floodmark.broker.protocol.messages import (
     Truncate,
 )
 from floodmark.broker.protocol.replica import Replica
+from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoint_sites import Stop, find_stops
 from floodmark.broker.testing.trace_events import replica_lines, take_snapshot
 from floodmark.harness.cluster.memory.disk import Key, PartitionLog, size_of
-from floodmark.harness.cluster.memory.failpoints import Failpoints, Fate
+from floodmark.harness.cluster.memory.failpoints import Failpoints
 from floodmark.harness.cluster.memory.process import Process
 from floodmark.harness.cluster.memory.trace_file import TraceFile
 

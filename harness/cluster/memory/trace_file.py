@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 
 from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.trace_events import failpoint_line
 from floodmark.harness.cluster.memory.clock import Clock
 
 Line = Mapping[str, Any]
@@ -42,18 +43,8 @@ class TraceFile:
         self._write(lines, {})
 
     def write_failpoint(self, site: FailpointSite, action: str) -> None:
-        line: dict[str, Any] = {"event": "failpoint"}
-        if site.topic is not None:
-            line |= {"topic": site.topic, "partition": site.partition, "epoch": site.epoch}
-            position = self.read_position(site.topic, site.partition)
-            if position is not None:
-                line["epoch"], line["leo"], line["hw"] = position
-        line |= {"name": site.name, "action": action}
-        if site.peer >= 0:
-            line["peer"] = site.peer
-        if site.offset >= 0:
-            line["offset"] = site.offset
-        self.write_process_lines([line])
+        position = None if site.topic is None else self.read_position(site.topic, site.partition)
+        self.write_process_lines([failpoint_line(site, action, position)])
 
     def close(self) -> None:
         if self._file >= 0:

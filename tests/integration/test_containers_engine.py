@@ -14,6 +14,7 @@ from docker.types import Mount
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import engine_resources
+from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
 from floodmark.harness.cluster.containers.sweep import remove_run
@@ -42,12 +43,11 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> No
         other.listen()
         port = other.getsockname()[1]
         cluster = catalog.cluster("containers", tmp_path, 1, rules="kip-320", bugs=(), config={},
-                                  links="direct",
-                                     first_port=port)
+                                  links="direct", first_port=port)
         with pytest.raises(FloodmarkError, match=f"port {port} is taken"):
             asyncio.run(cluster.start())
-        lab = next(iter(cluster.abilities))._rules._lab
-        assert left(lab.run) == {}
+        disks = next(one for one in cluster.abilities if isinstance(one, Volumes))
+        assert left(disks._lab.run) == {}
 
 
 def test_without_an_engine_the_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

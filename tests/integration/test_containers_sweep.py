@@ -20,6 +20,7 @@ from floodmark.harness.cluster.containers.sweep import (
     remains,
     sweep,
 )
+from floodmark.harness.cluster.reference import power_loss
 
 pytestmark = pytest.mark.docker
 
@@ -68,7 +69,7 @@ def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:
     """What is gone already, or about to go, is no trouble; a hook is called for the dead run."""
     run = killed("lab", tmp_path)
     lab = EngineResources(tmp_path, NODES)
-    Volumes(lab)  # so that whatever dead run is met here is swept as a whole
+    Volumes(lab, power_loss)  # so that whatever dead run is met here is swept as a whole
     outcomes: list[dict[str, str | None]] = []
     hooked: list[str] = []
     start = threading.Barrier(2)

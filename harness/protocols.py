@@ -49,6 +49,7 @@ class PartitionSpec:
     topic: str
     partition: int
     replicas: tuple[str, ...]  # the assignment, preferred leader first
+    headers: bool = True  # its records can have headers; message formats v0 and v1 have none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

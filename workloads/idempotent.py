@@ -17,11 +17,11 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from floodmark.harness.client.batch import HEADER
 from floodmark.harness.client.classify import CONNECTION, TIMEOUT
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.op import Intent, Outcome, Read, Send, Type
 from floodmark.harness.protocols import Session, Workload, WorkloadSettings
+from floodmark.harness.signature import HEADER
 from floodmark.workloads.log import intents, reading_share, send
 
 NAME = "idempotent"

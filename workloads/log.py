@@ -41,6 +41,7 @@ class LogSession:
         self._client = settings.clients(ClientSettings(
             run_id=settings.run_id,
             keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
+            without_headers=frozenset(spec.key for spec in settings.partitions if not spec.headers),
             acks=self._acks,
             fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,
             fetch_wait_ms=_LOAD_FETCH_WAIT_MS if waits else _SHORT_FETCH_WAIT_MS,

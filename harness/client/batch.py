@@ -1,7 +1,8 @@
-"""Encodes values into record batches v2, and decodes them; written for speed.
+"""Encodes values into record batches v2, and decodes them; written for speed. Messages v0 and v1 are decoded.
 
 A record of this run has a null key, the decimal digits of its value in ASCII, and one header, `floodmark`,
-with the run's id. Any other record is not ours: it is from another run, or in a control batch.
+with the run's id. Where the topic's message format has no headers (v0, v1), the value itself says all of it
+(harness/signature.py). Any other record is not ours: it is from another run, or in a control batch.
 """
 
 import struct
@@ -9,9 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import crc32c
+from kafka.errors import KafkaError
 from kafka.record.default_records import DefaultRecordBatch
+from kafka.record.legacy_records import LegacyRecordBatch
 
-HEADER = b"floodmark"
+from floodmark.harness.signature import HEADER, in_value, value_of
+
 _FRAME = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
 _BODY = struct.Struct(">hiqqqhii")  # attributes .. record count
 _HEAD_BYTES = _FRAME.size + _BODY.size
@@ -19,18 +23,21 @@ _OVERHEAD_BYTES = 12  # base offset and length, which the length does not count
 _CONTROL = 0x20
 _CODEC = 0x07
 _MAGIC = 2
+_OLD_MAGICS = (0, 1)
+_NO_HEADERS = b"\x00"
 
 
 class Corrupt(Exception):
-    """The bytes are no record batch v2, or their CRC does not fit."""
+    """The bytes are no batch of any format, or their CRC does not fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One batch as read. `values` are (offset, value), None for a record that is not ours."""
+    """One batch as read, or one message v0 or v1. `values` are (offset, value), None for a record that is not
+    ours."""
 
     last_offset: int
-    epoch: int
+    epoch: int  # -1 in formats v0 and v1
     values: tuple[tuple[int, int | None], ...]
 
 
@@ -58,30 +65,45 @@ def ending(run_id: str) -> bytes:
 
 def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int) -> bytes:
     """Encode one batch, neither compressed nor idempotent; the leader fills in offset and epoch."""
+    return _encode([b"%d" % value for value in values], record_ending, timestamp_ms)
+
+
+def encode_without_headers(values: Sequence[int], run_id: str, timestamp_ms: int) -> bytes:
+    """Encode one batch for a topic of message format v0 or v1. The leader converts it, and refuses headers
+    with UNKNOWN_SERVER_ERROR."""
+    return _encode([in_value(run_id.encode(), value) for value in values], _NO_HEADERS, timestamp_ms)
+
+
+def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int) -> bytes:
     records = bytearray()
-    for index, value in enumerate(values):
-        digits = b"%d" % value
+    for index, content in enumerate(contents):
         # attributes, timestamp delta, offset delta, key length -1, value length
-        head = b"\x00\x00" + varint(index) + b"\x01" + varint(len(digits))
-        records += varint(len(head) + len(digits) + len(record_ending))
+        head = b"\x00\x00" + varint(index) + b"\x01" + varint(len(content))
+        records += varint(len(head) + len(content) + len(record_ending))
         records += head
-        records += digits
+        records += content
         records += record_ending
-    count = len(values)
+    count = len(contents)
     body = _BODY.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
     return _FRAME.pack(0, len(body) + _FRAME.size - _OVERHEAD_BYTES, -1, _MAGIC, crc32c.crc32c(body)) + body
 
 
-def decode(data: bytes, record_ending: bytes) -> Iterator[Batch]:
-    """Decode the complete batches of a fetch response; Kafka may cut off the last one, which is left out."""
+def decode(data: bytes, record_ending: bytes, run_id: str = "") -> Iterator[Batch]:
+    """Decode the complete batches of a fetch response; Kafka may cut off the last one, which is left out.
+    Without run_id no record is ours by its value alone."""
     position = 0
-    while len(data) - position >= _HEAD_BYTES:
+    while len(data) - position >= _FRAME.size:
         base_offset, length, epoch, magic, crc = _FRAME.unpack_from(data, position)
         end = position + _OVERHEAD_BYTES + length
-        if magic != _MAGIC or length < _HEAD_BYTES - _OVERHEAD_BYTES:
-            raise Corrupt(f"no batch of format 2 at byte {position}: magic {magic}, length {length}")
+        old = magic in _OLD_MAGICS
+        if not old and (magic != _MAGIC or length < _HEAD_BYTES - _OVERHEAD_BYTES):
+            raise Corrupt(f"no batch at byte {position}: magic {magic}, length {length}")
         if end > len(data):
             return
+        if old:
+            yield _read_message(data[position:end], magic, run_id)
+            position = end
+            continue
         body = data[position + _FRAME.size:end]
         if crc32c.crc32c(body) != crc:
             raise Corrupt(f"the CRC of the batch at offset {base_offset} does not fit its bytes")
@@ -89,15 +111,15 @@ def decode(data: bytes, record_ending: bytes) -> Iterator[Batch]:
         if attributes & _CONTROL:
             values: tuple[tuple[int, int | None], ...] = ()
         elif attributes & _CODEC:
-            values = _read_compressed_values(data[position:end], record_ending)
+            values = _read_compressed_values(data[position:end], record_ending, run_id)
         else:
-            values = _read_values(body, base_offset, count, record_ending)
+            values = _read_values(body, base_offset, count, record_ending, run_id)
         yield Batch(last_offset=base_offset + delta, epoch=epoch, values=values)
         position = end
 
 
-def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes
-            ) -> tuple[tuple[int, int | None], ...]:
+def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes, run_id: str
+                 ) -> tuple[tuple[int, int | None], ...]:
     values = []
     position = _BODY.size
     try:
@@ -111,13 +133,37 @@ def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes
             key_length, at = _read_varint(body, at)
             at += max(key_length, 0)
             value_length, at = _read_varint(body, at)
-            ours = key_length == -1 and value_length > 0 and body[at + value_length:end] == record_ending
-            digits = body[at:at + value_length] if ours else b""
-            values.append((base_offset + delta, int(digits) if digits.isdigit() else None))
+            content, rest = body[at:at + max(value_length, 0)], body[at + max(value_length, 0):end]
+            value = None
+            if key_length == -1 and rest == record_ending:
+                value = int(content) if content.isdigit() else None
+            elif key_length == -1 and rest == _NO_HEADERS:
+                value = _read_value_alone(content, run_id)
+            values.append((base_offset + delta, value))
             position = end
     except IndexError as error:
         raise Corrupt(f"the batch at offset {base_offset} holds fewer records than it says") from error
     return tuple(values)
+
+
+def _read_value_alone(content: bytes | None, run_id: str) -> int | None:
+    """The value of a record without headers; None: it is not ours."""
+    return value_of(content, (), run_id.encode()) if run_id else None
+
+
+def _read_message(data: bytes, magic: int, run_id: str) -> Batch:
+    """Read a message of format v0 or v1, or those that it wraps, by kafka-python: their offset is the last's.
+    """
+    try:
+        message = LegacyRecordBatch(data, magic)
+        if not message.validate_crc():
+            raise Corrupt(f"the CRC of the message at offset {message.base_offset} does not fit its bytes")
+        values = tuple(
+            (record.offset, _read_value_alone(record.value, run_id) if record.key is None else None)
+            for record in message)
+        return Batch(last_offset=message.base_offset, epoch=-1, values=values)
+    except (AssertionError, IndexError, ValueError, struct.error, KafkaError) as error:
+        raise Corrupt(f"a message of format v{magic} that cannot be read: {error}") from error
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
@@ -135,7 +181,8 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
         shift += 7
 
 
-def _read_compressed_values(data: bytes, record_ending: bytes) -> tuple[tuple[int, int | None], ...]:
+def _read_compressed_values(data: bytes, record_ending: bytes, run_id: str
+                            ) -> tuple[tuple[int, int | None], ...]:
     """Read a compressed batch by kafka-python: it is rare, because we never write one."""
     values = []
     for record in DefaultRecordBatch(data):
@@ -145,5 +192,8 @@ def _read_compressed_values(data: bytes, record_ending: bytes) -> tuple[tuple[in
         )
         ours = record.key is None and varint(len(record.headers)) + headers == record_ending
         digits = record.value or b""
-        values.append((record.offset, int(digits) if ours and digits.isdigit() else None))
+        value = int(digits) if ours and digits.isdigit() else None
+        if record.key is None and not record.headers:
+            value = _read_value_alone(digits, run_id)
+        values.append((record.offset, value))
     return tuple(values)

@@ -140,7 +140,7 @@ class Client:
             connection = await self._get_connection(node)
             version = codec.choose_version(codec.PRODUCE, connection.versions)
             encoder = self._get_encoder(key, options)
-            frame = encoder.encode(batch.encode(values, self._ending, self._now_ms()), version)
+            frame = encoder.encode(self._encode_batch(key, values), version)
             if options.acks == "0":
                 connection.send_unanswered(frame)
                 return classify.unasked(sends)
@@ -162,6 +162,11 @@ class Client:
         if error != NONE:
             self._leaders.doubt(key)
         return classify.answered(sends, error, base_offset)
+
+    def _encode_batch(self, key: int, values: list[int]) -> bytes:
+        if key in self._config.without_headers:
+            return batch.encode_without_headers(values, self._config.run_id, self._now_ms())
+        return batch.encode(values, self._ending, self._now_ms())
 
     def _get_encoder(self, key: int, options: _SendOptions) -> codec.ProduceEncoder:
         encoder = self._encoders.get((key, options))
@@ -213,7 +218,7 @@ class Client:
             return _NodeReads(error=name_of(fetched.error))
         reads = []
         try:
-            batches = list(batch.decode(fetched.records, self._ending))
+            batches = list(batch.decode(fetched.records, self._ending, self._config.run_id))
         except batch.Corrupt:
             return _NodeReads(error="CORRUPT_MESSAGE")
         for one in batches:

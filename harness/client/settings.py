@@ -10,6 +10,7 @@ class ClientSettings:
 
     run_id: str
     keys: Mapping[int, tuple[str, int]]  # the history's partition -> (topic, partition)
+    without_headers: frozenset[int] = frozenset()  # partitions whose message format is v0 or v1
     acks: str = "all"
     request_timeout_s: float = 1.5
     produce_timeout_ms: int = 1000  # how long the leader waits for the ISR

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
+from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from floodmark.harness.client import batch
 
@@ -105,3 +106,46 @@ def test_a_batch_that_claims_more_records_than_it_holds_is_corrupt() -> None:
     data[17:21] = batch.crc32c.crc32c(bytes(data[21:])).to_bytes(4, "big")
     with pytest.raises(batch.Corrupt):
         list(batch.decode(bytes(data), ENDING))
+
+
+# -- message formats v0 and v1, which have no headers ------------------------------------------------------
+
+def old(magic: int, values: list[bytes], *, compression: int = 0, key: bytes | None = None) -> bytes:
+    """Messages of an old format, as kafka-python writes them, from offset 0 on."""
+    builder = LegacyRecordBatchBuilder(magic, compression, 1 << 20)
+    for offset, value in enumerate(values):
+        builder.append(offset, NOW_MS if magic else None, key, value)
+    return bytes(builder.build())
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("compression", [0, 1])
+def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, compression: int) -> None:
+    data = old(magic, [b"floodmark %s 7" % RUN.encode(), b"8", b"floodmark fedcba9876543210 9"],
+               compression=compression)
+    read = list(batch.decode(data, ENDING, RUN))
+    assert [pair for one in read for pair in one.values] == [(0, 7), (1, None), (2, None)]
+    assert {one.epoch for one in read} == {-1}
+
+
+def test_an_old_message_with_a_key_is_not_ours() -> None:
+    [read] = batch.decode(old(1, [b"floodmark %s 7" % RUN.encode()], key=b"k"), ENDING, RUN)
+    assert read.values == ((0, None),)
+
+
+def test_a_cut_old_message_is_left_out_and_a_damaged_one_is_corrupt() -> None:
+    data = old(1, [b"floodmark %s 7" % RUN.encode()] * 2)
+    assert len(list(batch.decode(data[:-1], ENDING, RUN))) == 1
+    damaged = data[:-1] + bytes([data[-1] ^ 1])
+    with pytest.raises(batch.Corrupt):
+        list(batch.decode(damaged, ENDING, RUN))
+
+
+@given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70))
+def test_what_is_written_without_headers_is_read_back(values: list[int]) -> None:
+    data = batch.encode_without_headers(values, RUN, NOW_MS)
+    [read] = batch.decode(data, ENDING, RUN)
+    assert read.values == tuple(enumerate(values))
+    assert [record.headers for record in MemoryRecords(data).next_batch() or ()] == [[] for _ in values]
+    [other] = batch.decode(data, batch.ending("f" * 16), "f" * 16)
+    assert {value for _, value in other.values} == {None}

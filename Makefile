@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker check bench soak teeth mutants pictures clean
+.PHONY: help setup demo test test-docker check bench soak teeth mutants hunt pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -39,6 +39,9 @@ teeth: setup  ## every known-bad rule against the judge: the table in checkers/R
 
 mutants: setup  ## small mistakes put into copies of the product: which test sees each (tests/mutants/README.md)
 	@$(BIN)/python tests/mutants/mutants.py $(ARGS)
+
+hunt: setup  ## small bugs put into the broker: which of them random faults find (tests/hunt/README.md), about an hour
+	@$(BIN)/python tests/hunt/hunt.py $(ARGS)
 
 pictures: setup  ## the README's pictures, made anew from a run of the demo (needs Debian's chromium)
 	@PYTHONPATH=tests/support $(BIN)/python tests/pictures/pictures.py $(ARGS)

@@ -1,0 +1,207 @@
+"""`make hunt`: what random faults find of the small bugs of bugs.py, bug by bug.
+
+    python tests/hunt/hunt.py                     all bugs: --nemesis all, at most three seeds of 40 s each
+    python tests/hunt/hunt.py --only NAME,...     some of them
+    ... --write FILE                              the table goes into FILE, a row as soon as it is known
+    ... --floodmark PROGRAM                       the floodmark of another checkout
+    ... -- --settings drawn                       what else `floodmark run` is given
+
+Two runs at a time. A bug is found by the first run that is invalid; no further seed is tried then. A row that
+FILE holds already is not measured again, so a pass that was interrupted goes on. Exit code 0: it measures.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import bugs
+
+HERE = Path(__file__).resolve().parent
+FLOODMARK = Path(sys.executable).parent / "floodmark"
+HEAD = ("| bug | guess | area | found by | seed | runs | seconds | ended otherwise |\n"
+        "|---|---|---|---|---|---|---|---|\n")
+TIMEOUT_S = 600  # for one run and its judge, on a busy machine
+_ROW = re.compile(r"^\| `(?P<bug>[^`]+)` \|.*$", re.MULTILINE)
+_SHARE = re.compile(r"\n+Found [^\n]*\n?\Z")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How every bug is hunted. more: further arguments of `floodmark run`."""
+
+    floodmark: Path
+    seeds: int
+    duration_s: float
+    more: tuple[str, ...]
+    keep: Path | None  # where the folders of all runs are kept; None: nowhere
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """One run. findings: names of its bugs; red: why it ended otherwise than valid, without one."""
+
+    findings: tuple[str, ...]
+    red: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hunted:
+    """What became of a bug. seconds: from the first run's start to the verdict that found it, or the last."""
+
+    bug: bugs.HuntBug
+    findings: tuple[str, ...]
+    seed: int | None
+    runs: int
+    seconds: float
+    red: tuple[str, ...]  # how runs before it ended that were neither valid nor a find
+
+    def row(self) -> str:
+        found = ", ".join(self.findings) if self.findings else "**nothing**"
+        seed = "" if self.seed is None else str(self.seed)
+        return (f"| `{self.bug.name}` | {self.bug.hard} | {self.bug.area} | {found} | {seed} | {self.runs} "
+                f"| {self.seconds:.0f} | {'; '.join(self.red)} |")
+
+
+def hunt(one: bugs.HuntBug, plan: Plan) -> Hunted:
+    """Runs until a verdict is invalid, or the seeds are used up."""
+    began = time.monotonic()
+    red: list[str] = []
+    for number, seed in enumerate(seeds_of(one, plan.seeds), start=1):
+        ended = run(one.name, seed, plan)
+        if ended.findings:
+            return Hunted(bug=one, findings=ended.findings, seed=seed, runs=number,
+                          seconds=time.monotonic() - began, red=tuple(red))
+        red += [] if ended.red is None else [ended.red]
+    return Hunted(bug=one, findings=(), seed=None, runs=plan.seeds, seconds=time.monotonic() - began,
+                  red=tuple(red))
+
+
+def seeds_of(one: bugs.HuntBug, count: int) -> Sequence[int]:
+    """The same ones in every pass, and no two bugs share any."""
+    first = 1 + 10 * list(bugs.BUGS).index(one.name)
+    return range(first, first + count)
+
+
+def run(name: str, seed: int, plan: Plan) -> Ended:
+    """One `floodmark run` of brokers with this bug, and its verdict."""
+    folder = Path(tempfile.mkdtemp(prefix=f"hunt-{name}-{seed}-", dir=plan.keep))
+    environment = {**os.environ, "PYTHONPATH": str(HERE / "inject"), "FLOODMARK_HUNT": name}
+    verdict = folder / "verdict-of-the-run.json"
+    command = [str(plan.floodmark), "run", "--nemesis", "all", "--duration", str(plan.duration_s),
+               "--seed", str(seed), "--out", str(folder / "run"), "--json", str(verdict), *plan.more]
+    try:
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S,
+                               check=False, stdin=subprocess.DEVNULL)
+        return outcome(ended, verdict)
+    except subprocess.TimeoutExpired:
+        return Ended(findings=(), red=f"no end in {TIMEOUT_S} s")
+    finally:
+        if plan.keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def outcome(ended: subprocess.CompletedProcess[str], verdict: Path) -> Ended:
+    """Of a `floodmark run` that has ended. Raises where it was no run at all (exit code 2)."""
+    if ended.returncode == 2:
+        raise SystemExit(f"{shlex.join(ended.args)}\n{ended.stderr}")
+    if ended.returncode == 0:
+        return Ended(findings=(), red=None)
+    found = findings_of(json.loads(verdict.read_bytes())) if verdict.exists() else ()
+    last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]
+    return Ended(findings=found, red=None if found else f"exit {ended.returncode}: {''.join(last)[:120]}")
+
+
+def findings_of(told: object) -> tuple[str, ...]:
+    """The names of the bugs in what --json wrote, each once, in order."""
+    match told:
+        case list():
+            return tuple(dict.fromkeys(name for one in told for name in findings_of(one)))
+        case {"findings": [*found]}:
+            return tuple(dict.fromkeys(one["name"] for one in found if one["class"] == "bug"))
+        case dict():
+            return tuple(dict.fromkeys(name for one in told.values() for name in findings_of(one)))
+        case _:
+            return ()
+
+
+# -- the table ----------------------------------------------------------------------------------------------
+
+
+def summary(rows: Iterable[str]) -> str:
+    """The share found, and the median of their seconds, from the table's own rows."""
+    cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
+    found = [float(row[6]) for row in cells if row[3] != "**nothing**"]
+    red = sum(1 for row in cells if row[3] == "**nothing**" and row[7])
+    median = f"; median {statistics.median(found):.0f} s to the verdict" if found else ""
+    return (f"Found {len(found)} of {len(cells)}{median}. {red} more ended red without a finding, "
+            f"{len(cells) - len(found) - red} passed.")
+
+
+class Table:
+    """The rows of one pass, in a file or nowhere; written after each bug."""
+
+    def __init__(self, file: Path | None, about: str) -> None:
+        self._file = file
+        self._about = about
+        self.rows: dict[str, str] = {}
+        if file is not None and file.exists():
+            text = file.read_text(encoding="utf-8")
+            self.rows = {match["bug"]: match[0] for match in _ROW.finditer(text)}
+            self._about = _SHARE.sub("", text.partition(HEAD)[0]).rstrip("\n") or about
+
+    def add(self, one: Hunted) -> None:
+        self.rows[one.bug.name] = one.row()
+        if self._file is not None:
+            rows = [self.rows[name] for name in bugs.BUGS if name in self.rows]
+            text = f"{self._about}\n\n{HEAD}" + "\n".join(rows) + f"\n\n{summary(rows)}\n"
+            fresh = self._file.with_suffix(".new")
+            fresh.write_text(text, encoding="utf-8")
+            fresh.replace(self._file)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", default="", help="names of bugs, with commas")
+    parser.add_argument("--write", type=Path, help="the file of the table")
+    parser.add_argument("--floodmark", type=Path, default=FLOODMARK)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--duration", type=float, default=40.0, help="seconds of each run")
+    parser.add_argument("--at-a-time", type=int, default=2)
+    parser.add_argument("--keep", type=Path, help="a folder for the folders of all runs")
+    parser.add_argument("more", nargs="*", help="after `--`: further arguments of `floodmark run`")
+    asked = parser.parse_args()
+    only = [name for name in asked.only.split(",") if name]
+    if unknown := [name for name in only if name not in bugs.BUGS]:
+        raise SystemExit(f"no bug {unknown[0]!r}; there are: {', '.join(bugs.BUGS)}")
+    plan = Plan(floodmark=asked.floodmark, seeds=asked.seeds, duration_s=asked.duration,
+                more=tuple(asked.more), keep=asked.keep)
+    table = Table(asked.write, "Runs: `" + " ".join(("--nemesis all", f"--duration {asked.duration:g}",
+                                                    *asked.more)) + f"`, {asked.at_a_time} at a time.")
+    wanted = [one for name, one in bugs.BUGS.items() if name not in table.rows and (not only or name in only)]
+    with ThreadPoolExecutor(asked.at_a_time) as pool:
+        hunts = [pool.submit(hunt, one, plan) for one in wanted]
+        try:
+            for done in as_completed(hunts):
+                hunted = done.result()
+                table.add(hunted)
+                print(f"{len(table.rows):3} {hunted.row()}", flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    print(summary(table.rows.values()))
+
+
+if __name__ == "__main__":
+    main()

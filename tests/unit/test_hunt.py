@@ -1,0 +1,93 @@
+"""The driver of tests/hunt: which runs count as a find, which rows are measured again, their sum."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+HUNT = Path(__file__).resolve().parents[1] / "hunt"
+
+
+@pytest.fixture(scope="module")
+def hunt() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(HUNT))
+    try:
+        spec = importlib.util.spec_from_file_location("hunt_driver", HUNT / "hunt.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        yield module
+    finally:
+        sys.path.remove(str(HUNT))
+
+
+def program(folder: Path, script: str) -> Path:
+    """A `floodmark` that does this; $VERDICT is the file that --json names, $SEED the seed."""
+    path = folder / "floodmark"
+    path.write_text("#!/bin/sh\necho run >> \"$(dirname \"$0\")/runs\"\n"
+                    "while [ $# -gt 0 ]; do\n"
+                    "case $1 in --json) VERDICT=$2;; --seed) SEED=$2;; esac\nshift\ndone\n"
+                    f"{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def invalid(name: str, klass: str) -> str:
+    return json.dumps([{"verdict": {"valid": False, "findings": [{"name": name, "class": klass}]}}])
+
+
+def pass_over(floodmark: Path, table: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-P", str(HUNT / "hunt.py"), "--floodmark", str(floodmark), "--write", str(table),
+         "--only", "hw-skips-a-member,timeout-is-an-ack", *more],
+        env={"PYTHONPATH": str(HUNT), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, timeout=60,
+        check=False)
+
+
+def test_a_bug_is_found_by_the_first_invalid_run(tmp_path: Path) -> None:
+    found = invalid("lost-write", "bug")
+    script = f"[ $SEED = 2 ] || [ $SEED = 12 ] || exit 0; echo '{found}' > $VERDICT; exit 1"
+    told = pass_over(program(tmp_path, script), tmp_path / "table.md")
+    assert told.returncode == 0, told.stderr
+    rows = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("| `")]
+    assert [row.split(" | ")[3:6] for row in rows] == [["lost-write", "2", "2"], ["lost-write", "12", "2"]]
+    assert "Found 2 of 2" in told.stdout
+    assert len((tmp_path / "runs").read_text().splitlines()) == 4
+
+
+def test_what_is_permitted_or_ends_otherwise_is_no_find(tmp_path: Path) -> None:
+    permitted = invalid("lost-write", "permitted")
+    script = (f"echo '{permitted}' > $VERDICT; echo the cluster did not start >&2\n"
+              "[ $SEED -gt 10 ] && exit 4; exit 0")
+    told = pass_over(program(tmp_path, script), tmp_path / "table.md", "--seeds", "1")
+    assert "Found 0 of 2. 1 more ended red without a finding, 1 passed." in told.stdout
+    assert "exit 4: the cluster did not start" in (tmp_path / "table.md").read_text()
+
+
+def test_a_pass_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+    floodmark, table = program(tmp_path, "exit 0"), tmp_path / "table.md"
+    pass_over(floodmark, table, "--seeds", "1", "--", "--settings", "drawn")
+    first = table.read_text()
+    assert "`--nemesis all --duration 40 --settings drawn`" in first
+    told = pass_over(floodmark, table, "--seeds", "1")
+    assert told.returncode == 0, told.stderr
+    assert len((tmp_path / "runs").read_text().splitlines()) == 2
+    assert table.read_text() == first
+
+
+def test_a_command_that_is_refused_ends_the_pass(tmp_path: Path) -> None:
+    told = pass_over(program(tmp_path, "echo no nemesis of that name >&2; exit 2"), tmp_path / "table.md")
+    assert told.returncode == 1
+    assert "no nemesis of that name" in told.stderr
+    assert not (tmp_path / "table.md").exists()
+
+
+def test_no_two_bugs_share_a_seed(hunt: ModuleType) -> None:
+    seeds = [seed for one in hunt.bugs.BUGS.values() for seed in hunt.seeds_of(one, 3)]
+    assert len(seeds) == len({*seeds})

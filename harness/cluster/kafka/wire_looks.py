@@ -1,0 +1,108 @@
+"""Asks each broker of Apache Kafka for LEO and HW of its replicas, of followers too, by Kafka's wire.
+
+LEO: ListOffsets of the latest offset as a debugging consumer (replica_id -2), which every replica answers
+with the end of its log. HW: Fetch as a consumer at the LEO last seen, which from version 11 on (KIP-392)
+followers answer too, each with its own HW; at the LEO there is nothing to return. Tried on 2.8.2, 3.9.2 and
+4.3.1.
+
+Rules
+1. HW is asked first, LEO after it, on one connection: a replica that only appends never shows a HW above its
+   LEO. Where one does, a truncation came between the two, and that replica is left out of this look.
+2. A replica that answers with an error, a broker that is silent, and one that serves no Fetch 11 are left
+   out: nothing is guessed.
+3. Connections are kept between looks. One that missed an answer is dropped, and dialled anew the next time.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from floodmark.harness.client import codec
+from floodmark.harness.client.connection import Connection, Lost, Unsent, connect
+from floodmark.harness.protocols import PartitionSpec
+
+Address = tuple[str, int]
+Place = tuple[str, int]  # topic, partition
+Ends = Mapping[tuple[str, int], tuple[int, int]]  # (node, the history's key of the partition) -> (LEO, HW)
+
+FETCH_FROM_FOLLOWERS = 11  # the first version of Fetch that a follower answers to a consumer
+_ONE_BYTE = 1  # of records: none are wanted, one batch may come where the HW has passed the LEO last seen
+
+
+class WireLooks:
+    """Looks at the replicas of one cluster."""
+
+    def __init__(self) -> None:
+        self._brokers: dict[Address, _Broker] = {}
+
+    async def replica_ends(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
+                           timeout_s: float) -> Ends:
+        """LEO and HW of every replica of these partitions that answers within timeout_s; all brokers at once.
+
+        reached: where each broker is dialled; one that is known not to run is better left out.
+        """
+        keys = {(spec.topic, spec.partition): spec.key for spec in partitions}
+        asked = {node: [(spec.topic, spec.partition) for spec in partitions if node in spec.replicas]
+                 for node in reached}
+        nodes = [node for node in reached if asked[node]]
+        answers = await asyncio.gather(*(self._look(reached[node], asked[node], timeout_s) for node in nodes))
+        return {(node, keys[place]): ends
+                for node, answer in zip(nodes, answers, strict=True) for place, ends in answer.items()}
+
+    def close(self) -> None:
+        """Safe twice."""
+        for broker in self._brokers.values():
+            broker.connection.abort()
+        self._brokers.clear()
+
+    async def _look(self, address: Address, places: Sequence[Place], timeout_s: float
+                    ) -> dict[Place, tuple[int, int]]:
+        try:
+            async with asyncio.timeout(timeout_s):
+                broker = self._brokers.get(address)
+                if broker is None or not broker.connection.usable:
+                    broker = self._brokers[address] = _Broker(await connect(*address, timeout_s), timeout_s)
+                return await broker.ends(places)
+        except (TimeoutError, Unsent, Lost, codec.ProtocolError):
+            if (silent := self._brokers.pop(address, None)) is not None:
+                silent.connection.abort()
+            return {}
+
+
+class _Broker:
+    """One broker over one connection."""
+
+    def __init__(self, connection: Connection, timeout_s: float) -> None:
+        self.connection = connection
+        self._timeout_s = timeout_s
+        self._leos: dict[Place, int] = {}  # as last seen
+
+    async def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
+        """Where no LEO was known yet, or the log was cut below it, a HW can be asked for only now."""
+        hws = await self._ask_hws(places)
+        await self._ask_leos(places)
+        if again := [place for place in places if place in self._leos and place not in hws]:
+            hws |= await self._ask_hws(again)
+            await self._ask_leos(again)
+        return {place: (self._leos[place], hws[place]) for place in places
+                if place in self._leos and hws.get(place, -1) in range(self._leos[place] + 1)}
+
+    async def _ask_hws(self, places: Sequence[Place]) -> dict[Place, int]:
+        version = codec.choose_version(codec.FETCH, self.connection.versions)
+        asks = [codec.FetchPartition(topic=topic, partition=partition, offset=self._leos[topic, partition],
+                                     leader_epoch=-1, last_epoch=-1)
+                for topic, partition in places if (topic, partition) in self._leos]
+        if not asks or version < FETCH_FROM_FOLLOWERS:
+            return {}
+        request = codec.build_fetch_request(asks, version, max_wait_ms=0, min_bytes=0, max_bytes=_ONE_BYTE)
+        answer = await self.connection.exchange(request, self._timeout_s)
+        return {place: part.hw for place, part in codec.read_fetch_response(answer, version).items()
+                if not part.error}
+
+    async def _ask_leos(self, places: Sequence[Place]) -> None:
+        version = codec.choose_version(codec.LIST_OFFSETS, self.connection.versions)
+        request = codec.build_log_ends_request(places, version)
+        answer = await self.connection.exchange(request, self._timeout_s)
+        for place in places:
+            self._leos.pop(place, None)
+        self._leos.update({place: leo for place, (error, leo)
+                           in codec.read_log_ends_response(answer, version).items() if not error})

@@ -56,7 +56,8 @@ CLUSTERS: Mapping[str, str] = {  # where it lives
     "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
 }
 PLACES = frozenset({"containers", "local"})  # where any system can live; other clusters are both in one
-NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect")
+NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
+                            "controller")
 # What only some clusters can suffer, and who knows whether this machine lets them.
 MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
 OFFERS: Mapping[str, str] = {
@@ -190,14 +191,16 @@ def named(words: str) -> tuple[str, ...]:
 
 
 def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
-         duration_s: float, interval_s: float, overspend: bool) -> Schedule:
+         duration_s: float, interval_s: float, overspend: bool, session_s: float, links_cut: bool
+         ) -> Schedule:
     """A random nemesis: the same arguments give the same schedule."""
     if not names:
         return ()
     others = set(names) - {*own_names(NEMESIS)}
     made: Schedule = _load(PLANNER)(
         names, seed=seed, nodes=nodes, partitions=partitions, duration_s=duration_s, interval_s=interval_s,
-        overspend=overspend, registered=_load(DRAWS)(others) if others else {})
+        overspend=overspend, session_s=session_s, links_cut=links_cut,
+        registered=_load(DRAWS)(others) if others else {})
     return made
 
 

@@ -23,16 +23,16 @@ def crash(scene: PatternScope) -> FaultPattern:
     drawn = scene.random.random()
     if drawn < 0.15 and len(scene.free) == len(scene.nodes):
         down_s = scene.while_s(0.2, 1.5)
-        return _pair("kill", "start", scene.nodes, down_s, alone=True)
+        return pair("kill", "start", scene.nodes, down_s, alone=True)
     down_s = scene.while_s(0.1, 0.6) if drawn < 0.4 else scene.while_s()
-    return _pair("kill", "start", (scene.victim(),), down_s)
+    return pair("kill", "start", (scene.victim(),), down_s)
 
 
 def restart(scene: PatternScope) -> FaultPattern:
     """Stop one node in order, or all in turn, each back in every ISR before the next stops. Alone, because a
     broker that cannot pass on its leadership does not stop in time."""
     if scene.random.random() < 0.6:
-        return _pair("stop", "start", (scene.victim(),), scene.while_s(0.1, 2.0), alone=True)
+        return pair("stop", "start", (scene.victim(),), scene.while_s(0.1, 2.0), alone=True)
     order = list(scene.nodes)
     scene.random.shuffle(order)
     steps: list[Step] = []
@@ -48,7 +48,7 @@ def restart(scene: PatternScope) -> FaultPattern:
 
 def pause(scene: PatternScope) -> FaultPattern:
     """Pause a node, for less or more time than its session."""
-    return _pair("pause", "resume", (scene.victim(),), scene.while_s())
+    return pair("pause", "resume", (scene.victim(),), scene.while_s())
 
 
 def cut(scene: PatternScope) -> FaultPattern:
@@ -64,9 +64,8 @@ def cut(scene: PatternScope) -> FaultPattern:
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
     if scene.random.random() < 0.2:
         args["reset"] = True
-    touched = tuple(node for node in scene.nodes if node in grudge)
     heal = Step(at_s=scene.while_s(1.0), f="heal")
-    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=touched)
+    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=_cut_off(grudge, scene))
 
 
 def power(scene: PatternScope) -> FaultPattern:
@@ -145,11 +144,40 @@ def memory(scene: PatternScope) -> FaultPattern:
     return _until_mended("memory", {"limit_mb": scene.random.choice((16, 32, 48))}, "free_memory", scene)
 
 
+def controller(scene: PatternScope) -> FaultPattern:
+    """Kill, pause or restart the controller, or cut it from brokers, for less or more than a session.
+    A restart comes alone, as that of a broker does."""
+    on, drawn = (CONTROLLER,), scene.random.random()
+    if drawn < 0.3:
+        return pair("kill", "start", on, scene.while_s(0.1, 1.0) if drawn < 0.15 else scene.while_s())
+    if drawn < 0.4:
+        return pair("stop", "start", on, scene.while_s(0.1, 2.0), alone=True)
+    if drawn < 0.65 or not scene.links_cut:
+        return pair("pause", "resume", on, scene.while_s())
+    unheard = sorted(scene.random.sample(scene.nodes, scene.random.randint(1, len(scene.nodes))))
+    to_it, from_it = {node: [CONTROLLER] for node in unheard}, {CONTROLLER: unheard}
+    grudge = scene.random.choice((to_it, from_it, {**to_it, **from_it}))
+    cut_off = tuple(unheard) if len(unheard) < len(scene.nodes) else ()
+    return FaultPattern(touches=cut_off, steps=(
+        Step(at_s=0.0, f="cut", args={"kind": "controller", "grudge": grudge}),
+        Step(at_s=scene.while_s(), f="heal")))
+
+
 MAKERS: dict[str, DrawPattern] = {
     "crash": crash, "restart": restart, "pause": pause, "cut": cut, "power": power, "expire": expire,
-    "elect": elect, "packet": packet, "clock": clock, "disk": disk, "memory": memory,
+    "elect": elect, "controller": controller, "packet": packet, "clock": clock, "disk": disk,
+    "memory": memory,
 }
 _AMONG_NODES = ("halves", "one-node", "one-way", "random")  # kinds of grudges that also two nodes have
+
+
+def _cut_off(grudge: Mapping[str, Sequence[str]], scene: PatternScope) -> tuple[str, ...]:
+    """The nodes that hear less than half of the others, or not the controller. The rest goes on, and may be
+    struck meanwhile."""
+    others = len(scene.nodes) - 1
+    return tuple(node for node in scene.nodes
+                 if CONTROLLER in grudge.get(node, ())
+                 or 2 * len({*grudge.get(node, ())} & {*scene.nodes}) > others)
 
 
 def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: PatternScope) -> FaultPattern:
@@ -160,8 +188,9 @@ def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: PatternS
         Step(at_s=until_s + 0.1, f="start", nodes=on)))
 
 
-def _pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False
+def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False
          ) -> FaultPattern:
+    """A fault and what undoes it so much later."""
     on = tuple(nodes)
     return FaultPattern(steps=(Step(at_s=0.0, f=harm, nodes=on), Step(at_s=length_s, f=mend, nodes=on)),
                    touches=on, alone=alone)

@@ -4,19 +4,31 @@ Rules
 1. The same arguments give the same schedule: chance is Random(seed), and choices are from sorted sequences.
 2. Without `overspend` a plan stays within the budget (nemesis/budget.py).
 3. Episodes may overlap, but not all nodes are down or paused together, except alone and for a moment; and
-   after HARRIED_S of harm there is calm.
+   after HARRIED_S of harm there is calm. The rhythm is drawn too: storms, lulls, one long fault.
 4. What a plan breaks is mended by duration_s, if the cluster keeps pace. When it does not, entries come late
    and in order, no closer than half of what was planned: harm is never squeezed into nothing.
+5. What is asked of the controller (expire, elect) is not asked while an episode has it away.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
 from typing import Any
 
 from floodmark.harness.errors import UsageError
+from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
-from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
+from floodmark.harness.schedule.patterns import (
+    LEAST_S,
+    LONGEST_S,
+    SESSION_S,
+    DrawPattern,
+    FaultPattern,
+    PatternScope,
+    Step,
+)
+from floodmark.nemesis.fault_mixtures import MIXTURES, STILL_S
 from floodmark.nemesis.fault_patterns import (
     HEALTHY,
     HEALTHY_TIMEOUT_S,
@@ -28,6 +40,9 @@ CALM_S = 2.5
 FIRST_S = 1.0
 LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
+MISFITS = 12  # so many episodes in all are drawn that would end too late; then the plan is full
+START_TAKES_S = 0.6  # entries are carried out one after the other: starts hold up what follows
+_ASK_CONTROLLER = frozenset({"expire", "elect"})
 
 
 def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKERS) -> tuple[str, ...]:
@@ -40,11 +55,14 @@ def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKE
 
 
 def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
-         duration_s: float, interval_s: float, overspend: bool = False,
-         registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
-    """What these nemeses do to these nodes in so long, at a mean of interval_s from strike to strike.
+         duration_s: float, interval_s: float, overspend: bool = False, session_s: float = SESSION_S,
+         links_cut: bool = True, registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
+    """What these nemeses do to these nodes in so long, at a mean of interval_s from strike to strike in a
+    steady rhythm.
 
-    registered: the nemeses of other distributions that are among the names."""
+    session_s: after such a silence the controller fences a broker. links_cut: whether links can be cut, which
+    some may that were not asked for as `cut`. registered: the nemeses of other distributions that are among
+    the names."""
     makers = {**MAKERS, **registered}
     chosen = known_nemeses(names, makers)
     if interval_s <= 0:
@@ -52,52 +70,109 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     if not chosen or not nodes:
         return ()
     random = Random(seed)
-    placed = _Placed(tuple(sorted(nodes)), tuple(sorted(partitions)), overspend, makers)
+    draws = [(name, makers[name]) for name in chosen]
+    draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
+    scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
+                         partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
+                         links_cut=links_cut)
+    placed = _Placed(scope, until_s=duration_s - LAST_S)
+    rhythms = _Rhythms(random)
     at_s = FIRST_S + random.random()
-    while True:
-        began_s = placed.place(random.choice(chosen), at_s, random, until_s=duration_s - LAST_S)
+    misfits = 0
+    while at_s < duration_s and misfits < MISFITS:
+        at_s, rhythm = rhythms.at(at_s)
+        name, draw = random.choice(draws)
+        began_s = placed.place(draw, at_s, rhythm, foreign=name in registered)
         if began_s is None:
-            return _entries(placed.episodes)
-        at_s = began_s + max(LEAST_GAP_S, min(random.expovariate(1 / interval_s), 3 * interval_s))
+            misfits += 1
+            continue
+        rhythms.struck()
+        gap_s = rhythm.gap * interval_s
+        at_s = began_s + max(LEAST_GAP_S, min(random.expovariate(1 / gap_s), 3 * gap_s))
+    return _entries(placed.episodes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rhythm:
+    """How faults follow one another for a while."""
+
+    gap: float  # from strike to strike, as a share of the interval; 0: nothing strikes
+    lasts_s: tuple[float, float]  # at least and at most
+    least_s: float = LEAST_S  # of a fault
+    longest_s: float = LONGEST_S
+    strikes: int | None = None  # then the next rhythm begins; None: any number
+
+
+RHYTHMS = (  # each as often as it stands here
+    Rhythm(gap=1.0, lasts_s=(6.0, 14.0)),
+    Rhythm(gap=1.0, lasts_s=(6.0, 14.0)),
+    Rhythm(gap=0.2, lasts_s=(5.0, 9.0), least_s=0.1, longest_s=1.2),  # a storm
+    Rhythm(gap=0.2, lasts_s=(5.0, 9.0), least_s=0.1, longest_s=3.0),
+    Rhythm(gap=0.0, lasts_s=(2.0, 4.0)),  # a lull
+    Rhythm(gap=1.0, lasts_s=(6.0, 10.0), least_s=5.0, longest_s=8.0, strikes=1),  # one long fault
+)
+
+
+class _Rhythms:
+    """The rhythm at each time."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._now = RHYTHMS[0]
+        self._until_s = 0.0
+        self._strikes_left: int | None = 0
+
+    def at(self, time_s: float) -> tuple[float, Rhythm]:
+        """The rhythm then, or when the lull is over."""
+        while time_s >= self._until_s or self._strikes_left == 0 or not self._now.gap:
+            if not self._now.gap:
+                time_s = max(time_s, self._until_s)
+            self._now = self._random.choice(RHYTHMS)
+            self._until_s = time_s + self._random.uniform(*self._now.lasts_s)
+            self._strikes_left = self._now.strikes
+        return time_s, self._now
+
+    def struck(self) -> None:
+        if self._strikes_left is not None:
+            self._strikes_left -= 1
 
 
 class _Placed:
-    """The episodes so far, and until when each node is disturbed."""
+    """The episodes so far, and until when each node is disturbed, and what only one episode at a time may
+    have: the links (a heal heals all), the controller, the failpoints."""
 
-    def __init__(self, nodes: tuple[str, ...], partitions: tuple[int, ...], overspend: bool,
-                 makers: Mapping[str, DrawPattern]) -> None:
+    def __init__(self, scope: PatternScope, *, until_s: float) -> None:
         self.episodes: list[tuple[float, FaultPattern]] = []
-        self._nodes = nodes
-        self._partitions = partitions
-        self._overspend = overspend
-        self._makers = makers
-        self._busy_until_s = dict.fromkeys(nodes, 0.0)
-        self._cut_until_s = 0.0
+        self._scope = scope
+        self._until_s = until_s
+        self._busy_until_s = dict.fromkeys(scope.nodes, 0.0)
+        self._taken_until_s = dict.fromkeys(_SHARED, 0.0)
         self._end_s = 0.0  # of all so far
         self._alone_until_s = 0.0
         self._harried_since_s = 0.0
 
-    def place(self, name: str, at_s: float, random: Random, *, until_s: float) -> float | None:
-        """Draws an episode and puts it where it fits, at at_s or after. None: it would end after until_s."""
+    def place(self, draw: DrawPattern, at_s: float, rhythm: Rhythm, *, foreign: bool) -> float | None:
+        """Draws an episode and puts it where it fits, at at_s or after. None: it would end too late.
+        foreign: of another distribution, which may do anything to the links."""
         at_s = max(at_s, self._alone_until_s, self._calm_after(at_s))
-        if name in ("cut", "packet") or name not in MAKERS:  # a heal heals all of both: one at a time
-            at_s = max(at_s, self._cut_until_s)
-        at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._nodes) - 1)])
-        free = tuple(node for node in self._nodes if self._busy_until_s[node] <= at_s)
-        episode = self._makers[name](PatternScope(
-            random=random, nodes=self._nodes, free=free, partitions=self._partitions,
-            overspend=self._overspend))
+        at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._busy_until_s) - 1)])
+        free = tuple(node for node in self._scope.nodes if self._busy_until_s[node] <= at_s)
+        episode = draw(replace(self._scope, free=free, least_s=rhythm.least_s, longest_s=rhythm.longest_s))
         if episode.alone:
             at_s = max(at_s, self._end_s + LEAST_GAP_S)
-        end_s = at_s + episode.length_s
-        if end_s > until_s:
+        takes = {*_SHARED} if foreign else _shared(episode)
+        at_s = max(at_s, *(self._taken_until_s[one] for one in sorted(takes)), 0.0)
+        starts = sum(step.f == "start" for step in episode.steps)
+        end_s = at_s + episode.length_s + START_TAKES_S * (starts - 1 if starts else 0)
+        if end_s > self._until_s:
             return None
         if at_s > self._end_s:
             self._harried_since_s = at_s
         self.episodes.append((at_s, episode))
-        self._busy_until_s |= {node: max(end_s, self._busy_until_s[node]) for node in episode.touches}
+        self._busy_until_s |= {node: max(end_s, until_s) for node, until_s in self._busy_until_s.items()
+                               if node in episode.touches}
+        self._taken_until_s |= dict.fromkeys(takes, end_s + STILL_S)
         self._end_s = max(self._end_s, end_s)
-        self._cut_until_s = end_s if episode.cuts else self._cut_until_s
         self._alone_until_s = end_s + LEAST_GAP_S if episode.alone else self._alone_until_s
         return at_s
 
@@ -105,6 +180,23 @@ class _Placed:
         """When the next strike may come, harm having gone on without a pause up to at_s."""
         harried = at_s <= self._end_s and at_s - self._harried_since_s > HARRIED_S
         return self._end_s + CALM_S if harried else at_s
+
+
+_SHARED = ("links", "controller", "failpoints")
+
+
+def _shared(episode: FaultPattern) -> set[str]:
+    """Of these, what it needs to itself: expiries and elections are asked of the controller, which must
+    not be away then."""
+    taken = set()
+    for step in episode.steps:
+        if step.f == "heal":
+            taken.add("links")
+        if CONTROLLER in step.nodes or step.f in _ASK_CONTROLLER:
+            taken.add("controller")
+        if step.f == "release":
+            taken.add("failpoints")
+    return taken
 
 
 def _entries(episodes: Sequence[tuple[float, FaultPattern]]) -> Schedule:
@@ -122,6 +214,8 @@ def _entries(episodes: Sequence[tuple[float, FaultPattern]]) -> Schedule:
 def _entry(step: Step, at_s: float, *, gap_s: float) -> Entry:
     moment: dict[str, Any] = HEALTHY if step.healthy else {
         "at": "time", "time": _ns(at_s), "after_ns": _ns(gap_s / 2)}
+    if step.sooner is not None:
+        moment = {"at": "first", "of": [step.sooner, moment]}
     return Entry(f=step.f, nodes=step.nodes, moment=moment, args=step.args,
                  timeout_s=HEALTHY_TIMEOUT_S if step.healthy else MOMENT_TIMEOUT_S)
 

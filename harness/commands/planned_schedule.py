@@ -15,6 +15,7 @@ from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import NEMESIS
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.schedule.patterns import SESSION_S
 
 DIRECT = "direct"
 CUT = "cut"
@@ -43,6 +44,7 @@ class PlanningContext:
     duration_s: float
     interval_s: float
     overspend: bool
+    session_s: float = SESSION_S  # of a broker at the controller
 
 
 def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
@@ -71,7 +73,8 @@ def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
         names = tuple(name for name in names if name != "power")
     schedule = catalog.plan(
         names, seed=ground.seed, nodes=ground.nodes, partitions=ground.partitions,
-        duration_s=ground.duration_s, interval_s=ground.interval_s, overspend=ground.overspend)
+        duration_s=ground.duration_s, interval_s=ground.interval_s, overspend=ground.overspend,
+        session_s=ground.session_s, links_cut=_can_cut(ground))
     if set(names) - {*catalog.own_names(NEMESIS)} and not ground.overspend:
         for one in catalog.overspends(schedule, min_insync_replicas=ground.min_insync_replicas):
             raise UsageError(f"--nemesis {words} plans more harm than the guarantees tolerate, and nobody "

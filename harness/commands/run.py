@@ -30,9 +30,11 @@ from floodmark.harness.reports.schedule_outcome import missed_entries_text
 from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_full
 from floodmark.harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
 from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.verdict import EXIT_VALID, worst
 
 TOPIC = "log"
+_SESSION = "broker.session.timeout.ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,6 +215,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         duration_s=options.duration,
         interval_s=options.interval,
         overspend=options.overspend,
+        session_s=whole(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:
         return planned_schedule.random_schedule(options.nemesis, ground)

@@ -2,8 +2,9 @@
 more.
 
 Rules
-1. settled means, within timeout_s: every partition led, its ISR full, a probe write acked, and then LEO and
-   HW equal on every replica. A time-out is recorded with what was missing, and the run goes on.
+1. settled means, within timeout_s of the controller's first answer: every partition led, its ISR full, a
+   probe write acked, and then LEO and HW equal on every replica. A time-out is recorded with what was
+   missing, and the run goes on.
 2. Probes and final reads are ops like any other, by processes of their own; a process ends at its first info.
 3. Only a partition that a final read took up to its end offset counts as read. A read that comes no further
    for STALL_S is given up, and run.json says how far it came.
@@ -196,7 +197,9 @@ def uneven_replicas(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
 
 async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
                        probes: Collection[asyncio.Task[None]], timeout_s: float) -> _Seen:
-    """Looks until the cluster is whole after the last probe was acked, or the time is over."""
+    """Looks until the cluster is whole after the last probe was acked, or the time is over. Without the
+    controller nobody can be elected or come back into an ISR: the time counts from its first answer, for
+    which it has as long."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_s
     seen = _Seen()
@@ -205,7 +208,8 @@ async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
         raise_first([probe for probe in probes if probe.done()])  # such as a full disk: no use to wait
         try:
             look = await cluster.observe()
-            seen.looked = seen.looked or bool(look.partitions)
+            if look.partitions and not seen.looked:
+                seen.looked, deadline_s = True, loop.time() + timeout_s
             seen.led |= {spec.key for spec in specs if _leader(look, spec.key)}
             seen.full = {spec.key for spec in specs if _isr_full(look, spec)}
             seen.told = uneven_replicas(look, specs)

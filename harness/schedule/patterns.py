@@ -9,18 +9,21 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-LONGEST_S = 4.0
+LEAST_S, LONGEST_S = 0.5, 4.0
+SESSION_S = 2.0  # of a test cluster, unless it is set otherwise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One entry, `at_s` after its episode begins. healthy: not before the cluster is."""
+    """One entry, `at_s` after its episode begins. healthy: not before the cluster is. sooner: a moment at
+    which it strikes if that comes before `at_s`."""
 
     at_s: float
     f: str
     nodes: tuple[str, ...] = ()
     args: Mapping[str, Any] = field(default_factory=dict)
     healthy: bool = False
+    sooner: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,19 +46,33 @@ class FaultPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternScope:
-    """What an episode may draw on. free: nodes that no other episode disturbs, at least one."""
+    """What an episode may draw on. free: nodes that no other episode disturbs, at least one. session_s: after
+    such a silence the controller fences a broker. least_s, longest_s: how long a fault lasts in the rhythm of
+    the plan just then. links_cut: whether links can be cut."""
 
     random: Random
     nodes: tuple[str, ...]
     free: tuple[str, ...]
     partitions: tuple[int, ...]
     overspend: bool
+    session_s: float = SESSION_S
+    least_s: float = LEAST_S
+    longest_s: float = LONGEST_S
+    links_cut: bool = True
 
     def victim(self) -> str:
         return self.random.choice(self.free)
 
-    def while_s(self, least: float = 0.5, most: float = LONGEST_S) -> float:
-        return round(self.random.uniform(least, most), 3)
+    def victims(self, count: int) -> tuple[str, ...]:
+        """So many of the free nodes, or as many as leave one node undisturbed; at least one."""
+        spare = len(self.free) - 1
+        return tuple(self.random.sample(self.free, max(1, min(count, spare))))
+
+    def while_s(self, least: float | None = None, most: float | None = None) -> float:
+        """A length drawn between these; those not given are the rhythm's."""
+        longest_s = self.longest_s if most is None else most
+        least_s = self.least_s if least is None else least if most is not None else max(least, self.least_s)
+        return round(self.random.uniform(least_s, max(least_s, longest_s)), 3)
 
 
 DrawPattern = Callable[[PatternScope], FaultPattern]

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,19 @@ from looks import SPEC, look, replica
 
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, Outcome, Read, Type
-from floodmark.harness.phases.settle import Reach, read_all, reading, uneven_replicas, what_moved
+from floodmark.harness.phases.settle import (
+    Reach,
+    Settled,
+    read_all,
+    reading,
+    settle,
+    uneven_replicas,
+    what_moved,
+)
 from floodmark.harness.protocols import Session, View
 from floodmark.harness.reports.progress import line_of
 from floodmark.harness.runner import Progress
+from floodmark.workloads.log import send
 
 
 def test_a_whole_cluster_lacks_nothing() -> None:
@@ -148,3 +158,58 @@ def test_a_slow_read_that_comes_further_is_not_given_up_before_its_time_is_over(
     told, _ = final_reads(tmp_path, Log(end=10**9, given=10**9), stall_s=60.0, timeout_s=0.2)
     assert told["partitions"] == []
     assert told["lacking"]["0"].endswith("of 1000000000 after 0.2 s")
+
+
+# -- the controller is away -------------------------------------------------------------------------------
+
+
+class Away:
+    """A cluster whose controller answers from the n-th look on; its broker acks from then on."""
+
+    def __init__(self, *, looks_away: int) -> None:
+        self.looks_away, self.looks = looks_away, 0
+
+    @property
+    def back(self) -> bool:
+        return self.looks > self.looks_away
+
+    async def observe(self) -> View:
+        self.looks += 1
+        return look() if self.back else replace(look(), partitions={})
+
+
+class Acking(Log):
+    """A workload whose sends are acked once the cluster's controller is back."""
+
+    def __init__(self, cluster: Away) -> None:
+        super().__init__(end=0, given=0)
+        self.cluster = cluster
+
+    def probe(self, partition: int) -> Intent:
+        return send(partition, [1])
+
+    def final_session(self, process: int) -> Session:
+        return Acker(self)
+
+
+class Acker(Reader):
+    async def apply(self, intent: Intent) -> Outcome:
+        assert isinstance(self.log, Acking)
+        await asyncio.sleep(0.01)
+        back = self.log.cluster.back
+        return Outcome(type=Type.OK if back else Type.FAIL, sends=intent.sends)
+
+
+@pytest.mark.parametrize(("looks_away", "settles"), [(0, True), (7, True), (100, False)])
+def test_the_time_counts_from_the_controllers_return(tmp_path: Path, looks_away: int, settles: bool) -> None:
+    """One second: a controller that answers after 0.7 s leaves a whole one; one that stays away does not."""
+    cluster = Away(looks_away=looks_away)
+
+    async def story() -> Settled:
+        recorder = Recorder(tmp_path / "history.jsonl")
+        recorder.begin()
+        return await settle(cluster, Acking(cluster), recorder, [SPEC], 1.0)  # type: ignore[arg-type]
+
+    settled = asyncio.run(story())
+    assert (settled.settled, settled.about["no_leader"], settled.about["no_ack"]) == (
+        settles, [], [] if settles else [0])

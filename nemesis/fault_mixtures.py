@@ -1,0 +1,147 @@
+"""Draws the fault patterns that several random nemeses make together: what one fault alone hardly brings.
+
+Rules
+1. Those of fault_patterns.py. A mixture is drawn only where every nemesis whose faults it has was asked for.
+2. At least one broker stays undisturbed. So a mixture that needs two victims, where no two are free, strikes
+   one alone.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
+from floodmark.nemesis.fault_patterns import crash, pair
+from floodmark.nemesis.grudges import Grudge, apart
+
+STILL_S = 0.02  # between two steps that are to follow at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mixture:
+    needs: frozenset[str]  # nemeses
+    draw: DrawPattern
+
+
+def bounces(scope: PatternScope) -> FaultPattern:
+    """One node is killed and started several times, each time within its session (KIP-380)."""
+    return _again_and_again("kill", "start", scope)
+
+
+def stalls(scope: PatternScope) -> FaultPattern:
+    """One node is paused several times, each time for less than its session."""
+    return _again_and_again("pause", "resume", scope)
+
+
+def elections(scope: PatternScope) -> FaultPattern:
+    """Elections back to back: sessions end in turn and preferred leaders come back, before a replica can have
+    followed any of them for long."""
+    steps, at_s = [], 0.0
+    for _ in range(scope.random.randint(3, 7)):
+        if scope.random.random() < 0.6:
+            steps.append(Step(at_s=at_s, f="expire", nodes=(scope.victim(),)))
+        else:
+            steps.append(Step(at_s=at_s, f="elect", args={"partitions": list(scope.partitions)}))
+        at_s += scope.random.choice((STILL_S, scope.while_s(0.05, 0.3), scope.while_s(0.3, 0.8)))
+    return FaultPattern(steps=tuple(steps))
+
+
+def severed(scope: PatternScope) -> FaultPattern:
+    """One node is cut from its peers and the controller for longer than its session, while clients reach it
+    and write on. Sometimes from the one first and from the other within the session."""
+    node, random = scope.victim(), scope.random
+    from_peers, from_controller = apart([node], scope.nodes), apart([node], [CONTROLLER])
+    grudges: list[Grudge] = [apart([node], [*scope.nodes, CONTROLLER])]
+    if from_peers and random.random() < 0.5:
+        grudges = [from_peers, from_controller]
+        random.shuffle(grudges)
+    args = {"reset": True} if random.random() < 0.2 else {}
+    steps = [Step(at_s=0.0, f="cut", args={"kind": "severed", "grudge": grudges[0], **args})]
+    at_s = 0.0
+    if len(grudges) > 1:
+        at_s = scope.while_s(0.1, scope.session_s)
+        steps.append(Step(at_s=at_s, f="cut", args={"kind": "severed", "grudge": grudges[1], **args}))
+    heal_s = at_s + scope.while_s(1.2 * scope.session_s, max(scope.longest_s, 3 * scope.session_s))
+    return FaultPattern(steps=(*steps, Step(at_s=heal_s, f="heal")), touches=(node,))
+
+
+def laggard(scope: PatternScope) -> FaultPattern:
+    """A follower falls far behind, for its peers and it do not hear each other; another node dies while it
+    catches up, or just before it can."""
+    victims = scope.victims(2)
+    if len(victims) < 2:
+        return crash(scope)
+    behind, dying = victims
+    heal_s = scope.while_s(0.5 * scope.session_s, max(scope.longest_s, 2 * scope.session_s))
+    kill_s = max(0.0, heal_s + scope.random.choice((-0.3, -STILL_S, STILL_S, scope.while_s(0.02, 0.5))))
+    steps = [
+        Step(at_s=0.0, f="cut", args={"kind": "laggard", "grudge": apart([behind], scope.nodes)}),
+        Step(at_s=heal_s, f="heal"),
+        Step(at_s=kill_s, f="kill", nodes=(dying,)),
+        Step(at_s=max(heal_s, kill_s) + scope.while_s(0.1, 1.5 * scope.session_s), f="start",
+             nodes=(dying,)),
+    ]
+    return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=victims)
+
+
+def upheaval(scope: PatternScope) -> FaultPattern:
+    """Partitions with different leaders lose them at once: the sessions of several nodes end together, or all
+    nodes but one die."""
+    drawn = scope.random.random()
+    if drawn < 0.5:
+        nodes = scope.free if drawn < 0.2 else scope.victims(len(scope.nodes))
+        return FaultPattern(steps=(Step(at_s=0.0, f="expire", nodes=nodes),))
+    victims = scope.victims(len(scope.nodes))
+    starts = sorted((Step(at_s=scope.while_s(0.1, 1.5 * scope.session_s), f="start", nodes=(node,))
+                     for node in victims), key=lambda step: step.at_s)
+    return FaultPattern(steps=(Step(at_s=0.0, f="kill", nodes=victims), *starts), touches=victims)
+
+
+def cascade(scope: PatternScope) -> FaultPattern:
+    """A leader dies, is fenced at once, and so does its successor a moment later."""
+    victims = scope.victims(2)
+    steps, at_s = [], 0.0
+    for node in victims:
+        steps += [Step(at_s=at_s, f="kill", nodes=(node,)),
+                  Step(at_s=at_s + STILL_S, f="expire", nodes=(node,))]
+        at_s += scope.random.choice((2 * STILL_S, scope.while_s(0.1, 0.6)))
+    for node in scope.random.sample(victims, len(victims)):
+        at_s += scope.while_s(0.05, scope.session_s)
+        steps.append(Step(at_s=at_s, f="start", nodes=(node,)))
+    return FaultPattern(steps=tuple(steps), touches=victims)
+
+
+def orphans(scope: PatternScope) -> FaultPattern:
+    """A leader dies while the controller is away: nobody is elected until that is back, before or after the
+    leader."""
+    node, harm, mend = scope.victim(), *scope.random.choice((("kill", "start"), ("pause", "resume")))
+    at_s = scope.while_s(0.0, 0.5)
+    steps = [
+        Step(at_s=0.0, f=harm, nodes=(CONTROLLER,)), Step(at_s=at_s, f="kill", nodes=(node,)),
+        Step(at_s=at_s + scope.while_s(0.1, scope.session_s), f="start", nodes=(node,)),
+        Step(at_s=at_s + scope.while_s(0.1, 1.5 * scope.session_s), f=mend, nodes=(CONTROLLER,)),
+    ]
+    return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=(node,))
+
+
+MIXTURES: Mapping[str, Mixture] = {
+    "bounces": Mixture(needs=frozenset({"crash"}), draw=bounces),
+    "stalls": Mixture(needs=frozenset({"pause"}), draw=stalls),
+    "elections": Mixture(needs=frozenset({"expire", "elect"}), draw=elections),
+    "severed": Mixture(needs=frozenset({"cut"}), draw=severed),
+    "laggard": Mixture(needs=frozenset({"cut", "crash"}), draw=laggard),
+    "upheaval": Mixture(needs=frozenset({"expire", "crash"}), draw=upheaval),
+    "cascade": Mixture(needs=frozenset({"expire", "crash"}), draw=cascade),
+    "orphans": Mixture(needs=frozenset({"controller", "crash", "pause"}), draw=orphans),
+}
+
+
+def _again_and_again(harm: str, mend: str, scope: PatternScope) -> FaultPattern:
+    node = scope.victim()
+    steps: list[Step] = []
+    at_s = 0.0
+    for _ in range(scope.random.randint(2, 4)):
+        one = pair(harm, mend, (node,), scope.while_s(0.05, 0.6 * scope.session_s))
+        steps += (Step(at_s=at_s + step.at_s, f=step.f, nodes=step.nodes) for step in one.steps)
+        at_s = steps[-1].at_s + scope.while_s(0.3, 0.7 * scope.session_s)
+    return FaultPattern(steps=tuple(steps), touches=(node,))

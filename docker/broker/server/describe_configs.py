@@ -50,6 +50,8 @@ def _describe_resource(
             return errors.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}", []
         return describe_topic_configs(topic.configs, config)
     if resource.resource_type == BROKER_RESOURCE:
+        if not name:
+            return []  # the dynamic defaults of all brokers: none can be set
         if name != str(config.node_id):
             return errors.INVALID_REQUEST, f"this is broker {config.node_id}, not {name!r}", []
         return describe_broker_configs(config)

@@ -201,6 +201,14 @@ class ReplicaManager:
                         broker_epochs=broker_epochs,
                     ),
                 )
+        self._delete_stray_logs()
+
+    def _delete_stray_logs(self) -> None:
+        """Delete the recovered logs of topics that were deleted while this broker was down (KAFKA-14616)."""
+        for key in [each for each in self.unassigned_logs if each[0] not in self._metadata.topics]:
+            found = self.unassigned_logs.pop(key)
+            log("info", "deleted", topic=key[0], partition=key[1], leo=found.leo)
+            self._delete_log(key, found)
 
     def _configure_replica(self, hosted: HostedPartition, topic: TopicInfo) -> None:
         """Configure a replica by the topic's configs, or else the broker's."""

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools against the reference broker: what works, and what is refused at once, by name.
+"""Kafka's own command-line tools against the reference broker: what works, and what is refused by name.
 
 Each call is the main class that the script of that name in Kafka's bin folder starts.
 """
@@ -21,7 +21,8 @@ VERSION = "4.3.1"
 AT_ONCE_S = 20.0  # a JVM starts in one second; a client that waits in silence takes thirty or sixty
 PLACE = "org.apache.kafka.tools"
 TOPICS, CONFIGS = f"{PLACE}.TopicCommand", "kafka.admin.ConfigCommand"
-GROUPS, REASSIGN = f"{PLACE}.consumer.group.ConsumerGroupCommand", f"{PLACE}.reassign.ReassignPartitionsCommand"
+GROUPS = f"{PLACE}.consumer.group.ConsumerGroupCommand"
+REASSIGN = f"{PLACE}.reassign.ReassignPartitionsCommand"
 NOT_SERVED = "The node does not support {}"
 GROUP_REFUSED = "Not authorized to access group"
 
@@ -108,7 +109,8 @@ REFUSED = [
     (f"{PLACE}.MetadataQuorumCommand", "describe --replication", "DESCRIBE_QUORUM", 1),
     (f"{PLACE}.LogDirsCommand", "--describe", "DESCRIBE_LOG_DIRS", 1),
     (REASSIGN, "--list", "LIST_PARTITION_REASSIGNMENTS", 1),
-    (REASSIGN, "--generate --topics-to-move-json-file @topics.json --broker-list 1,2,3", "DESCRIBE_LOG_DIRS", 1),
+    (REASSIGN, "--generate --topics-to-move-json-file @topics.json --broker-list 1,2,3",
+     "DESCRIBE_LOG_DIRS", 1),
     (REASSIGN, "--execute --reassignment-json-file @move.json", "LIST_PARTITION_REASSIGNMENTS", 1),
     (REASSIGN, "--verify --reassignment-json-file @move.json", "LIST_PARTITION_REASSIGNMENTS", 1),
     (f"{PLACE}.DeleteRecordsCommand", "--offset-json-file @records.json", "DELETE_RECORDS", 0),

@@ -61,6 +61,7 @@ class PartitionMetadata:
     error: int
     leader: int
     epoch: int
+    isr: tuple[int, ...] = ()  # node ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +206,7 @@ def read_metadata_response(answer: bytes, version: int) -> ClusterMetadata:
         partitions={
             (topic.name, part.partition_index): PartitionMetadata(
                 error=part.error_code, leader=part.leader_id,
-                epoch=part.leader_epoch if version >= 7 else -1,
+                epoch=part.leader_epoch if version >= 7 else -1, isr=tuple(part.isr_nodes),
             )
             for topic in decoded.topics for part in topic.partitions
         },

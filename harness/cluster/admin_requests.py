@@ -1,4 +1,4 @@
-"""Sends CreateTopics and ElectLeaders to a broker, with a codec other than the broker's.
+"""Sends CreateTopics, ElectLeaders and AlterPartitionReassignments to a broker, with the harness's codec.
 
 Rules
 1. One connection, one request, one answer, within a time-out; never through a link.
@@ -13,6 +13,8 @@ from typing import Any
 
 from kafka.errors import for_code
 from kafka.protocol.admin import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     ElectLeadersRequest,
@@ -23,6 +25,7 @@ from floodmark.harness.errors import FloodmarkError
 
 CREATE_TOPICS_VERSION = 4
 ELECT_LEADERS_VERSION = 2
+REASSIGN_VERSION = 0
 PREFERRED = 0
 UNCLEAN = 1
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
@@ -32,9 +35,11 @@ Address = tuple[str, int]
 
 
 async def create_topics(
-    to: Address, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float
+    to: Address, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float,
+    configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """topics: name -> for each partition in order the ids of its replicas, preferred leader first.
+    """topics: name -> for each partition in order the ids of its replicas, preferred leader first. configs:
+    of each topic by name, Kafka's keys.
 
     FloodmarkError if one is refused.
     """
@@ -45,7 +50,8 @@ async def create_topics(
                 name=name,
                 num_partitions=-1,
                 replication_factor=-1,
-                configs=[],
+                configs=[creatable.CreatableTopicConfig(name=key, value=value)
+                         for key, value in sorted((configs or {}).get(name, {}).items())],
                 assignments=[
                     creatable.CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
                     for index, replicas in enumerate(assignment)
@@ -88,6 +94,26 @@ async def elect_leaders(
         for result in answer.replica_election_results
         for one in result.partition_result
     }
+
+
+async def reassign(
+    to: Address, orders: Mapping[tuple[str, int], Sequence[int]], *, timeout_s: float
+) -> dict[tuple[str, int], str | None]:
+    """orders: (topic, partition) -> the ids of its replicas from now on, preferred leader first. Returns
+    Kafka's name of what stood in the way of each, None where nothing did."""
+    reassignable = AlterPartitionReassignmentsRequest.ReassignableTopic
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), replicas in sorted(orders.items()):
+        by_topic.setdefault(topic, []).append(
+            reassignable.ReassignablePartition(partition_index=partition, replicas=list(replicas)))
+    request = AlterPartitionReassignmentsRequest[REASSIGN_VERSION](
+        timeout_ms=int(timeout_s * 1000),
+        topics=[reassignable(name=topic, partitions=partitions) for topic, partitions in by_topic.items()])
+    answer = await _ask(to, request, AlterPartitionReassignmentsResponse, REASSIGN_VERSION, timeout_s)
+    if answer.error_code != 0:
+        raise FloodmarkError(f"no reassignment: {error_name(answer.error_code)}")
+    return {(topic.name, one.partition_index): error_name(one.error_code) if one.error_code else None
+            for topic in answer.responses for one in topic.partitions}
 
 
 def error_name(code: int) -> str:

@@ -27,6 +27,8 @@ def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]] | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise FloodmarkError(f"the checkpoint {path} cannot be read: {error}") from error
+    if not text:  # Kafka makes the file before it has anything to write, and reads it so
+        return []
     lines = [line.split() for line in text.splitlines() if line.strip()]
     sound = (len(lines) >= 2 and lines[0] == ["0"] and lines[1] == [str(len(lines) - 2)]
              and all(len(line) == fields and all(word.lstrip("-").isdecimal() for word in line[fields - 2:])

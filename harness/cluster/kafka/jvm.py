@@ -1,0 +1,45 @@
+"""The Java command of one Kafka process: memory, threads, logging, class path.
+
+Log lines go to standard output, which the place keeps as the process's log. Each begins with its date and
+time in UTC, to the millisecond, and its level.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from floodmark.harness.cluster.kafka.distribution import Distribution
+
+# A broker of a test needs little; the quick compiler alone, for no broker is long at work.
+JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ActiveProcessorCount=2",
+       "-Xss256k", "-XX:-UsePerfData", "-Djava.awt.headless=true", "-Duser.timezone=UTC")
+_PATTERN = "[%d{yyyy-MM-dd HH:mm:ss,SSS}] %p %m (%c)%n"
+_LOG4J = f"""log4j.rootLogger=INFO, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern={_PATTERN}
+"""
+_LOG4J2 = f"""Configuration:
+  Appenders:
+    Console:
+      name: out
+      PatternLayout:
+        pattern: '{_PATTERN}'
+  Loggers:
+    Root:
+      level: INFO
+      AppenderRef:
+      - ref: out
+"""
+
+
+def write_logging(folder: Path) -> None:
+    """The settings of both logging libraries: which one a version has, its jars say."""
+    (folder / "log4j.properties").write_text(_LOG4J, encoding="utf-8")
+    (folder / "log4j2.yaml").write_text(_LOG4J2, encoding="utf-8")
+
+
+def java_command(kafka: Distribution, main: str, arguments: Sequence[str], *, logging: Path,
+                 flags: Sequence[str] = ()) -> list[str]:
+    """logging: the folder that write_logging was given, as the process sees it."""
+    return [str(kafka.java), *JVM, *flags, f"-Dlog4j.configuration=file:{logging / 'log4j.properties'}",
+            f"-Dlog4j2.configurationFile={logging / 'log4j2.yaml'}", "-cp", kafka.classpath, main, *arguments]

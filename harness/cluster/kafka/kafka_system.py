@@ -1,0 +1,309 @@
+"""Apache Kafka as what runs: what its KRaft form (kraft.py) and its ZooKeeper form (zookeeper.py) share.
+
+No agent runs inside. What can be seen is what a broker says by Kafka's wire (LEO and HW of its replicas, and
+leader, epoch and ISR as its metadata has them), its checkpoints on disk, and the controller's own records.
+
+Freezing, and why what is then read is true
+1. The controller is stopped first (SIGSTOP). From then on nobody can be elected and no ISR can change, for only
+   the controller decides that. What it has decided stands in its records, which are read once it stands.
+2. Then the brokers are looked at until SAME_LOOKS looks in a row agree: what the controller had sent has come
+   through, and what replicas had still to fetch has been fetched. Looks that never agree are no reason to
+   fail: whatever moves is found by the comparison with the look before the final reads (settle.what_moved).
+3. Then every broker is stopped. Its files stay as they are, also those that only the page cache has. LEO and
+   log start are taken from the files, so what replicas.jsonl says of a log is what its dump holds, whatever
+   happened after the last look.
+4. HW is that of the last look. It never falls while no role changes, and none does after 1. So it is at most
+   the HW at the stop: what is below it was committed, and every check that asks about records below the HW
+   claims too little at worst. A HW above the LEO on disk is impossible, for the LEO only grows likewise.
+5. The leader-epoch cache is that of its checkpoint. Kafka writes some truncations of it a moment late, in the
+   background; so it is left out of the row of a replica whose last looks did not agree.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from floodmark.harness import logdir
+from floodmark.harness.cluster import admin_requests
+from floodmark.harness.cluster.elections import election_result
+from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.kafka.broker_metadata import Believed, BrokerMetadata
+from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.forms import Form
+from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
+from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.system import PowerLoss
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.logdir.segments import segments_of
+from floodmark.harness.protocols import (
+    CONTROLLER,
+    UNKNOWN,
+    Failpoints,
+    Met,
+    PartitionSpec,
+    ReplicaView,
+    View,
+)
+
+NAME = "kafka"
+CONTROLLER_ID = 100
+LOOK_S = 2.0  # for one broker to answer a look
+ASK_S = 15.0
+FREEZE_S = 10.0  # for the looks of a freeze to agree
+SAME_LOOKS = 3
+BETWEEN_LOOKS_S = 0.2
+CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, removed at the next start
+
+
+class KafkaSystem:
+    """See harness.cluster.system: System; and of harness.protocols Freezes, Elects and ElectsReplica."""
+
+    def __init__(self, kafka: Distribution, form: Form, nodes: Sequence[str], ids: Mapping[str, int],
+                 power: PowerLoss, topic_config: Mapping[str, str] | None = None) -> None:
+        """topic_config: Kafka's keys of every topic that is created."""
+        self.nodes = tuple(nodes)
+        self.ids = ids
+        self.about: Mapping[str, Any] = {
+            "name": NAME, "version": kafka.version, "form": form.name, **form.about,
+            **({"topic_config": dict(topic_config)} if topic_config else {})}
+        self.config = {node: typed(form.settings) for node in self.nodes}
+        self.lacks: Mapping[type, str] = {
+            Failpoints: "stock Apache Kafka has no failpoints", **form.lacks}
+        self.not_shown = frozenset({"proposing"})
+        self.power = power
+        self.partitions: tuple[PartitionSpec, ...] = ()
+        self.frozen = False
+        self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
+        self._names = {number: node for node, number in ids.items()}
+        self._ends, self._metadata = WireLooks(), BrokerMetadata()
+        self._clean: dict[str, bool] = {}  # whether the last stop of each node was orderly
+        self._attached: tuple[Layout, Hosts] | None = None
+
+    # -- System -------------------------------------------------------------------------------------------
+
+    def attach(self, layout: Layout, hosts: Hosts) -> None:
+        self._attached = layout, hosts
+        self._form.write_files(layout)
+        write_logging(layout.work(""))
+
+    def command(self, name: str) -> Sequence[str]:
+        main, file = self._form.main(name)
+        return java_command(self._kafka, main, [str(file)], logging=self._layout.work(""))
+
+    def number(self, partitions: Sequence[PartitionSpec]) -> None:
+        self.partitions += tuple(partitions)
+
+    async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
+        topics: dict[str, list[list[int]]] = {}
+        for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
+            assignment = topics.setdefault(spec.topic, [])
+            if spec.partition != len(assignment):
+                raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
+            assignment.append([self.ids[node] for node in spec.replicas])
+        configs = {topic: {**self._form.topic_settings(topic), **self._topic_config} for topic in topics}
+        await admin_requests.create_topics(await self._admin(), topics, timeout_s=ASK_S, configs=configs)
+
+    async def look(self) -> View:
+        """All brokers at once."""
+        reached = {node: self._layout.places[node].reached for node in self._answering()}
+        ends, believed, state = await asyncio.gather(
+            self._ends.replica_ends(reached, self.partitions, LOOK_S),
+            self._metadata.of_each(reached, self.partitions, LOOK_S),
+            self._form.controller_state(self.partitions))
+        return View(
+            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, believed),
+            partitions=state.partitions if state is not None else {}, running=self._running(),
+            unfenced=frozenset(node for node in believed if state is not None and node in state.unfenced))
+
+    def starting(self, name: str) -> None:
+        self._form.starting(name)
+        if name != CONTROLLER:
+            log_dir = self._layout.places[name].log_dir
+            self._clean[name] = name not in self._clean or (log_dir / CLEAN_STOP).exists()
+
+    async def is_up(self, name: str) -> bool:
+        if name == CONTROLLER:
+            return await self._form.controller_is_up()
+        reached = {name: self._layout.places[name].reached}
+        return bool(await self._metadata.of_each(reached, self.partitions, LOOK_S))
+
+    def started(self, name: str) -> None:
+        pass
+
+    def foreseen(self, name: str, code: int) -> bool:
+        return False
+
+    def crashes(self) -> Sequence[Met]:
+        return ()
+
+    async def hang_up(self, name: str) -> None:
+        pass  # connections to it are found broken at the next look
+
+    async def let_go(self, names: Sequence[str]) -> list[str]:
+        return []
+
+    async def close(self) -> None:
+        self._ends.close()
+        self._metadata.close()
+        await self._form.close()
+
+    # -- abilities ----------------------------------------------------------------------------------------
+
+    async def freeze(self) -> View:
+        """See the module's docstring. A broker that is silent is killed."""
+        self.frozen = True
+        if self._hosts.lives(CONTROLLER):
+            await self._hosts.pause(CONTROLLER)
+        looks = [await self.look()]
+        deadline_s = time.monotonic() + FREEZE_S
+        while len({_standing(look) for look in looks[-SAME_LOOKS:]}) > 1 or len(looks) < SAME_LOOKS:
+            if time.monotonic() > deadline_s:
+                break
+            await asyncio.sleep(BETWEEN_LOOKS_S)
+            looks.append(await self.look())
+        answering = {node for node, _ in looks[-1].replicas}
+        await asyncio.gather(*(
+            self._hosts.pause(node) if node in answering else self._hosts.kill(node)
+            for node in self.nodes if self._hosts.lives(node)))
+        state = await self._form.controller_state(self.partitions)
+        replicas = await asyncio.to_thread(self._as_on_disk, looks[-SAME_LOOKS:])
+        return replace(looks[-1], replicas=replicas, partitions=state.partitions if state else {})
+
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
+        """Ask for the preferred leaders, or unclean ones. Empty: of all partitions."""
+        return election_result(await self._elected(self._specs(partitions), unclean=unclean))
+
+    async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
+                            ) -> Mapping[str, Any]:
+        """Puts the replica first by a reassignment that moves nothing but the order, elects the preferred
+        leader, and puts the order back."""
+        specs = self._specs(partitions)
+        if unclean:
+            return {"elected": [], "refused": {
+                str(spec.key): "Kafka elects uncleanly whichever live replica comes first in the assignment, "
+                               "and none that is named" for spec in specs}}
+        able = [spec for spec in specs if leader in spec.replicas]
+        strangers = {spec.key: f"{leader} has no replica of it" for spec in specs if spec not in able}
+        errors: dict[int, str | None] = dict(strangers)
+        if able:
+            errors |= await self._reordered(able, first=leader)
+            moved = [spec for spec in able if errors.get(spec.key) is None]
+            if moved:
+                errors |= await self._elected(moved, unclean=False)
+            await self._reordered(able, first=None)
+        return election_result(errors)
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    @property
+    def _attachment(self) -> tuple[Layout, Hosts]:
+        if self._attached is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._attached
+
+    @property
+    def _layout(self) -> Layout:
+        return self._attachment[0]
+
+    @property
+    def _hosts(self) -> Hosts:
+        return self._attachment[1]
+
+    def _running(self) -> frozenset[str]:
+        return frozenset(node for node in self.nodes if self._hosts.lives(node))
+
+    def _answering(self) -> list[str]:
+        """Nodes that can be asked anything: others would only be waited for."""
+        return [node for node in self.nodes if self._hosts.lives(node) and not self._hosts.paused(node)]
+
+    async def _admin(self) -> admin_requests.Address:
+        broker = await self._form.admin(self._answering())
+        if broker is None:
+            raise FloodmarkError("no broker runs that could be asked for this")
+        return self._layout.places[broker].reached
+
+    def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
+        """Of these keys; none: all."""
+        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
+        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
+            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
+        return specs
+
+    async def _elected(self, specs: Sequence[PartitionSpec], *, unclean: bool) -> dict[int, str | None]:
+        asked = {(spec.topic, spec.partition): spec.key for spec in specs}
+        results = await admin_requests.elect_leaders(
+            await self._admin(), list(asked), unclean=unclean, timeout_s=ASK_S)
+        return {asked[where]: error for where, error in results.items() if where in asked}
+
+    async def _reordered(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
+        """The same replicas in another order; first None: in the order of the assignment."""
+        orders = {
+            (spec.topic, spec.partition): [
+                self.ids[node] for node in sorted(spec.replicas, key=lambda node: node != first)]
+            for spec in specs}
+        results = await admin_requests.reassign(await self._admin(), orders, timeout_s=ASK_S)
+        keys = {(spec.topic, spec.partition): spec.key for spec in specs}
+        return {keys[where]: error for where, error in results.items() if where in keys}
+
+    def _replicas(self, ends: Ends, believed: Mapping[str, Believed]
+                  ) -> dict[tuple[str, int], ReplicaView]:
+        places = {spec.key: (spec.topic, spec.partition) for spec in self.partitions}
+        found = {}
+        for (node, key), (leo, hw) in ends.items():
+            belief = believed.get(node, {}).get(places[key])
+            if belief is not None:
+                found[node, key] = ReplicaView(
+                    node=node, partition=key, leo=leo, hw=hw, epoch=belief.epoch,
+                    leader=self._names.get(belief.leader),
+                    isr=tuple(self._names[number] for number in belief.isr if number in self._names),
+                    clean=self._clean.get(node, True), **self._checkpoints(node, places[key]))
+        return found
+
+    def _checkpoints(self, node: str, place: tuple[str, int]) -> dict[str, Any]:
+        """What a node's files say of one replica; nothing while they are being replaced."""
+        log_dir = self._layout.places[node].log_dir
+        folder = log_dir / f"{place[0]}-{place[1]}"
+        try:
+            starts = logdir.read_offsets(log_dir / "log-start-offset-checkpoint")
+            hws = logdir.read_offsets(log_dir / "replication-offset-checkpoint")
+            segments = segments_of(folder)
+            epochs = logdir.read_epochs(folder)
+        except FloodmarkError:
+            return {}
+        first = segments[0].base_offset if segments else 0
+        return {"log_start": max(first, starts.get(place, 0)), "checkpointed_hw": hws.get(place, 0),
+                "epochs": epochs}
+
+    def _as_on_disk(self, looks: Sequence[View]) -> dict[tuple[str, int], ReplicaView]:
+        """The last look's replicas with LEO and log start as their files have them, all standing still."""
+        specs = {spec.key: spec for spec in self.partitions}
+        found = {}
+        for (node, key), seen in looks[-1].replicas.items():
+            state = logdir.describe(self._layout.places[node].log_dir, specs[key], running=True)
+            steady = all(look.replicas.get((node, key)) == seen for look in looks)
+            found[node, key] = replace(
+                seen, leo=state.leo, log_start=state.log_start, checkpointed_hw=state.checkpointed_hw,
+                epochs=state.epochs if steady else UNKNOWN)
+        return found
+
+
+def typed(settings: Mapping[str, str]) -> dict[str, int | bool | str]:
+    """As run.json says them: integers, booleans and words."""
+    return {key: _typed(value) for key, value in settings.items()}
+
+
+def _typed(value: str) -> int | bool | str:
+    if value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else value
+
+
+def _standing(look: View) -> tuple[object, ...]:
+    """All that a look shows but its time."""
+    return (tuple(sorted(look.replicas.items(), key=lambda item: item[0])),
+            tuple(sorted(look.partitions.items())), look.unfenced)
+

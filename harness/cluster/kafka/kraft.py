@@ -1,0 +1,203 @@
+"""Apache Kafka in KRaft mode: one controller, n brokers; their settings, their formatted folders.
+
+Rules
+1. The controller is a process of its own: killing a leader never kills the quorum's leader too.
+2. One folder is formatted, the controller's, and copied for the brokers with ids of their own: a copy from a
+   broker would lack the features that 4.4 writes on controllers alone.
+3. The features that the format asked for are asserted once the controller has written them.
+4. Sessions and lag are short, as in every test cluster: a run of 30 s must see sessions end and ISRs shrink.
+"""
+
+import asyncio
+import re
+import secrets
+import shutil
+import subprocess
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from floodmark.harness.client.connection import Unsent, connect
+from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.forms import ControllerState
+from floodmark.harness.cluster.kafka.jvm import JVM
+from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, MetadataLog
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER, Expires, PartitionSpec, PartitionView
+
+FORMAT_TIMEOUT_S = 120.0
+ASK_S = 2.0
+CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER = "CLIENTS", "BROKERS", "CONTROLLER"
+META = "meta.properties"
+
+PREFERRED: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "background.threads": "1",
+    "broker.heartbeat.interval.ms": "200",
+    "broker.session.timeout.ms": "2000",
+    "controller.quorum.election.backoff.max.ms": "100",
+    "controller.quorum.election.timeout.ms": "300",
+    "controller.quorum.fetch.timeout.ms": "600",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",
+    "num.io.threads": "2",
+    "num.network.threads": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "replica.fetch.backoff.ms": "100",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "unclean.leader.election.enable": "false",
+}
+
+
+class KRaft:
+    """See forms.py: Form."""
+
+    def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
+        self.name = "kraft"
+        self.about: Mapping[str, Any] = {}
+        self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **given}.items()))
+        self.lacks: Mapping[type, str] = {
+            Expires: "in KRaft mode a broker has no session that others could end, but sends heartbeats: "
+                     "pause it, or cut it from the controller, for longer than broker.session.timeout.ms"}
+        self._kafka = kafka
+        self._nodes = {number: name for name, number in ids.items() if name != CONTROLLER}
+        self._layout: Layout | None = None
+        self._log: MetadataLog | None = None
+        self._template: Path | None = None
+
+    # -- files --------------------------------------------------------------------------------------------
+
+    def write_files(self, layout: Layout) -> None:
+        """Every process's settings, and every folder formatted."""
+        self._layout = layout
+        layout.make_folders()
+        for name in layout.names:
+            lines = {**self._place_of(name), **self.settings}
+            layout.properties_of(name).write_text(
+                "".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+        home = layout.places[CONTROLLER].log_dir
+        self._format(layout.properties_of(CONTROLLER))
+        self._template = shutil.copytree(home, layout.work("formatted"))
+        for node in layout.nodes:
+            self._give_folder(node)
+        self._log = MetadataLog(home)
+
+    def _place_of(self, name: str) -> dict[str, str]:
+        """What ties a process to its place."""
+        assert self._layout is not None
+        place = self._layout.places[name]
+        controller = self._layout.places[CONTROLLER]
+        lines = {
+            "node.id": str(place.node_id),
+            "log.dirs": place.inside(place.log_dir),
+            "controller.quorum.voters": f"{controller.node_id}@{_host_port(place.controller)}",
+            "controller.listener.names": CONTROLLER_LISTENER,
+            "listener.security.protocol.map": ",".join(
+                f"{listener}:PLAINTEXT"
+                for listener in (CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER)),
+        }
+        if place.is_controller:
+            return {"process.roles": "controller", **lines,
+                    "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}"}
+        return {
+            "process.roles": "broker", **lines,
+            "listeners": f"{CLIENTS_LISTENER}://{_host_port(place.listens)},"
+                         f"{BROKERS_LISTENER}://{_host_port(place.control)}",
+            "advertised.listeners": f"{CLIENTS_LISTENER}://{_host_port(place.advertised)},"
+                                    f"{BROKERS_LISTENER}://{_host_port(place.control)}",
+            "inter.broker.listener.name": BROKERS_LISTENER,
+        }
+
+    def _format(self, settings: Path) -> None:
+        cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
+        argv = [str(self._kafka.java), *JVM, "-cp", self._kafka.classpath, "kafka.tools.StorageTool",
+                "format", "-t", cluster_id, "-c", str(settings)]
+        try:
+            ran = subprocess.run(argv, capture_output=True, text=True, check=False,
+                                 timeout=FORMAT_TIMEOUT_S, stdin=subprocess.DEVNULL)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise FloodmarkError(f"Kafka {self._kafka.version} could not format its folder: {error}"
+                                 ) from error
+        if ran.returncode != 0:
+            raise FloodmarkError(f"Kafka {self._kafka.version} does not start with these settings: "
+                                 f"{_reason(ran.stdout + ran.stderr)}")
+
+    def _give_folder(self, node: str) -> None:
+        """A formatted folder with the node's own id, and a new one of the folder's."""
+        assert self._layout is not None
+        assert self._template is not None
+        place = self._layout.places[node]
+        shutil.copytree(self._template, place.log_dir, dirs_exist_ok=True)
+        directory = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
+        text = (self._template / META).read_text(encoding="utf-8")
+        text = re.sub(r"(?m)^node\.id=.*$", f"node.id={place.node_id}", text)
+        text = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={directory}", text)
+        (place.log_dir / META).write_text(text, encoding="utf-8")
+
+    def main(self, name: str) -> tuple[str, Path]:
+        assert self._layout is not None
+        return "kafka.Kafka", self._layout.properties_of(name)
+
+    def starting(self, name: str) -> None:
+        """A broker whose disk was emptied gets a new one, formatted, as an operator would give it."""
+        assert self._layout is not None
+        if name != CONTROLLER and not (self._layout.places[name].log_dir / META).exists():
+            self._give_folder(name)
+
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        return {}
+
+    # -- looks --------------------------------------------------------------------------------------------
+
+    async def controller_is_up(self) -> bool:
+        assert self._layout is not None
+        try:
+            connection = await connect(*self._layout.places[CONTROLLER].reached, ASK_S)
+        except (Unsent, TimeoutError):
+            return False
+        connection.close()
+        return True
+
+    async def admin(self, running: Sequence[str]) -> str | None:
+        """Every broker passes admin requests on to the controller."""
+        return running[0] if running else None
+
+    async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None:
+        """From its log on disk, where a decision stands before anybody learns of it; also of a controller
+        that stands still or is dead, for nobody else decides."""
+        if self._log is None:
+            return None
+        decisions = await asyncio.to_thread(self._log.decisions)
+        decided = decisions.by_name()
+        return ControllerState(
+            partitions={
+                spec.key: PartitionView(
+                    partition=spec.key, epoch=state.epoch, partition_epoch=state.partition_epoch,
+                    leader=None if state.leader == NO_LEADER else self._nodes[state.leader],
+                    isr=tuple(self._nodes[broker] for broker in state.isr))
+                for spec in partitions
+                if (state := decided.get((spec.topic, spec.partition))) is not None},
+            unfenced=frozenset(self._nodes[broker] for broker, fenced in decisions.fenced.items()
+                               if not fenced and broker in self._nodes))
+
+    async def close(self) -> None:
+        pass
+
+
+def _host_port(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+def _reason(said: str) -> str:
+    """The line of a tool's output that says what is wrong."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    telling = [line for line in lines if "Exception" in line or line.lower().startswith("error")]
+    return (telling or lines or ["it said nothing"])[0][:500]

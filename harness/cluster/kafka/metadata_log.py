@@ -1,0 +1,206 @@
+"""Reads what a KRaft controller has decided from its metadata log, __cluster_metadata-0, as it grows on disk.
+
+The log holds every decision as a record: topics, partitions and their changes, brokers registered, fenced and
+unfenced, features finalized (Kafka: metadata/src/main/resources/common/metadata/*.json, all flexible).
+
+Rules
+1. Only records that change what is asked here are decoded; others are passed over by their key.
+2. A batch that is not there to its last byte is left for the next look.
+3. A change of a partition without a new leader leaves its epoch; each one moves the partition's epoch by one
+   (Kafka: PartitionRegistration.merge).
+4. It reads from the log's start. A log whose start was deleted (Kafka takes a snapshot once an hour) is
+   refused, never guessed at.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.logdir.record_batches import BatchError, frame, records
+
+FOLDER = "__cluster_metadata-0"
+SEGMENT = "00000000000000000000.log"
+NO_LEADER = -1
+_FENCE, _UNFENCE = 1, -1  # of a BrokerRegistrationChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    leader: int  # NO_LEADER: none
+    epoch: int
+    isr: tuple[int, ...]
+    partition_epoch: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Decisions:
+    """The state after all records so far."""
+
+    topics: dict[bytes, str] = field(default_factory=dict)  # id -> name
+    partitions: dict[tuple[bytes, int], PartitionState] = field(default_factory=dict)  # (topic id, partition)
+    fenced: dict[int, bool] = field(default_factory=dict)  # broker -> whether it is fenced
+    features: dict[str, int] = field(default_factory=dict)  # name -> finalized level
+
+    def by_name(self) -> dict[tuple[str, int], PartitionState]:
+        return {(self.topics[topic], partition): state
+                for (topic, partition), state in self.partitions.items() if topic in self.topics}
+
+
+class MetadataLog:
+    """Follows the log of one controller; `log_dir` is its log.dirs."""
+
+    def __init__(self, log_dir: Path) -> None:
+        self._folder = log_dir / FOLDER
+        self._at = 0
+        self._decisions = Decisions()
+
+    def decisions(self) -> Decisions:
+        """Everything that is in the log by now. FloodmarkError where it cannot be read."""
+        try:
+            with (self._folder / SEGMENT).open("rb") as file:
+                file.seek(self._at)
+                data = file.read()
+        except FileNotFoundError:
+            if self._at or any(self._folder.glob("*.log")):
+                raise FloodmarkError(f"{self._folder} no longer begins at offset 0, so nobody can say what "
+                                     "the controller decided") from None
+            return self._decisions
+        except OSError as error:
+            raise FloodmarkError(f"the controller's log {self._folder} cannot be read: {error}") from error
+        at = 0
+        while (header := frame(data, at)) is not None and header.size:
+            if not header.control:
+                try:
+                    for record in records(data, at, header):
+                        _apply(self._decisions, record.value or b"")
+                except (BatchError, IndexError, struct.error) as error:
+                    raise FloodmarkError(f"the controller's log {self._folder} has a record at offset "
+                                         f"{header.base_offset} that cannot be read: {error}") from error
+            at += header.size
+        self._at += at
+        return self._decisions
+
+
+# -- records ------------------------------------------------------------------------------------------------
+
+class _Reader:
+    """The fields of one record, in order. IndexError or struct.error where they end too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def number(self, code: str) -> int:
+        (value,) = struct.unpack_from(f">{code}", self._data, self._at)
+        self._at += struct.calcsize(f">{code}")
+        return int(value)
+
+    def uvarint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._data[self._at]
+            self._at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def bytes_of(self, count: int) -> bytes:
+        data = self._data[self._at:self._at + count]
+        if len(data) < count:
+            raise IndexError("a field runs past the end")
+        self._at += count
+        return data
+
+    def uuid(self) -> bytes:
+        return self.bytes_of(16)
+
+    def string(self) -> str:
+        return self.bytes_of(self.uvarint() - 1).decode()
+
+    def int32s(self) -> tuple[int, ...]:
+        return tuple(self.number("i") for _ in range(self.uvarint() - 1))
+
+    def tagged(self) -> dict[int, "_Reader"]:
+        found = {}
+        for _ in range(self.uvarint()):
+            tag = self.uvarint()
+            found[tag] = _Reader(self.bytes_of(self.uvarint()))
+        return found
+
+
+def _apply(decisions: Decisions, value: bytes) -> None:
+    reader = _Reader(value)
+    reader.uvarint()  # the version of the frame
+    apply = _APPLY.get(reader.uvarint())
+    reader.uvarint()  # the record's version: later ones add fields behind those that are read
+    if apply is not None:
+        apply(decisions, reader)
+
+
+def _topic(decisions: Decisions, reader: _Reader) -> None:
+    name = reader.string()
+    decisions.topics[reader.uuid()] = name
+
+
+def _remove_topic(decisions: Decisions, reader: _Reader) -> None:
+    decisions.topics.pop(reader.uuid(), None)
+
+
+def _partition(decisions: Decisions, reader: _Reader) -> None:
+    number, topic = reader.number("i"), reader.uuid()
+    reader.int32s()  # replicas
+    isr = reader.int32s()
+    reader.int32s()  # being removed
+    reader.int32s()  # being added
+    decisions.partitions[topic, number] = PartitionState(
+        isr=isr, leader=reader.number("i"), epoch=reader.number("i"), partition_epoch=reader.number("i"))
+
+
+def _partition_change(decisions: Decisions, reader: _Reader) -> None:
+    number, topic = reader.number("i"), reader.uuid()
+    tags = reader.tagged()
+    state = decisions.partitions[topic, number]
+    if 0 in tags:
+        state = replace(state, isr=tags[0].int32s())
+    if 1 in tags:
+        state = replace(state, leader=tags[1].number("i"), epoch=state.epoch + 1)
+    decisions.partitions[topic, number] = replace(state, partition_epoch=state.partition_epoch + 1)
+
+
+def _register(decisions: Decisions, reader: _Reader) -> None:
+    """A broker registers fenced, always (Kafka: ClusterControlManager.registerBroker)."""
+    decisions.fenced[reader.number("i")] = True
+
+
+def _registration_change(decisions: Decisions, reader: _Reader) -> None:
+    broker = reader.number("i")
+    reader.number("q")  # its epoch
+    tags = reader.tagged()
+    change = tags[0].number("b") if 0 in tags else 0
+    if change in (_FENCE, _UNFENCE):
+        decisions.fenced[broker] = change == _FENCE
+
+
+def _fence(decisions: Decisions, reader: _Reader) -> None:
+    decisions.fenced[reader.number("i")] = True
+
+
+def _unfence(decisions: Decisions, reader: _Reader) -> None:
+    decisions.fenced[reader.number("i")] = False
+
+
+def _unregister(decisions: Decisions, reader: _Reader) -> None:
+    decisions.fenced.pop(reader.number("i"), None)
+
+
+def _feature(decisions: Decisions, reader: _Reader) -> None:
+    name = reader.string()
+    decisions.features[name] = reader.number("h")
+
+
+_APPLY: dict[int, Callable[[Decisions, _Reader], None]] = {
+    1: _unregister, 2: _topic, 3: _partition, 5: _partition_change, 7: _fence, 8: _unfence,
+    9: _remove_topic, 12: _feature, 17: _registration_change, 27: _register,
+}

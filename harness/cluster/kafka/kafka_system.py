@@ -4,8 +4,8 @@ No agent runs inside. What can be seen is what a broker says by Kafka's wire (LE
 leader, epoch and ISR as its metadata has them), its checkpoints on disk, and the controller's own records.
 
 Freezing, and why what is then read is true
-1. The controller is stopped first (SIGSTOP). From then on nobody can be elected and no ISR can change, for only
-   the controller decides that. What it has decided stands in its records, which are read once it stands.
+1. The controller is stopped first (SIGSTOP). From then on nobody can be elected and no ISR can change, for
+   only the controller decides that. What it has decided is in its records, which are read once it stands.
 2. Then the brokers are looked at until SAME_LOOKS looks in a row agree: what the controller had sent has come
    through, and what replicas had still to fetch has been fetched. Looks that never agree are no reason to
    fail: whatever moves is found by the comparison with the look before the final reads (settle.what_moved).
@@ -62,10 +62,10 @@ CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, remo
 class KafkaSystem:
     """See harness.cluster.system: System; and of harness.protocols Freezes, Elects and ElectsReplica."""
 
-    def __init__(self, kafka: Distribution, form: Form, nodes: Sequence[str], ids: Mapping[str, int],
-                 power: PowerLoss, topic_config: Mapping[str, str] | None = None) -> None:
-        """topic_config: Kafka's keys of every topic that is created."""
-        self.nodes = tuple(nodes)
+    def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
+                 topic_config: Mapping[str, str] | None = None) -> None:
+        """ids: of each node and of the controller. topic_config: Kafka's keys of every topic created."""
+        self.nodes = tuple(node for node in ids if node != CONTROLLER)
         self.ids = ids
         self.about: Mapping[str, Any] = {
             "name": NAME, "version": kafka.version, "form": form.name, **form.about,

@@ -20,9 +20,10 @@ from floodmark.broker.process_log import halt_process
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import CONSUMER, Fetch, FetchAnswer
 from floodmark.broker.protocol.purgatory import DelayedFetchPurgatory
-from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.server.effect_runner import HostedPartition
 from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
 from floodmark.broker.server.socket_server import Connection
+from floodmark.broker.testing.step_runner import Key
 from floodmark.broker.wire.codec import RequestHeader
 from floodmark.broker.wire.fast_codec import FetchedPartition, write_fetch_response
 

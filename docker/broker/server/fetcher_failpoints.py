@@ -10,10 +10,11 @@ from collections.abc import Callable
 from functools import partial
 
 from floodmark.broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
-from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.server.effect_runner import HostedPartition
 from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.broker.testing.step_runner import Key
 
 
 class FetcherFailpoints:

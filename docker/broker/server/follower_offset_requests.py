@@ -22,10 +22,11 @@ from floodmark.broker.protocol.messages import (
 )
 from floodmark.broker.protocol.rules import Rules
 from floodmark.broker.server.config import Config
-from floodmark.broker.server.effect_runner import HostedPartition, Key
+from floodmark.broker.server.effect_runner import HostedPartition
 from floodmark.broker.server.node_connection import NodeConnection, Unreachable
 from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
 from floodmark.broker.storage.offsets_by_timestamp import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from floodmark.broker.testing.step_runner import Key
 from floodmark.broker.wire.api_keys import LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
 from floodmark.broker.wire.codec import make, request_parts
 

@@ -33,7 +33,7 @@ from floodmark.broker.protocol.metadata import Metadata, TopicInfo
 from floodmark.broker.protocol.replica import RecoveredState, Replica, ReplicaConfig
 from floodmark.broker.protocol.rules import Rules
 from floodmark.broker.server.config import LONG_MAX, Config
-from floodmark.broker.server.effect_runner import EffectHandlers, EffectRunner, HostedPartition, Key
+from floodmark.broker.server.effect_runner import EffectHandlers, EffectRunner, HostedPartition
 from floodmark.broker.storage.checkpoint_files import (
     HIGH_WATERMARKS,
     RECOVERY_POINTS,
@@ -47,6 +47,7 @@ from floodmark.broker.storage.local_log import LocalLog
 from floodmark.broker.storage.log_directory import LogDirectory
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoints import Failpoints
+from floodmark.broker.testing.step_runner import Key
 from floodmark.broker.testing.trace import Trace
 from floodmark.broker.testing.trace_events import (
     RecoveredLogSummary,

@@ -35,6 +35,10 @@ class TraceFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
 
+    @property
+    def enabled(self) -> bool:
+        return self._file >= 0
+
     def write_replica_lines(self, topic: str, partition: int, lines: Sequence[Line]) -> None:
         self._write(lines, {"topic": topic, "partition": partition})
 

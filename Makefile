@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-docker check bench soak teeth mutants hunt pictures clean
+.PHONY: help setup demo test test-long test-docker check bench soak teeth mutants hunt pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -15,8 +15,11 @@ demo: setup  ## see Kafka's two historical disasters happen and be caught, and l
 	@$(BIN)/floodmark demo
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 
-test: setup  ## all tests that need neither Docker nor root, then what was left out
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka" $(ARGS)
+test: setup  ## all tests that need neither Docker nor root nor long, then what was left out
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka and not long" $(ARGS)
+
+test-long: setup  ## the tests that take long (.ci/run runs them too): standalone workers, campaigns that are killed, pages played as they stand
+	@$(BIN)/python -m pytest -q -n 2 --dist load -m "long and not docker and not kafka" $(ARGS)
 
 test-docker: setup  ## the tests that need a Docker engine: a running one, or (root, Debian) one installed and started for them
 	@docker/engine.sh run -- env FLOODMARK_ENGINE=1 $(BIN)/python -m pytest -q -m docker $(ARGS)

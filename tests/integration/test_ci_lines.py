@@ -52,6 +52,7 @@ def is_red(folder: Path) -> bool:
 
 
 @pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_lines_run_as_they_stand(tmp_path: Path) -> None:
     """GitHub's, of which GitLab's are a copy (below); the preset of a push: a night's run takes longer."""

@@ -40,6 +40,7 @@ max_unavailable_s = 60
 DISK_BYTES = 600 << 20  # a campaign asks for 256 MB for a run before it has seen one
 
 
+@pytest.mark.long
 def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) -> None:
     """Each time it is what it was before, or what it was to be; and in the end no find is missing."""
     (tmp_path / "plan.toml").write_text(PLAN)  # its first run is the invalid one
@@ -111,6 +112,7 @@ def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: o
     return process.returncode, complained
 
 
+@pytest.mark.long
 def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small_disk: Path) -> None:
     """Under load; asked to go on, still full; while judging; and in the end each run is judged once. Both
     break a gate of the plan: the campaign fails, and they stay whole."""

@@ -56,6 +56,7 @@ def verdict(folder: Path) -> str:
     return kept
 
 
+@pytest.mark.long
 def test_two_workers_say_what_one_machine_says(cluster: Standalone, tmp_path: Path) -> None:
     """Byte for byte but for timings: saved runs of every kind, and two that the workers' Python sieves, one
     of them with losses."""
@@ -87,6 +88,7 @@ def test_spark_submit_runs_it_and_gives_its_exit_code(tmp_path: Path) -> None:
     assert "lost-write" in verdict(folder)
 
 
+@pytest.mark.long
 def test_a_worker_without_the_packages_is_told_with_what_to_do(cluster: Standalone, tmp_path: Path) -> None:
     """PYSPARK_PYTHON goes before this process's Python."""
     bare = tmp_path / "python"
@@ -128,6 +130,7 @@ def needed(name: str) -> set[str]:
     return {name}.union(*(needed(re.split(r"[^\w.-]", word)[0]) for word in asked))
 
 
+@pytest.mark.long
 def test_the_lines_of_the_page_bring_an_environment_to_bare_workers(
     cluster: Standalone, here: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from run_processes import wait_until_gone
 
 from floodmark.nemesis.scenario import FOLDER
 
-pytestmark = [pytest.mark.cluster, pytest.mark.spark]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.spark]
 
 PAGE = FOLDER / "TEN_MINUTES.md"
 BLOCK = re.compile(r"^```(toml|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -69,6 +69,7 @@ def test_all_files_of_the_packages_are_in_it(wheel: Path) -> None:
 
 
 @pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.spark
 def test_it_plays_and_judges_from_a_users_folder(command: Path, tmp_path: Path) -> None:
     """A scenario that loses records, by brokers as processes; the exit code of `check` is that of a bug."""

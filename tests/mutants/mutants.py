@@ -31,7 +31,7 @@ ROOT = HERE.parents[1]
 MARK = "<!-- table -->\n"
 TIMEOUT_S = 3600
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
-_MARKERS = ("-m", "not docker and not kafka")
+_MARKERS = ("-m", "not docker and not kafka and not long")
 _AS_MAKE_TEST = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 

@@ -10,6 +10,7 @@ import pytest
 KINDS: Mapping[str, str] = {
     "docker": "they need a Docker engine that answers: pytest -m docker",
     "kafka": "they run Apache Kafka, whose jars Maven fetches once: pytest -m kafka",
+    "long": "they take long, and .ci/run runs them: make test-long",
     "kcat": "they need kcat: apt-get install kcat",
     "java": "they need a JDK and Maven: apt-get install default-jdk-headless maven",
     "browser": "they open pages in Debian's chromium: apt-get install chromium",

@@ -142,7 +142,10 @@ def check_all(folders: dict[str, Path], words: Callable[[str], str]) -> None:
             is_refused(folder, words(stage))
 
 
-@pytest.fixture(params=[BAGS, PIECES], ids=["bags", "pieces"])
+SIZES = (pytest.param(BAGS, id="bags"), pytest.param(PIECES, id="pieces"))
+
+
+@pytest.fixture(params=SIZES)
 def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Both paths."""
     monkeypatch.setattr(bags, "BIG_BYTES", request.param)
@@ -244,6 +247,8 @@ def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, siz
     check_all(folders, lambda _: "Python worker exited unexpectedly")
 
 
+@pytest.mark.parametrize("size", [SIZES[0], pytest.param(PIECES, id="pieces", marks=pytest.mark.long)],
+                         indirect=True)
 def test_a_jvm_that_dies_costs_only_the_run_that_kills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

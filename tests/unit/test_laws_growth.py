@@ -12,7 +12,7 @@ import laws_shapes
 import pytest
 
 FEW, MANY = 200, 800  # records of each run
-UNITS = 6
+UNITS = 2
 SHAPES = [tuple(laws_shapes.SHAPES)[number::UNITS] for number in range(UNITS)]
 
 

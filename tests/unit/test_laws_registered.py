@@ -16,6 +16,7 @@ from folders import Tale
 
 from floodmark.checkers.judge.report import as_json
 from floodmark.checkers.laws.registered import loaded
+from floodmark.checkers.laws.registered import registered as registered_checks
 from floodmark.harness.registered import registered
 from floodmark.harness.verdict import Verdict
 
@@ -39,6 +40,7 @@ def fussy(unit):
     if unit.rows("from sends where value = 666").num_rows:
         raise ArithmeticError("666 is too much")
 '''
+ALONE = (registered_checks,)  # without floodmark's own laws, which do not ask what is registered
 CHECKS = {"slow-ack": "SLOW", "lonely": "lonely", "fussy": "fussy"}
 
 
@@ -178,7 +180,7 @@ def test_what_is_no_check_is_never_passed_over(case: str, tmp_path: Path, bring:
     code, why = UNFIT[case]
     bring(code, {"a": "A"})
 
-    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")])
+    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")], ALONE)
 
     assert (verdict.valid, verdict.findings, len(verdict.unknown)) == ("unknown", (), 1)
     reason = verdict.unknown[0].reason
@@ -198,7 +200,7 @@ def test_a_name_is_one_checks_alone(
     for name, distribution_name in zip(checks, ("somebodys", "others"), strict=False):
         bring("A = 'from sends limit 0'", {name: "A"}, name=distribution_name)
 
-    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")])
+    (verdict,) = here.judge([Tale().acked(1).write(tmp_path / "run")], ALONE)
 
     assert [why in one.reason for one in verdict.unknown] == [True]
 
@@ -206,7 +208,7 @@ def test_a_name_is_one_checks_alone(
 def test_what_permits_it_is_told(tmp_path: Path, bring: Bring) -> None:
     bring("A = \"select run, value, 6 as permit from sends where type = 'ok'\"", {"a": "A"})
 
-    (verdict,) = here.judge([Tale().acked(1, 2).write(tmp_path / "run")])
+    (verdict,) = here.judge([Tale().acked(1, 2).write(tmp_path / "run")], ALONE)
 
     told = [(one.name, one.klass, one.permitted_by, one.count) for one in verdict.findings]
     assert (verdict.valid, told) == (True, [("a", "permitted", "retries", 2)])

@@ -14,6 +14,10 @@ import pytest
 @pytest.mark.spark
 def test_in_a_container(): ...
 
+@pytest.mark.long
+@pytest.mark.cluster
+def test_a_night(): ...
+
 @pytest.mark.kcat
 @pytest.mark.skipif(True, reason="kcat is not installed")
 def test_with_kcat(): ...
@@ -36,12 +40,14 @@ def test_a_run_tells_what_was_deselected_and_what_was_skipped(tmp_path: Path) ->
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "conftest.py").write_text("from left_out import *\n")
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "not docker and not kafka", "-c", str(SETUP),
+        [sys.executable, "-m", "pytest", "-q", "-m", "not docker and not kafka and not long", "-c", str(SETUP),
          "-p", "no:cacheprovider", "--rootdir", str(SETUP.parent), str(tmp_path / "test_suite.py")],
         capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = ran.stdout.split("left out", 1)[1]
-    assert "docker: 1 not selected (-m 'not docker and not kafka'); they need a Docker engine" in told
+    selected = "-m 'not docker and not kafka and not long'"
+    assert f"docker: 1 not selected ({selected}); they need a Docker engine" in told
+    assert f"long: 1 not selected ({selected}); they take long, and .ci/run runs them" in told
     assert "kcat: 1 skipped: kcat is not installed" in told
     assert "kafka:" not in told
-    assert "1 passed, 1 skipped, 1 deselected" in ran.stdout
+    assert "1 passed, 1 skipped, 2 deselected" in ran.stdout

@@ -19,7 +19,8 @@ SUITE_S = 240.0
 SUITE = """
 def test_a_leader_that_dies_loses_nothing(floodmark_run):
     run = floodmark_run(duration=1, schedule=[
-        {"f": "kill", "nodes": ["leader"], "partition": 0, "moment": {"at": "ack", "partition": 0, "count": 9}},
+        {"f": "kill", "nodes": ["leader"], "partition": 0,
+         "moment": {"at": "ack", "partition": 0, "count": 9}},
         {"f": "start", "nodes": ["down"]},
     ])
     assert run.valid

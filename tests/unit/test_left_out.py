@@ -41,7 +41,8 @@ def test_a_run_tells_what_was_deselected_and_what_was_skipped(tmp_path: Path) ->
     (tmp_path / "conftest.py").write_text("from left_out import *\n")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-m", "not docker and not kafka and not long",
-         "-c", str(SETUP), "-p", "no:cacheprovider", "--rootdir", str(SETUP.parent), str(tmp_path / "test_suite.py")],
+         "-c", str(SETUP), "-p", "no:cacheprovider", "--rootdir", str(SETUP.parent),
+         str(tmp_path / "test_suite.py")],
         capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     told = ran.stdout.split("left out", 1)[1]

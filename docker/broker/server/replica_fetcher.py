@@ -20,10 +20,10 @@ from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import Batch, EpochEnd, FetchRequest, FetchResponse, FollowerRequest
 from floodmark.broker.server.config import Config
 from floodmark.broker.server.effect_runner import HostedPartition
-from floodmark.broker.server.fetcher_failpoints import FetcherFailpoints
 from floodmark.broker.server.follower_offset_requests import FollowerOffsetRequests, epoch_to_send
 from floodmark.broker.server.node_connection import NodeConnection, Unreachable
 from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
+from floodmark.broker.testing.fetcher_failpoints import FetcherFailpoints
 from floodmark.broker.testing.step_runner import Key
 from floodmark.broker.wire.api_keys import FETCH
 from floodmark.broker.wire.fast_codec import FOLLOWER_FETCH_VERSION, FetchPartition, write_follower_fetch

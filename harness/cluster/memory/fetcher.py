@@ -4,8 +4,7 @@ Rules
 1. The replica says what to ask (Replica.next_request), just before it is sent, and drops an answer that it
    no longer wants. A request that changes while one is under way ends that one.
 2. A leader that answers with an error, or not at all, is asked the same again after replica.fetch.backoff.ms.
-3. At a failpoint the message is held: once its replica wants something else that is sent; an answer that was
-   held is given when it is let go, late.
+3. What a failpoint does to a message is the broker's own (fetcher_failpoints.py).
 """
 
 from collections.abc import Callable
@@ -24,8 +23,7 @@ from floodmark.broker.protocol.messages import (
     LogEndsResponse,
     ReplicaEvent,
 )
-from floodmark.broker.testing.armed_failpoint import Fate
-from floodmark.broker.testing.failpoint_requests import FailpointSite
+from floodmark.broker.testing.fetcher_failpoints import FetcherFailpoints
 from floodmark.harness.cluster.memory.failpoints import Failpoints
 from floodmark.harness.cluster.memory.network import Call
 from floodmark.harness.cluster.memory.process import Process
@@ -59,9 +57,8 @@ class Fetcher:
         self._call: Call | None = None
         self._asked: FollowerRequest | None = None  # what is under way
         self._delay: tuple[FollowerRequest, int] | None = None  # failed, and not sent again until then
-        self._waiting: FollowerRequest | None = None  # held at a failpoint, or its answer is
-        self._let_go: FollowerRequest | None = None  # may go now, unasked
-        self._begun = NO_EPOCH - 1  # the leader epoch in which something was last answered
+        self._failpoints = FetcherFailpoints(
+            asking.failpoints, self.look, lambda _, request: self._back_off(request))
 
     def look(self) -> None:
         """Send the request of now, and do not wait for an earlier one."""
@@ -71,12 +68,12 @@ class Fetcher:
             self._call = None
         if request is None or self._call is not None:
             return
-        if self._hosted.held_step is not None or self._waiting == request:
+        if self._failpoints.is_waiting(self._hosted, request):
             return
         now_ms = self._asking.process.clock.now_ms()
         if self._delay is not None and self._delay[0] == request and now_ms < self._delay[1]:
             return
-        if self._may_send(request):
+        if self._failpoints.may_send(self._hosted, request):
             self._send(request)
 
     def _send(self, request: FollowerRequest) -> None:
@@ -98,53 +95,12 @@ class Fetcher:
         self._delay = request, self._asking.process.clock.now_ms() + wait_ms
         self._asking.process.later((wait_ms + 1) / 1000, self.look)
 
-    # -- failpoints --------------------------------------------------------------------------------------
-
-    def _may_send(self, request: FollowerRequest) -> bool:
-        let_go, self._let_go = self._let_go, None
-        if let_go == request or isinstance(request, LogEndsRequest) or not self._asking.failpoints.armed:
-            return True
-        first = isinstance(request, EndOffsetRequest) or self._begun != request.leader_epoch
-        name = "F.epoch_req" if first else "F.before_refetch"
-        fate = self._asking.failpoints.meet(self._site(name, request), lambda: self._release(request))
-        if fate is Fate.HELD:
-            self._waiting = request
-        elif fate is Fate.DROPPED:
-            self._back_off(request)
-        return fate is Fate.GO
-
-    def _release(self, request: FollowerRequest) -> None:
-        if self._waiting == request:
-            self._waiting = None
-        self._let_go = request
-        self.look()
-
     def _take(self, request: FollowerRequest, take: Callable[[], None]) -> None:
-        """An answer has come: `take` gives it to the replica, now or when a failpoint lets it go."""
+        """An answer has come: `take` gives it to the replica, now or when a failpoint releases it."""
         self._call = None
-
-        def late() -> None:
-            if self._waiting == request:
-                self._waiting = None
-            take()
-            self.look()
-
-        fate = Fate.GO
-        if self._asking.failpoints.armed:
-            fate = self._asking.failpoints.meet(self._site("F.fetch_resp", request), late)
-        if fate is Fate.HELD:
-            self._waiting = request
-        elif fate is Fate.DROPPED:
-            self._back_off(request)
-        else:
+        if self._failpoints.may_take(self._hosted, request, take):
             take()
         self.look()
-
-    def _site(self, name: str, request: FollowerRequest) -> FailpointSite:
-        return FailpointSite(
-            name=name, topic=self._hosted.topic, partition=self._hosted.partition, epoch=request.leader_epoch,
-            peer=request.leader, offset=request.offset if isinstance(request, FetchRequest) else -1,
-        )  # fmt: skip
 
     # -- requests and answers ----------------------------------------------------------------------------
 
@@ -243,6 +199,6 @@ class Fetcher:
     def _give(self, request: FollowerRequest, event: ReplicaEvent, error: int) -> None:
         self._asking.replicas.post(self._hosted, event)
         if error == errors.NONE:
-            self._begun = request.leader_epoch
+            self._failpoints.note_answered(self._hosted, request)
         elif self._hosted.replica.next_request() == request:
             self._back_off(request)

@@ -8,23 +8,24 @@ Rules
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, Generic, TypeVar
 
 from floodmark.broker.protocol.messages import EndOffsetRequest, FollowerRequest, LogEndsRequest
-from floodmark.broker.server.effect_runner import HostedPartition
 from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
-from floodmark.broker.testing.failpoints import Failpoints
-from floodmark.broker.testing.step_runner import Key
+from floodmark.broker.testing.step_runner import Key, MeetsFailpoints, SteppedReplica
+
+Hosted = TypeVar("Hosted", bound=SteppedReplica[Any])
 
 
-class FetcherFailpoints:
+class FetcherFailpoints(Generic[Hosted]):
     """`refresh` is called when a request may be sent again, `drop` for a message that a failpoint dropped."""
 
     def __init__(
         self,
-        failpoints: Failpoints,
+        failpoints: MeetsFailpoints,
         refresh: Callable[[], None],
-        drop: Callable[[HostedPartition, FollowerRequest], None],
+        drop: Callable[[Hosted, FollowerRequest], None],
     ) -> None:
         self._failpoints = failpoints
         self._refresh = refresh
@@ -33,15 +34,15 @@ class FetcherFailpoints:
         self._released: dict[Key, FollowerRequest] = {}  # requests that may be sent without another failpoint
         self._answered_epochs: dict[Key, int] = {}  # the leader epoch of the last response
 
-    def is_waiting(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
+    def is_waiting(self, hosted: Hosted, request: FollowerRequest) -> bool:
         """Whether a failpoint keeps this request from being sent."""
         return hosted.held_step is not None or self._waiting.get(hosted.key) == request
 
-    def note_answered(self, hosted: HostedPartition, request: FollowerRequest) -> None:
+    def note_answered(self, hosted: Hosted, request: FollowerRequest) -> None:
         """Note a response: later requests are not the first of this leader epoch."""
         self._answered_epochs[hosted.key] = request.leader_epoch
 
-    def may_send(self, hosted: HostedPartition, request: FollowerRequest) -> bool:
+    def may_send(self, hosted: Hosted, request: FollowerRequest) -> bool:
         """Whether this request is sent now; called once before each attempt."""
         if not self._failpoints.armed and not self._released:
             return True
@@ -58,7 +59,7 @@ class FetcherFailpoints:
             self._drop(hosted, request)
         return fate is Fate.GO
 
-    def may_take(self, hosted: HostedPartition, request: FollowerRequest, take: Callable[[], None]) -> bool:
+    def may_take(self, hosted: Hosted, request: FollowerRequest, take: Callable[[], None]) -> bool:
         """Whether the response is taken now; else `take` is called when it is released."""
         if not self._failpoints.armed:
             return True
@@ -85,7 +86,7 @@ class FetcherFailpoints:
             del self._waiting[key]
 
 
-def _build_site(name: str, hosted: HostedPartition, request: FollowerRequest) -> FailpointSite:
+def _build_site(name: str, hosted: SteppedReplica[Any], request: FollowerRequest) -> FailpointSite:
     return FailpointSite(
         name=name, topic=hosted.topic, partition=hosted.partition, epoch=request.leader_epoch,
         peer=request.leader,

@@ -57,7 +57,7 @@ class Fetcher:
         self._call: Call | None = None
         self._asked: FollowerRequest | None = None  # what is under way
         self._delay: tuple[FollowerRequest, int] | None = None  # failed, and not sent again until then
-        self._failpoints = FetcherFailpoints(
+        self._failpoints: FetcherFailpoints[HostedPartition] = FetcherFailpoints(
             asking.failpoints, self.look, lambda _, request: self._back_off(request))
 
     def look(self) -> None:

@@ -57,7 +57,7 @@ CLUSTERS: Mapping[str, str] = {  # where it lives
 }
 PLACES = frozenset({"containers", "local"})  # where any system can live; other clusters are both in one
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
-                            "controller")
+                            "controller", "moments")
 # What only some clusters can suffer, and who knows whether this machine lets them.
 MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
 OFFERS: Mapping[str, str] = {
@@ -163,7 +163,7 @@ def clients(cluster: Cluster) -> MakeClient:
     return made
 
 
-def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
+def nemeses(words: str, cluster: str = "local", system: str = REFERENCE) -> tuple[str, ...]:
     """`--nemesis crash,cut`, all (of floodmark's own that this cluster can suffer here) or none, in the
     catalogue's order; those of other distributions, which must be named, come last."""
     asked = named(words)
@@ -176,6 +176,8 @@ def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
         if name in asked:
             refuse_own_name(NEMESIS, name)
     offered = frozenset(NEMESES)
+    if system != REFERENCE or cluster not in CLUSTERS:
+        offered -= {"moments"}  # nobody else's brokers have our failpoints
     if cluster in OFFERS and {"all", *MORE_NEMESES} & set(asked):
         offered |= _load(OFFERS[cluster])()
     if missing := [name for name in valid if name in asked and name not in offered]:

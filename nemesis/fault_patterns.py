@@ -12,6 +12,7 @@ from typing import Any
 from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.nemesis.grudges import KINDS
+from floodmark.nemesis.moment_patterns import moments
 
 RECOVERY_S = 3.0  # what a plan allows a node for coming back into every ISR; it waits for it in any case
 HEALTHY_TIMEOUT_S = 60.0
@@ -165,8 +166,8 @@ def controller(scene: PatternScope) -> FaultPattern:
 
 MAKERS: dict[str, DrawPattern] = {
     "crash": crash, "restart": restart, "pause": pause, "cut": cut, "power": power, "expire": expire,
-    "elect": elect, "controller": controller, "packet": packet, "clock": clock, "disk": disk,
-    "memory": memory,
+    "elect": elect, "controller": controller, "moments": moments, "packet": packet, "clock": clock,
+    "disk": disk, "memory": memory,
 }
 _AMONG_NODES = ("halves", "one-node", "one-way", "random")  # kinds of grudges that also two nodes have
 

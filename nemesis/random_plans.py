@@ -40,7 +40,7 @@ CALM_S = 2.5
 FIRST_S = 1.0
 LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
-MISFITS = 12  # so many episodes in all are drawn that would end too late; then the plan is full
+MISFITS = 20  # so many episodes in all are drawn that would end too late; then the plan is full
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts hold up what follows
 _ASK_CONTROLLER = frozenset({"expire", "elect"})
 
@@ -85,6 +85,7 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
         began_s = placed.place(draw, at_s, rhythm, foreign=name in registered)
         if began_s is None:
             misfits += 1
+            rhythms.end()
             continue
         rhythms.struck()
         gap_s = rhythm.gap * interval_s
@@ -118,9 +119,9 @@ class _Rhythms:
 
     def __init__(self, random: Random) -> None:
         self._random = random
-        self._now = RHYTHMS[0]
-        self._until_s = 0.0
-        self._strikes_left: int | None = 0
+        self._now = RHYTHMS[0]  # a short run has time for no other
+        self._until_s = random.uniform(*self._now.lasts_s)
+        self._strikes_left: int | None = None
 
     def at(self, time_s: float) -> tuple[float, Rhythm]:
         """The rhythm then, or when the lull is over."""
@@ -131,6 +132,10 @@ class _Rhythms:
             self._until_s = time_s + self._random.uniform(*self._now.lasts_s)
             self._strikes_left = self._now.strikes
         return time_s, self._now
+
+    def end(self) -> None:
+        """What it would have struck takes too long: the next one begins."""
+        self._strikes_left = 0
 
     def struck(self) -> None:
         if self._strikes_left is not None:

@@ -45,6 +45,7 @@ class PlanningContext:
     interval_s: float
     overspend: bool
     session_s: float = SESSION_S  # of a broker at the controller
+    system: str = catalog.REFERENCE
 
 
 def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
@@ -57,7 +58,7 @@ def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
 
 def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
     """What the nemeses of these words (`crash,cut`, all, none) do on this ground."""
-    asked = catalog.nemeses(words, ground.cluster)
+    asked = catalog.nemeses(words, ground.cluster, ground.system)
     named = catalog.named(words)
     remarks = []
     names = asked

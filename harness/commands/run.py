@@ -215,11 +215,12 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         duration_s=options.duration,
         interval_s=options.interval,
         overspend=options.overspend,
+        system=options.system,
         session_s=whole(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:
         return planned_schedule.random_schedule(options.nemesis, ground)
-    if catalog.nemeses(options.nemesis, options.cluster):
+    if catalog.nemeses(options.nemesis, options.cluster, options.system):
         raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
     return planned_schedule.schedule_from_file(options.schedule_file, ground)
 

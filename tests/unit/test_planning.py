@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.harness import catalog
 from floodmark.harness.commands import planned_schedule
 from floodmark.harness.commands.planned_schedule import PlannedSchedule, PlanningContext
 from floodmark.harness.commands.run import RunOptions, planned
@@ -78,3 +79,27 @@ def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) 
         planned(RunOptions(schedule_file=file, links="direct", out=tmp_path / "run"))
     assert planned(RunOptions(schedule_file=file, out=tmp_path / "run")).links == "proxied"
     assert not (tmp_path / "run").exists()
+
+
+def test_moments_strike_where_brokers_have_failpoints() -> None:
+    """All three places of the reference broker; another system, or a cluster of somebody's own, has none."""
+    assert "moments" in catalog.nemeses("all")
+    assert "moments" in catalog.nemeses("all", "memory")
+    assert "moments" not in catalog.nemeses("all", "local", "kafka")
+    with pytest.raises(UsageError, match="the local cluster has no moments here"):
+        catalog.nemeses("moments", "local", "kafka")
+    assert {"arm", "release"} <= acts(plan("moments", duration_s=60.0))
+
+
+def test_a_moment_that_never_comes_is_not_missed() -> None:
+    """What waits for a failpoint or a state strikes at a time all the same, if neither comes before."""
+    waits = [entry.moment for entry in plan("moments", duration_s=600.0).schedule
+             if entry.moment is not None and entry.moment["at"] != "time"]
+    assert waits
+    assert all([part["at"] for part in moment["of"]][1:] == ["time"] for moment in waits)
+    assert {moment["of"][0]["at"] for moment in waits} == {"failpoint", "state"}
+
+
+def test_a_direct_link_is_not_cut_by_any_nemesis() -> None:
+    assert not acts(plan("controller,moments", duration_s=900.0, links="direct")) & {"cut", "heal"}
+    assert "cut" in acts(plan("controller,moments", duration_s=900.0))

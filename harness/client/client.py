@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 
 from floodmark.harness.client import batch, classify, codec
-from floodmark.harness.client.connection import Connection, Lost, Unsent, connect
+from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
 from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
 from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.leaders import Leaders
@@ -57,15 +57,17 @@ class _NodeReads:
 
 class Client:
     """`bootstrap`: node -> address for clients. `random` chooses the brokers to ask for metadata and spreads
-    the waits; `now_ms` gives the records' timestamps."""
+    the waits; `now_ms` gives the records' timestamps; `dial` opens connections."""
 
     def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
-                 now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
+                 now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000, *,
+                 dial: Dial = connect) -> None:
         self.over = False
         self._config = config
         self._bootstrap = bootstrap
         self._random = random
         self._now_ms = now_ms
+        self._dial = dial
         self._ending = batch.ending(config.run_id)
         self._topics = sorted({topic for topic, _ in config.keys.values()})
         self._leaders = Leaders(config.keys)
@@ -288,7 +290,7 @@ class Client:
             self._bootstrap().get(node) if isinstance(node, str) else self._addresses.get(node))
         if known is None:
             raise Unsent
-        connection = await connect(*known, self._config.connect_timeout_s)
+        connection = await self._dial(*known, self._config.connect_timeout_s)
         self._connections[node] = connection
         return connection
 

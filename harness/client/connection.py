@@ -10,8 +10,9 @@ Rules
 """
 
 import asyncio
+import ssl
 import struct
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 _SIZE = struct.Struct(">i")
 _CORRELATION_AT = 8  # behind the size, the api key and the version
@@ -123,15 +124,20 @@ class Connection(asyncio.Protocol):
             self.abort()
 
 
-async def connect(host: str, port: int, timeout_s: float) -> Connection:
+Dial = Callable[[str, int, float], Awaitable[Connection]]  # host, port, time-out in seconds; as connect
+
+
+async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext | None = None
+                  ) -> Connection:
     """Open a connection and wait for its first response. Raises Unsent: nothing of an op has left."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            _, connection = await asyncio.get_running_loop().create_connection(Connection, host, port)
+            _, connection = await asyncio.get_running_loop().create_connection(
+                Connection, host, port, ssl=tls)
             answer = await connection.exchange(bytearray(_API_VERSIONS_REQUEST), timeout_s)
         connection.versions = _read_version_ranges(answer)
-    except (OSError, Lost, struct.error) as error:
+    except (OSError, Unsent, Lost, struct.error) as error:
         if connection is not None:
             connection.abort()
         raise Unsent from error

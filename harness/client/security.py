@@ -1,0 +1,210 @@
+"""Reads a client's settings in Kafka's properties form, and dials brokers by them: TLS, SASL.
+
+Rules
+1. A secret is in no message, no repr and no file: errors name keys and lines, never values.
+2. What of security this client cannot do is refused by its key before anything is dialled. Keys that are not
+   about security are left alone, and named.
+3. TLS checks the broker's certificate and its name, unless ssl.endpoint.identification.algorithm is empty, as
+   in Kafka.
+"""
+
+import re
+import ssl
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafka.net.sasl.scram import ScramClient
+
+from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
+from floodmark.harness.client.error_names import name_of
+from floodmark.harness.errors import UsageError
+
+_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_HANDSHAKE, _AUTHENTICATE = 17, 36
+_REFUSED_MECHANISM = 33
+_CLIENT_ID = b"floodmark"
+_ABOUT_SECURITY = re.compile(r"(ssl|sasl|security)\.")
+_JAAS_FIELD = re.compile(r"""\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;]+)""")
+_PEM_STORE = {"ssl.truststore.location": "ssl.truststore.type", "ssl.keystore.location": "ssl.keystore.type"}
+_KNOWN = frozenset({
+    "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password",
+    "sasl.jaas.config", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location",
+    "ssl.key.password", "ssl.endpoint.identification.algorithm", *_PEM_STORE, *_PEM_STORE.values(),
+})
+
+
+class Refused(Unsent):
+    """The broker turned the client away, or the client the broker; the text says why, without a secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """How brokers are reached. Made by read_client_config."""
+
+    protocol: str = "PLAINTEXT"
+    mechanism: str = ""
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    ca: str | None = None  # PEM files
+    certificate: str | None = None
+    key: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    checks_names: bool = True
+    ignored: tuple[str, ...] = ()  # keys of the file that are not about security
+
+    def dial(self) -> Dial:
+        """What opens connections so. FloodmarkError where a certificate cannot be read."""
+        context = self._tls() if self.protocol in ("SSL", "SASL_SSL") else None
+
+        async def open_connection(host: str, port: int, timeout_s: float) -> Connection:
+            try:
+                connection = await connect(host, port, timeout_s, tls=context)
+            except Unsent as error:
+                if isinstance(error.__cause__, ssl.SSLError):
+                    raise Refused(f"no TLS with {host}:{port}: {error.__cause__.reason}") from error
+                raise
+            if self.protocol.startswith("SASL"):
+                try:
+                    await self._authenticate(connection, timeout_s)
+                except (Lost, struct.error, KeyError, ValueError) as error:
+                    connection.abort()
+                    raise Refused(f"{host}:{port} broke off the SASL authentication") from error
+                except Refused:
+                    connection.abort()
+                    raise
+            return connection
+
+        return open_connection
+
+    def library_settings(self) -> Mapping[str, str]:
+        """The same for librdkafka; secrets among them."""
+        named = {
+            "security.protocol": self.protocol, "sasl.mechanism": self.mechanism,
+            "sasl.username": self.username, "sasl.password": self.password, "ssl.ca.location": self.ca,
+            "ssl.certificate.location": self.certificate, "ssl.key.location": self.key,
+            "ssl.key.password": self.key_password,
+            "ssl.endpoint.identification.algorithm": "https" if self.checks_names else "none",
+        }
+        return {key: value for key, value in named.items() if value}
+
+    def _tls(self) -> ssl.SSLContext:
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            context.check_hostname = self.checks_names
+            if self.certificate is not None:
+                context.load_cert_chain(self.certificate, self.key, self.key_password)
+        except (OSError, ValueError) as error:
+            files = ", ".join(filter(None, (self.ca, self.certificate, self.key)))
+            raise UsageError(f"the certificates cannot be read as PEM ({files}): "
+                             f"{getattr(error, 'strerror', None) or type(error).__name__}") from None
+        return context
+
+    async def _authenticate(self, connection: Connection, timeout_s: float) -> None:
+        answer = await _ask(connection, _HANDSHAKE, 1, _text(self.mechanism.encode()), timeout_s)
+        (error,) = struct.unpack_from(">h", answer)
+        if error == _REFUSED_MECHANISM:
+            raise Refused(f"the broker takes no SASL mechanism {self.mechanism}")
+        if error:
+            raise Refused(f"the broker refuses SASL: {name_of(error)}")
+        if self.mechanism == "PLAIN":
+            await _exchange(connection, f"\0{self.username}\0{self.password}".encode(), timeout_s)
+            return
+        scram = ScramClient(self.username.replace("=", "=3D").replace(",", "=2C"), self.password,
+                            self.mechanism)
+        scram.process_server_first_message(await _exchange(connection, scram.first_message(), timeout_s))
+        scram.process_server_final_message(await _exchange(connection, scram.final_message(), timeout_s))
+
+
+async def _exchange(connection: Connection, token: bytes, timeout_s: float) -> bytes:
+    """One SaslAuthenticate. Raises Refused. The broker's own words are not repeated: it chooses them."""
+    answer = await _ask(connection, _AUTHENTICATE, 0, struct.pack(">i", len(token)) + token, timeout_s)
+    error, length = struct.unpack_from(">hh", answer)
+    if error:
+        raise Refused("the broker refuses the user name or the password")
+    at = 4 + max(length, 0)
+    (size,) = struct.unpack_from(">i", answer, at)
+    return answer[at + 4:at + 4 + size]
+
+
+async def _ask(connection: Connection, api: int, version: int, body: bytes, timeout_s: float) -> bytes:
+    frame = struct.pack(">hhi", api, version, 0) + _text(_CLIENT_ID) + body
+    return await connection.exchange(bytearray(struct.pack(">i", len(frame)) + frame), timeout_s)
+
+
+def _text(words: bytes) -> bytes:
+    return struct.pack(">h", len(words)) + words
+
+
+# -- the file ---------------------------------------------------------------------------------------------
+
+def read_client_config(file: Path) -> Security:
+    """A file of Kafka's client properties. UsageError names the key that is wrong or cannot be followed."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"cannot read {file}: {getattr(error, 'strerror', None) or 'no UTF-8'}") from None
+    return _security(_properties(text, str(file)), str(file))
+
+
+def _properties(text: str, source: str) -> dict[str, str]:
+    keys: dict[str, str] = {}
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        words = line.strip()
+        while words.endswith("\\"):
+            words = words[:-1] + next(lines, (number, ""))[1].strip()
+        if words and words[0] not in "#!":
+            key, separator, value = re.match(r"([^=:\s]*)\s*([=:]?)\s*(.*)", words).groups()  # type: ignore[union-attr]
+            if not key or not separator:
+                raise UsageError(f"{source}, line {number}, is no KEY=VALUE")
+            keys[key] = value
+    return keys
+
+
+def _security(keys: Mapping[str, str], source: str) -> Security:
+    def refuse(why: str) -> UsageError:
+        return UsageError(f"{source}: {why}")
+
+    protocol = keys.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise refuse(f"security.protocol is none of {', '.join(_PROTOCOLS)}")
+    if strange := sorted(key for key in keys if _ABOUT_SECURITY.match(key) and key not in _KNOWN):
+        raise refuse(f"this client cannot follow {', '.join(strange)}; it knows {', '.join(sorted(_KNOWN))}")
+    for store, kind in _PEM_STORE.items():
+        if store in keys and keys.get(kind, "JKS").upper() != "PEM":
+            raise refuse(f"{store} is no PEM file by {kind}: export it as PEM (keytool -exportcert -rfc), "
+                         f"and set {kind}=PEM, or use ssl.ca.location, ssl.certificate.location and "
+                         f"ssl.key.location")
+    mechanism = keys.get("sasl.mechanism", keys.get("sasl.mechanisms", "")).upper()
+    username, password = _login(keys)
+    if protocol.startswith("SASL"):
+        if mechanism not in _MECHANISMS:
+            raise refuse(f"sasl.mechanism is none of {', '.join(_MECHANISMS)}")
+        if not username or not password:
+            raise refuse("sasl.username and sasl.password, or a sasl.jaas.config with both, are missing")
+    return Security(
+        protocol=protocol, mechanism=mechanism if protocol.startswith("SASL") else "",
+        username=username, password=password,
+        ca=keys.get("ssl.ca.location") or keys.get("ssl.truststore.location"),
+        certificate=keys.get("ssl.certificate.location") or keys.get("ssl.keystore.location"),
+        key=keys.get("ssl.key.location") or keys.get("ssl.keystore.location"),
+        key_password=keys.get("ssl.key.password"),
+        checks_names=keys.get("ssl.endpoint.identification.algorithm", "https").lower() not in ("", "none"),
+        ignored=tuple(sorted(key for key in keys if not _ABOUT_SECURITY.match(key))),
+    )
+
+
+def _login(keys: Mapping[str, str]) -> tuple[str, str]:
+    """User name and password: by themselves, or out of sasl.jaas.config."""
+    jaas = {name: _unquoted(word) for name, word in _JAAS_FIELD.findall(keys.get("sasl.jaas.config", ""))}
+    return (keys.get("sasl.username", jaas.get("username", "")),
+            keys.get("sasl.password", jaas.get("password", "")))
+
+
+def _unquoted(word: str) -> str:
+    if word[0] in "\"'":
+        return re.sub(r"\\(.)", r"\1", word[1:-1])
+    return word

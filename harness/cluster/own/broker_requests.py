@@ -1,0 +1,197 @@
+"""Asks the brokers of somebody's own cluster by Kafka's wire: metadata, settings, topics of our own.
+
+Rules
+1. Connections are kept, one a broker; one that missed an answer is dropped and dialled anew the next time.
+2. Versions are those that the broker serves; where it serves none that we know, that is said.
+3. Nothing is asked here that changes what is not ours: topics are named by who calls.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.protocol.admin import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent
+from floodmark.harness.client.error_names import name_of
+from floodmark.harness.client.security import Refused
+from floodmark.harness.errors import FloodmarkError
+
+ASK_S = 10.0
+_METADATA, _CREATE, _DELETE, _CONFIGS, _ELECT = 3, 19, 20, 32, 43
+_SUPPORTED = {_METADATA: (7, 9), _CREATE: (2, 4), _DELETE: (1, 4), _CONFIGS: (1, 4), _ELECT: (1, 2)}
+_BROKER, _TOPIC = 4, 2  # DescribeConfigs' kinds of resource
+_NOT_CONTROLLER = 41
+_UNKNOWN_TOPIC = 3
+_ELECTION_NOT_NEEDED = 84
+_PREFERRED, _UNCLEAN = 0, 1
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """One partition in a Metadata answer, by broker ids; leader -1: there is none."""
+
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    brokers: Mapping[int, Address]  # those that are not fenced
+    controller: int  # to whom topics are created; in KRaft any broker, which forwards
+    partitions: Mapping[tuple[str, int], PartitionState]
+
+
+class Brokers:
+    """Connections to brokers by address."""
+
+    def __init__(self, dial: Dial) -> None:
+        self._dial = dial
+        self._connections: dict[Address, Connection] = {}
+        self._locks: dict[Address, asyncio.Lock] = {}
+
+    def close(self) -> None:
+        """Safe twice."""
+        for connection in self._connections.values():
+            connection.abort()
+        self._connections.clear()
+        self._locks.clear()
+
+    async def metadata(self, to: Address, topics: Sequence[str], timeout_s: float = ASK_S) -> Metadata:
+        """topics: none: only the brokers."""
+        named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        answer = await self._ask(to, _METADATA, MetadataRequest, MetadataResponse, timeout_s,
+                                 topics=named, allow_auto_topic_creation=False)
+        return Metadata(
+            brokers={one.node_id: (one.host, one.port) for one in answer.brokers},
+            controller=answer.controller_id,
+            partitions={
+                (topic.name, one.partition_index): PartitionState(
+                    leader=one.leader_id, epoch=one.leader_epoch, isr=tuple(one.isr_nodes))
+                for topic in answer.topics if not topic.error_code for one in topic.partitions},
+        )
+
+    async def is_up(self, at: Address, timeout_s: float) -> bool:
+        """Whether a broker answers there now, over a new connection."""
+        try:
+            connection = await self._dial(*at, timeout_s)
+        except Refused:
+            raise
+        except Unsent:
+            return False
+        connection.close()
+        return True
+
+    async def create_topic(self, to: Address, name: str, replicas: Sequence[Sequence[int]],
+                           configs: Mapping[str, str]) -> None:
+        """replicas: of each partition in order, by id, preferred leader first. FloodmarkError if refused."""
+        topic = CreateTopicsRequest.CreatableTopic
+        answer = await self._ask(
+            to, _CREATE, CreateTopicsRequest, CreateTopicsResponse, 3 * ASK_S,
+            topics=[topic(
+                name=name, num_partitions=-1, replication_factor=-1,
+                configs=[topic.CreatableTopicConfig(name=key, value=value)
+                         for key, value in configs.items()],
+                assignments=[
+                    topic.CreatableReplicaAssignment(partition_index=index, broker_ids=list(ids))
+                    for index, ids in enumerate(replicas)])],
+            timeout_ms=int(2000 * ASK_S), validate_only=False)
+        for one in answer.topics:
+            if one.error_code:
+                words = f": {one.error_message}" if one.error_message else ""
+                raise FloodmarkError(
+                    f"the cluster does not create the topic {name}: {name_of(one.error_code)}{words}")
+
+    async def delete_topic(self, to: Address, name: str) -> None:
+        """One that is not there is deleted already."""
+        answer = await self._ask(to, _DELETE, DeleteTopicsRequest, DeleteTopicsResponse, 3 * ASK_S,
+                                 topic_names=[name], timeout_ms=int(2000 * ASK_S))
+        for one in answer.responses:
+            if one.error_code not in (0, _UNKNOWN_TOPIC):
+                raise FloodmarkError(f"the topic {name} is not deleted: {name_of(one.error_code)}")
+
+    async def topic_settings(self, to: Address, topic: str) -> Mapping[str, str]:
+        """The keys in force for a topic."""
+        return await self._settings(to, _TOPIC, topic)
+
+    async def broker_settings(self, to: Address, broker: int) -> Mapping[str, str]:
+        return await self._settings(to, _BROKER, str(broker))
+
+    async def _settings(self, to: Address, kind: int, name: str) -> Mapping[str, str]:
+        resource = DescribeConfigsRequest.DescribeConfigsResource
+        answer = await self._ask(
+            to, _CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, ASK_S,
+            resources=[resource(resource_type=kind, resource_name=name, configuration_keys=None)],
+            include_synonyms=False, include_documentation=False)
+        for one in answer.results:
+            if one.error_code:
+                raise FloodmarkError(
+                    f"the cluster does not say how {name} is set: {name_of(one.error_code)}")
+            return {entry.name: entry.value for entry in one.configs if entry.value is not None}
+        raise FloodmarkError(f"the cluster does not say how {name} is set")
+
+    async def elect(self, to: Address, partitions: Sequence[tuple[str, int]], *, unclean: bool
+                    ) -> Mapping[tuple[str, int], str | None]:
+        """(topic, partition) -> why no leader was elected; None: one was, or leads already."""
+        by_topic: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            by_topic.setdefault(topic, []).append(partition)
+        answer = await self._ask(
+            to, _ELECT, ElectLeadersRequest, ElectLeadersResponse, ASK_S,
+            election_type=_UNCLEAN if unclean else _PREFERRED, timeout_ms=int(1000 * ASK_S),
+            topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
+                              for topic, indexes in by_topic.items()])
+        if answer.error_code:
+            raise FloodmarkError(f"no election: {name_of(answer.error_code)}")
+        return {(result.topic, one.partition_id):
+                None if one.error_code in (0, _ELECTION_NOT_NEEDED) else name_of(one.error_code)
+                for result in answer.replica_election_results for one in result.partition_result}
+
+    async def exchange(self, to: Address, frame: bytearray, timeout_s: float) -> bytes:
+        """One request that is encoded already. Unsent or Lost where it is not answered."""
+        async with self._locks.setdefault(to, asyncio.Lock()):
+            return await (await self._connection(to, timeout_s)).exchange(frame, timeout_s)
+
+    async def _ask(self, to: Address, api: int, request: Any, response: Any, timeout_s: float, **words: Any
+                   ) -> Any:
+        what = f"{request.__name__.removesuffix('Request')} to {to[0]}:{to[1]}"
+        try:
+            async with self._locks.setdefault(to, asyncio.Lock()):
+                connection = await self._connection(to, timeout_s)
+                lowest, highest = connection.versions.get(api, (0, -1))
+                version = min(_SUPPORTED[api][1], highest)
+                if version < max(_SUPPORTED[api][0], lowest):
+                    raise FloodmarkError(f"{what}: served in versions {lowest} to {highest} only")
+                made = request(version=version, **words)
+                made.with_header(0, "floodmark")
+                frame = bytearray(made.encode(version=version, header=True, framed=True))
+                answer = await connection.exchange(frame, timeout_s)
+            return response.decode(b"\0\0\0\0" + answer, version=version, header=True)
+        except Refused as error:
+            raise FloodmarkError(f"{what}: {error}") from None
+        except Unsent:
+            raise FloodmarkError(f"{what}: nothing answers there") from None
+        except Lost as lost:
+            raise FloodmarkError(f"{what}: {lost}") from None
+        except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
+            raise FloodmarkError(f"{what}: an answer that cannot be read: {error}") from error
+
+    async def _connection(self, to: Address, timeout_s: float) -> Connection:
+        connection = self._connections.get(to)
+        if connection is None or not connection.usable:
+            connection = self._connections[to] = await self._dial(*to, timeout_s)
+        return connection

@@ -297,6 +297,14 @@ class ExplainsDeaths(Protocol):
 
 
 @runtime_checkable
+class BoundsClocks(Protocol):
+    """Its nodes' clocks are not the harness's, and it knows how far any two may lie apart."""
+
+    @property
+    def clock_error_ns(self) -> int: ...  # run.json's; the longer it has looked, the wider
+
+
+@runtime_checkable
 class Traces(Protocol):
     """Its processes write what happens in them; harness.trace merges and follows that."""
 
@@ -417,6 +425,7 @@ class WorkloadSettings:
     acks: str  # all, 1 or 0
     concurrency: int  # processes at a time; process % concurrency is a process's place among them
     first_value: int  # values below are the schedule's
+    library: Mapping[str, str] = field(default_factory=dict, repr=False)  # how librdkafka gets in: secrets
 
 
 class Workload(Protocol):

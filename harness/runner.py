@@ -21,7 +21,15 @@ from floodmark.harness.op import Type
 from floodmark.harness.phases.collect import collect, observes_of
 from floodmark.harness.phases.main_phase import Load, end_all, main_phase
 from floodmark.harness.phases.settle import Reach, read_all, reading, settle, what_moved
-from floodmark.harness.protocols import Cluster, PartitionSpec, ScheduleRunner, View, Workload
+from floodmark.harness.protocols import (
+    BoundsClocks,
+    Cluster,
+    PartitionSpec,
+    ScheduleRunner,
+    View,
+    Workload,
+    ability,
+)
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
@@ -230,6 +238,8 @@ class _Carrying:
             "isr_short": [], "why": f"the run ended before it could settle: {ended}"})
         about.setdefault("final_reads", {"processes": [], "partitions": []})
         self._note_deaths()
+        if (clocks := ability(self._plan.cluster, BoundsClocks)) is not None:
+            about["clock_error_ns"] = clocks.clock_error_ns
         try:
             about["history_lines"] = self._recorder.close()
         except FloodmarkError as error:  # history_lines stays absent: lines are missing

@@ -158,7 +158,8 @@ class IdempotentSession:
         """patience_s: how long its sends are tried at least; it counts only when the producer is created."""
         if self._producer is None:
             self._producer = Producer({
-                **_BACKOFFS, "bootstrap.servers": self._bootstrap(), "enable.idempotence": True,
+                **_BACKOFFS, **self._settings.library, "bootstrap.servers": self._bootstrap(),
+                "enable.idempotence": True,
                 "linger.ms": 0,
                 "message.timeout.ms": max(_MESSAGE_TIMEOUT_MS, round(1000 * patience_s)),
                 "request.timeout.ms": 1000,
@@ -168,7 +169,7 @@ class IdempotentSession:
     def _get_consumer(self) -> Consumer:
         if self._consumer is None:
             self._consumer = Consumer({
-                **_BACKOFFS, "bootstrap.servers": self._bootstrap(),
+                **_BACKOFFS, **self._settings.library, "bootstrap.servers": self._bootstrap(),
                 "group.id": f"floodmark-{self._settings.run_id}",
                 "enable.auto.commit": False, "auto.offset.reset": "error", "check.crcs": True,
                 "isolation.level": "read_uncommitted", "fetch.wait.max.ms": 100,

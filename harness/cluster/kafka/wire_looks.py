@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from floodmark.harness.client import codec
-from floodmark.harness.client.connection import Connection, Lost, Unsent, connect
+from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
 from floodmark.harness.protocols import PartitionSpec
 
 Address = tuple[str, int]
@@ -29,9 +29,10 @@ _ONE_BYTE = 1  # of records: none are wanted, one batch may come where the HW ha
 
 
 class WireLooks:
-    """Looks at the replicas of one cluster."""
+    """Looks at the replicas of one cluster. dial: what opens connections."""
 
-    def __init__(self) -> None:
+    def __init__(self, dial: Dial = connect) -> None:
+        self._dial = dial
         self._brokers: dict[Address, _Broker] = {}
 
     async def replica_ends(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
@@ -60,7 +61,8 @@ class WireLooks:
             async with asyncio.timeout(timeout_s):
                 broker = self._brokers.get(address)
                 if broker is None or not broker.connection.usable:
-                    broker = self._brokers[address] = _Broker(await connect(*address, timeout_s), timeout_s)
+                    broker = self._brokers[address] = _Broker(
+                        await self._dial(*address, timeout_s), timeout_s)
                 return await broker.ends(places)
         except (TimeoutError, Unsent, Lost, codec.ProtocolError):
             if (silent := self._brokers.pop(address, None)) is not None:

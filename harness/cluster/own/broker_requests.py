@@ -22,6 +22,7 @@ from kafka.protocol.admin import (
     ElectLeadersResponse,
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent
 from floodmark.harness.client.error_names import name_of
@@ -29,8 +30,10 @@ from floodmark.harness.client.security import Refused
 from floodmark.harness.errors import FloodmarkError
 
 ASK_S = 10.0
-_METADATA, _CREATE, _DELETE, _CONFIGS, _ELECT = 3, 19, 20, 32, 43
-_SUPPORTED = {_METADATA: (7, 9), _CREATE: (2, 4), _DELETE: (1, 4), _CONFIGS: (1, 4), _ELECT: (1, 2)}
+_PRODUCE, _METADATA, _CREATE, _DELETE, _CONFIGS, _ELECT = 0, 3, 19, 20, 32, 43
+_SUPPORTED = {
+    _PRODUCE: (3, 8), _METADATA: (7, 9), _CREATE: (2, 4), _DELETE: (1, 4), _CONFIGS: (1, 4), _ELECT: (1, 2),
+}
 _BROKER, _TOPIC = 4, 2  # DescribeConfigs' kinds of resource
 _NOT_CONTROLLER = 41
 _UNKNOWN_TOPIC = 3
@@ -86,11 +89,11 @@ class Brokers:
         )
 
     async def is_up(self, at: Address, timeout_s: float) -> bool:
-        """Whether a broker answers there now, over a new connection."""
+        """Whether a broker answers there now, over a new connection. One that refuses us answers."""
         try:
             connection = await self._dial(*at, timeout_s)
         except Refused:
-            raise
+            return True
         except Unsent:
             return False
         connection.close()
@@ -161,10 +164,18 @@ class Brokers:
                 None if one.error_code in (0, _ELECTION_NOT_NEEDED) else name_of(one.error_code)
                 for result in answer.replica_election_results for one in result.partition_result}
 
-    async def exchange(self, to: Address, frame: bytearray, timeout_s: float) -> bytes:
-        """One request that is encoded already. Unsent or Lost where it is not answered."""
-        async with self._locks.setdefault(to, asyncio.Lock()):
-            return await (await self._connection(to, timeout_s)).exchange(frame, timeout_s)
+    async def stamp(self, to: Address, topic: str, partition: int, batch: bytes) -> int | None:
+        """Appends a batch, acks=1; the LogAppendTime that the leader gave it, in ms. None: it gave none."""
+        data = ProduceRequest.TopicProduceData
+        answer = await self._ask(
+            to, _PRODUCE, ProduceRequest, ProduceResponse, ASK_S, transactional_id=None, acks=1,
+            timeout_ms=int(1000 * ASK_S), topic_data=[data(name=topic, partition_data=[
+                data.PartitionProduceData(index=partition, records=batch)])])
+        placed = answer.responses[0].partition_responses[0]
+        if placed.error_code:
+            raise FloodmarkError(f"{topic}-{partition} takes no record: {name_of(placed.error_code)}")
+        stamp: int = placed.log_append_time_ms
+        return stamp if stamp >= 0 else None
 
     async def _ask(self, to: Address, api: int, request: Any, response: Any, timeout_s: float, **words: Any
                    ) -> Any:

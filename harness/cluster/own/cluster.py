@@ -1,0 +1,468 @@
+"""Somebody's own cluster, which floodmark neither started nor may change: any that speaks Kafka's wire.
+
+Rules
+1. Nothing of it is touched but topics of ours, whose names begin with the run's prefix. They are removed by
+   stop(), which every run calls, however it ends; one that cannot be removed is named.
+2. A fault is only ever a command of the owner's (fault_commands.py), and only where he allowed it: who
+   may_break. What his commands broke they mend, in mend() or at the latest in stop().
+3. A node is a broker that Metadata names: n and its id. It runs if it answers; nobody here sees processes, so
+   none is ever said to have died.
+4. Leader, epoch and ISR are what Metadata says with the highest epoch; among equals what the leader itself
+   says, for it is the first to know its ISR. LEO and HW are asked of each replica. A member of the ISR that
+   does not show its own, while its leader shows LEO = HW, has that LEO: in a correct cluster the HW is the
+   lowest LEO of the ISR, and no follower is ahead of its leader. So a correct cluster is never taken for
+   settled too early, and nothing is claimed of a follower's HW.
+5. A cluster that answers nobody any more is the harness's trouble, never a finding.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from floodmark.harness.client import batch
+from floodmark.harness.client.client import Client
+from floodmark.harness.client.connection import Dial
+from floodmark.harness.client.security import Security
+from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.cluster import readiness
+from floodmark.harness.cluster.kafka.wire_looks import WireLooks
+from floodmark.harness.cluster.own import clock_bounds
+from floodmark.harness.cluster.own.broker_requests import Address, Brokers, Metadata, PartitionState
+from floodmark.harness.cluster.own.fault_commands import FaultCommands
+from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import (
+    CLIENTS,
+    CONTROLLER,
+    UNKNOWN,
+    Cuts,
+    Elects,
+    Kills,
+    PartitionSpec,
+    PartitionView,
+    Pauses,
+    ReadsLogs,
+    ReplicaView,
+    View,
+)
+
+NAME = "own"
+START_S = 5.0  # for a broker to answer at first
+LOOK_S = 1.0  # for a broker to answer a look
+CREATE_S = 60.0
+UP_S = 90.0  # for a broker that was started, resumed or healed to answer
+GONE_S = 20.0  # for one that was killed, stopped or paused to answer no more
+ASKS_OF_A_CLOCK = 8
+UNKNOWN_CLOCKS_NS = 60_000_000_000  # where no broker stamps records: what clocks kept by anybody fulfil
+CLIENT_CONNECT_S = 2.0  # a handshake of TLS and SASL is several round trips
+_BREAK = "without --i-may-break-this nothing is done to somebody's own cluster"
+_NOT_SHOWN = frozenset({"leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean",
+                        "proposing"})
+_OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # in force for it, as brokers call them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A cluster as it was found, before anything was asked of it. settings: of one broker, where it says
+    them."""
+
+    ids: Mapping[str, int]
+    addresses: Mapping[str, Address]
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+async def find(bootstrap: Sequence[Address], security: Security) -> Found:
+    """Asks the first address that answers. FloodmarkError: none does, and why."""
+    brokers = Brokers(security.dial())
+    why = []
+    try:
+        for address in bootstrap:
+            try:
+                told = await brokers.metadata(address, ())
+            except FloodmarkError as error:
+                why.append(str(error))
+                continue
+            if not told.brokers:
+                why.append(f"{address[0]}:{address[1]} names no broker")
+                continue
+            settings: Mapping[str, str] = {}
+            with suppress(FloodmarkError):  # who may not read a broker's settings may read his topic's
+                first = min(told.brokers)
+                settings = await brokers.broker_settings(told.brokers[first], first)
+            names = {f"n{number}": number for number in sorted(told.brokers)}
+            return Found(ids=names, settings=settings,
+                         addresses={name: told.brokers[number] for name, number in names.items()})
+    finally:
+        brokers.close()
+    raise FloodmarkError(f"no cluster was found: {'; '.join(why)}")
+
+
+class OwnCluster:
+    """See harness.protocols: Cluster, Addressed, MakesClients, BoundsClocks; by the owner's commands
+    ReadsLogs, Kills, Pauses, Cuts; where he allowed to break it also Elects, for our partitions."""
+
+    name = NAME
+    abilities: tuple[object, ...] = ()
+    not_shown = _NOT_SHOWN
+
+    def __init__(self, found: Found, folder: Path, *, prefix: str, bootstrap: str = "",
+                 security: Security | None = None, commands: FaultCommands | None = None,
+                 may_break: bool = False, topic_settings: Mapping[str, str] | None = None) -> None:
+        """prefix: of our topics' names. topic_settings: what they are created with; all else is the
+        cluster's."""
+        self.nodes = tuple(found.ids)
+        self.partitions: tuple[PartitionSpec, ...] = ()
+        self.config: Mapping[str, Mapping[str, Any]] = {node: {} for node in self.nodes}
+        self.system = {"name": NAME, "bootstrap": bootstrap, "brokers": {
+            node: f"{host}:{port}" for node, (host, port) in found.addresses.items()}}
+        self.clock_error_ns = UNKNOWN_CLOCKS_NS
+        self._found = found
+        self._folder = folder
+        self._prefix = prefix
+        self._clocks_topic = f"{prefix}clocks"
+        self._topic_settings = dict(topic_settings or {})
+        self._commands = commands or FaultCommands()
+        self._commands.known(self.nodes)
+        self.lacks = _lacks(self._commands, self.nodes, may_break=may_break)
+        self._dial: Dial = (security or Security()).dial()
+        self._brokers = Brokers(self._dial)
+        self._looks = WireLooks(self._dial)
+        self._topics: set[str] = set()  # of ours, which must be removed
+        self._clocks: dict[str, clock_bounds.Ahead] = {}
+        self._down: set[str] = set()  # by our commands, as all three
+        self._paused: set[str] = set()
+        self._cut: set[str] = set()  # those that do not hear somebody
+        self._silent: str | None = None  # nobody answered the last look, in words
+        self._not_removed: list[str] = []
+
+    # -- Cluster ------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """It runs already: every node must answer. Then the clocks are compared, by a topic of our own."""
+        for node, address in self._found.addresses.items():
+            try:
+                await self._brokers.metadata(address, (), START_S)
+            except FloodmarkError as error:
+                raise FloodmarkError(f"{node} does not answer at the address that the cluster advertises: "
+                                     f"{error}") from error
+        with suppress(FloodmarkError):  # the bound stays what clocks kept by anybody fulfil
+            await self._create_topic(self._clocks_topic, [[self._found.ids[node]] for node in self.nodes],
+                                     {"message.timestamp.type": "LogAppendTime"})
+            await self._compare_clocks()
+
+    async def create(self, partitions: Sequence[PartitionSpec]) -> None:
+        """Topics of ours, exactly so assigned; back when each is led with its ISR full, and what is in force
+        for them is known."""
+        by_topic: dict[str, list[PartitionSpec]] = {}
+        for spec in partitions:
+            if not spec.topic.startswith(self._prefix):
+                raise UsageError(f"{spec.topic} is no topic of this run: its name begins with {self._prefix}")
+            by_topic.setdefault(spec.topic, []).append(spec)
+        for topic, specs in by_topic.items():
+            replicas = [[self._found.ids[node] for node in spec.replicas]
+                        for spec in sorted(specs, key=lambda spec: spec.partition)]
+            await self._create_topic(topic, replicas, self._topic_settings)
+        self.partitions = (*self.partitions, *partitions)
+
+        async def unready() -> str | None:
+            try:
+                return readiness.healthy(await self.observe(), partitions, self.nodes)
+            except FloodmarkError as error:
+                return str(error)
+
+        await wait_until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+        settings = [await self._topic_settings_of(topic) for topic in by_topic]
+        self.config = {node: _weakest(settings) for node in self.nodes}
+
+    async def observe(self) -> View:
+        """FloodmarkError: nobody answers."""
+        topics = sorted({spec.topic for spec in self.partitions})
+        asked = await asyncio.gather(*(self._metadata(node, topics) for node in self.nodes))
+        answers = {node: answer for node, answer in zip(self.nodes, asked, strict=True) if answer is not None}
+        if not answers:
+            self._silent = "the cluster no longer answers at " + ", ".join(
+                map(_words, self._found.addresses.values()))
+            raise FloodmarkError(self._silent)
+        self._silent = None
+        names = {number: node for node, number in self._found.ids.items()}
+        truth = {spec.key: state for spec in self.partitions
+                 if (state := _latest(answers, (spec.topic, spec.partition), names)) is not None}
+        ends = await self._looks.replica_ends(
+            {node: self._found.addresses[node] for node in answers}, self.partitions, LOOK_S)
+        alive = frozenset.intersection(*(frozenset(answer.brokers) for answer in answers.values()))
+        return View(
+            time_ns=time.monotonic_ns(),
+            replicas=self._replicas(answers, truth, ends, names),
+            partitions={key: PartitionView(
+                partition=key, leader=names.get(state.leader), epoch=state.epoch,
+                isr=tuple(names[number] for number in state.isr if number in names), partition_epoch=-1)
+                for key, state in truth.items()},
+            running=frozenset(answers),
+            unfenced=frozenset(names[number] for number in alive if number in names),
+        )
+
+    async def mend(self) -> list[str]:
+        """By the owner's commands, what they broke; then whoever does not answer is told."""
+        residue = []
+        for act in (self.heal, *(lambda node=node: self.resume(node) for node in sorted(self._paused)),
+                    *(lambda node=node: self.start_node(node) for node in sorted(self._down))):
+            try:
+                await act()
+            except FloodmarkError as error:
+                residue.append(str(error))
+        residue += [f"{node} does not answer" for node in self.nodes if not await self._answers(node)]
+        return residue
+
+    async def stop(self) -> None:
+        """Mends once more what is still broken, and removes our topics."""
+        if self._down or self._paused or self._cut:
+            self._not_removed += [f"what was broken stays so: {one}" for one in await self.mend()]
+        elif self._clocks and self._topics:
+            with suppress(FloodmarkError):
+                await self._compare_clocks()
+        for topic in sorted(self._topics):
+            try:
+                await self._brokers.delete_topic(await self._controller(), topic)
+            except FloodmarkError as error:
+                self._not_removed.append(f"the topic {topic} could not be removed, so do that: {error}")
+        self._topics.clear()
+        self._looks.close()
+        self._brokers.close()
+
+    def died(self) -> list[str]:
+        return []
+
+    def died_words(self) -> Mapping[str, str]:
+        return {}
+
+    def broken(self) -> Sequence[str]:
+        return [*([self._silent] if self._silent else []), *self._not_removed]
+
+    # -- clients --------------------------------------------------------------------------------------------
+
+    def addresses(self) -> Mapping[str, Address]:
+        return self._found.addresses
+
+    def client(self, settings: ClientSettings, random: Random) -> Client:
+        patient = replace(settings, connect_timeout_s=max(CLIENT_CONNECT_S, settings.connect_timeout_s))
+        return Client(patient, self.addresses, random, dial=self._dial)
+
+    # -- faults, by the owner's commands --------------------------------------------------------------------
+
+    async def kill(self, node: str) -> None:
+        """One that does not answer is left so: nobody sees here whether it runs."""
+        await self._end(node, "kill")
+
+    async def stop_node(self, node: str) -> None:
+        await self._end(node, "stop")
+
+    async def start_node(self, node: str) -> None:
+        """Back when it answers."""
+        if not await self._answers(node):
+            await self._run(node, "start")
+            await self._wait_up(node, "started")
+        self._down.discard(node)
+        self._paused.discard(node)
+
+    async def pause(self, node: str) -> None:
+        self._paused.add(node)
+        await self._run(node, "pause")
+        await self._wait_gone(node, "paused")
+
+    async def resume(self, node: str) -> None:
+        if node in self._paused:
+            await self._run(node, "resume")
+            if node not in self._down:
+                await self._wait_up(node, "resumed")
+            self._paused.discard(node)
+
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
+        """A command for each pair of who hears and whom it does not hear. The controller and the clients have
+        no commands unless their owner gave them: a controller is left out then, clients are refused."""
+        if reset:
+            raise UsageError("the commands of somebody's own cluster cut links; they reset no connections")
+        pairs = [(node, peer) for node in sorted(grudge) for peer in sorted(grudge[node])]
+        for node, peer in pairs:
+            if CONTROLLER in (node, peer) and not self._commands.has(CONTROLLER, "cut"):
+                continue
+            if not self._commands.has(node, "cut") or (
+                    peer == CLIENTS and not self._commands.has(CLIENTS, "cut")):
+                raise UsageError(f"no command cuts {peer} from {node}")
+            self._cut.add(node)
+            await self._run(node, "cut", peer)
+
+    async def heal(self) -> None:
+        for node in sorted(self._cut):
+            await self._run(node, "heal")
+            self._cut.discard(node)
+
+    async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
+        """Of our own partitions, by ElectLeaders."""
+        wanted = {(spec.topic, spec.partition): spec.key for spec in self.partitions
+                  if not partitions or spec.key in partitions}
+        errors = await self._brokers.elect(await self._controller(), list(wanted), unclean=unclean)
+        return {"elected": sorted(wanted[place] for place, error in errors.items()
+                                  if error is None and place in wanted),
+                "refused": {str(wanted[place]): error for place, error in sorted(errors.items())
+                            if error is not None and place in wanted}}
+
+    async def log_dir(self, node: str) -> Path:
+        """A copy, as the owner's command fetched it."""
+        folder = self._folder.absolute() / "nodes" / node
+        folder.mkdir(parents=True, exist_ok=True)
+        await self._run(node, "fetch_logs", folder=folder)
+        return folder
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    async def _run(self, node: str, act: str, peer: str | None = None, folder: Path | None = None) -> None:
+        words = {"prefix": self._prefix, **self._host("host", node)}
+        if peer is not None:
+            words |= {"peer": peer, **self._host("peer_host", peer)}
+        if folder is not None:
+            words["folder"] = str(folder)
+        await self._commands.run(node, act, words)
+
+    def _host(self, word: str, name: str) -> dict[str, str]:
+        return {word: self._found.addresses[name][0]} if name in self._found.addresses else {}
+
+    async def _end(self, node: str, act: str) -> None:
+        if not await self._answers(node) and node not in self._paused:
+            return
+        self._down.add(node)
+        await self._run(node, act)
+        self._paused.discard(node)
+        await self._wait_gone(node, f"ended by {act}")
+
+    async def _answers(self, node: str) -> bool:
+        return await self._brokers.is_up(self._found.addresses[node], LOOK_S)
+
+    async def _wait_up(self, node: str, how: str) -> None:
+        async def silent() -> str | None:
+            return None if await self._answers(node) else f"{node} does not answer"
+
+        await wait_until(silent, f"{node}, {how} by its command, to answer", UP_S)
+
+    async def _wait_gone(self, node: str, how: str) -> None:
+        async def answers() -> str | None:
+            return f"{node} still answers" if await self._answers(node) else None
+
+        await wait_until(answers, f"{node}, {how}, to answer no more", GONE_S)
+
+    async def _metadata(self, node: str, topics: Sequence[str]) -> Metadata | None:
+        try:
+            return await self._brokers.metadata(self._found.addresses[node], topics, LOOK_S)
+        except FloodmarkError:
+            return None
+
+    async def _controller(self) -> Address:
+        """Whom to ask for topics and elections: with ZooKeeper the controller alone takes such requests."""
+        for node in self.nodes:
+            told = await self._metadata(node, ())
+            if told is not None:
+                return told.brokers.get(told.controller, self._found.addresses[node])
+        raise FloodmarkError("no broker answers")
+
+    async def _create_topic(self, topic: str, replicas: Sequence[Sequence[int]],
+                            settings: Mapping[str, str]) -> None:
+        self._topics.add(topic)  # before: an answer may be lost, and the topic be there
+        await self._brokers.create_topic(await self._controller(), topic, replicas, settings)
+
+    async def _topic_settings_of(self, topic: str) -> Mapping[str, Any]:
+        told = await self._brokers.topic_settings(await self._controller(), topic)
+        if lacking := [key for key in _OF_TOPIC if key not in told]:
+            raise FloodmarkError(f"the cluster does not say the {', '.join(lacking)} of {topic}, so nobody "
+                                 "knows what it promises: allow DescribeConfigs to this user")
+        return told
+
+    def _replicas(self, answers: Mapping[str, Metadata], truth: Mapping[int, PartitionState],
+                  ends: Mapping[tuple[str, int], tuple[int, int]], names: Mapping[int, str]
+                  ) -> Mapping[tuple[str, int], ReplicaView]:
+        """Of those that answer. See rule 4 for the LEO of one that does not show it."""
+        views = {}
+        for spec in self.partitions:
+            state = truth.get(spec.key)
+            leader = None if state is None else names.get(state.leader)
+            led = ends.get((leader, spec.key)) if leader is not None else None
+            for node in spec.replicas:
+                if node not in answers:
+                    continue
+                view = ReplicaView(node=node, partition=spec.key)
+                own = ends.get((node, spec.key))
+                if own is not None:
+                    view = replace(view, leo=own[0], hw=own[1])
+                elif (state is not None and led is not None and led[0] == led[1]
+                      and self._found.ids[node] in state.isr):
+                    view = replace(view, leo=led[0], hw=UNKNOWN)
+                views[node, spec.key] = view
+        return views
+
+    async def _compare_clocks(self) -> None:
+        """Each broker stamps a few records of a topic of ours; see clock_bounds.py."""
+        clocks = {}
+        for partition, node in enumerate(self.nodes):
+            seen = clock_bounds.ahead(await self._stamps(node, partition))
+            if seen is None:
+                raise FloodmarkError(f"the clock of {node} was set while it was asked")
+            clocks[node] = clock_bounds.joined(self._clocks.get(node, seen), seen)
+        self._clocks = clocks
+        self.clock_error_ns = clock_bounds.error_ns(clocks)
+
+    async def _stamps(self, node: str, partition: int) -> list[clock_bounds.Stamped]:
+        asks: list[clock_bounds.Stamped] = []
+        deadline_s = time.monotonic() + CREATE_S / 6
+        while len(asks) < ASKS_OF_A_CLOCK:
+            data = batch.encode([len(asks)], batch.ending(self._prefix), time.time_ns() // 1_000_000)
+            sent_ns = time.time_ns()
+            try:
+                stamp_ms = await self._brokers.stamp(
+                    self._found.addresses[node], self._clocks_topic, partition, data)
+            except FloodmarkError:  # a new partition is not led at once
+                if time.monotonic() > deadline_s:
+                    raise
+                await asyncio.sleep(0.1)
+                continue
+            if stamp_ms is None:
+                raise FloodmarkError(f"{node} stamps no records")
+            asks.append(clock_bounds.Stamped(
+                sent_ns=sent_ns, received_ns=time.time_ns(), stamp_ms=stamp_ms))
+        return asks
+
+
+def _latest(answers: Mapping[str, Metadata], place: tuple[str, int], names: Mapping[int, str]
+            ) -> PartitionState | None:
+    """See rule 4."""
+    told = [(state.epoch, names.get(state.leader) == node, node, state)
+            for node, answer in answers.items() if (state := answer.partitions.get(place)) is not None]
+    return max(told, key=lambda one: one[:3])[3] if told else None
+
+
+def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a topic of ours is promised at least, in the words that brokers have for it."""
+    least = min((int(told["min.insync.replicas"]) for told in settings), default=1)
+    unclean = any(told["unclean.leader.election.enable"].lower() == "true" for told in settings)
+    flushes = {told.get("flush.messages") for told in settings}
+    return {"min.insync.replicas": least, "unclean.leader.election.enable": unclean,
+            **({"log.flush.interval.messages": 1} if flushes == {"1"} else {})}
+
+
+def _lacks(commands: FaultCommands, nodes: Sequence[str], *, may_break: bool) -> Mapping[type, str]:
+    """Abilities that the class has, and this cluster has not."""
+    takes: Mapping[type, tuple[str, ...]] = {
+        Kills: ("kill", "start", "stop"), Pauses: ("pause", "resume"), Cuts: ("cut", "heal")}
+    lacks = {kind: why for kind, acts in takes.items()
+             if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
+    if not may_break:
+        lacks[Elects] = _BREAK
+    if (why := commands.lacking(("fetch_logs",), nodes)) is not None:
+        lacks[ReadsLogs] = why
+    return lacks
+
+
+def _words(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"

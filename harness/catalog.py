@@ -3,6 +3,7 @@
 So `floodmark --help` starts no Spark, and a judge needs no client library.
 """
 
+import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.client.security import Security
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
@@ -64,6 +66,9 @@ OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
 ALWAYS_CUT = frozenset({"containers", "memory"})  # clusters whose links need no proxies to be cut
+FIND_OWN = "floodmark.harness.cluster.own.cluster:find"  # what somebody runs himself, by its addresses
+OWN_CLUSTER = "floodmark.harness.cluster.own.cluster:OwnCluster"
+FAULT_COMMANDS = "floodmark.harness.cluster.own.fault_commands:read_fault_commands"
 WIRE_CLIENTS = "floodmark.harness.client.client:wire_clients"
 JUDGE = "floodmark.checkers.judge.job:SparkJudge"
 MEASURE = "floodmark.checkers.stats.job:measure"
@@ -80,6 +85,7 @@ NEMESES_OF = "floodmark.nemesis.registered_nemeses:nemeses_of"
 PLANNER = "floodmark.nemesis.random_plans:plan"
 BUDGET = "floodmark.nemesis.budget:overspends"
 ARSENAL = "floodmark.nemesis.compose:arsenal"
+UNAVAILABLE = "floodmark.nemesis.compose:unavailable"
 LIMITS = "floodmark.nemesis.refusals:limits_of"
 SCHEDULE_RUNNER = "floodmark.nemesis.schedule_runner:ScheduleRunner"
 BROKER_WORDS = "floodmark.broker.rule_names"  # run, never imported: which rules, bugs and switches there are
@@ -150,6 +156,29 @@ def _system(name: str) -> Any:
     if name not in SYSTEMS:
         raise UsageError(f"no system {name!r}; there are: {', '.join(sorted(SYSTEMS))}")
     return _load(SYSTEMS[name])
+
+
+def find_own(bootstrap: Sequence[tuple[str, int]], security: Security) -> Any:
+    """Somebody's own cluster, as its brokers describe it (own.cluster.Found). FloodmarkError: nobody
+    answers."""
+    return asyncio.run(_load(FIND_OWN)(bootstrap, security))
+
+
+def own_cluster(found: Any, folder: Path, **words: Any) -> Cluster:
+    """What was found, to be driven; nothing is asked of it yet. words: of own.cluster.OwnCluster."""
+    made: Cluster = _load(OWN_CLUSTER)(found, folder, **words)
+    return made
+
+
+def fault_commands(file: Path) -> Any:
+    """The owner's commands for faults; UsageError where the file is off."""
+    return _load(FAULT_COMMANDS)(file)
+
+
+def unavailable(cluster: Cluster) -> Mapping[str, str]:
+    """Fault -> why this cluster cannot suffer it."""
+    told: Mapping[str, str] = _load(UNAVAILABLE)(cluster)
+    return told
 
 
 def clients(cluster: Cluster) -> MakeClient:

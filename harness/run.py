@@ -196,7 +196,9 @@ def system_of(about: Mapping[str, Any]) -> str:
         if isinstance(config, dict) and isinstance(named := config.get("floodmark.bugs"), str):
             bugs = [word for word in named.split(",") if word]
             break
-    return "+".join((str(about.get("rules", "?")), *sorted(bugs)))
+    system = about.get("system")
+    name = system.get("name", "?") if isinstance(system, dict) else "?"
+    return "+".join((str(about.get("rules") or name), *sorted(bugs)))
 
 
 def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:

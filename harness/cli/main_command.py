@@ -9,6 +9,7 @@ from floodmark.harness import __version__, catalog
 from floodmark.harness.cli.campaign import campaign
 from floodmark.harness.cli.cluster import cluster
 from floodmark.harness.cli.options import (
+    OWN_CLUSTER,
     RUN_FOLDER,
     Named,
     NemesisOption,
@@ -19,6 +20,9 @@ from floodmark.harness.cli.options import (
     file_option,
     findings,
     judge_options,
+    own_cluster_options,
+    refuse_with_bootstrap,
+    refuse_without_bootstrap,
     report_options,
     spark_options,
 )
@@ -89,17 +93,27 @@ def main() -> None:
 )
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-SEED",
               help="The run's folder, absent or empty.")
+@own_cluster_options
 @exits
 @judge_options
 @report_options
-def run(through: "Gate", **options: Any) -> int:
+def run(through: "Gate", bootstrap: str | None, **options: Any) -> int:
     """Run a workload against a cluster while a nemesis strikes, then judge it.
 
     Example: floodmark run --nemesis crash,pause,cut --duration 30
+
+    On a cluster of your own: floodmark run --bootstrap HOST:PORT. See harness/TESTING_YOUR_OWN_KAFKA.md.
     """
     from floodmark.harness.commands.run import RunOptions, run_and_judge
 
-    return run_and_judge(RunOptions(**options), through)
+    own = {name: options.pop(name) for name in OWN_CLUSTER}
+    if bootstrap is None:
+        refuse_without_bootstrap(own)
+        return run_and_judge(RunOptions(**options), through)
+    refuse_with_bootstrap()
+    from floodmark.harness.commands.own_cluster import OwnOptions, run_on_own
+
+    return run_on_own(OwnOptions(bootstrap=bootstrap, **own), RunOptions(**options), through)
 
 
 @main.command()

@@ -16,6 +16,11 @@ from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, registered
 from floodmark.harness.spark_options import workers
 
 RUN_FOLDER = click.Path(path_type=Path)
+OWN_CLUSTER = ("client_config", "faults_file", "may_break")
+_NOT_OF_OWN = {  # what somebody's own cluster decides
+    "cluster": "--cluster", "system": "--system", "nodes": "--nodes", "rules": "--rules", "bugs": "--bug",
+    "links": "--links", "trace": "--trace",
+}
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
 
 
@@ -186,3 +191,37 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def own_cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Somebody's own cluster: where it is, who may do what to it."""
+    for option in (
+        click.option("--i-may-break-this", "may_break", is_flag=True,
+                     help="With --bootstrap: faults may strike that cluster."),
+        click.option("--faults", "faults_file", metavar="FILE",
+                     type=click.Path(path_type=Path, dir_okay=False),
+                     help="With --bootstrap: TOML with the commands that kill, start, cut ... its nodes."),
+        click.option("--client-config", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+                     help="With --bootstrap: Kafka's client properties for TLS and SASL."),
+        click.option("--bootstrap", metavar="HOST:PORT,...",
+                     help="Your own cluster, instead of one that is started; -c then sets its topics."),
+    ):
+        command = option(command)
+    return command
+
+
+def refuse_without_bootstrap(own: dict[str, Any]) -> None:
+    """UsageError for words about somebody's own cluster where none is named."""
+    if any(own.values()):
+        raise UsageError("--client-config, --faults and --i-may-break-this are about a cluster of your own: "
+                         "name it by --bootstrap HOST:PORT")
+
+
+def refuse_with_bootstrap() -> None:
+    """UsageError for options, given by hand, that only a cluster of floodmark's making has."""
+    context = click.get_current_context()
+    given = [word for name, word in _NOT_OF_OWN.items()
+             if context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)]
+    if given:
+        raise UsageError(f"{', '.join(given)} cannot be chosen of a cluster that is yours already: leave "
+                         f"{'them' if len(given) > 1 else 'it'} out, or leave --bootstrap out")

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,11 @@ class RunOptions:
 
 def run_and_judge(options: RunOptions, through: Gate) -> int:
     """Runs, judges, and tells; the last line on stdout is the folder, also when the harness failed."""
-    plan = planned(options)
+    return run_plan(planned(options), through)
+
+
+def run_plan(plan: RunPlan, through: Gate) -> int:
+    """As run_and_judge, of a plan that is made."""
     refuse_full(plan.folder)
     catalog.can_judge()  # before the run: who asks for a verdict should not wait for "no Java"
     click.echo(announced(plan), err=True)
@@ -104,7 +108,8 @@ def announced(plan: RunPlan) -> str:
     """What is about to happen, and where it will be found."""
     strikes = sum(entry.f not in ACTS for entry in plan.schedule)
     nothing = f"\nnothing will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
-    return (f"{many(len(plan.cluster.nodes), 'node')}, rules {plan.rules}, seed {plan.seed}, "
+    rules = f"rules {plan.rules}, " if plan.rules else ""
+    return (f"{many(len(plan.cluster.nodes), 'node')}, {rules}seed {plan.seed}, "
             f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 
@@ -123,30 +128,40 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(options, folder, config, links)
+    return plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder), links=links)
+
+
+def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: PlannedSchedule, options: RunOptions,
+            *, links: str, run_id: str | None = None, library: Mapping[str, str] | None = None) -> RunPlan:
+    """The plan of a run on this cluster; options have their seed and their folder. library: see
+    WorkloadSettings."""
+    assert options.seed is not None, "the schedule was made from it"
+    assert options.out is not None, "the cluster was made in it"
     addressed = ability(cluster, Addressed)
-    run_id = secrets.token_hex(8)
+    run_id = run_id or secrets.token_hex(8)
     settings = WorkloadSettings(
         run_id=run_id,
-        seed=seed,
+        seed=options.seed,
         partitions=specs,
         clients=catalog.clients(cluster),
         addresses=None if addressed is None else addressed.addresses,
         acks=options.acks,
         concurrency=max(1, options.concurrency),
-        first_value=first_free_value(schedule),
+        first_value=first_free_value(strikes.schedule),
+        library=library or {},
     )
     return RunPlan(
-        folder=folder,
+        folder=options.out,
         run_id=run_id,
         version=__version__,
         commit=commit(),
-        seed=seed,
+        seed=options.seed,
         rules=options.rules,
         cluster=cluster,
         partitions=specs,
         workload=catalog.workload(options.workload, settings),
-        schedule_runner=catalog.schedule_runner(cluster, specs, schedule),
-        schedule=schedule,
+        schedule_runner=catalog.schedule_runner(cluster, specs, strikes.schedule),
+        schedule=strikes.schedule,
         unstruck=strikes.unstruck,
         links=links,
         reproduces=options.reproduces,

@@ -116,7 +116,8 @@ def summarised(reading: Reading) -> list[str]:
 def ran_text(about: Told) -> str:
     """What was run, with which promises."""
     words = [f"{about.get('cluster', 'some')} cluster of {len(about.get('nodes') or ())}",
-             *(f"{name} {about.get(name, '?')}" for name in ("rules", "workload")), *promises(about)]
+             *(f"{name} {about.get(name, '?')}" for name in ("rules", "workload") if about.get(name, "?")),
+             *promises(about)]
     return ", ".join([*words, f"seed {about.get('seed', '?')}"])
 
 

@@ -1,0 +1,135 @@
+"""`floodmark run --bootstrap`: a run on somebody's own cluster, which is asked before anything is planned.
+
+Rules
+1. What would do harm is refused before the cluster is even asked, unless its owner said --i-may-break-this.
+2. Its nodes, and what its brokers are set to, are its own; options that choose them are refused.
+3. Nothing of --client-config reaches the run's folder or a message.
+"""
+
+import datetime
+import secrets
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from floodmark.harness import catalog
+from floodmark.harness.client.security import Security, read_client_config
+from floodmark.harness.commands import planned_schedule, run
+from floodmark.harness.commands.check import Gate
+from floodmark.harness.commands.planned_schedule import PlannedSchedule
+from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole
+from floodmark.harness.errors import UnfitCluster, UsageError
+from floodmark.harness.protocols import Cluster
+from floodmark.harness.run import default_folder, refuse_full
+from floodmark.harness.runner import RunPlan, spread
+
+PORT = 9092
+PLACE = "own"
+LONG_S = 600.0  # a plan of so long shows every fault that a nemesis has
+_SESSIONS = ("broker.session.timeout.ms", "zookeeper.session.timeout.ms")
+_SESSION_MS = "9000"  # Kafka's default
+_INSYNC = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnOptions:
+    """The words about somebody's own cluster."""
+
+    bootstrap: str
+    client_config: Path | None = None
+    faults_file: Path | None = None
+    may_break: bool = False
+
+
+def run_on_own(own: OwnOptions, options: RunOptions, through: Gate) -> int:
+    """As `floodmark run` of any cluster."""
+    return run_plan(planned_on_own(own, options), through)
+
+
+def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
+    """UsageError for what cannot be; FloodmarkError where no cluster answers."""
+    addresses = addresses_of(own.bootstrap)
+    if options.nemesis != "none" and not own.may_break:
+        raise UsageError(f"--nemesis {options.nemesis} would harm the cluster at {own.bootstrap}: say "
+                         "--i-may-break-this if that is yours to decide, or leave --nemesis out")
+    security = Security() if own.client_config is None else read_client_config(own.client_config)
+    if security.ignored:
+        click.echo(f"{own.client_config}: {', '.join(security.ignored)} are not about security and are left "
+                   "alone", err=True)
+    commands = None if own.faults_file is None else catalog.fault_commands(own.faults_file)
+    seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+    folder = options.out or default_folder(seed, datetime.datetime.now())
+    refuse_full(folder)
+    found = catalog.find_own(addresses, security)
+    nodes = tuple(found.ids)
+    run_id = secrets.token_hex(8)
+    prefix = f"floodmark-{run_id}-"
+    factor = min(3, len(nodes)) if options.replication_factor is None else options.replication_factor
+    specs = options.assignment or spread(nodes, f"{prefix}{run.TOPIC}", options.partitions, factor)
+    given = pairs(options.config)
+    cluster = catalog.own_cluster(found, folder, prefix=prefix, bootstrap=own.bootstrap, security=security,
+                                  commands=commands, may_break=own.may_break, topic_settings=given)
+    least = whole(_INSYNC, given.get(_INSYNC) or found.settings.get(_INSYNC, "1"))
+    strikes = strikes_on(cluster, options, planning_context(found, options, seed, least))
+    for remark in strikes.remarks:
+        click.echo(remark, err=True)
+    return plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder, rules=""),
+                   links=planned_schedule.DIRECT, run_id=run_id, library=security.library_settings())
+
+
+def planning_context(found: Any, options: RunOptions, seed: int, least: int
+                     ) -> planned_schedule.PlanningContext:
+    session_ms = next((found.settings[key] for key in _SESSIONS if key in found.settings), _SESSION_MS)
+    return planned_schedule.PlanningContext(
+        cluster=PLACE, nodes=tuple(found.ids), partitions=tuple(range(options.partitions)), links=None,
+        min_insync_replicas=least, seed=seed, duration_s=options.duration, interval_s=options.interval,
+        overspend=options.overspend, session_s=whole(_SESSIONS[0], session_ms) / 1000)
+
+
+def strikes_on(cluster: Cluster, options: RunOptions, ground: planned_schedule.PlanningContext
+               ) -> PlannedSchedule:
+    """The schedule of the file, or of the nemeses that the owner's commands can carry out."""
+    asked = catalog.nemeses(options.nemesis, PLACE)
+    if options.schedule_file is not None:
+        if asked:
+            raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
+        return planned_schedule.schedule_from_file(options.schedule_file, ground)
+    named = catalog.named(options.nemesis)
+    left_out = {name: why for name in asked if (why := why_not(cluster, name, ground)) is not None}
+    for name, why in left_out.items():
+        if name in named:
+            raise UnfitCluster(f"--nemesis {name} cannot strike this cluster: {why}")
+    able = [name for name in asked if name not in left_out]
+    remarks = tuple(f"{name} is left out: {why}" for name, why in left_out.items())
+    if asked and not able:
+        return PlannedSchedule(schedule=(), remarks=remarks,
+                               unstruck=f"--nemesis {options.nemesis}: {'; '.join(remarks)}")
+    planned = planned_schedule.random_schedule(",".join(able) or "none", ground)
+    return replace(planned, remarks=(*remarks, *planned.remarks))
+
+
+def why_not(cluster: Cluster, nemesis: str, ground: planned_schedule.PlanningContext) -> str | None:
+    """Why this nemesis cannot strike the cluster; None: it can."""
+    lacking = catalog.unavailable(cluster)
+    schedule = planned_schedule.random_schedule(
+        nemesis, replace(ground, duration_s=LONG_S, overspend=True)).schedule
+    return next((lacking[entry.f] for entry in schedule if entry.f in lacking), None)
+
+
+def addresses_of(words: str) -> tuple[tuple[str, int], ...]:
+    """`HOST:PORT,[::1]:PORT,HOST`: a port left out is 9092."""
+    found = []
+    for word in filter(None, (word.strip() for word in words.split(","))):
+        host, colon, port = word.rpartition(":")
+        if not colon or word.endswith("]"):
+            host, port = word, str(PORT)
+        if not host or "@" in host or "/" in host or not (port.isascii() and port.isdecimal()) or not (
+                0 < int(port) < 65536):
+            raise UsageError("--bootstrap takes HOST:PORT[,HOST:PORT...]; who logs in, and how, stands in "
+                             "--client-config")
+        found.append((host.strip("[]"), int(port)))
+    if not found:
+        raise UsageError("--bootstrap names no address")
+    return tuple(found)

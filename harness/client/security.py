@@ -27,6 +27,7 @@ _HANDSHAKE, _AUTHENTICATE = 17, 36
 _REFUSED_MECHANISM = 33
 _CLIENT_ID = b"floodmark"
 _ABOUT_SECURITY = re.compile(r"(ssl|sasl|security)\.")
+_LINE = re.compile(r"([^=:\s]+)\s*[=:]\s*(.*)")
 _JAAS_FIELD = re.compile(r"""\b(username|password)\s*=\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s;]+)""")
 _PEM_STORE = {"ssl.truststore.location": "ssl.truststore.type", "ssl.keystore.location": "ssl.keystore.type"}
 _KNOWN = frozenset({
@@ -157,10 +158,10 @@ def _properties(text: str, source: str) -> dict[str, str]:
         while words.endswith("\\"):
             words = words[:-1] + next(lines, (number, ""))[1].strip()
         if words and words[0] not in "#!":
-            key, separator, value = re.match(r"([^=:\s]*)\s*([=:]?)\s*(.*)", words).groups()  # type: ignore[union-attr]
-            if not key or not separator:
+            match = _LINE.fullmatch(words)
+            if match is None:
                 raise UsageError(f"{source}, line {number}, is no KEY=VALUE")
-            keys[key] = value
+            keys[match[1]] = match[2]
     return keys
 
 

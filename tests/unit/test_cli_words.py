@@ -17,7 +17,8 @@ from floodmark.harness.commands.explain import PERMITS, parts_of
 
 PAGE = Path(__file__).parents[2] / "harness" / "README.md"
 # Left out, these say nothing: a file is not written, a question not asked.
-NOTHING = {"--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
+NOTHING = {"--bootstrap", "--client-config", "--faults",
+           "--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
            "--loses", "--spares", "--from", ("mark", "--known"), ("mark", "--note"), ("stats", "--parquet")}
 
 

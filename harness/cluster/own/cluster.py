@@ -40,15 +40,27 @@ from floodmark.harness.protocols import (
     CLIENTS,
     CONTROLLER,
     UNKNOWN,
+    BadDisks,
+    Clocks,
     Cuts,
     Elects,
+    ElectsReplica,
+    Expires,
+    Failpoints,
+    Freezes,
     Kills,
+    MemoryLimits,
+    Packets,
     PartitionSpec,
     PartitionView,
     Pauses,
+    PowerCuts,
     ReadsLogs,
     ReplicaView,
+    Resets,
+    Traces,
     View,
+    Wipes,
 )
 
 NAME = "own"
@@ -63,6 +75,20 @@ CLIENT_CONNECT_S = 2.0  # a handshake of TLS and SASL is several round trips
 _BREAK = "without --i-may-break-this nothing is done to somebody's own cluster"
 _NOT_SHOWN = frozenset({"leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean",
                         "proposing"})
+_NEVER: Mapping[type, str] = {  # what the class has not either, and why
+    BadDisks: "nobody but its owner harms the disks of somebody's own cluster",
+    Clocks: "nobody but its owner sets the clocks of somebody's own cluster",
+    ElectsReplica: "that takes a reassignment, which is not asked of somebody's own cluster",
+    Expires: "Kafka's wire has no request that ends a broker's session",
+    Failpoints: "the reference broker alone has failpoints",
+    Freezes: "somebody's own cluster is not stood still: what moves while it is read is noticed",
+    MemoryLimits: "nobody but its owner limits the memory of somebody's own cluster",
+    Packets: "its owner's commands cut links; they do not make them worse",
+    PowerCuts: "nobody here can say what the disks of somebody's own cluster have synced",
+    Resets: "its owner's commands cut links; they reset no connections",
+    Traces: "its processes write no trace for floodmark",
+    Wipes: "nobody but its owner empties the disks of somebody's own cluster",
+}
 _OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # in force for it, as brokers call them
 
 
@@ -455,8 +481,9 @@ def _lacks(commands: FaultCommands, nodes: Sequence[str], *, may_break: bool) ->
     """Abilities that the class has, and this cluster has not."""
     takes: Mapping[type, tuple[str, ...]] = {
         Kills: ("kill", "start", "stop"), Pauses: ("pause", "resume"), Cuts: ("cut", "heal")}
-    lacks = {kind: why for kind, acts in takes.items()
+    lacks: dict[type, str] = {kind: why for kind, acts in takes.items()
              if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
+    lacks |= _NEVER
     if not may_break:
         lacks[Elects] = _BREAK
     if (why := commands.lacking(("fetch_logs",), nodes)) is not None:

@@ -1,0 +1,199 @@
+"""Asks ZooKeeper what Kafka's controller has decided, and ends the sessions of brokers.
+
+    /brokers/ids/N                          a broker's registration: ephemeral, so its owner is the session
+    /brokers/topics/T/partitions/P/state    leader, leader_epoch, isr; the truth of a partition
+    /controller                             which broker is the controller
+
+Rules
+1. A look is made of one request for each path, all sent before the first answer is awaited.
+2. A session is ended by closing it, as its own client would: ZooKeeper gives a session's password by a formula
+   (ZooKeeperServer.generatePasswd), so whoever knows the id can. Deleting the registration instead would leave
+   the session alive, and its broker would never register again.
+3. Whatever ZooKeeper does not answer in time is a ZooKeeperSilent, and nothing is guessed.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.retry import KazooRetry
+
+from floodmark.harness.errors import FloodmarkError
+
+Address = tuple[str, int]
+Result = TypeVar("Result")
+
+BROKERS = "/brokers/ids"
+CONTROLLER = "/controller"
+SESSION_S = 30.0  # of our own looks: a paused ZooKeeper must not end it
+CONNECT_S = 5.0
+ANSWER_S = 1.0
+_SECRET = 0xB3415C00  # ZooKeeperServer.superSecret
+_PASSWORD_BYTES = 16
+_QUIET = logging.getLogger("floodmark.kazoo")
+_QUIET.addHandler(logging.NullHandler())
+_QUIET.propagate = False
+
+
+class ZooKeeperSilent(FloodmarkError):
+    """ZooKeeper did not answer: it does not run, it is paused, or it is still starting."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """What the controller, or a leader that changed the ISR, has written of one partition. leader -1: none."""
+
+    leader: int
+    epoch: int
+    isr: tuple[int, ...]
+    version: int  # of the path in ZooKeeper: it counts every change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """What ZooKeeper holds of the cluster at one look."""
+
+    sessions: Mapping[int, int]  # broker -> the session that its registration belongs to
+    controller: int | None  # the broker that is the controller now
+    partitions: Mapping[tuple[str, int], PartitionState]
+
+
+class ZooKeeperClient:
+    """One session of our own, and one more for each that is ended."""
+
+    def __init__(self, address: Address) -> None:
+        self._hosts = f"{address[0]}:{address[1]}"
+        self._own: Any = None
+
+    async def look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
+        """These partitions, those of them that exist by now, and all brokers."""
+        return await self._in_a_thread(lambda: self._look(partitions))
+
+    async def session_of(self, broker: int) -> int | None:
+        """The session that this broker's registration belongs to; None: it is not registered."""
+        def ask() -> int | None:
+            try:
+                _, stat = self._connected().get(f"{BROKERS}/{broker}")
+            except NoNodeError:
+                return None
+            return int(stat.ephemeralOwner)
+        return await self._in_a_thread(ask)
+
+    async def expire(self, broker: int) -> bool:
+        """Ends the session of this broker, as if ZooKeeper had not heard from it for too long. False: it had
+        none. The registration is gone when this returns."""
+        session = await self.session_of(broker)
+        if session is None:
+            return False
+        await self._in_a_thread(lambda: _close_session(self._hosts, session), CONNECT_S + ANSWER_S)
+        return True
+
+    async def resign(self) -> None:
+        """Makes the brokers elect a controller anew."""
+        def delete() -> None:
+            try:
+                self._connected().delete(CONTROLLER)
+            except NoNodeError:
+                pass
+        await self._in_a_thread(delete)
+
+    async def close(self) -> None:
+        """Safe twice."""
+        own, self._own = self._own, None
+        if own is not None:
+            await asyncio.to_thread(_end, own)
+
+    # -- in a thread --------------------------------------------------------------------------------------
+
+    async def _in_a_thread(self, ask: Callable[[], Result], timeout_s: float = CONNECT_S + ANSWER_S) -> Result:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.to_thread(ask)
+        except (KazooException, KazooTimeoutError, TimeoutError) as error:
+            raise ZooKeeperSilent(f"ZooKeeper at {self._hosts} does not answer ({type(error).__name__}): it may "
+                                  f"be paused, killed, or starting") from error
+
+    def _connected(self) -> Any:
+        """Our own session; the first call begins it."""
+        if self._own is None:
+            own = _client(self._hosts)
+            try:
+                own.start(timeout=CONNECT_S)
+            except BaseException:
+                _end(own)
+                raise
+            self._own = own
+        return self._own
+
+    def _look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
+        own = self._connected()
+        asked = {place: own.get_async(f"/brokers/topics/{place[0]}/partitions/{place[1]}/state")
+                 for place in partitions}
+        controller = own.get_async(CONTROLLER)
+        try:
+            brokers = [int(name) for name in own.get_children_async(BROKERS).get(timeout=ANSWER_S)]
+        except NoNodeError:  # no broker was ever here
+            brokers = []
+        registrations = {broker: own.get_async(f"{BROKERS}/{broker}") for broker in sorted(brokers)}
+        found = {broker: _answer(one) for broker, one in registrations.items()}
+        states = {place: _answer(one) for place, one in asked.items()}
+        told = _answer(controller)
+        return Registered(
+            sessions={broker: int(one[1].ephemeralOwner) for broker, one in found.items() if one is not None},
+            controller=None if told is None else int(json.loads(told[0])["brokerid"]),
+            partitions={place: _state(one) for place, one in states.items() if one is not None},
+        )
+
+
+def _answer(one: Any) -> Any:
+    """(data, stat) of a path; None where it does not exist."""
+    try:
+        return one.get(timeout=ANSWER_S)
+    except NoNodeError:
+        return None
+
+
+def _state(answer: Any) -> PartitionState:
+    data, stat = answer
+    told = json.loads(data)
+    return PartitionState(leader=told["leader"], epoch=told["leader_epoch"], isr=tuple(told["isr"]),
+                          version=stat.version)
+
+
+# -- sessions -----------------------------------------------------------------------------------------------
+
+def _client(hosts: str, **words: Any) -> Any:
+    """It tries to connect for ever, once begun; a request without a connection fails at once."""
+    retry = KazooRetry(max_tries=-1, delay=0.02, backoff=1, max_delay=0.2)
+    return KazooClient(hosts=hosts, timeout=SESSION_S, connection_retry=retry, logger=_QUIET,
+                       handler=SequentialThreadingHandler(), **words)
+
+
+def _end(client: Any) -> None:
+    client.stop()
+    client.close()
+
+
+def _close_session(hosts: str, session: int) -> None:
+    """Takes the session over and closes it. Where it has ended meanwhile, a new one is begun and closed."""
+    client = _client(hosts, client_id=(session, session_password(session)))
+    try:
+        client.start(timeout=CONNECT_S)
+    finally:
+        _end(client)
+
+
+def session_password(session: int) -> bytes:
+    """What ZooKeeper gives the client of this session: 16 bytes of java.util.Random, seeded with its id."""
+    state = (session ^ _SECRET ^ 0x5DEECE66D) & (1 << 48) - 1
+    out = bytearray()
+    while len(out) < _PASSWORD_BYTES:
+        state = (state * 0x5DEECE66D + 0xB) & (1 << 48) - 1
+        out += (state >> 16 & 0xFFFFFFFF).to_bytes(4, "little")
+    return bytes(out)

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
-CONTAINERS = ROOT / "harness" / "cluster" / "containers"
+EXTRAS = {extra: ROOT / "harness" / "cluster" / extra for extra in ("containers", "kafka")}  # who needs which
 TOOLS = {"import-linter", "mypy", "pytest-xdist", "ruff", "setuptools", "types-docker"}  # run, not imported
 UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported where it is there; imported by aiokafka
 
@@ -58,22 +58,24 @@ def product() -> Iterator[Path]:
 
 
 def test_the_product_stands_on_what_it_declares(setup: configparser.ConfigParser) -> None:
-    """Without an extra: all but the cluster of containers, and the plugin, which pytest itself imports."""
-    files = (file for file in product() if CONTAINERS not in file.parents)
+    """Without an extra: all but the clusters that have one, and the plugin, which pytest itself imports."""
+    files = (file for file in product() if not {*EXTRAS.values()} & {*file.parents})
     found = imported(file for file in files if file.name != "pytest_plugin.py")
     assert distributions(found) == declared(setup["options"]["install_requires"]), found
 
 
-def test_the_containers_stand_on_their_extra(setup: configparser.ConfigParser) -> None:
-    found = imported(file for file in product() if CONTAINERS in file.parents)
-    extra = declared(setup["options.extras_require"]["containers"])
-    assert distributions(found) - declared(setup["options"]["install_requires"]) == extra, found
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_a_cluster_stands_on_its_extra(extra: str, setup: configparser.ConfigParser) -> None:
+    found = imported(file for file in product() if EXTRAS[extra] in file.parents)
+    needed = declared(setup["options.extras_require"][extra])
+    assert distributions(found) - declared(setup["options"]["install_requires"]) == needed, found
 
 
 def test_the_tests_stand_on_dev(setup: configparser.ConfigParser) -> None:
-    """dev holds all that the containers need too: a development environment runs every test."""
+    """dev holds all that the extras hold too: a development environment runs every test."""
     found = distributions(imported((ROOT / "tests").rglob("*.py")))
     dev = declared(setup["options.extras_require"]["dev"])
     assert found <= dev | declared(setup["options"]["install_requires"])
-    assert declared(setup["options.extras_require"]["containers"]) <= dev
-    assert dev <= found | TOOLS | UNSEEN | declared(setup["options.extras_require"]["containers"])
+    extras = {name for extra in EXTRAS for name in declared(setup["options.extras_require"][extra])}
+    assert extras <= dev
+    assert dev <= found | TOOLS | UNSEEN | extras

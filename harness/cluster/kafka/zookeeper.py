@@ -1,0 +1,237 @@
+"""Apache Kafka with ZooKeeper (2.8.2): ZooKeeper's and the brokers' settings, what ZooKeeper holds, sessions.
+
+`controller`, the process, is ZooKeeper: what it holds decides who leads. Kafka's own controller is one of the
+brokers, and moves. The generations of the replication protocol are Kafka's own, chosen as it chooses them:
+
+    rules            inter.broker.protocol.version     how a follower cuts its log
+    high-watermark   0.11.0-IV1                        at its own HW
+    kip-101          1.1                               where the leader says that its last epoch ended
+    kip-279          2.0                               asking again for an epoch that both know
+    kip-320          as the version has it             as before; who is deposed is fenced
+
+A topic of message.format.version 0.10.2 has no epochs in its batches, and so its followers cut at their HW
+whatever the rules are: one such topic beside another of format 2 shows both in one cluster. kip-101 and
+kip-279 are the last versions before the next rule came; the rules of 0.11.0-IV1 are those of 0.10.2, with
+records that have headers.
+
+Rules
+1. The broker that is named last starts first, and so is Kafka's controller: what strikes the first ones, which
+   lead, does not strike whoever decides about it.
+2. A broker does not start while ZooKeeper still has the registration of its former life (it would end at
+   once, NodeExists): so that session is ended first.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.forms import ControllerState
+from floodmark.harness.cluster.kafka.zookeeper_client import Registered, ZooKeeperClient, ZooKeeperSilent
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.waiting import wait_until
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER, PartitionSpec, PartitionView
+
+PROTOCOL_VERSIONS: Mapping[str, str | None] = {  # rules -> inter.broker.protocol.version; None: its own
+    "high-watermark": "0.11.0-IV1",
+    "kip-101": "1.1",
+    "kip-279": "2.0",
+    "kip-320": None,
+}
+SESSION = "broker.session.timeout.ms"  # as KRaft and the reference broker call it
+ZOOKEEPER_SESSION = "zookeeper.session.timeout.ms"
+PREFERRED: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "background.threads": "1",
+    SESSION: "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",
+    "log.index.size.max.bytes": "4096",
+    "log.segment.bytes": "1048576",
+    "num.io.threads": "2",
+    "num.network.threads": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "replica.fetch.backoff.ms": "100",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "unclean.leader.election.enable": "false",
+    "zookeeper.connection.timeout.ms": "60000",
+}
+_ZOO_CFG = """tickTime=250
+minSessionTimeout=500
+maxSessionTimeout=120000
+admin.enableServer=false
+maxClientCnxns=0
+dataDir={data}
+clientPort={port}
+clientPortAddress={host}
+"""
+FIRST_UP_S = 60.0  # for ZooKeeper and the first broker; long, a busy machine starts slowly
+DECIDED_S = 10.0  # for Kafka's controller to act on a session's end
+NO_LEADER = -1
+
+
+class ZooKeeper:
+    """See forms.py: Form."""
+
+    def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int], *, rules: str
+                 ) -> None:
+        self.name = "zookeeper"
+        self.about: Mapping[str, Any] = {}
+        version = PROTOCOL_VERSIONS[rules]
+        protocol = {} if version is None else {
+            "inter.broker.protocol.version": version, "log.message.format.version": version}
+        chosen = {**PREFERRED, **protocol, **given}
+        chosen.setdefault(ZOOKEEPER_SESSION, chosen[SESSION])
+        self.settings: Mapping[str, str] = dict(sorted(chosen.items()))
+        self.lacks: Mapping[type, str] = {}
+        self._kafka = kafka
+        self._ids = ids
+        self._nodes = {number: name for name, number in ids.items() if name != CONTROLLER}
+        self._layout: Layout | None = None
+        self._client: ZooKeeperClient | None = None
+        self._started: set[str] = set()
+
+    # -- files --------------------------------------------------------------------------------------------
+
+    def write_files(self, layout: Layout) -> None:
+        layout.make_folders()
+        self._layout = layout
+        for name in layout.names:
+            layout.properties_of(name).write_text(self._zoo_cfg() if name == CONTROLLER else self._properties(
+                name), encoding="utf-8")
+        self._client = ZooKeeperClient(layout.places[CONTROLLER].reached)
+
+    def _zoo_cfg(self) -> str:
+        place = self._at.places[CONTROLLER]
+        return _ZOO_CFG.format(data=place.inside(place.log_dir), host=place.listens[0], port=place.listens[1])
+
+    def _properties(self, name: str) -> str:
+        place = self._at.places[name]
+        lines = {
+            "broker.id": str(place.node_id),
+            "log.dirs": place.inside(place.log_dir),
+            "zookeeper.connect": _host_port(place.controller),
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
+            "listeners": f"CLIENTS://{_host_port(place.listens)},BROKERS://{_host_port(place.control)}",
+            "advertised.listeners": f"CLIENTS://{_host_port(place.advertised)},"
+                                    f"BROKERS://{_host_port(place.control)}",
+            "inter.broker.listener.name": "BROKERS",
+            **self.settings,
+        }
+        return "".join(f"{key}={value}\n" for key, value in lines.items())
+
+    def main(self, name: str) -> tuple[str, Path]:
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain" if name == CONTROLLER else "kafka.Kafka"
+        return main, self._at.properties_of(name)
+
+    def topic_settings(self, topic: str) -> Mapping[str, str]:
+        return {}
+
+    # -- a process's life ---------------------------------------------------------------------------------
+
+    async def starting(self, name: str) -> None:
+        """A broker's first start waits for the first of all, any other for the end of its former session."""
+        if name == CONTROLLER:
+            return
+        if name in self._started:
+            await self._asked.expire(self._ids[name])
+        elif name != self._at.nodes[-1]:
+            await wait_until(self._no_controller, f"{self._at.nodes[-1]} to start, and to be Kafka's controller",
+                             FIRST_UP_S)
+        self._started.add(name)
+
+    async def _no_controller(self) -> str | None:
+        try:
+            found = await self._asked.look(())
+        except ZooKeeperSilent as error:
+            return str(error)
+        return None if found.controller is not None else "no broker has registered"
+
+    async def controller_is_up(self) -> bool:
+        try:
+            await self._asked.look(())
+        except ZooKeeperSilent:
+            return False
+        return True
+
+    # -- what it holds ------------------------------------------------------------------------------------
+
+    async def admin(self, running: Sequence[str]) -> str | None:
+        """Kafka's controller: others refuse such requests."""
+        try:
+            found = await self._asked.look(())
+        except ZooKeeperSilent:
+            return None
+        node = None if found.controller is None else self._nodes.get(found.controller)
+        return node if node in running else None
+
+    async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None:
+        try:
+            found = await self._asked.look([(spec.topic, spec.partition) for spec in partitions])
+        except ZooKeeperSilent:
+            return None
+        return ControllerState(
+            partitions={
+                spec.key: PartitionView(
+                    partition=spec.key, epoch=state.epoch, partition_epoch=state.version,
+                    leader=None if state.leader == NO_LEADER else self._nodes[state.leader],
+                    isr=tuple(self._nodes[broker] for broker in state.isr))
+                for spec in partitions
+                if (state := found.partitions.get((spec.topic, spec.partition))) is not None},
+            unfenced=frozenset(self._nodes[broker] for broker in found.sessions if broker in self._nodes))
+
+    async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None:
+        """Ends a broker's session; back when Kafka's controller has acted on it, where one of those that are
+        awake is it. FloodmarkError where the broker has no session."""
+        places = [(spec.topic, spec.partition) for spec in partitions]
+        broker = self._ids[node]
+        before = await self._asked.look(places)
+        if not await self._asked.expire(broker):
+            raise FloodmarkError(f"{node} has no session that could be ended: it is not registered")
+        deadline = time.monotonic() + DECIDED_S
+        while await self._undecided(broker, before, places, [one for one in awake if one != node]):
+            if time.monotonic() > deadline:
+                raise FloodmarkError(f"waited {DECIDED_S:g} s for Kafka's controller to act on the end of "
+                                     f"{node}'s session")
+            await asyncio.sleep(0.01)
+
+    async def _undecided(self, broker: int, before: Registered, places: Sequence[tuple[str, int]],
+                         others_awake: Sequence[str]) -> bool:
+        """Whether somebody is there to act on it who has not yet: every partition that the broker led, or was
+        in sync with, gets a new state."""
+        now = await self._asked.look(places)
+        if now.controller is None:
+            return bool(others_awake) and any(self._ids[node] in now.sessions for node in others_awake)
+        if self._nodes.get(now.controller) not in others_awake and now.controller != broker:
+            return False
+        return any(now.partitions[place].version == state.version for place, state in before.partitions.items()
+                   if broker in state.isr and state.leader != NO_LEADER)
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    @property
+    def _at(self) -> Layout:
+        if self._layout is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._layout
+
+    @property
+    def _asked(self) -> ZooKeeperClient:
+        if self._client is None:
+            raise FloodmarkError("the cluster was not started")
+        return self._client
+
+
+def _host_port(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"

@@ -244,7 +244,7 @@ class BrokerCluster:
         return self._in.layout
 
     async def _spawn(self, name: str) -> None:
-        self.runs.starting(name)
+        await self.runs.starting(name)
         await self._in.hosts.spawn(name)
 
     async def _not_up(self) -> str | None:

@@ -63,7 +63,7 @@ class System(Protocol):
     async def look(self) -> View: ...
 
     # -- a process's life
-    def starting(self, name: str) -> None: ...  # its process is about to begin
+    async def starting(self, name: str) -> None: ...  # its process is about to begin
     async def is_up(self, name: str) -> bool: ...  # it answers, or it has ended as it was armed to
     def started(self, name: str) -> None: ...  # it has read its settings, or ended
     def foreseen(self, name: str, code: int) -> bool: ...  # whether it was armed to end so

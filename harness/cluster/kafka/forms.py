@@ -29,13 +29,15 @@ class Form(Protocol):
     @property
     def settings(self) -> Mapping[str, str]: ...  # Kafka's keys, of every broker, without its place
     @property
+    def decides_alone(self) -> bool: ...  # the process `controller`; else a broker does
+    @property
     def lacks(self) -> Mapping[type, str]: ...  # abilities that this form has not, and why
 
-    def topic_settings(self, topic: str) -> Mapping[str, str]: ...  # of a topic that is to be created
     def write_files(self, layout: Layout) -> None: ...  # all that its processes read when they start
     def main(self, name: str) -> tuple[str, Path]: ...  # the class to be started, and its file
-    def starting(self, name: str) -> None: ...  # its process is about to begin
+    async def starting(self, name: str) -> None: ...  # its process is about to begin
     async def controller_is_up(self) -> bool: ...
+    async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None: ...
     async def admin(self, running: Sequence[str]) -> str | None: ...  # who takes admin requests; None: nobody
     async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None: ...
     async def close(self) -> None: ...  # safe twice, and before write_files

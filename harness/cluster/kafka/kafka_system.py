@@ -17,6 +17,9 @@ Freezing, and why what is then read is true
    claims too little at worst. A HW above the LEO on disk is impossible, for the LEO only grows likewise.
 5. The leader-epoch cache is that of its checkpoint. Kafka writes some truncations of it a moment late, in the
    background; so it is left out of the row of a replica whose last looks did not agree.
+6. With ZooKeeper a broker decides, and 1 would take its replicas out of the looks. So all brokers are
+   stopped at once, and what ZooKeeper has then is compared with the last look: of a partition about which
+   anything was decided in between no HW is known.
 """
 
 import asyncio
@@ -45,6 +48,7 @@ from floodmark.harness.protocols import (
     Failpoints,
     Met,
     PartitionSpec,
+    PartitionView,
     ReplicaView,
     View,
 )
@@ -60,16 +64,19 @@ CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, remo
 
 
 class KafkaSystem:
-    """See harness.cluster.system: System; and of harness.protocols Freezes, Elects and ElectsReplica."""
+    """See harness.cluster.system: System; and of harness.protocols Freezes, Expires, Elects, ElectsReplica."""
 
     def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
-                 topic_config: Mapping[str, str] | None = None) -> None:
-        """ids: of each node and of the controller. topic_config: Kafka's keys of every topic created."""
+                 topic_config: Mapping[str, str] | None = None,
+                 topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """ids: of each node and of the controller. topic_config: Kafka's keys of every topic created; topics:
+        of single ones by name, over those."""
         self.nodes = tuple(node for node in ids if node != CONTROLLER)
         self.ids = ids
         self.about: Mapping[str, Any] = {
             "name": NAME, "version": kafka.version, "form": form.name, **form.about,
-            **({"topic_config": dict(topic_config)} if topic_config else {})}
+            **({"topic_config": dict(topic_config)} if topic_config else {}),
+            **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config = {node: typed(form.settings) for node in self.nodes}
         self.lacks: Mapping[type, str] = {
             Failpoints: "stock Apache Kafka has no failpoints", **form.lacks}
@@ -78,6 +85,7 @@ class KafkaSystem:
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
+        self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
         self._ends, self._metadata = WireLooks(), BrokerMetadata()
         self._clean: dict[str, bool] = {}  # whether the last stop of each node was orderly
@@ -104,7 +112,7 @@ class KafkaSystem:
             if spec.partition != len(assignment):
                 raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
             assignment.append([self.ids[node] for node in spec.replicas])
-        configs = {topic: {**self._form.topic_settings(topic), **self._topic_config} for topic in topics}
+        configs = {topic: {**self._topic_config, **self._topics.get(topic, {})} for topic in topics}
         await admin_requests.create_topics(await self._admin(), topics, timeout_s=ASK_S, configs=configs)
 
     async def look(self) -> View:
@@ -119,8 +127,8 @@ class KafkaSystem:
             partitions=state.partitions if state is not None else {}, running=self._running(),
             unfenced=frozenset(node for node in believed if state is not None and node in state.unfenced))
 
-    def starting(self, name: str) -> None:
-        self._form.starting(name)
+    async def starting(self, name: str) -> None:
+        await self._form.starting(name)
         if name != CONTROLLER:
             log_dir = self._layout.places[name].log_dir
             self._clean[name] = name not in self._clean or (log_dir / CLEAN_STOP).exists()
@@ -156,7 +164,7 @@ class KafkaSystem:
     async def freeze(self) -> View:
         """See the module's docstring. A broker that is silent is killed."""
         self.frozen = True
-        if self._hosts.lives(CONTROLLER):
+        if self._form.decides_alone and self._hosts.lives(CONTROLLER):
             await self._hosts.pause(CONTROLLER)
         looks = [await self.look()]
         deadline_s = time.monotonic() + FREEZE_S
@@ -170,8 +178,15 @@ class KafkaSystem:
             self._hosts.pause(node) if node in answering else self._hosts.kill(node)
             for node in self.nodes if self._hosts.lives(node)))
         state = await self._form.controller_state(self.partitions)
-        replicas = await asyncio.to_thread(self._as_on_disk, looks[-SAME_LOOKS:])
-        return replace(looks[-1], replicas=replicas, partitions=state.partitions if state else {})
+        if self._hosts.lives(CONTROLLER):
+            await self._hosts.pause(CONTROLLER)
+        decided = state.partitions if state else {}
+        replicas = await asyncio.to_thread(self._as_on_disk, looks[-SAME_LOOKS:], decided)
+        return replace(looks[-1], replicas=replicas, partitions=decided)
+
+    async def expire(self, node: str) -> None:
+        self._layout.known(node)
+        await self._form.expire(node, self.partitions, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Ask for the preferred leaders, or unclean ones. Empty: of all partitions."""
@@ -278,8 +293,10 @@ class KafkaSystem:
         return {"log_start": max(first, starts.get(place, 0)), "checkpointed_hw": hws.get(place, 0),
                 "epochs": epochs}
 
-    def _as_on_disk(self, looks: Sequence[View]) -> dict[tuple[str, int], ReplicaView]:
-        """The last look's replicas with LEO and log start as their files have them, all standing still."""
+    def _as_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView]
+                    ) -> dict[tuple[str, int], ReplicaView]:
+        """The last look's replicas with LEO and log start as their files have them, all standing still.
+        decided: each partition as it stands; of one that the last look saw otherwise no HW is known."""
         specs = {spec.key: spec for spec in self.partitions}
         found = {}
         for (node, key), seen in looks[-1].replicas.items():
@@ -287,6 +304,7 @@ class KafkaSystem:
             steady = all(look.replicas.get((node, key)) == seen for look in looks)
             found[node, key] = replace(
                 seen, leo=state.leo, log_start=state.log_start, checkpointed_hw=state.checkpointed_hw,
+                hw=seen.hw if looks[-1].partitions.get(key) == decided.get(key) else UNKNOWN,
                 epochs=state.epochs if steady else UNKNOWN)
         return found
 

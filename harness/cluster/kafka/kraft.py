@@ -62,6 +62,7 @@ class KRaft:
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
         self.name = "kraft"
+        self.decides_alone = True
         self.about: Mapping[str, Any] = {}
         self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **given}.items()))
         self.lacks: Mapping[type, str] = {
@@ -146,14 +147,11 @@ class KRaft:
         assert self._layout is not None
         return "kafka.Kafka", self._layout.properties_of(name)
 
-    def starting(self, name: str) -> None:
+    async def starting(self, name: str) -> None:
         """A broker whose disk was emptied gets a new one, formatted, as an operator would give it."""
         assert self._layout is not None
         if name != CONTROLLER and not (self._layout.places[name].log_dir / META).exists():
             self._give_folder(name)
-
-    def topic_settings(self, topic: str) -> Mapping[str, str]:
-        return {}
 
     # -- looks --------------------------------------------------------------------------------------------
 
@@ -165,6 +163,9 @@ class KRaft:
             return False
         connection.close()
         return True
+
+    async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None:
+        raise FloodmarkError(self.lacks[Expires])
 
     async def admin(self, running: Sequence[str]) -> str | None:
         """Every broker passes admin requests on to the controller."""

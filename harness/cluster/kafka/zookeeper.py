@@ -9,10 +9,9 @@ brokers, and moves. The generations of the replication protocol are Kafka's own,
     kip-279          2.0                               asking again for an epoch that both know
     kip-320          as the version has it             as before; who is deposed is fenced
 
-A topic of message.format.version 0.10.2 has no epochs in its batches, and so its followers cut at their HW
-whatever the rules are: one such topic beside another of format 2 shows both in one cluster. kip-101 and
-kip-279 are the last versions before the next rule came; the rules of 0.11.0-IV1 are those of 0.10.2, with
-records that have headers.
+Each is the last version before the next rule came; 0.11.0-IV1 cuts as 0.10.2 does, and its records have
+headers. A topic of message.format.version 0.10.2 has no epochs in its batches, and so its followers cut at
+their HW whatever the rules are: one such topic beside another of format 2 shows both in one cluster.
 
 Rules
 1. The broker that is named last starts first, and so is Kafka's controller: what strikes the first ones, which
@@ -85,6 +84,7 @@ class ZooKeeper:
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int], *, rules: str
                  ) -> None:
         self.name = "zookeeper"
+        self.decides_alone = False
         self.about: Mapping[str, Any] = {}
         version = PROTOCOL_VERSIONS[rules]
         protocol = {} if version is None else {
@@ -133,9 +133,6 @@ class ZooKeeper:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain" if name == CONTROLLER else "kafka.Kafka"
         return main, self._at.properties_of(name)
 
-    def topic_settings(self, topic: str) -> Mapping[str, str]:
-        return {}
-
     # -- a process's life ---------------------------------------------------------------------------------
 
     async def starting(self, name: str) -> None:
@@ -145,8 +142,8 @@ class ZooKeeper:
         if name in self._started:
             await self._asked.expire(self._ids[name])
         elif name != self._at.nodes[-1]:
-            await wait_until(self._no_controller, f"{self._at.nodes[-1]} to start, and to be Kafka's controller",
-                             FIRST_UP_S)
+            first = self._at.nodes[-1]
+            await wait_until(self._no_controller, f"{first} to start, and to be Kafka's controller", FIRST_UP_S)
         self._started.add(name)
 
     async def _no_controller(self) -> str | None:
@@ -213,8 +210,9 @@ class ZooKeeper:
             return bool(others_awake) and any(self._ids[node] in now.sessions for node in others_awake)
         if self._nodes.get(now.controller) not in others_awake and now.controller != broker:
             return False
-        return any(now.partitions[place].version == state.version for place, state in before.partitions.items()
-                   if broker in state.isr and state.leader != NO_LEADER)
+        concerned = {place: state.version for place, state in before.partitions.items()
+                     if broker in state.isr and state.leader != NO_LEADER}
+        return any(now.partitions[place].version == version for place, version in concerned.items())
 
     async def close(self) -> None:
         if self._client is not None:

@@ -6,9 +6,9 @@
 
 Rules
 1. A look is made of one request for each path, all sent before the first answer is awaited.
-2. A session is ended by closing it, as its own client would: ZooKeeper gives a session's password by a formula
-   (ZooKeeperServer.generatePasswd), so whoever knows the id can. Deleting the registration instead would leave
-   the session alive, and its broker would never register again.
+2. A session is ended by closing it, as its own client would: ZooKeeper gives a session's password by a
+   formula (ZooKeeperServer.generatePasswd), so whoever knows the id can. Deleting the registration instead
+   would leave the session alive, and its broker would never register again.
 3. Whatever ZooKeeper does not answer in time is a ZooKeeperSilent, and nothing is guessed.
 """
 
@@ -47,7 +47,7 @@ class ZooKeeperSilent(FloodmarkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What the controller, or a leader that changed the ISR, has written of one partition. leader -1: none."""
+    """What the controller, or a leader that changed the ISR, has written. leader -1: none."""
 
     leader: int
     epoch: int
@@ -94,15 +94,6 @@ class ZooKeeperClient:
         await self._in_a_thread(lambda: _close_session(self._hosts, session), CONNECT_S + ANSWER_S)
         return True
 
-    async def resign(self) -> None:
-        """Makes the brokers elect a controller anew."""
-        def delete() -> None:
-            try:
-                self._connected().delete(CONTROLLER)
-            except NoNodeError:
-                pass
-        await self._in_a_thread(delete)
-
     async def close(self) -> None:
         """Safe twice."""
         own, self._own = self._own, None
@@ -111,13 +102,14 @@ class ZooKeeperClient:
 
     # -- in a thread --------------------------------------------------------------------------------------
 
-    async def _in_a_thread(self, ask: Callable[[], Result], timeout_s: float = CONNECT_S + ANSWER_S) -> Result:
+    async def _in_a_thread(self, ask: Callable[[], Result], timeout_s: float = CONNECT_S + ANSWER_S
+                           ) -> Result:
         try:
             async with asyncio.timeout(timeout_s):
                 return await asyncio.to_thread(ask)
         except (KazooException, KazooTimeoutError, TimeoutError) as error:
-            raise ZooKeeperSilent(f"ZooKeeper at {self._hosts} does not answer ({type(error).__name__}): it may "
-                                  f"be paused, killed, or starting") from error
+            raise ZooKeeperSilent(f"ZooKeeper at {self._hosts} does not answer ({type(error).__name__}): it "
+                                  f"may be paused, killed, or starting") from error
 
     def _connected(self) -> Any:
         """Our own session; the first call begins it."""

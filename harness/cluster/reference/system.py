@@ -86,7 +86,7 @@ class ReferenceSystem:
         """All control sockets at once."""
         return self._view(await self._sockets.ask_all("state", self._layout.names, LOOK_S))
 
-    def starting(self, name: str) -> None:
+    async def starting(self, name: str) -> None:
         self._failpoints.started(name)
 
     async def is_up(self, name: str) -> bool:

@@ -64,7 +64,7 @@ CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, remo
 
 
 class KafkaSystem:
-    """See harness.cluster.system: System; and of harness.protocols Freezes, Expires, Elects, ElectsReplica."""
+    """See harness.cluster.system: System; and its Freezes, Expires, Elects, ElectsReplica."""
 
     def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
                  topic_config: Mapping[str, str] | None = None,

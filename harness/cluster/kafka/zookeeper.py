@@ -142,8 +142,7 @@ class ZooKeeper:
         if name in self._started:
             await self._asked.expire(self._ids[name])
         elif name != self._at.nodes[-1]:
-            first = self._at.nodes[-1]
-            await wait_until(self._no_controller, f"{first} to start, and to be Kafka's controller", FIRST_UP_S)
+            await wait_until(self._no_controller, f"{self._at.nodes[-1]} to be the controller", FIRST_UP_S)
         self._started.add(name)
 
     async def _no_controller(self) -> str | None:

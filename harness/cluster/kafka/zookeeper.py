@@ -14,8 +14,8 @@ headers. A topic of message.format.version 0.10.2 has no epochs in its batches, 
 their HW whatever the rules are: one such topic beside another of format 2 shows both in one cluster.
 
 Rules
-1. The broker that is named last starts first, and so is Kafka's controller: what strikes the first ones, which
-   lead, does not strike whoever decides about it.
+1. The broker that is named last starts first, and so is Kafka's controller: what strikes the first ones,
+   which lead, does not strike whoever decides about it.
 2. A broker does not start while ZooKeeper still has the registration of its former life (it would end at
    once, NodeExists): so that session is ended first.
 """

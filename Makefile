@@ -16,10 +16,10 @@ demo: setup  ## see Kafka's two historical disasters happen and be caught, and l
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 
 test: setup  ## all tests that need neither Docker nor root nor long, then what was left out
-	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka and not long" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka and not long" $(ARGS)
 
 test-long: setup  ## the tests that take long (.ci/run runs them too): standalone workers, campaigns that are killed, pages played as they stand
-	@$(BIN)/python -m pytest -q -n 2 --dist load -m "long and not docker and not kafka" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "long and not docker and not kafka" $(ARGS)
 
 test-docker: setup  ## the tests that need a Docker engine: a running one, or (root, Debian) one installed and started for them
 	@docker/engine.sh run -- env FLOODMARK_ENGINE=1 $(BIN)/python -m pytest -q -m docker $(ARGS)

@@ -47,6 +47,7 @@ def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.spark
 def test_a_campaign_killed_again_and_again_is_the_same_campaign(monday: Path) -> None:
     """And asked to go on when nothing is left to do."""
@@ -174,11 +175,7 @@ def test_what_is_no_campaign_is_not_resumed(tmp_path: Path) -> None:
     assert (answer.code, "it has no campaign.json" in answer.err) == (4, True)
 
 
-@pytest.mark.cluster
-@pytest.mark.spark
-def test_a_known_bad_rule_more_brings_exactly_its_own_signatures(monday: Path, tmp_path: Path) -> None:
-    """Two short nights, side by side with `campaign diff`."""
-    (tmp_path / "tuesday.toml").write_text("""
+TUESDAY = """
 for = "10min"
 duration = 1
 reproduce = 0
@@ -194,11 +191,39 @@ systems = ["high-watermark"]
 [[nemesis]]
 scenario = "ack-without-the-isr"
 systems = ["kip-320+ack_on_append"]
-""")
-    tuesday = tmp_path / "tuesday"
-    night = floodmark("campaign", "run", tmp_path / "tuesday.toml", "--out", tuesday, "--seed", SEED,
-                      "--runs", 2)
+"""
+
+
+@pytest.fixture(scope="module")
+def tuesday(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign of a run of the old protocol and one of a known-bad rule."""
+    tmp_path = tmp_path_factory.mktemp("tuesday")
+    (tmp_path / "plan.toml").write_text(TUESDAY)
+    night = floodmark("campaign", "run", tmp_path / "plan.toml", "--out", tmp_path / "night", "--seed", SEED,
+                      "--runs", 2, "--ledger", tmp_path / "ledger.json")
     assert night.code == 1, night
+    return tmp_path / "night"
+
+
+@pytest.mark.cluster
+@pytest.mark.spark
+def test_each_run_is_judged_and_brings_the_signatures_of_its_system(tuesday: Path) -> None:
+    """And what is marked as known is none the next time."""
+    state = state_of(tuesday)
+    assert events(tuesday).count(JUDGED) == 2
+    assert events(tuesday)[-1] == ENDED
+    assert {signature["system"] for run in state.runs.values()
+            for signature in (run.judged or {})["signatures"]} == {
+        "high-watermark", "kip-320+ack_on_append"}
+    shrunk_and_measured(tuesday.parent, tuesday)
+    known_then_nothing_new(tuesday, tuesday.parent / "ledger.json")
+
+
+@pytest.mark.cluster
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_known_bad_rule_more_brings_exactly_its_own_signatures(monday: Path, tuesday: Path) -> None:
+    """Two short nights, side by side with `campaign diff`."""
     answer = floodmark("campaign", "diff", monday, tuesday)
     rows = [line for line in answer.out.splitlines() if " of " in line]
     assert answer.code == 1, answer

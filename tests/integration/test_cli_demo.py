@@ -7,7 +7,7 @@ from command_line import floodmark
 
 from floodmark.harness.commands.demo import HEADINGS, WIDTH
 
-pytestmark = [pytest.mark.cluster, pytest.mark.spark]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.spark]
 README = Path(__file__).parents[2] / "README.md"
 
 

@@ -23,7 +23,7 @@ from floodmark.harness.run_location import path_of, scheme_of
 
 pytestmark = pytest.mark.spark
 
-SAVED = sorted(folder.name for folder in GOLDEN.iterdir())[::3]
+SAVED = sorted(folder.name for folder in GOLDEN.iterdir())[::6]
 FAR = "viewfs://floodmark"
 
 

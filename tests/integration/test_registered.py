@@ -61,7 +61,7 @@ def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
     """The workload alone asks, the fault stands in the history, the finding in the verdict, the cluster in
     run.json; and the saved run is read where nobody has installed the package."""
     ran = floodmark("run", "--cluster", "staging", "--workload", "writers", "--nemesis", "flap", "--seed", 5,
-                    "--duration", 6, "--interval", 1, "--concurrency", 6, "--out", "run",
+                    "--duration", 3, "--interval", 0.5, "--concurrency", 6, "--out", "run",
                     site=site, cwd=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr  # a slow ack is a bug here
     folder = tmp_path / "run"

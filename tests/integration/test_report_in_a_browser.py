@@ -220,6 +220,7 @@ def test_odd_fields_of_a_trace_stop_no_viewer(tmp_path: Path, browser: Any) -> N
         assert seen.said == []
 
 
+@pytest.mark.long
 def test_the_viewer_follows_every_saved_run_as_python_does(lost: Path, tmp_path: Path, browser: Any) -> None:
     """Its state after each event is that of replica_log.py, and its drawing is a drawing."""
     compared = 0
@@ -317,6 +318,7 @@ def big(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.long
 def test_a_hundred_thousand_ops_are_a_small_page_with_little_to_draw(tmp_path: Path, browser: Any) -> None:
     file = write_report(big(tmp_path / "big"))
 

@@ -10,7 +10,7 @@ from floodmark.harness.commands.scenario_runs import Played, play
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.expectations import differences
 
-pytestmark = [pytest.mark.cluster, pytest.mark.spark]
+pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.spark]
 
 BUGS = {  # scenario -> the bug it is played with; every scenario's control is played, too
     "ack-without-the-isr": "ack_on_append",

@@ -1,6 +1,6 @@
 """A run that is cut up over many tasks has the verdict it has in one task, byte for byte but for timings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -22,6 +22,7 @@ from floodmark.checkers.read import seqs
 from floodmark.checkers.read.folder import open_folder
 
 RANGE_BYTES = 4000
+DAMAGES = (None, *real_like.DAMAGES)
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 
 
@@ -37,16 +38,18 @@ def in_pieces(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[d
 
 
 def both(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[dict[str, Any]]:
-    """As judged in pieces, which is as each is judged whole."""
+    """As judged in pieces, which is as they are judged whole."""
     verdicts = in_pieces(folders, range_bytes)
-    for folder, verdict in zip(folders, verdicts, strict=True):
-        assert verdict == told(here.judge([folder])[0]), folder
+    for folder, verdict, whole in zip(folders, verdicts, here.judge(folders), strict=True):
+        assert verdict == told(whole), folder
     return verdicts
 
 
-@pytest.fixture(autouse=True)
-def small_units(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_passes, "UNIT_BYTES", RANGE_BYTES)
+@pytest.fixture(scope="module", autouse=True)
+def small_units() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(two_passes, "UNIT_BYTES", RANGE_BYTES)
+        yield
 
 
 def test_golden_folders() -> None:
@@ -55,18 +58,24 @@ def test_golden_folders() -> None:
     both(folders)
 
 
-@pytest.mark.parametrize("damage", [None, *real_like.DAMAGES])
-def test_healthy_and_damaged(tmp_path: Path, damage: str | None) -> None:
-    folder = real_like.write(tmp_path / "run", ops=600, damage=damage, partitions=5)
-    [verdict] = both([folder])
-    found = {finding["name"] for finding in verdict["findings"]}
+@pytest.fixture(scope="module")
+def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, dict[str, Any]]:
+    """A healthy run and one of each damage, all in one call."""
+    root = tmp_path_factory.mktemp("damaged")
+    folders = [real_like.write(root / str(damage), ops=600, damage=damage, partitions=3) for damage in DAMAGES]
+    return dict(zip(DAMAGES, both(folders), strict=True))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_healthy_and_damaged(judged: dict[str | None, dict[str, Any]], damage: str | None) -> None:
+    found = {finding["name"] for finding in judged[damage]["findings"]}
     assert found >= ({real_like.DAMAGES[damage]} if damage else set())
 
 
 def test_a_trace_and_transactions(tmp_path: Path) -> None:
     both([
-        real_like.write(tmp_path / "traced", ops=200, trace=True),
-        real_like.write(tmp_path / "txn", ops=400, transactions=True),
+        real_like.write(tmp_path / "traced", ops=200, trace=True, partitions=2),
+        real_like.write(tmp_path / "txn", ops=400, transactions=True, partitions=3),
     ])  # fmt: skip
 
 
@@ -74,7 +83,7 @@ def test_a_trace_and_transactions(tmp_path: Path) -> None:
 def test_a_trace_in_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, lacks_a_line: bool) -> None:
     """Its seqs are too scattered for the driver; tasks find that none is missing, or one."""
     monkeypatch.setattr(seqs, "SEQ_INTERVALS", 5)
-    folder = real_like.write(tmp_path / "run", ops=200, trace=True)
+    folder = real_like.write(tmp_path / "run", ops=200, trace=True, partitions=2)
     lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
     Random(7).shuffle(lines)
     (folder / "trace.jsonl").write_bytes(b"".join(lines[lacks_a_line:]))
@@ -113,7 +122,7 @@ def test_a_unit_beyond_its_memory_is_put_into_tables_piece_by_piece(
 
     monkeypatch.setattr(Unit, "append", noting)
     monkeypatch.setattr(two_passes, "ROW_BYTES", 1 << 30)
-    folder = real_like.write(tmp_path / "run", ops=600, damage="disorder")
+    folder = real_like.write(tmp_path / "run", ops=600, damage="disorder", partitions=2)
     both([folder])
     assert {"sends", "reads", "entries"} <= set(appended)
 

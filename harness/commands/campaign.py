@@ -27,8 +27,6 @@ from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
 from floodmark.harness.campaign.quantities import seconds, time_words
 from floodmark.harness.commands.campaign_index import index_beside
-from floodmark.harness.commands.campaign_junit import campaign_junit
-from floodmark.harness.commands.campaign_markdown import campaign_markdown
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
 from floodmark.harness.commands.campaign_processes import JudgeProcess
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
@@ -37,6 +35,8 @@ from floodmark.harness.commands.error_exits import sigterm_kept, told
 from floodmark.harness.commands.run import commit, planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.campaign_junit import campaign_junit
+from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import (
     STUCK,
     Cause,

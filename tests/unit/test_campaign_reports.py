@@ -14,10 +14,10 @@ from floodmark.harness.campaign.journal import ENDED, OPENED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands import campaign
 from floodmark.harness.commands.campaign import Reports, exit_code, summary
-from floodmark.harness.commands.campaign_junit import campaign_junit
-from floodmark.harness.commands.campaign_markdown import campaign_markdown
 from floodmark.harness.commands.campaign_run import noted
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.campaign_junit import campaign_junit
+from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import Results, results_of
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)

@@ -14,9 +14,9 @@ from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, s
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign import exit_code, summary
 from floodmark.harness.commands.campaign_judge import figures
-from floodmark.harness.commands.campaign_junit import campaign_junit
-from floodmark.harness.commands.campaign_markdown import campaign_markdown
 from floodmark.harness.commands.campaign_run import gated
+from floodmark.harness.reports.campaign_junit import campaign_junit
+from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import Results, results_of
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)

@@ -62,7 +62,8 @@ def test_golden_folders() -> None:
 def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, dict[str, Any]]:
     """A healthy run and one of each damage, all in one call."""
     root = tmp_path_factory.mktemp("damaged")
-    folders = [real_like.write(root / str(damage), ops=600, damage=damage, partitions=3) for damage in DAMAGES]
+    folders = [real_like.write(root / str(damage), ops=600, damage=damage, partitions=3)
+               for damage in DAMAGES]
     return dict(zip(DAMAGES, both(folders), strict=True))
 
 

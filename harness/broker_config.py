@@ -128,6 +128,17 @@ def why_not(key: str, value: str) -> str | None:
         f"the nearest that there is: {near[0]}" if near else f"there are: {', '.join(valid)}")
 
 
+def as_broker_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
+    """A topic's keys as the reference broker takes them: for all its topics. UsageError for one that it has
+    not."""
+    of_topics = {*OF_TOPICS, "min.insync.replicas", "unclean.leader.election.enable"}
+    for key in topic_config:
+        if key not in of_topics:
+            raise UsageError(f"-t {key}: no topic of the reference broker knows this key; there are: "
+                             f"{', '.join(sorted(of_topics))}")
+    return checked(topic_config, before="-t ")
+
+
 def checked(given: Mapping[str, str], *, before: str = "-c ") -> dict[str, str]:
     """The same under the brokers' own names, if each may be set so; UsageError names the first that may not.
     `before` stands before the key."""

@@ -13,16 +13,24 @@ from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.broker_config import as_broker_keys
 from floodmark.harness.client.security import Security
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
     Cluster,
+    Elects,
+    Expires,
+    Failpoints,
     Judge,
+    Kills,
     MakeClient,
     MakesClients,
     PartitionSpec,
+    Pauses,
+    PowerCuts,
     ScheduleRunner,
+    Wipes,
     Workload,
     WorkloadSettings,
     ability,
@@ -49,19 +57,26 @@ WORKLOADS: Mapping[str, str] = {
     "log": "floodmark.workloads.log:make",
 }
 REFERENCE = "reference"  # docker/broker, at one of RULES
+KAFKA = "kafka"  # Apache Kafka, of a version or in a folder
 SYSTEMS: Mapping[str, str] = {  # what runs
     REFERENCE: "floodmark.harness.cluster.reference.system:reference_system",
+    KAFKA: "floodmark.harness.cluster.kafka.choice:kafka_system",
 }
 CLUSTERS: Mapping[str, str] = {  # where it lives
     "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
     "local": "floodmark.harness.cluster.local.cluster:local_cluster",
     "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
 }
-PLACES = frozenset({"containers", "local"})  # where any system can live; other clusters are both in one
+PLACES = frozenset({"containers", "local"})  # where a system can live; other clusters are both in one
+KAFKA_PLACES = frozenset({"local"})  # where Apache Kafka can
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
                             "controller", "moments")
 # What only some clusters can suffer, and who knows whether this machine lets them.
 MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
+# The ability of a cluster that a nemesis strikes by, where a system may lack it.
+STRUCK_BY: Mapping[str, type] = {
+    "crash": Kills, "restart": Kills, "controller": Kills, "pause": Pauses, "power": PowerCuts,
+    "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints}
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
@@ -136,26 +151,42 @@ def workload(name: str, settings: WorkloadSettings) -> Workload:
 
 def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[str],
             config: Mapping[str, str], links: str, first_port: int | None = None,
-            trace: bool = True, system: str = REFERENCE) -> Cluster:
-    """Made, not started. system: what runs, at a place that takes any. first_port: of the first broker for
-    clients; None takes free ones. trace: whether its processes write what happens in them."""
+            trace: bool = True, kafka: str | None = None, topic_config: Mapping[str, str] | None = None
+            ) -> Cluster:
+    """Made, not started. kafka: which Apache Kafka runs, a version or a folder; None: the reference broker.
+    topic_config: Kafka's keys of every topic created. first_port: of the first broker for clients; None takes
+    free ones. trace: whether its processes write what happens in them."""
     make = _made(CLUSTER, name, CLUSTERS, Cluster)
+    if kafka is not None and name not in KAFKA_PLACES:
+        raise UsageError(f"the {name} cluster does not run Apache Kafka; {', '.join(sorted(KAFKA_PLACES))} "
+                         "does: --cluster local")
     if name in PLACES:
-        runs = _system(system)(nodes, rules=rules, bugs=bugs, config=config)
+        runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config)
         at_place: Cluster = make(folder, runs, links=links, first_port=first_port, trace=trace)
         return at_place
-    if system != REFERENCE:
-        raise UsageError(f"the {name} cluster runs what is its own, not {system}")
+    config = {**config, **as_broker_keys(topic_config or {})}
     made: Cluster = make(
         folder, nodes, rules=rules, bugs=bugs, config=config, links=links,
         first_port=first_port, trace=trace)
     return made
 
 
-def _system(name: str) -> Any:
-    if name not in SYSTEMS:
-        raise UsageError(f"no system {name!r}; there are: {', '.join(sorted(SYSTEMS))}")
-    return _load(SYSTEMS[name])
+def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str], kafka: str | None,
+           topic_config: Mapping[str, str] | None) -> Any:
+    """What runs in one cluster. UsageError for what it does not take."""
+    if kafka is None:
+        return _load(SYSTEMS[REFERENCE])(
+            nodes, rules=rules, bugs=bugs, config={**config, **as_broker_keys(topic_config or {})})
+    return _load(SYSTEMS[KAFKA])(nodes, version_or_dir=kafka, rules=rules, bugs=bugs, config=config,
+                                 topic_config=topic_config or {})
+
+
+def not_struck(kafka: str | None, rules: str) -> Mapping[str, str]:
+    """Nemeses that what runs cannot suffer, and why."""
+    if kafka is None:
+        return {}
+    lacks = system(1, rules=rules, bugs=(), config={}, kafka=kafka, topic_config=None).lacks
+    return {name: lacks[kind] for name, kind in STRUCK_BY.items() if kind in lacks}
 
 
 def find_own(bootstrap: Sequence[tuple[str, int]], security: Security) -> Any:
@@ -192,7 +223,7 @@ def clients(cluster: Cluster) -> MakeClient:
     return made
 
 
-def nemeses(words: str, cluster: str = "local", system: str = REFERENCE) -> tuple[str, ...]:
+def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
     """`--nemesis crash,cut`, all (of floodmark's own that this cluster can suffer here) or none, in the
     catalogue's order; those of other distributions, which must be named, come last."""
     asked = named(words)
@@ -205,7 +236,7 @@ def nemeses(words: str, cluster: str = "local", system: str = REFERENCE) -> tupl
         if name in asked:
             refuse_own_name(NEMESIS, name)
     offered = frozenset(NEMESES)
-    if system != REFERENCE or cluster not in CLUSTERS:
+    if cluster not in CLUSTERS:
         offered -= {"moments"}  # nobody else's brokers have our failpoints
     if cluster in OFFERS and {"all", *MORE_NEMESES} & set(asked):
         offered |= _load(OFFERS[cluster])()

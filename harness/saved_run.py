@@ -30,6 +30,7 @@ _NOT_GIVEN = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", 
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
 _VALUE = re.compile(r"[A-Za-z0-9_.,+-]{0,1000}")  # of every key that a run may set
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
 _ID = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 
@@ -39,7 +40,8 @@ class Settings:
 
     run_id: str
     cluster: str
-    system: str  # what ran, by name; an older run.json does not say: the reference broker
+    kafka: str | None  # the version of Apache Kafka that ran; None: the reference broker
+    topic_config: Mapping[str, str]  # Kafka's keys, of every topic
     nodes: tuple[str, ...]
     rules: str
     bugs: tuple[str, ...]
@@ -74,17 +76,21 @@ def _settings(about: Mapping[str, Any], source: str) -> Settings:
     nodes = _nodes(about["nodes"], source)
     config = _one_config(about["config"], nodes, source)
     words = {key: _config_word(key, value, source) for key, value in config.items()}
+    given = {key: word for key, word in words.items() if key not in _NOT_GIVEN}
+    kafka = _kafka(about.get("system", {}), source)
     links, inferred = about.get("links"), []
     if links is None:
         links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"
         inferred.append(f"run.json does not say which links there were: {links}, as for such a schedule")
     return Settings(
         run_id=_name("id", about.get("id", ""), _ID, source), cluster=str(about["cluster"]),
-        system=str(about.get("system", {}).get("name", "reference")), nodes=nodes,
+        kafka=kafka, nodes=nodes,
+        topic_config={key: _config_word(key, value, source)
+                      for key, value in about.get("system", {}).get("topic_config", {}).items()},
         rules=str(about["rules"]), workload=str(about["workload"]), links=str(links),
         bugs=tuple(filter(None, words.get("floodmark.bugs", "").split(","))),
-        config=checked({key: word for key, word in words.items() if key not in _NOT_GIVEN},
-                       before=f"{source} cannot be had again: in its run.json `config` has "),
+        config=given if kafka is not None else checked(
+            given, before=f"{source} cannot be had again: in its run.json `config` has "),
         assignment=_assignment(about["partitions"], nodes, source),
         acks=str(about["guarantees"]["acks"]),
         concurrency=_whole("concurrency", about["concurrency"], source, most=CONCURRENCY_AT_MOST),
@@ -119,6 +125,17 @@ def _name(what: str, value: object, pattern: re.Pattern[str], source: str) -> st
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
         _refuse(source, f"{what} is {_shown(value)}, which is no such name")
     return value
+
+
+def _kafka(system: Mapping[str, Any], source: str) -> str | None:
+    """The version of Apache Kafka that ran. One that was unpacked in a folder is had again by its version: a
+    folder's name from a stranger is no path to go to."""
+    name = system.get("name", "reference")  # an older run.json does not say
+    if name == "reference":
+        return None
+    if name != "kafka":
+        _refuse(source, f"what ran is {_shown(name)}, which this floodmark cannot start")
+    return _name("the version of Kafka", system.get("version"), _VERSION, source)
 
 
 def _nodes(told: Any, source: str) -> tuple[str, ...]:

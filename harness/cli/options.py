@@ -73,6 +73,11 @@ cluster_option = click.option(
     "--cluster", cls=ClusterOption, type=Named(CLUSTER), default="local", show_default=True)
 
 
+kafka_option = click.option(
+    "--kafka", metavar="VERSION|DIR", show_default="the reference broker",
+    help="What runs: Apache Kafka of this version, or unpacked in this folder.")
+
+
 def exits(command: Callable[..., int]) -> Callable[..., None]:
     """Turns what a command returns or raises into an exit code and one sentence; no traceback for users."""
 
@@ -184,8 +189,15 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             show_default=True,
             help="The protocol generation.",
         ),
-        click.option("--system", type=click.Choice(sorted(catalog.SYSTEMS)), default=catalog.REFERENCE,
-                     show_default=True, help="What runs; --cluster says where it lives."),
+        click.option(
+            "-t",
+            "--topic-config",
+            "topic_config",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A Kafka key of topics, for every topic created (repeatable).",
+        ),
+        kafka_option,
         click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
         cluster_option,
     ):

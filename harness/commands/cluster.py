@@ -201,7 +201,8 @@ def bring_up(
     bugs: Sequence[str],
     config: tuple[str, ...],
     links: str | None,
-    system: str = catalog.REFERENCE,
+    kafka: str | None = None,
+    topic_config: tuple[str, ...] = (),
 ) -> int:
     """Runs until Ctrl-C. Links are proxied unless said otherwise: what is up to be played with can be cut."""
     made: dict[str, Any] = {
@@ -209,7 +210,8 @@ def bring_up(
         "bugs": bugs,
         "config": pairs(config),
         "links": links or "proxied",
-        "system": system,
+        "kafka": kafka,
+        "topic_config": pairs(topic_config, "-t"),
         "trace": False,  # nobody judges it, and it may be up for long
     }
     if out is not None:

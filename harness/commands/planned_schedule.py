@@ -6,8 +6,8 @@ Rules
    asked, and its verdict is unknown.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from floodmark.harness import catalog
@@ -45,7 +45,7 @@ class PlanningContext:
     interval_s: float
     overspend: bool
     session_s: float = SESSION_S  # of a broker at the controller
-    system: str = catalog.REFERENCE
+    not_struck: Mapping[str, str] = field(default_factory=dict)  # nemeses that what runs cannot suffer, why
 
 
 def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
@@ -58,10 +58,15 @@ def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
 
 def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
     """What the nemeses of these words (`crash,cut`, all, none) do on this ground."""
-    asked = catalog.nemeses(words, ground.cluster, ground.system)
+    asked = catalog.nemeses(words, ground.cluster)
     named = catalog.named(words)
     remarks = []
-    names = asked
+    names = tuple(name for name in asked if name not in ground.not_struck)
+    for name in asked:
+        if name in ground.not_struck:
+            if name in named:
+                raise UsageError(f"--nemesis {name} cannot strike here: {ground.not_struck[name]}")
+            remarks.append(f"{name} is left out: {ground.not_struck[name]}")
     if CUT in names and not _can_cut(ground):
         if CUT in named:
             raise UsageError("--nemesis cut needs links that can be cut: leave out --links direct, "

@@ -39,7 +39,7 @@ from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.verdict import EXIT_VALID, Policy
 
 CLUSTER_MODULE = "floodmark.harness.commands.pytest_cluster"
-CLUSTER_WORDS = ("cluster", "system", "nodes", "rules", "bugs", "config", "links")
+CLUSTER_WORDS = ("cluster", "kafka", "topic_config", "nodes", "rules", "bugs", "config", "links")
 RUN_WORDS = (*CLUSTER_WORDS, "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
              "nemesis", "interval", "overspend", "schedule", "trace", "seed", "duration")
 SCENARIO_WORDS = ("scenario", "rules", "bugs", "config", "cluster")
@@ -190,11 +190,12 @@ def entries(words: Words) -> list[dict[str, Any]]:
 
 
 def as_options(words: Words) -> dict[str, Any]:
-    """In the form of RunOptions: of `config` KEY=VALUE, of several nemeses one text."""
+    """In the form of RunOptions: of configs KEY=VALUE, of several nemeses one text."""
     plain = dict(words)
-    if isinstance(config := plain.get("config"), Mapping):
-        plain["config"] = tuple(f"{key}={value}" for key, value in config.items())
-    for name in ("bugs", "config"):
+    for name in ("config", "topic_config"):
+        if isinstance(config := plain.get(name), Mapping):
+            plain[name] = tuple(f"{key}={value}" for key, value in config.items())
+    for name in ("bugs", "config", "topic_config"):
         if name in plain:
             plain[name] = tuple(plain[name])
     if "nemesis" in plain and not isinstance(plain["nemesis"], str):

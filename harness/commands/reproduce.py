@@ -162,7 +162,8 @@ def options_of(first: First, folder: Path, number: int) -> RunOptions:
     """The same cluster and load, and the link to the first."""
     settings, about = first.settings, first.run.about()
     return RunOptions(
-        cluster=settings.cluster, system=settings.system,
+        cluster=settings.cluster, kafka=settings.kafka,
+        topic_config=tuple(f"{key}={value}" for key, value in settings.topic_config.items()),
         nodes=len(settings.nodes), rules=settings.rules, bugs=settings.bugs,
         config=tuple(f"{key}={value}" for key, value in settings.config.items()), links=settings.links,
         workload=settings.workload, concurrency=settings.concurrency, rate=settings.rate,

@@ -42,11 +42,12 @@ class RunOptions:
     """The command line's words, as given."""
 
     cluster: str = "local"  # where it lives
-    system: str = catalog.REFERENCE  # what runs
+    kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
     nodes: int = 3
     rules: str = catalog.RULES[-1]
     bugs: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
+    topic_config: tuple[str, ...] = ()
     links: str | None = None
     workload: str = "log"
     concurrency: int = 10
@@ -183,7 +184,8 @@ def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], lin
         config=config,
         links=links,
         trace=options.trace,
-        system=options.system,
+        kafka=options.kafka,
+        topic_config=pairs(options.topic_config, "-t"),
     )
     refuse_config(cluster)
     return cluster
@@ -225,17 +227,18 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         nodes=nodes,
         partitions=tuple(range(options.partitions)),
         links=options.links,
-        min_insync_replicas=whole("min.insync.replicas", config["min.insync.replicas"]),
+        min_insync_replicas=whole("min.insync.replicas", {
+            **config, **pairs(options.topic_config, "-t")}["min.insync.replicas"]),
         seed=seed,
         duration_s=options.duration,
         interval_s=options.interval,
         overspend=options.overspend,
-        system=options.system,
+        not_struck=catalog.not_struck(options.kafka, options.rules),
         session_s=whole(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:
         return planned_schedule.random_schedule(options.nemesis, ground)
-    if catalog.nemeses(options.nemesis, options.cluster, options.system):
+    if catalog.nemeses(options.nemesis, options.cluster):
         raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
     return planned_schedule.schedule_from_file(options.schedule_file, ground)
 
@@ -247,15 +250,16 @@ def whole(key: str, value: str) -> int:
     return int(value)
 
 
-def pairs(words: tuple[str, ...]) -> dict[str, str]:
+def pairs(words: tuple[str, ...], option: str = "-c") -> dict[str, str]:
     """`-c KEY=VALUE`, each."""
     split = [word.partition("=") for word in words]
     for key, equals, _ in split:
         if not key or not equals:
-            raise UsageError(f"-c takes KEY=VALUE, not {key + equals!r}")
+            raise UsageError(f"{option} takes KEY=VALUE, not {key + equals!r}")
     for word in words:
         if not word.strip().isprintable():
-            raise UsageError(f"-c {word!a}: a key and its value are one line without control characters")
+            raise UsageError(f"{option} {word!a}: a key and its value are one line without control "
+                             "characters")
     return {key.strip(): value.strip() for key, _, value in split}
 
 

@@ -250,7 +250,7 @@ def test_what_runs_and_where_it_lives_are_two_questions(tmp_path: Path) -> None:
     assert (local.name, local.system) == ("local", {"name": "reference", "rules": "kip-101"})
     assert isinstance(ability(local, Freezes), ReferenceSystem)
     assert ability(local, KeepsLogs) is None
-    with pytest.raises(UsageError, match="no system 'kafka'; there are: reference"):
-        catalog.cluster("local", tmp_path, 3, system="kafka", **made)
-    with pytest.raises(UsageError, match="the memory cluster runs what is its own, not kafka"):
-        catalog.cluster("memory", tmp_path, 3, system="kafka", **made)
+    with pytest.raises(UsageError, match="no-such-folder is neither a version of Kafka nor a folder"):
+        catalog.cluster("local", tmp_path, 3, kafka="no-such-folder", **made)
+    with pytest.raises(UsageError, match="the memory cluster does not run Apache Kafka; local does"):
+        catalog.cluster("memory", tmp_path, 3, kafka="4.3.1", **made)

@@ -85,9 +85,16 @@ def test_moments_strike_where_brokers_have_failpoints() -> None:
     """All three places of the reference broker; another system, or a cluster of somebody's own, has none."""
     assert "moments" in catalog.nemeses("all")
     assert "moments" in catalog.nemeses("all", "memory")
-    assert "moments" not in catalog.nemeses("all", "local", "kafka")
-    with pytest.raises(UsageError, match="the local cluster has no moments here"):
-        catalog.nemeses("moments", "local", "kafka")
+    ground = PlanningContext(
+        cluster="local", nodes=("n1", "n2", "n3"), partitions=(0,), links=None, min_insync_replicas=2, seed=1,
+        duration_s=60.0, interval_s=5.0, overspend=False, not_struck={"moments": "it has no failpoints"})
+    planned_all = planned_schedule.random_schedule("all", ground)
+    assert "moments is left out: it has no failpoints" in planned_all.remarks
+    assert not {"arm", "release"} & {entry.f for entry in planned_all.schedule}
+    with pytest.raises(UsageError, match="--nemesis moments cannot strike here: it has no failpoints"):
+        planned_schedule.random_schedule("moments", ground)
+    with pytest.raises(UsageError, match="the somebodys cluster has no moments here"):
+        catalog.nemeses("moments", "somebodys")
     assert {"arm", "release"} <= acts(plan("moments", duration_s=60.0))
 
 

@@ -23,7 +23,6 @@ Freezing, and why what is then read is true
 """
 
 import asyncio
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,6 +36,8 @@ from floodmark.harness.cluster.kafka.broker_metadata import Believed, BrokerMeta
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
+from floodmark.harness.cluster.kafka.power import WHY_NOT
+from floodmark.harness.cluster.kafka.settings import effective
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.system import PowerLoss
@@ -49,8 +50,10 @@ from floodmark.harness.protocols import (
     Met,
     PartitionSpec,
     PartitionView,
+    PowerCuts,
     ReplicaView,
     View,
+    Wipes,
 )
 
 NAME = "kafka"
@@ -77,9 +80,10 @@ class KafkaSystem:
             "name": NAME, "version": kafka.version, "form": form.name, **form.about,
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
-        self.config = {node: typed(form.settings) for node in self.nodes}
+        self.config = {node: effective(form.settings, topic_config or {}) for node in self.nodes}
         self.lacks: Mapping[type, str] = {
-            Failpoints: "stock Apache Kafka has no failpoints", **form.lacks}
+            Failpoints: "stock Apache Kafka has no failpoints", PowerCuts: WHY_NOT, Wipes: WHY_NOT,
+            **form.lacks}
         self.not_shown = frozenset({"proposing"})
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
@@ -189,8 +193,13 @@ class KafkaSystem:
         await self._form.expire(node, self.partitions, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Ask for the preferred leaders, or unclean ones. Empty: of all partitions."""
-        return election_result(await self._elected(self._specs(partitions), unclean=unclean))
+        """Ask for the preferred leaders, or unclean ones. Empty: of all partitions. A controller that does
+        not answer has refused."""
+        specs = self._specs(partitions)
+        try:
+            return election_result(await self._elected(specs, unclean=unclean))
+        except FloodmarkError as error:
+            return election_result({spec.key: str(error) for spec in specs})
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]:
@@ -202,14 +211,17 @@ class KafkaSystem:
                 str(spec.key): "Kafka elects uncleanly whichever live replica comes first in the assignment, "
                                "and none that is named" for spec in specs}}
         able = [spec for spec in specs if leader in spec.replicas]
-        strangers = {spec.key: f"{leader} has no replica of it" for spec in specs if spec not in able}
-        errors: dict[int, str | None] = dict(strangers)
-        if able:
+        errors: dict[int, str | None] = {
+            spec.key: f"{leader} has no replica of it" for spec in specs if spec not in able}
+        if not able:
+            return election_result(errors)
+        try:
             errors |= await self._reordered(able, first=leader)
-            moved = [spec for spec in able if errors.get(spec.key) is None]
-            if moved:
-                errors |= await self._elected(moved, unclean=False)
+            moved = [spec for spec in able if errors[spec.key] is None]
+            errors |= await self._elected(moved, unclean=False) if moved else {}
             await self._reordered(able, first=None)
+        except FloodmarkError as error:
+            errors |= {spec.key: str(error) for spec in able if spec.key not in errors}
         return election_result(errors)
 
     # -- inside -------------------------------------------------------------------------------------------
@@ -307,17 +319,6 @@ class KafkaSystem:
                 hw=seen.hw if looks[-1].partitions.get(key) == decided.get(key) else UNKNOWN,
                 epochs=state.epochs if steady else UNKNOWN)
         return found
-
-
-def typed(settings: Mapping[str, str]) -> dict[str, int | bool | str]:
-    """As run.json says them: integers, booleans and words."""
-    return {key: _typed(value) for key, value in settings.items()}
-
-
-def _typed(value: str) -> int | bool | str:
-    if value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else value
 
 
 def _standing(look: View) -> tuple[object, ...]:

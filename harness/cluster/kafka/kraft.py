@@ -23,6 +23,7 @@ from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import ControllerState
 from floodmark.harness.cluster.kafka.jvm import JVM
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, MetadataLog
+from floodmark.harness.cluster.kafka.settings import property_line
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER, Expires, PartitionSpec, PartitionView
@@ -83,7 +84,7 @@ class KRaft:
         for name in layout.names:
             lines = {**self._place_of(name), **self.settings}
             layout.properties_of(name).write_text(
-                "".join(f"{key}={value}\n" for key, value in lines.items()), encoding="utf-8")
+                "".join(property_line(key, value) for key, value in lines.items()), encoding="utf-8")
         home = layout.places[CONTROLLER].log_dir
         self._format(layout.properties_of(CONTROLLER))
         self._template = shutil.copytree(home, layout.work("formatted"))

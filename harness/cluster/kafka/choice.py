@@ -1,0 +1,54 @@
+"""Makes the system for a version or folder of Apache Kafka, in its form, with what a user set.
+
+Rules
+1. What this machine lacks, and what a form does not know, is refused before anything starts.
+2. The protocol generations (--rules) are older versions of Kafka, which the ZooKeeper form alone can play.
+"""
+
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+
+from floodmark.harness.cluster.kafka.distribution import Distribution, distribution
+from floodmark.harness.cluster.kafka.forms import Form
+from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
+from floodmark.harness.cluster.kafka.kraft import KRaft
+from floodmark.harness.cluster.kafka.power import NoPowerLoss
+from floodmark.harness.cluster.kafka.settings import refuse_ours
+from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper
+from floodmark.harness.cluster.layout import node_names
+from floodmark.harness.errors import UsageError
+from floodmark.harness.protocols import CONTROLLER
+
+LATEST_RULES = "kip-320"
+
+
+def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[str],
+                 config: Mapping[str, str], topic_config: Mapping[str, str],
+                 topics: Mapping[str, Mapping[str, str]] | None = None) -> KafkaSystem:
+    """Made, not started. topic_config: of every topic; topics: of single ones, over those. Jars that are missing are fetched, with progress on standard error."""
+    refuse_ours(config, "-c")
+    refuse_ours(topic_config, "-t")
+    if bugs:
+        raise UsageError(f"--bug {bugs[0]} is put into the reference broker, and Apache Kafka has none of "
+                         "them: leave it out, or leave out --kafka")
+    kafka = found(version_or_dir)
+    ids = {**{node: number for number, node in enumerate(node_names(nodes), start=1)},
+           CONTROLLER: CONTROLLER_ID}
+    return KafkaSystem(kafka, _form(kafka, rules, config, ids), ids, power=NoPowerLoss(),
+                       topic_config=topic_config, topics=topics)
+
+
+@functools.cache
+def found(version_or_dir: str) -> Distribution:
+    """Looked for once a process: every jar is held against its checksum."""
+    return distribution(version_or_dir, lambda line: print(line, file=sys.stderr, flush=True))
+
+
+def _form(kafka: Distribution, rules: str, config: Mapping[str, str], ids: Mapping[str, int]) -> Form:
+    if kafka.form == "kraft":
+        if rules != LATEST_RULES:
+            raise UsageError(f"--rules {rules} takes a Kafka that runs with ZooKeeper, such as 2.8.2; "
+                             f"{kafka.version} knows {LATEST_RULES} alone")
+        return KRaft(kafka, config, ids)
+    return ZooKeeper(kafka, config, ids, rules=rules)

@@ -8,6 +8,7 @@ Rules
 import functools
 import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 from floodmark.harness.cluster.kafka.distribution import Distribution, distribution
 from floodmark.harness.cluster.kafka.forms import Form
@@ -15,18 +16,19 @@ from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSys
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.power import NoPowerLoss
 from floodmark.harness.cluster.kafka.settings import refuse_ours
-from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper
 from floodmark.harness.cluster.layout import node_names
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CONTROLLER
 
 LATEST_RULES = "kip-320"
+_ZOOKEEPER = "floodmark.harness.cluster.kafka.zookeeper"  # imported late: it needs a package of its own
 
 
 def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[str],
                  config: Mapping[str, str], topic_config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> KafkaSystem:
-    """Made, not started. topic_config: of every topic; topics: of single ones, over those. Jars that are missing are fetched, with progress on standard error."""
+    """Made, not started. topic_config: of every topic; topics: of single ones, over those. Jars that
+    are missing are fetched, with progress on standard error."""
     refuse_ours(config, "-c")
     refuse_ours(topic_config, "-t")
     if bugs:
@@ -51,4 +53,10 @@ def _form(kafka: Distribution, rules: str, config: Mapping[str, str], ids: Mappi
             raise UsageError(f"--rules {rules} takes a Kafka that runs with ZooKeeper, such as 2.8.2; "
                              f"{kafka.version} knows {LATEST_RULES} alone")
         return KRaft(kafka, config, ids)
-    return ZooKeeper(kafka, config, ids, rules=rules)
+    try:
+        zookeeper = import_module(_ZOOKEEPER)
+    except ModuleNotFoundError as error:
+        raise FloodmarkError(f"Kafka {kafka.version} needs ZooKeeper, which is asked by the Python package "
+                             f"{error.name}: pip install 'floodmark[kafka]'") from error
+    form: Form = zookeeper.ZooKeeper(kafka, config, ids, rules=rules)
+    return form

@@ -309,6 +309,8 @@ class Traces(Protocol):
     """Its processes write what happens in them; harness.trace merges and follows that."""
 
     def traces(self) -> Raw | None: ...  # None: they were told not to
+    @property
+    def traced_events(self) -> frozenset[str] | None: ...  # told whenever they happen; None: all there are
 
 
 # -- nemeses and moments ----------------------------------------------------------------------------------

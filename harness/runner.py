@@ -212,6 +212,10 @@ class _Carrying:
         collected = await collect(
             plan.cluster, self._run, plan.partitions, plan.run_id, self._recorder.origin_ns)
         self._about["leaders"] = collected.leaders
+        if collected.clock_error_ns is not None:
+            self._about["clock_error_ns"] = collected.clock_error_ns
+        else:  # as it was asked: nothing of a trace is promised then
+            self._about.get("observes", {}).pop("trace", None)
         why = settled.about["why"]
         if settled.settled:
             why = "the cluster could not be observed before it was read"

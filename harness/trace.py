@@ -57,6 +57,7 @@ class Raw:
     files: Mapping[str, Path]  # node -> its file, which may not be there yet
     names: Mapping[int, str]  # node id -> node
     keys: Mapping[tuple[str, int], int]  # topic and partition -> the history's key
+    clock_error_ns: int = 0  # how far two nodes' stamps may lie apart
 
 
 class Merge:

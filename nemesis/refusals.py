@@ -30,12 +30,15 @@ class Limits:
 
 
 def limits_of(cluster: Cluster) -> Limits:
-    failpoints = ability(cluster, Failpoints)
+    failpoints, traces = ability(cluster, Failpoints), ability(cluster, Traces)
+    trace = why_not(cluster, Traces) if traces is None else None
+    if traces is not None and traces.traced_events is not None and "ack" not in traces.traced_events:
+        trace = "this system's trace has no ack"
     return Limits(
         faults=unavailable(cluster),
         points=None if failpoints is None else failpoints.points,
         leader=None if ability(cluster, ElectsReplica) is not None else why_not(cluster, ElectsReplica),
-        trace=None if ability(cluster, Traces) is not None else why_not(cluster, Traces),
+        trace=trace,
         not_shown=cluster.not_shown,
     )
 

@@ -49,6 +49,7 @@ class Collected:
     moved: str | None
     leaders: Mapping[str, Any]
     problems: tuple[str, ...]
+    clock_error_ns: int | None  # of the trace's stamps; None: there is no trace
 
 
 async def collect(
@@ -75,18 +76,25 @@ async def collect(
     await cluster.stop()
     await asyncio.to_thread(_write_twins, run)
     traces = ability(cluster, Traces)
-    if traces is not None:
-        problems += await asyncio.to_thread(_write_trace, traces.traces(), run, origin_ns)
+    raw = None if traces is None else traces.traces()
+    if raw is not None:
+        problems += await asyncio.to_thread(_write_trace, raw, run, origin_ns)
     known = [row for row in rows if UNKNOWN not in row.values()]
     run.write_replicas(sorted(known, key=lambda row: (row["partition"], row["node"])))
-    return Collected(frozen=frozen, moved=moved, leaders=_leaders(frozen), problems=tuple(problems))
+    return Collected(frozen=frozen, moved=moved, leaders=_leaders(frozen), problems=tuple(problems),
+                     clock_error_ns=None if raw is None else raw.clock_error_ns)
 
 
 def observes_of(cluster: Cluster) -> dict[str, Any]:
     """run.json's `observes`: what this system cannot show at all. Nothing where it can show everything."""
     dumps = ability(cluster, ReadsLogs) is not None or ability(cluster, KeepsLogs) is not None
     replicas = not cluster.not_shown & {*_OF_ROW}
-    return {"observes": {"dumps": dumps, "replicas": replicas}} if not (dumps and replicas) else {}
+    traces = ability(cluster, Traces)
+    events = None if traces is None else traces.traced_events
+    if dumps and replicas and events is None:
+        return {}
+    shown = {} if events is None else {"trace": sorted(events)}
+    return {"observes": {"dumps": dumps, "replicas": replicas, **shown}}
 
 
 def _write_twins(run: Run) -> None:
@@ -96,10 +104,8 @@ def _write_twins(run: Run) -> None:
             write_twin(lines)
 
 
-def _write_trace(raw: Raw | None, run: Run, origin_ns: int) -> list[str]:
+def _write_trace(raw: Raw, run: Run, origin_ns: int) -> list[str]:
     """trace.jsonl, in place of the raw files; what is missing in it."""
-    if raw is None:
-        return []
     merge = Merge(raw, origin_ns)
     try:
         write_pieces(run.trace_path, merge.pieces())

@@ -4,6 +4,11 @@ Why a correct broker is never accused:
 
 hw-regressed       a leader's HW is a maximum, and nobody leads an epoch twice
 epoch-regressed    a role is taken only in an epoch above the last one, or that one again
+                   (Apache Kafka's trace, whose times are of the log's stamps, is judged by the order of each
+                   broker's lines alone. A role's line is written under the replica's lock, so these stand in
+                   the order of the roles. A request with an epoch below the replica's is ignored, and after a
+                   restart a broker takes nothing that was meant for its former life (KIP-380), or in KRaft
+                   mode acts on records only up to a HW of theirs that never falls)
 two-leaders        the controller gives each epoch to one leader (any two lines prove it, in whatever order)
 
 A finding is: of hw-regressed and epoch-regressed a line; of two-leaders an epoch.

@@ -25,17 +25,21 @@ Freezing, and why what is then read is true
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from floodmark.harness import logdir
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.elections import election_result
 from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.broker_metadata import Believed, BrokerMetadata
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
+from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.power import WHY_NOT
 from floodmark.harness.cluster.kafka.settings import effective
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
@@ -55,6 +59,7 @@ from floodmark.harness.protocols import (
     View,
     Wipes,
 )
+from floodmark.harness.trace import Raw
 
 NAME = "kafka"
 CONTROLLER_ID = 100
@@ -67,7 +72,7 @@ CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, remo
 
 
 class KafkaSystem:
-    """See harness.cluster.system: System; and its Freezes, Expires, Elects, ElectsReplica."""
+    """See harness.cluster.system: System; and its Freezes, Expires, Elects, ElectsReplica and Traces."""
 
     def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
                  topic_config: Mapping[str, str] | None = None,
@@ -85,6 +90,7 @@ class KafkaSystem:
             Failpoints: "stock Apache Kafka has no failpoints", PowerCuts: WHY_NOT, Wipes: WHY_NOT,
             **form.lacks}
         self.not_shown = frozenset({"proposing"})
+        self.traced_events: frozenset[str] | None = kafka_trace.TRACED_EVENTS
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
@@ -94,6 +100,7 @@ class KafkaSystem:
         self._ends, self._metadata = WireLooks(), BrokerMetadata()
         self._clean: dict[str, bool] = {}  # whether the last stop of each node was orderly
         self._attached: tuple[Layout, Hosts] | None = None
+        self._clock = Clock.now()
 
     # -- System -------------------------------------------------------------------------------------------
 
@@ -224,6 +231,19 @@ class KafkaSystem:
             errors |= {spec.key: str(error) for spec in able if spec.key not in errors}
         return election_result(errors)
 
+    def traces(self) -> Raw | None:
+        """Of the partitions there are by now, and of all that was logged so far."""
+        files = {name: place.trace for name, place in self._layout.places.items() if place.trace is not None}
+        if not files:
+            return None
+        if self._form.name != "kraft":
+            del files[CONTROLLER]  # it is ZooKeeper's
+        for name, file in files.items():
+            self._write_trace(name, file)
+        return Raw(files=files, names=self._names,
+                   keys={(spec.topic, spec.partition): spec.key for spec in self.partitions},
+                   clock_error_ns=kafka_trace.clock_error_ns(self._clock, Clock.now()))
+
     # -- inside -------------------------------------------------------------------------------------------
 
     @property
@@ -239,6 +259,18 @@ class KafkaSystem:
     @property
     def _hosts(self) -> Hosts:
         return self._attachment[1]
+
+    def _write_trace(self, name: str, file: Path) -> None:
+        """No file where there is nothing to be read: the merge says then that the node's trace is missing."""
+        file.unlink(missing_ok=True)
+        place = self._layout.places[name]
+        if name != CONTROLLER:
+            kafka_trace.write_broker_trace(
+                self._layout.log_of(name), file, node_id=place.node_id, clock=self._clock)
+            return
+        with suppress(FloodmarkError):
+            kafka_trace.write_controller_trace(
+                place.log_dir, file, node_id=place.node_id, clock=self._clock)
 
     def _running(self) -> frozenset[str]:
         return frozenset(node for node in self.nodes if self._hosts.lives(node))

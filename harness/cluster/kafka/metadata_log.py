@@ -18,12 +18,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir.record_batches import BatchError, frame, records
+from floodmark.harness.logdir.record_batches import HEADER, BatchError, frame, records
 
 FOLDER = "__cluster_metadata-0"
 SEGMENT = "00000000000000000000.log"
 NO_LEADER = -1
 _FENCE, _UNFENCE = 1, -1  # of a BrokerRegistrationChange
+_RECOVERING = 1  # of a partition whose leader was elected uncleanly, until that leader has recovered
+_MIGRATING = 2  # RegisterBrokerRecord: from this version on
+_MAX_TIMESTAMP = 8  # in a batch's header
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +35,8 @@ class PartitionState:
     epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
+    elr: tuple[int, ...] = ()  # eligible leaders outside the ISR (KIP-966)
+    recovering: bool = False  # its leader was elected uncleanly, and has not recovered yet
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +46,7 @@ class Decisions:
     topics: dict[bytes, str] = field(default_factory=dict)  # id -> name
     partitions: dict[tuple[bytes, int], PartitionState] = field(default_factory=dict)  # (topic id, partition)
     fenced: dict[int, bool] = field(default_factory=dict)  # broker -> whether it is fenced
+    broker_epochs: dict[int, int] = field(default_factory=dict)  # broker -> its epoch, of those registered
     features: dict[str, int] = field(default_factory=dict)  # name -> finalized level
 
     def by_name(self) -> dict[tuple[str, int], PartitionState]:
@@ -48,10 +54,16 @@ class Decisions:
                 for (topic, partition), state in self.partitions.items() if topic in self.topics}
 
 
+# When the controller decided (its wall clock, ms since 1970), and the state from then on.
+Seen = Callable[[int, Decisions], None]
+
+
 class MetadataLog:
     """Follows the log of one controller; `log_dir` is its log.dirs."""
 
-    def __init__(self, log_dir: Path) -> None:
+    def __init__(self, log_dir: Path, seen: Seen | None = None) -> None:
+        """seen: called after each record."""
+        self._seen = seen
         self._folder = log_dir / FOLDER
         self._at = 0
         self._decisions = Decisions()
@@ -75,12 +87,20 @@ class MetadataLog:
                 try:
                     for record in records(data, at, header):
                         _apply(self._decisions, record.value or b"")
-                except (BatchError, IndexError, struct.error) as error:
+                        if self._seen is not None:
+                            self._seen(_batch_time_ms(data, at), self._decisions)
+                except (BatchError, LookupError, struct.error) as error:
                     raise FloodmarkError(f"the controller's log {self._folder} has a record at offset "
                                          f"{header.base_offset} that cannot be read: {error}") from error
             at += header.size
         self._at += at
         return self._decisions
+
+
+def _batch_time_ms(data: bytes, at: int) -> int:
+    """When the batch was appended: the controller stamps all of its records alike."""
+    time_ms: int = HEADER.unpack_from(data, at)[_MAX_TIMESTAMP]
+    return time_ms
 
 
 # -- records ------------------------------------------------------------------------------------------------
@@ -90,6 +110,7 @@ class _Reader:
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
+        self.version = 0  # of the record
 
     def number(self, code: str) -> int:
         (value,) = struct.unpack_from(f">{code}", self._data, self._at)
@@ -134,7 +155,7 @@ def _apply(decisions: Decisions, value: bytes) -> None:
     reader = _Reader(value)
     reader.uvarint()  # the version of the frame
     apply = _APPLY.get(reader.uvarint())
-    reader.uvarint()  # the record's version: later ones add fields behind those that are read
+    reader.version = reader.uvarint()  # later ones add fields, most of them behind those that are read
     if apply is not None:
         apply(decisions, reader)
 
@@ -166,12 +187,21 @@ def _partition_change(decisions: Decisions, reader: _Reader) -> None:
         state = replace(state, isr=tags[0].int32s())
     if 1 in tags:
         state = replace(state, leader=tags[1].number("i"), epoch=state.epoch + 1)
+    if 5 in tags:
+        state = replace(state, recovering=tags[5].number("b") == _RECOVERING)
+    if 6 in tags:
+        state = replace(state, elr=tags[6].int32s())
     decisions.partitions[topic, number] = replace(state, partition_epoch=state.partition_epoch + 1)
 
 
 def _register(decisions: Decisions, reader: _Reader) -> None:
     """A broker registers fenced, always (Kafka: ClusterControlManager.registerBroker)."""
-    decisions.fenced[reader.number("i")] = True
+    broker = reader.number("i")
+    if reader.version >= _MIGRATING:
+        reader.number("b")  # whether it comes from ZooKeeper
+    reader.uuid()  # of this life of the broker
+    decisions.broker_epochs[broker] = reader.number("q")
+    decisions.fenced[broker] = True
 
 
 def _registration_change(decisions: Decisions, reader: _Reader) -> None:
@@ -192,7 +222,9 @@ def _unfence(decisions: Decisions, reader: _Reader) -> None:
 
 
 def _unregister(decisions: Decisions, reader: _Reader) -> None:
-    decisions.fenced.pop(reader.number("i"), None)
+    broker = reader.number("i")
+    decisions.fenced.pop(broker, None)
+    decisions.broker_epochs.pop(broker, None)
 
 
 def _feature(decisions: Decisions, reader: _Reader) -> None:
@@ -201,6 +233,6 @@ def _feature(decisions: Decisions, reader: _Reader) -> None:
 
 
 _APPLY: dict[int, Callable[[Decisions, _Reader], None]] = {
-    1: _unregister, 2: _topic, 3: _partition, 5: _partition_change, 7: _fence, 8: _unfence,
-    9: _remove_topic, 12: _feature, 17: _registration_change, 27: _register,
+    0: _register, 1: _unregister, 2: _topic, 3: _partition, 5: _partition_change, 7: _fence, 8: _unfence,
+    9: _remove_topic, 12: _feature, 17: _registration_change,
 }

@@ -129,6 +129,7 @@ class MemoryCluster:
         self.lacks: Mapping[type, str] = dict(LACKS)
         self.not_shown = frozenset[str]()
         self.points = frozenset(POINTS)
+        self.traced_events: frozenset[str] | None = None
         keys = broker_settings(config, nodes=nodes)
         self.config = {node: typed_config(keys, rules=rules, bugs=bugs) for node in self.nodes}
         try:

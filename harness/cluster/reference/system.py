@@ -47,6 +47,7 @@ class ReferenceSystem:
         self.not_shown = frozenset[str]()
         self.power: PowerLoss = power_loss
         self.points = frozenset(POINTS)
+        self.traced_events: frozenset[str] | None = None
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
         self._rules, self._bugs = rules, tuple(bugs)

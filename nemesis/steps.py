@@ -185,8 +185,6 @@ def _read_arm(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
         else:
             assert word is not None
             point[word] = cursor.number(word)
-    if (verb == "delay") != ("for_ms" in point):
-        refuse("delay needs `for TIME`" if verb == "delay" else f"{verb} takes no `for`: only delay does")
     return [{"f": "arm", "nodes": nodes, "point": point}]
 
 

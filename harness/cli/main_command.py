@@ -85,7 +85,7 @@ def main() -> None:
     "--trace/--no-trace",
     default=True,
     show_default=True,
-    help="Whether the brokers write what happens in them.",
+    help="Whether the brokers write what happens in them; failpoints need it.",
 )
 @click.option("--seed", type=int, show_default="drawn", help="Same seed, same schedule.")
 @click.option(

@@ -19,6 +19,8 @@ from floodmark.harness.schedule.patterns import SESSION_S
 
 DIRECT = "direct"
 CUT = "cut"
+MOMENTS = "moments"
+UNTRACED = "which of them were met is read from the trace: leave out --no-trace"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class PlanningContext:
     overspend: bool
     session_s: float = SESSION_S  # of a broker at the controller
     not_struck: Mapping[str, str] = field(default_factory=dict)  # nemeses that what runs cannot suffer, why
+    trace: bool = True  # whether the brokers write one
 
 
 def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
@@ -77,6 +80,11 @@ def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
         remarks.append("power is left out: with min.insync.replicas=1 an ack may rest on the one copy that "
                        "loses power, which the budget does not allow (--overspend does)")
         names = tuple(name for name in names if name != "power")
+    if MOMENTS in names and not ground.trace:
+        if MOMENTS in named:
+            raise UsageError(f"--nemesis {MOMENTS} arms failpoints, and {UNTRACED}, or leave out {MOMENTS}")
+        remarks.append(f"{MOMENTS} is left out: it arms failpoints, and {UNTRACED}")
+        names = tuple(name for name in names if name != MOMENTS)
     schedule = catalog.plan(
         names, seed=ground.seed, nodes=ground.nodes, partitions=ground.partitions,
         duration_s=ground.duration_s, interval_s=ground.interval_s, overspend=ground.overspend,
@@ -99,6 +107,14 @@ def refuse_cuts(schedule: Schedule, cluster: str, links: str) -> None:
     if cuts:
         raise UsageError(f"entry {cuts[0]} of the schedule is a cut, and direct links cannot be cut: "
                          "use --links proxied, or leave --links out")
+
+
+def refuse_untraced(schedule: Schedule) -> None:
+    """UsageError where a schedule arms failpoints. Without a trace a broker that ended at one has taken with
+    it what it met, and another end by SIGKILL would be taken for the armed one."""
+    armed = [position for position, entry in enumerate(schedule) if entry.f == "arm"]
+    if armed:
+        raise UsageError(f"entry {armed[0]} of the schedule arms a failpoint, and {UNTRACED}")
 
 
 def _can_cut(ground: PlanningContext) -> bool:

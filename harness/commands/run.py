@@ -126,6 +126,8 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     schedule = strikes.schedule
     links = links_of(options, schedule)
     planned_schedule.refuse_cuts(schedule, options.cluster, links)
+    if not options.trace:
+        planned_schedule.refuse_untraced(schedule)
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(options, folder, config, links)
@@ -234,6 +236,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         interval_s=options.interval,
         overspend=options.overspend,
         not_struck=catalog.not_struck(options.kafka, options.rules),
+        trace=options.trace,
         session_s=whole(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:

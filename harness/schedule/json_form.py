@@ -196,8 +196,8 @@ def read_arm(at: str, value: object, known: Known) -> dict[str, Any]:
         refuse(f"{at}.action", f"is {quoted(fields['action'])}, which does not fit {point.name} "
                                f"({point.stands}); valid: {', '.join(point.actions)}")
     if (fields["action"] == DELAY) != ("for_ms" in fields):
-        refuse(at, "has no `for_ms`: how long is the delay" if fields["action"] == DELAY
-               else f"takes no `for_ms`: {fields['action']} is no delay")
+        refuse(at, "has no `for_ms` (a step's `for TIME`): how long is the delay" if fields["action"] == DELAY
+               else f"takes no `for_ms` (a step's `for TIME`): {fields['action']} is no delay")
     if "for_ms" in fields:
         whole_number(f"{at}.for_ms", fields["for_ms"], 1)
     if one_of(f"{at}.scope", fields.get("scope", SCOPES[0]), SCOPES) == "broker":

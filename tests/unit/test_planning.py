@@ -1,5 +1,6 @@
 """What is to strike a run, what is left out of it, and why nothing may strike."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from floodmark.harness.schedule.entry import ACTS
 
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
-         cluster: str = "local", overspend: bool = False) -> PlannedSchedule:
+         cluster: str = "local", overspend: bool = False, trace: bool = True) -> PlannedSchedule:
     return planned_schedule.random_schedule(words, PlanningContext(
         cluster=cluster, nodes=("n1", "n2", "n3"), partitions=(0,), links=links,
-        min_insync_replicas=least_isr, seed=1, duration_s=duration_s, interval_s=2.0, overspend=overspend))
+        min_insync_replicas=least_isr, seed=1, duration_s=duration_s, interval_s=2.0, overspend=overspend,
+        trace=trace))
 
 
 def acts(made: PlannedSchedule) -> set[str]:
@@ -78,6 +80,27 @@ def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) 
     with pytest.raises(UsageError, match="entry 1 of the schedule is a cut, and direct links cannot be cut"):
         planned(RunOptions(schedule_file=file, links="direct", out=tmp_path / "run"))
     assert planned(RunOptions(schedule_file=file, out=tmp_path / "run")).links == "proxied"
+    assert not (tmp_path / "run").exists()
+
+
+def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
+    """Before anything is started; of `all`, moments are left out, which alone arm some."""
+    file = tmp_path / "schedule.json"
+    file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},'
+                    '{"f":"arm","nodes":["n1"],"point":{"name":"L.acked","action":"report"}}]')
+    options = RunOptions(schedule_file=file, out=tmp_path / "run")
+    with pytest.raises(UsageError, match="entry 1 of the schedule arms a failpoint, and which of them were "
+                                         "met is read from the trace: leave out --no-trace"):
+        planned(replace(options, trace=False))
+    assert planned(options).schedule[1].f == "arm"
+    for words in ("moments", "all,moments"):
+        with pytest.raises(UsageError, match=r"--nemesis moments arms failpoints, .* or leave out moments"):
+            plan(words, trace=False)
+    made = plan("all", duration_s=300.0, trace=False)
+    assert [remark.split(":")[0] for remark in made.remarks] == ["moments is left out"]
+    assert "arm" in acts(plan("all", duration_s=300.0))
+    assert "arm" not in acts(made)
+    assert "kill" in acts(made)
     assert not (tmp_path / "run").exists()
 
 

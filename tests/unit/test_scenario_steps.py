@@ -132,8 +132,6 @@ REFUSALS = [
     ("wait n1.running == maybe", ("what running is is 'maybe'; valid: true, false",)),
     ("wait 200", ("a moment", "is '200'")),
     ("hold n1", ("has nothing where 'at' should be",)),
-    ("hold n1 at L.acked for 5ms", ("hold takes no `for`",)),
-    ("delay n1 at L.acked", ("delay needs `for TIME`",)),
     ("hold n1 at L.acked offset x", ("offset is 'x', should be a whole number",)),
     ("kill n1 when ack 3 within 10", ("the time-out is '10', should be a time",)),
     ("kill n1 partition", ("says partition and not which",)),

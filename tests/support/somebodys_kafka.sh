@@ -2,7 +2,8 @@
 # Somebody's Kafka, which floodmark knows nothing of: one controller and three brokers of stock Apache Kafka in
 # KRaft mode, each a process on loopback. Every command names the folder that holds it all.
 #
-#   somebodys_kafka.sh up FOLDER JAVA CLASSPATH FIRST_PORT     four ports from there on: the controller, 1, 2, 3
+#   somebodys_kafka.sh up FOLDER JAVA CLASSPATH PORT...        of the controller; of brokers 1, 2, 3; and of
+#                                                              the same by SASL over TLS, for user me
 #   somebodys_kafka.sh kill|stop|start|pause|resume FOLDER ID
 #   somebodys_kafka.sh start_short FOLDER ID PREFIX            as start, but first the end of each log of a topic
 #                                                              of this prefix is lost: what no disk may do
@@ -12,13 +13,13 @@ set -euo pipefail
 what=$1 folder=$2
 [ "$what" = up ] || . "$folder/settings"
 
-settings_of() { # ID ROLE PORT
+settings_of() { # ID ROLE PORTS
   cat <<S
 process.roles=$2
 node.id=$1
-controller.quorum.voters=100@127.0.0.1:$first
+controller.quorum.voters=100@127.0.0.1:${ports[0]}
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,LOCKED:SASL_SSL
 log.dirs=$folder/data-$1
 broker.session.timeout.ms=3000
 broker.heartbeat.interval.ms=300
@@ -37,8 +38,15 @@ S
   if [ "$2" = controller ]; then
     echo "listeners=CONTROLLER://127.0.0.1:$3"
   else
-    printf 'listeners=PLAINTEXT://127.0.0.1:%s\nadvertised.listeners=PLAINTEXT://127.0.0.1:%s\n' "$3" "$3"
-    echo "inter.broker.listener.name=PLAINTEXT"
+    cat <<S
+listeners=PLAINTEXT://127.0.0.1:$3,LOCKED://127.0.0.1:$4
+inter.broker.listener.name=PLAINTEXT
+sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-512
+listener.name.locked.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_me="$password";
+listener.name.locked.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;
+listener.name.locked.ssl.keystore.type=PEM
+listener.name.locked.ssl.keystore.location=$folder/broker.pem
+S
   fi
 }
 
@@ -58,18 +66,24 @@ gone() { # ID: until it is
 case $what in
   up)
     mkdir -p "$folder"
-    printf 'java=%q\nclasspath=%q\nfirst=%q\n' "$3" "$4" "$5" >"$folder/settings"
+    printf 'java=%q\nclasspath=%q\npassword=a-secret-of-theirs\nports=(%s)\n' "$3" "$4" "${*:5}" >"$folder/settings"
     . "$folder/settings"
+    openssl req -x509 -newkey rsa:2048 -nodes -keyout "$folder/key.pem" -out "$folder/certificate.pem" \
+      -subj /CN=somebody -addext subjectAltName=IP:127.0.0.1 2>/dev/null
+    cat "$folder/key.pem" "$folder/certificate.pem" >"$folder/broker.pem"
     cat >"$folder/log4j2.yaml" <<S
 Configuration:
   Appenders: {Console: {name: out, PatternLayout: {pattern: '%d %p %m (%c)%n'}}}
   Loggers: {Root: {level: INFO, AppenderRef: [{ref: out}]}}
 S
-    settings_of 100 controller "$first" >"$folder/100.properties"
-    for id in 1 2 3; do settings_of $id broker $((first + id)) >"$folder/$id.properties"; done
+    settings_of 100 controller "${ports[0]}" >"$folder/100.properties"
+    for id in 1 2 3; do
+      settings_of $id broker "${ports[$id]}" "${ports[$((id + 3))]}" >"$folder/$id.properties"
+    done
     for id in 100 1 2 3; do
       "$java" -XX:TieredStopAtLevel=1 "-Dlog4j2.configurationFile=$folder/log4j2.yaml" -cp "$classpath" \
-        kafka.tools.StorageTool format -t AAAAAAAAQACAAAAAAAAAAA -c "$folder/$id.properties" >>"$folder/format.log" 2>&1
+        kafka.tools.StorageTool format -t AAAAAAAAQACAAAAAAAAAAA -c "$folder/$id.properties" \
+        --add-scram "SCRAM-SHA-512=[name=me,password=$password]" >>"$folder/format.log" 2>&1
       run_node $id
     done ;;
   kill) kill -9 "$(pid_of "$3")"; gone "$3" ;;

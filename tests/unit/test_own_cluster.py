@@ -1,0 +1,219 @@
+"""The parts of somebody's own cluster that need no cluster: commands, clocks, addresses, client settings."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from floodmark.harness.client.security import Security, read_client_config
+from floodmark.harness.cluster.own import clock_bounds
+from floodmark.harness.cluster.own.broker_requests import Metadata, PartitionState
+from floodmark.harness.cluster.own.clock_bounds import MS_NS, Stamped, ahead, error_ns, joined
+from floodmark.harness.cluster.own.cluster import Found, OwnCluster, _latest
+from floodmark.harness.cluster.own.fault_commands import FaultCommands, read_fault_commands
+from floodmark.harness.commands.own_cluster import addresses_of
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import (
+    Cuts,
+    Elects,
+    Kills,
+    PartitionSpec,
+    Pauses,
+    PowerCuts,
+    ReadsLogs,
+    ability,
+    why_not,
+)
+
+PASSWORD = "the-secret-of-the-house"
+FOUND = Found(ids={"n1": 1, "n2": 2}, addresses={"n1": ("h1", 9092), "n2": ("h2", 9093)})
+
+
+# -- commands ---------------------------------------------------------------------------------------------
+
+def run(commands: FaultCommands, node: str = "n1", act: str = "kill", **words: str) -> None:
+    asyncio.run(commands.run(node, act, words))
+
+
+def test_no_shell_reads_a_command_and_other_braces_stay(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    argv = (sys.executable, "-c", "import sys; open(sys.argv[1], 'w').write('|'.join(sys.argv[2:]))",
+            str(out), "{node} from {peer}", "$HOME; `id` {print $1}", "{host}")
+    run(FaultCommands(of_nodes={"n1": {"kill": argv}}), peer="n2")
+
+    assert out.read_text() == "n1 from n2|$HOME; `id` {print $1}|{host}"
+
+
+def test_a_command_past_its_time_out_is_ended_with_what_it_began(tmp_path: Path) -> None:
+    commands = FaultCommands(timeout_s=0.5, of_all={"kill": (
+        "sh", "-c", f"echo begun; sleep 60 & echo $! > {tmp_path}/pid; wait")})
+    began = time.monotonic()
+    with pytest.raises(FloodmarkError, match=r"did not end within 0\.5 s, having said: begun"):
+        run(commands)
+
+    assert time.monotonic() - began < 20
+    child = Path("/proc") / (tmp_path / "pid").read_text().strip() / "stat"
+    assert not child.exists() or child.read_text().split()[2] == "Z"
+
+
+def test_what_a_command_leaves_running_is_not_waited_for() -> None:
+    began = time.monotonic()
+    run(FaultCommands(of_all={"start": ("sh", "-c", "sleep 20 &")}), act="start")
+
+    assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("kill = 3", "has kill; there are"),
+    ("timeout_s = 0", "timeout_s is a number"),
+    ("timeout_s = true", "timeout_s is a number"),
+    ("[commands]\nslay = ['x']", "has slay; the commands are kill, start"),
+    ("[nodes.n1]\nkill = 'pkill -9 kafka'", "no list of arguments"),
+    ("[nodes.n1]\nkill = []", "no list of arguments"),
+    ("[nodes]\nn1 = 3", r"\[nodes.n1\] is no table"),
+    ("[nodes", "is no TOML"),
+])
+def test_a_file_that_is_off(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "f.toml").write_text(text)
+    with pytest.raises(UsageError, match=why):
+        read_fault_commands(tmp_path / "f.toml")
+
+
+def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> None:
+    (tmp_path / "f.toml").write_text(
+        "[commands]\nkill = ['k']\nstart = ['s']\nstop = ['p']\ncut = ['c']\nheal = ['h']\n"
+        "[nodes.n1]\npause = ['z']\nresume = ['r']\n")
+    commands = read_fault_commands(tmp_path / "f.toml")
+    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
+
+    assert ability(cluster, Kills) is cluster
+    assert ability(cluster, Cuts) is cluster
+    assert ability(cluster, Elects) is cluster
+    assert ability(cluster, Pauses) is None
+    assert "has no command pause for n2" in why_not(cluster, Pauses)
+    assert "has no command fetch_logs for n1, n2" in why_not(cluster, ReadsLogs)
+    assert "have synced" in why_not(cluster, PowerCuts)
+
+    careful = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands)
+    for kind in (Kills, Cuts, Pauses, Elects):
+        assert ability(careful, kind) is None
+        assert "--i-may-break-this" in why_not(careful, kind)
+
+
+def test_commands_of_a_node_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"speaks of n3; this cluster's nodes are n1, n2"):
+        OwnCluster(FOUND, tmp_path, prefix="p-", commands=FaultCommands(of_nodes={"n3": {}}))
+
+
+def test_a_topic_that_is_not_ours_is_never_made(tmp_path: Path) -> None:
+    cluster = OwnCluster(FOUND, tmp_path, prefix="floodmark-1-")
+    with pytest.raises(UsageError, match="its name begins with floodmark-1-"):
+        asyncio.run(cluster.create([PartitionSpec(key=0, topic="orders", partition=0, replicas=("n1",))]))
+
+
+# -- clocks -----------------------------------------------------------------------------------------------
+
+@given(st.lists(st.integers(-10**12, 10**12), min_size=2, max_size=5), st.lists(
+    st.tuples(st.integers(0, 5 * MS_NS), st.integers(0, 5 * MS_NS)), min_size=1, max_size=6))
+def test_the_clocks_lie_no_further_apart_than_is_said(
+        offsets: list[int], waits: list[tuple[int, int]]) -> None:
+    """Clocks off by these offsets, asked over links that take these times there and back."""
+    now = 1_700_000_000_000_000_000
+    bounds = {}
+    for number, offset in enumerate(offsets):
+        asks = [Stamped(sent_ns=now, received_ns=now + there + back, stamp_ms=(now + there + offset) // MS_NS)
+                for there, back in waits]
+        bound = ahead(asks)
+        assert bound is not None
+        assert bound.least_ns <= offset <= bound.most_ns
+        bounds[f"n{number}"] = bound
+    assert error_ns(bounds) >= max(offsets) - min(offsets)
+    assert error_ns(bounds) <= max(offsets) - min(offsets) + 2 * (MS_NS + min(sum(wait) for wait in waits))
+
+
+def test_a_clock_that_was_set_meanwhile_gives_no_bound() -> None:
+    now = 1_700_000_000_000 * MS_NS
+    assert ahead([Stamped(sent_ns=now, received_ns=now + MS_NS, stamp_ms=1_700_000_000_000),
+                  Stamped(sent_ns=now, received_ns=now + MS_NS, stamp_ms=1_700_000_009_000)]) is None
+    assert ahead([]) is None
+
+
+def test_bounds_of_two_times_are_joined() -> None:
+    first, second = clock_bounds.Ahead(least_ns=1, most_ns=5), clock_bounds.Ahead(least_ns=-3, most_ns=2)
+    assert joined(first, second) == clock_bounds.Ahead(least_ns=-3, most_ns=5)
+    assert error_ns({"n1": first}) == 0
+
+
+# -- looks ------------------------------------------------------------------------------------------------
+
+def told(leader: int, epoch: int, isr: tuple[int, ...]) -> Metadata:
+    return Metadata(brokers={}, controller=1,
+                    partitions={("t", 0): PartitionState(leader=leader, epoch=epoch, isr=isr)})
+
+
+def test_the_highest_epoch_is_the_truth_and_among_equals_the_leader_knows() -> None:
+    names = {1: "n1", 2: "n2", 3: "n3"}
+    old, stale, own = told(1, 4, (1, 2, 3)), told(2, 5, (1, 2, 3)), told(2, 5, (2,))
+    assert _latest({"n1": old, "n3": stale, "n2": own}, ("t", 0), names) == own.partitions["t", 0]
+    assert _latest({"n1": old}, ("t", 0), names) == old.partitions["t", 0]
+    assert _latest({"n1": old}, ("u", 0), names) is None
+
+
+# -- words ------------------------------------------------------------------------------------------------
+
+def test_addresses() -> None:
+    assert addresses_of("a:1, b ,[::1]:3,") == (("a", 1), ("b", 9092), ("::1", 3))
+    for words in ("", "a:b", "user:pass@host:9092", "http://host:9092", ":9092", "a:70000"):
+        with pytest.raises(UsageError) as refused:
+            addresses_of(words)
+        assert "pass@" not in str(refused.value)
+
+
+def config(folder: Path, text: str) -> Security:
+    (folder / "client.properties").write_text(text)
+    return read_client_config(folder / "client.properties")
+
+
+@pytest.mark.parametrize("login", [
+    f"sasl.username=me\nsasl.password={PASSWORD}\n",
+    "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+    f'   username="me" password="{PASSWORD}";\n',
+])
+def test_both_forms_of_a_login_are_read_and_neither_is_shown(tmp_path: Path, login: str) -> None:
+    read = config(tmp_path, f"# ours\nsecurity.protocol = SASL_PLAINTEXT\nsasl.mechanism: PLAIN\n{login}"
+                            "request.timeout.ms=5000\n")
+
+    assert (read.username, read.password, read.ignored) == ("me", PASSWORD, ("request.timeout.ms",))
+    assert PASSWORD not in repr(read)
+    assert read.library_settings()["sasl.password"] == PASSWORD
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("security.protocol=TLS", "none of PLAINTEXT, SSL"),
+    (f"security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.password={PASSWORD}",
+     "sasl.mechanism is none of"),
+    (f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.password={PASSWORD}", "are missing"),
+    (f"security.protocol=SSL\nssl.truststore.location=/x.jks\nssl.truststore.password={PASSWORD}",
+     "cannot follow ssl.truststore.password"),
+    ("security.protocol=SSL\nssl.truststore.location=/x.jks", "export it as PEM"),
+    (f"sasl.password {PASSWORD}", "line 1, is no KEY=VALUE"),
+])
+def test_settings_that_cannot_be_followed_are_refused_without_their_values(
+        tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as refused:
+        config(tmp_path, text)
+
+    assert PASSWORD not in str(refused.value)
+
+
+def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    read = config(tmp_path, f"security.protocol=SSL\nssl.ca.location={tmp_path}/none.pem\n"
+                            f"ssl.key.password={PASSWORD}\n")
+    with pytest.raises(UsageError, match=r"none\.pem") as refused:
+        read.dial()
+
+    assert PASSWORD not in str(refused.value)

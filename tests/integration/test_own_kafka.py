@@ -1,5 +1,6 @@
-"""`run --bootstrap` on stock Apache Kafka that a plain script started, of which floodmark knows an address and
-the commands in a TOML: valid when healthy, a loss made by hand found, SASL over TLS without a trace of it."""
+"""`run --bootstrap` on stock Apache Kafka that a plain script started: floodmark knows its address and a TOML.
+
+Valid when healthy, a loss made by hand found, SASL over TLS without a trace of the password."""
 
 import json
 import subprocess
@@ -98,24 +99,24 @@ def test_healthy_under_faults_is_valid(theirs: Somebodys, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("logs", [False, True])
 def test_a_loss_made_by_hand_is_found(theirs: Somebodys, tmp_path: Path, logs: bool) -> None:
-    """All three are killed, and half of each log is gone when they start again: a kill may cost no record, for
-    what was written is with the kernel. Shown by reads alone, and with the logs that the owner fetches."""
+    """All three are killed, and half of each log is gone when they start again: a kill may cost no record,
+    for what was written is with the kernel. Shown by reads alone, and with the logs that the owner fetches.
+    """
     schedule = tmp_path / "loss.json"
     schedule.write_text(json.dumps([
         {"f": "kill", "nodes": ["n1", "n2", "n3"], "moment": {"at": "ack", "partition": 0, "count": 400}},
         {"f": "start", "nodes": ["n1", "n2", "n3"]}]))
     folder = tmp_path / "run"
-    ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "12", "--schedule", schedule,
-                    "--i-may-break-this", "--faults", theirs.faults(start="start_short", logs=logs),
-                    "--out", folder)
+    ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "12",
+                    "--schedule", schedule, "--i-may-break-this",
+                    "--faults", theirs.faults(start="start_short", logs=logs), "--out", folder)
 
     assert ran.code == 1, ran.err + ran.out
     verdict = json.loads((folder / "verdict.json").read_text())
     [lost] = [one for one in verdict["findings"] if one["name"] == "lost-write"]
     assert (lost["class"], lost["permitted_by"]) == ("bug", None)
     assert lost["count"] > 50
-    shown = {"overwritten", "moved", "orphaned", "gone"} if logs else {"unread"}
-    assert {one["how"] for one in lost["examples"]} <= shown
+    assert {one["how"] for one in lost["examples"]} == {"unread"}  # without replicas.jsonl no log is trusted
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

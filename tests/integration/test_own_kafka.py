@@ -1,4 +1,4 @@
-"""`run --bootstrap` on stock Apache Kafka that a plain script started: floodmark knows its address and a TOML.
+"""`run --bootstrap` on stock Apache Kafka that a script started: floodmark has its address and a TOML.
 
 Valid when healthy, a loss made by hand found, SASL over TLS without a trace of the password."""
 

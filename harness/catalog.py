@@ -266,9 +266,10 @@ def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: S
     return made
 
 
-def overspends(schedule: Schedule, *, min_insync_replicas: int) -> Sequence[Any]:
+def overspends(schedule: Schedule, *, min_insync_replicas: int, flush_every: bool = False) -> Sequence[Any]:
     """The entries (position, why) by which a schedule goes beyond what the guarantees tolerate."""
-    found: Sequence[Any] = _load(BUDGET)(schedule, min_insync_replicas=min_insync_replicas)
+    found: Sequence[Any] = _load(BUDGET)(
+        schedule, min_insync_replicas=min_insync_replicas, flush_every=flush_every)
     return found
 
 

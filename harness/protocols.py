@@ -415,6 +415,26 @@ class MakesClients(Protocol):
     def client(self, settings: ClientSettings, random: Random) -> LogClient: ...
 
 
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadShape:
+    """What the ops of a run are like; floodmark's own workloads know it."""
+
+    batch_sizes: tuple[int, ...] = (1, 1, 1, 1, 1, 2, 3, 4)  # records of a send, drawn from these
+    compression: str = "none"  # of batches, one of COMPRESSIONS; the client of record knows none and gzip
+    in_flight: int = 1  # batches of one idempotent producer, at most; above 1 each has one record or two
+    readers_every: int = 4  # one process in so many reads
+
+    def to_json(self) -> dict[str, Any]:
+        return {"batch_sizes": list(self.batch_sizes), "compression": self.compression,
+                "in_flight": self.in_flight, "readers_every": self.readers_every}
+
+
+USUAL_LOAD = LoadShape()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSettings:
     """What a workload is made from."""
@@ -427,6 +447,7 @@ class WorkloadSettings:
     acks: str  # all, 1 or 0
     concurrency: int  # processes at a time; process % concurrency is a process's place among them
     first_value: int  # values below are the schedule's
+    load: LoadShape = USUAL_LOAD
     library: Mapping[str, str] = field(default_factory=dict, repr=False)  # how librdkafka gets in: secrets
 
 

@@ -22,8 +22,10 @@ from floodmark.harness.phases.collect import collect, observes_of
 from floodmark.harness.phases.main_phase import Load, end_all, main_phase
 from floodmark.harness.phases.settle import Reach, read_all, reading, settle, what_moved
 from floodmark.harness.protocols import (
+    USUAL_LOAD,
     BoundsClocks,
     Cluster,
+    LoadShape,
     PartitionSpec,
     ScheduleRunner,
     View,
@@ -58,6 +60,8 @@ class RunPlan:
     asked: Mapping[str, Any] = field(default_factory=dict)  # run.json's words on what is tested
     concurrency: int = 10
     rate: float | None = None  # ops a second; None: as fast as they go
+    load: LoadShape = USUAL_LOAD
+    drawn: Mapping[str, Any] | None = None  # what of all this was drawn from the seed; None: nothing
     duration_s: float = 30.0
     settle_timeout_s: float = 30.0
     read_timeout_s: float = 120.0
@@ -304,6 +308,8 @@ def _flushes_every(keys: Mapping[str, Any]) -> bool:
 def _head(plan: RunPlan) -> dict[str, Any]:
     """run.json as far as it is known before anything has started."""
     linked = {"reproduces": dict(plan.reproduces)} if plan.reproduces is not None else {}
+    drawn: dict[str, Any] = {"load": plan.load.to_json()} if plan.load != USUAL_LOAD else {}
+    drawn |= {"settings": "drawn", "drawn": dict(plan.drawn)} if plan.drawn is not None else {}
     unstruck = {"unstruck": plan.unstruck} if plan.unstruck is not None else {}
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
@@ -319,6 +325,6 @@ def _head(plan: RunPlan) -> dict[str, Any]:
         "config": {node: dict(keys) for node, keys in plan.cluster.config.items()},
         "guarantees": guarantees(plan),
         "schedule": json_form.write(plan.schedule),
-        "concurrency": plan.concurrency, "rate": plan.rate, "duration_s": plan.duration_s,
+        "concurrency": plan.concurrency, "rate": plan.rate, "duration_s": plan.duration_s, **drawn,
         "missed": [], "died": [], "died_words": {}, "residue": None, "clock_error_ns": 0,
     }

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from floodmark.harness.broker_config import checked
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.protocols import COMPRESSIONS, USUAL_LOAD, LoadShape, PartitionSpec
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 
@@ -25,6 +25,7 @@ NODES_AT_MOST = 9  # as of --nodes
 PARTITIONS_AT_MOST = 10_000
 CONCURRENCY_AT_MOST = 10_000
 ENTRIES_AT_MOST = 100_000  # of a schedule
+BATCH_SIZES_AT_MOST, BATCH_AT_MOST = 100, 1000
 DURATION_AT_MOST_S = 7 * 86_400.0
 _NOT_GIVEN = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
@@ -54,6 +55,7 @@ class Settings:
     rate: float | None
     seed: int
     duration_s: float
+    load: LoadShape = USUAL_LOAD
     inferred: tuple[str, ...] = ()  # what run.json did not say, and what was taken for it
 
 
@@ -97,7 +99,28 @@ def _settings(about: Mapping[str, Any], source: str) -> Settings:
         rate=None if about["rate"] is None else _positive("rate", about["rate"], source),
         seed=_whole("seed", about["seed"], source, least=-(2**63), most=2**63 - 1),
         duration_s=_positive("duration_s", about["duration_s"], source, most=DURATION_AT_MOST_S),
-        inferred=tuple(inferred))
+        load=_load(about.get("load"), source), inferred=tuple(inferred))
+
+
+def _load(told: Any, source: str) -> LoadShape:
+    """What the ops were like; absent: as usual."""
+    if told is None:
+        return USUAL_LOAD
+    sizes, compression = told["batch_sizes"], told["compression"]
+    if not isinstance(sizes, list) or not 0 < len(sizes) <= BATCH_SIZES_AT_MOST:
+        _refuse(source, f"the batch sizes of `load` are {_shown(sizes)}, no list of at most "
+                        f"{BATCH_SIZES_AT_MOST}")
+    if compression not in COMPRESSIONS:
+        _refuse(source, f"the compression of `load` is {_shown(compression)}, none of "
+                        f"{', '.join(COMPRESSIONS)}")
+
+    def whole(name: str, value: object, least: int, most: int) -> int:
+        return _whole(name, value, source, least=least, most=most)
+
+    return LoadShape(
+        batch_sizes=tuple(whole("a batch size", size, 1, BATCH_AT_MOST) for size in sizes),
+        compression=compression, in_flight=whole("in_flight", told["in_flight"], 1, 5),
+        readers_every=whole("readers_every", told["readers_every"], 2, CONCURRENCY_AT_MOST))
 
 
 def _refuse(source: str, what: str) -> NoReturn:

@@ -157,10 +157,13 @@ class IdempotentSession:
     def _get_producer(self, patience_s: float) -> Producer:
         """patience_s: how long its sends are tried at least; it counts only when the producer is created."""
         if self._producer is None:
+            load = self._settings.load
+            # Batches of two records at most: an op then has several of them in flight.
+            several = {"max.in.flight": load.in_flight, "batch.num.messages": 2} if load.in_flight > 1 else {}
             self._producer = Producer({
                 **_BACKOFFS, **self._settings.library, "bootstrap.servers": self._bootstrap(),
                 "enable.idempotence": True,
-                "linger.ms": 0,
+                "linger.ms": 0, "compression.type": load.compression, **several,
                 "message.timeout.ms": max(_MESSAGE_TIMEOUT_MS, round(1000 * patience_s)),
                 "request.timeout.ms": 1000,
             }, logger=_SILENT)
@@ -219,8 +222,8 @@ class IdempotentWorkload:
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
         """Draw intents without list_offsets: the library lists offsets without a leader epoch, so that a
         zombie leader's answer could make a correct cluster look broken."""
-        share = reading_share(process, self._settings.concurrency)
-        drawn = intents(self._keys, self._values, share, random)
+        share = reading_share(process, self._settings)
+        drawn = intents(self._keys, self._values, share, random, self._settings.load.batch_sizes)
         return (intent for intent in drawn if intent.f != "list_offsets")
 
     def probe(self, partition: int) -> Intent:

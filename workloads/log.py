@@ -1,8 +1,8 @@
 """The log workload: sends, polls and list_offsets of unique values, by the client of record.
 
-Every send is tried once and goes to one partition. One process in four reads: it assigns itself some
-partitions, polls them from offset 0 on, lists their end offsets now and then, and after a while begins with
-others. With fewer than four processes each does a little of both.
+Every send is tried once and goes to one partition. One process in so many (four, or as the load says) reads:
+it assigns itself some partitions, polls them from offset 0 on, lists their end offsets now and then, and
+after a while begins with others. With fewer processes than that each does a little of both.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,14 +12,13 @@ from random import Random
 from typing import Any
 
 from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.errors import UsageError
 from floodmark.harness.op import Intent, Outcome, Send, Type
 from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 
 NAME = "log"
-_READERS_EVERY = 4
 _READING_SHARE = {True: 0.95, False: 0.0}  # of a reader's ops, of a writer's
 _MIXED_SHARE = 0.1  # with too few processes for separate readers and writers
-_BATCH_SIZES = (1, 1, 1, 1, 1, 2, 3, 4)
 _READS_PER_ASSIGN = (20, 200)
 _END_OFFSETS_EVERY = 10
 _LOAD_FETCH_BYTES = 16 << 10  # small responses: a reader shares the machine with the brokers
@@ -36,7 +35,7 @@ class LogSession:
 
     def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False) -> None:
         # A pure reader waits for a large piece; a process that also writes would wait for itself.
-        waits = not final and settings.concurrency >= _READERS_EVERY
+        waits = not final and settings.concurrency >= settings.load.readers_every
         self._acks = "all" if final else settings.acks  # a probe needs its ack, whatever the load's acks are
         self._client = settings.clients(ClientSettings(
             run_id=settings.run_id,
@@ -46,6 +45,7 @@ class LogSession:
             fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,
             fetch_wait_ms=_LOAD_FETCH_WAIT_MS if waits else _SHORT_FETCH_WAIT_MS,
             fetch_min_bytes=_LOAD_FETCH_MIN_BYTES if waits else 1,
+            compression=settings.load.compression,
         ), Random(f"{settings.seed}/client/{process}"))
 
     @property
@@ -94,7 +94,8 @@ class LogWorkload:
         }
 
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
-        return intents(self._keys, self._values, reading_share(process, self._settings.concurrency), random)
+        share = reading_share(process, self._settings)
+        return intents(self._keys, self._values, share, random, self._settings.load.batch_sizes)
 
     def probe(self, partition: int) -> Intent:
         return send(partition, [next(self._values)])
@@ -107,24 +108,29 @@ class LogWorkload:
 
 
 def make(settings: WorkloadSettings) -> Workload:
+    if settings.load.compression not in ("none", "gzip"):
+        raise UsageError("the log workload compresses by gzip or not at all, not by "
+                         f"{settings.load.compression}")
     return LogWorkload(settings)
 
 
 # -- the ops, shared with the idempotent workload ----------------------------------------------------------
 
-def reading_share(process: int, concurrency: int) -> float:
+def reading_share(process: int, settings: WorkloadSettings) -> float:
     """The share of reads among a process's ops."""
-    if concurrency < _READERS_EVERY:
+    every, concurrency = settings.load.readers_every, settings.concurrency
+    if concurrency < every:
         return _MIXED_SHARE
-    return _READING_SHARE[process % concurrency % _READERS_EVERY == _READERS_EVERY - 1]
+    return _READING_SHARE[process % concurrency % every == every - 1]
 
 
-def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random) -> Iterator[Intent]:
+def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random,
+            batch_sizes: Sequence[int]) -> Iterator[Intent]:
     """Draw intents without end. The first read is an assign; so is the one after each series of reads."""
     left, assigned = 0, tuple(keys[:1])
     while True:
         if random.random() >= share:
-            size = random.choice(_BATCH_SIZES)
+            size = random.choice(batch_sizes)
             yield send(random.choice(keys), [next(values) for _ in range(size)])
         elif left == 0:
             left = random.randint(*_READS_PER_ASSIGN)

@@ -13,6 +13,7 @@ from typing import Any
 
 SYSTEM_KEYS = ("rules", "bugs")
 SEEDS = 1 << 31
+FIXED, DRAWN = "fixed", "drawn"  # settings of a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,8 @@ class Case:
     interval: float = 5.0
     overspend: bool = False
     duration: float = 30.0
+    settings: str = FIXED
+    said: tuple[str, ...] = ()  # of these words, those that the plan says: nothing is drawn for them
 
     @property
     def system(self) -> str:

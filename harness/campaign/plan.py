@@ -6,6 +6,7 @@
     at_once = 2                         # clusters side by side; absent: as many as this machine holds
     reproduce = 5                       # how often each new signature is had again
     bank = 10                           # at most so many seeds that found something before are run first
+    settings = "drawn"                  # what no entry says is drawn from each run's seed; or "fixed"
 
     [[system]]                          # what is tested. An axis: each entry is combined with each entry
     rules = "kip-320"                   # of the other axes; an axis that is not there has one, the usual
@@ -51,7 +52,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import Case, Weighted
+from floodmark.harness.campaign.cases import DRAWN, FIXED, Case, Weighted
 from floodmark.harness.campaign.gates import GATES
 from floodmark.harness.campaign.quantities import seconds, size_bytes
 from floodmark.harness.errors import UsageError
@@ -69,8 +70,10 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("cluster", "nodes", "links"),
     "nemesis": ("nemesis", "scenario", "interval", "overspend", "duration", "systems"),
 }
-_TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "gates", "except", *AXES)
+_TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", "except", *AXES)
+_OF_CASES = tuple(name for name in Case.__dataclass_fields__ if name != "said")
 _NOT_YET = {"kafka": "Apache Kafka", "bootstrap": "a cluster of one's own"}
+_MAY_BE_DRAWN = ("nodes", "partitions", "replication_factor", "workload")
 _USUAL = {"rules": catalog.RULES[-1]}
 
 
@@ -127,7 +130,7 @@ class _Reader:
         axes = [self._axis(name) for name in AXES]
         exceptions = self._tables("except")
         for index, one in enumerate(exceptions):
-            self._only("[[except]]", "except", one, tuple(Case.__dataclass_fields__), index)
+            self._only("[[except]]", "except", one, _OF_CASES, index)
         return Plan(
             cases=self._cases(axes, exceptions),
             budget_s=self._parsed("for", seconds),
@@ -197,6 +200,7 @@ class _Reader:
         size = math.prod(len(axis) for axis in axes)
         if size > MOST_CASES:
             self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
+        settings = self._settings()
         usual = {**_USUAL, **({"duration": self._duration()} if "duration" in self._data else {})}
         self._refuse_unknown_systems(axes[0])
         cases = []
@@ -207,7 +211,10 @@ class _Reader:
                 config += mine.get("config", ())
                 words |= mine
             systems = words.pop("systems", None)
-            case = Case(**{**words, "config": config})
+            drawn = settings == DRAWN and not words.get("scenario")  # a scenario's own are part of it
+            said = tuple(sorted({word for mine, _ in entries for word in mine} & {*_MAY_BE_DRAWN}))
+            case = Case(**{**words, "config": config, **(
+                {"settings": DRAWN, "said": said} if drawn else {})})
             struck = systems is None or case.system in systems
             if struck and not any(_agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
@@ -265,6 +272,13 @@ class _Reader:
 
     def _duration(self) -> float:
         return float(self._number(self._lines.at_top("duration"), "duration", self._data["duration"]))
+
+    def _settings(self) -> str:
+        found = self._data.get("settings", DRAWN)
+        if found not in (FIXED, DRAWN):
+            self._refuse(self._lines.at_top("settings"),
+                         f"settings is {found!r}; valid: {FIXED}, {DRAWN}")
+        return str(found)
 
     def _parsed(self, key: str, parse: Any) -> Any:
         if key not in self._data:

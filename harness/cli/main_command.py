@@ -24,6 +24,7 @@ from floodmark.harness.cli.options import (
     refuse_with_bootstrap,
     refuse_without_bootstrap,
     report_options,
+    set_by_hand,
     spark_options,
 )
 from floodmark.harness.registered import WORKLOAD
@@ -87,6 +88,13 @@ def main() -> None:
     show_default=True,
     help="Whether the brokers write what happens in them; failpoints need it.",
 )
+@click.option(
+    "--settings",
+    type=click.Choice(["fixed", "drawn"]),
+    default="fixed",
+    show_default=True,
+    help="Drawn: what was not set by hand (nodes, partitions, brokers' config, load) comes from the seed.",
+)
 @click.option("--seed", type=int, show_default="drawn", help="Same seed, same schedule.")
 @click.option(
     "--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds."
@@ -109,7 +117,7 @@ def run(through: "Gate", bootstrap: str | None, **options: Any) -> int:
     own = {name: options.pop(name) for name in OWN_CLUSTER}
     if bootstrap is None:
         refuse_without_bootstrap(own)
-        return run_and_judge(RunOptions(**options), through)
+        return run_and_judge(RunOptions(**options, given=set_by_hand()), through)
     refuse_with_bootstrap()
     from floodmark.harness.commands.own_cluster import OwnOptions, run_on_own
 

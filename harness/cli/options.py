@@ -19,7 +19,7 @@ RUN_FOLDER = click.Path(path_type=Path)
 OWN_CLUSTER = ("client_config", "faults_file", "may_break")
 _NOT_OF_OWN = {  # what somebody's own cluster decides
     "cluster": "--cluster", "system": "--system", "nodes": "--nodes", "rules": "--rules", "bugs": "--bug",
-    "links": "--links", "trace": "--trace",
+    "links": "--links", "trace": "--trace", "settings": "--settings",
 }
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
 
@@ -86,6 +86,13 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
         sys.exit(error_exits.code_of(lambda: command(*args, **kwargs)))
 
     return wrapped
+
+
+def set_by_hand() -> frozenset[str]:
+    """The parameters of the command under way that do not have their default."""
+    context = click.get_current_context()
+    return frozenset(name for name in context.params
+                     if context.get_parameter_source(name) is not ParameterSource.DEFAULT)
 
 
 def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:

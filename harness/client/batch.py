@@ -5,6 +5,7 @@ with the run's id. Where the topic's message format has no headers (v0, v1), the
 (harness/signature.py). Any other record is not ours: it is from another run, or in a control batch.
 """
 
+import gzip
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _HEAD_BYTES = _FRAME.size + _BODY.size
 _OVERHEAD_BYTES = 12  # base offset and length, which the length does not count
 _CONTROL = 0x20
 _CODEC = 0x07
+_GZIP = 1
 _MAGIC = 2
 _OLD_MAGICS = (0, 1)
 _NO_HEADERS = b"\x00"
@@ -63,9 +65,10 @@ def ending(run_id: str) -> bytes:
     return varint(1) + varint(len(HEADER)) + HEADER + varint(len(value)) + value
 
 
-def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int) -> bytes:
-    """Encode one batch, neither compressed nor idempotent; the leader fills in offset and epoch."""
-    return _encode([b"%d" % value for value in values], record_ending, timestamp_ms)
+def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int, *, compressed: bool = False
+           ) -> bytes:
+    """Encode one batch, not idempotent; the leader fills in offset and epoch. compressed: by gzip."""
+    return _encode([b"%d" % value for value in values], record_ending, timestamp_ms, compressed=compressed)
 
 
 def encode_without_headers(values: Sequence[int], run_id: str, timestamp_ms: int) -> bytes:
@@ -74,7 +77,8 @@ def encode_without_headers(values: Sequence[int], run_id: str, timestamp_ms: int
     return _encode([in_value(run_id.encode(), value) for value in values], _NO_HEADERS, timestamp_ms)
 
 
-def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int) -> bytes:
+def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int, *, compressed: bool = False
+            ) -> bytes:
     records = bytearray()
     for index, content in enumerate(contents):
         # attributes, timestamp delta, offset delta, key length -1, value length
@@ -84,7 +88,10 @@ def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int) 
         records += content
         records += record_ending
     count = len(contents)
-    body = _BODY.pack(0, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
+    if compressed:
+        records = bytearray(gzip.compress(records, compresslevel=1, mtime=0))
+    codec = _GZIP if compressed else 0
+    body = _BODY.pack(codec, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
     return _FRAME.pack(0, len(body) + _FRAME.size - _OVERHEAD_BYTES, -1, _MAGIC, crc32c.crc32c(body)) + body
 
 

@@ -168,7 +168,8 @@ class Client:
     def _encode_batch(self, key: int, values: list[int]) -> bytes:
         if key in self._config.without_headers:
             return batch.encode_without_headers(values, self._config.run_id, self._now_ms())
-        return batch.encode(values, self._ending, self._now_ms())
+        return batch.encode(values, self._ending, self._now_ms(),
+                            compressed=self._config.compression == "gzip")
 
     def _get_encoder(self, key: int, options: _SendOptions) -> codec.ProduceEncoder:
         encoder = self._encoders.get((key, options))

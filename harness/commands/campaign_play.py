@@ -93,6 +93,7 @@ def options_of(case: Case, seed: int, folder: Path) -> RunOptions:
         workload=case.workload, concurrency=case.concurrency, rate=case.rate, partitions=case.partitions,
         replication_factor=case.replication_factor, acks=case.acks, config=case.config, nemesis=case.nemesis,
         interval=case.interval, overspend=case.overspend, duration=case.duration, seed=seed, out=folder,
+        settings=case.settings, given=frozenset(case.said),
     )  # fmt: skip
 
 

@@ -49,12 +49,14 @@ class PlanningContext:
     session_s: float = SESSION_S  # of a broker at the controller
     not_struck: Mapping[str, str] = field(default_factory=dict)  # nemeses that what runs cannot suffer, why
     trace: bool = True  # whether the brokers write one
+    flush_every: bool = False  # every write is fsynced: a power cut takes nothing
 
 
 def schedule_from_file(file: Path, ground: PlanningContext) -> PlannedSchedule:
     """The schedule that this file holds, whatever it overspends."""
     schedule = json_form.load(file, nodes=ground.nodes, partitions=ground.partitions)
-    found = catalog.overspends(schedule, min_insync_replicas=ground.min_insync_replicas)
+    found = catalog.overspends(
+        schedule, min_insync_replicas=ground.min_insync_replicas, flush_every=ground.flush_every)
     return PlannedSchedule(schedule=schedule, remarks=tuple(
         f"entry {one.position} overspends the guarantees: {one.why}" for one in found))
 
@@ -76,7 +78,8 @@ def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
                              "or leave out cut")
         remarks.append("cut is left out: direct links cannot be cut (--links proxied can)")
         names = tuple(name for name in names if name != CUT)
-    if "power" in names and ground.min_insync_replicas < 2 and not ground.overspend:
+    if "power" in names and ground.min_insync_replicas < 2 and not (
+            ground.overspend or ground.flush_every):
         remarks.append("power is left out: with min.insync.replicas=1 an ack may rest on the one copy that "
                        "loses power, which the budget does not allow (--overspend does)")
         names = tuple(name for name in names if name != "power")
@@ -90,7 +93,9 @@ def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
         duration_s=ground.duration_s, interval_s=ground.interval_s, overspend=ground.overspend,
         session_s=ground.session_s, links_cut=_can_cut(ground))
     if set(names) - {*catalog.own_names(NEMESIS)} and not ground.overspend:
-        for one in catalog.overspends(schedule, min_insync_replicas=ground.min_insync_replicas):
+        for one in catalog.overspends(
+                schedule, min_insync_replicas=ground.min_insync_replicas,
+                flush_every=ground.flush_every):
             raise UsageError(f"--nemesis {words} plans more harm than the guarantees tolerate, and nobody "
                              f"asked for --overspend: {one.why}")
     unstruck = None

@@ -16,13 +16,22 @@ from typing import Any
 import click
 
 from floodmark.harness import __version__, catalog
-from floodmark.harness.commands import planned_schedule
+from floodmark.harness.campaign.cases import DRAWN, FIXED
+from floodmark.harness.commands import drawn_settings, planned_schedule
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.check import Gate, judge_folders, not_judged
 from floodmark.harness.commands.error_exits import sigterm_kept
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import Addressed, Cluster, PartitionSpec, WorkloadSettings, ability
+from floodmark.harness.protocols import (
+    USUAL_LOAD,
+    Addressed,
+    Cluster,
+    LoadShape,
+    PartitionSpec,
+    WorkloadSettings,
+    ability,
+)
 from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
@@ -61,6 +70,10 @@ class RunOptions:
     overspend: bool = False
     schedule_file: Path | None = None
     trace: bool = True
+    settings: str = FIXED
+    given: frozenset[str] = frozenset()  # of these words, those set by hand: nothing is drawn for them
+    load: LoadShape = USUAL_LOAD
+    drawn: Mapping[str, Any] | None = None  # what was drawn; None: nothing
     seed: int | None = None
     duration: float = 30.0
     out: Path | None = None
@@ -117,6 +130,8 @@ def announced(plan: RunPlan) -> str:
 def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     """The plan that the options make, with the schedule given or theirs; UsageError for what cannot be."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+    if options.settings == DRAWN:
+        options = with_drawn_settings(options, seed)
     folder = options.out or default_folder(seed, datetime.datetime.now())
     nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
     specs = options.assignment or spread(nodes, TOPIC, options.partitions, factor_of(options))
@@ -152,6 +167,7 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         concurrency=max(1, options.concurrency),
         first_value=first_free_value(strikes.schedule),
         library=library or {},
+        load=options.load,
     )
     return RunPlan(
         folder=options.out,
@@ -171,8 +187,24 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         asked=asked_of(options),
         concurrency=options.concurrency,
         rate=options.rate,
+        load=options.load,
+        drawn=options.drawn,
         duration_s=options.duration,
     )
+
+
+def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
+    """The same, with what the user left open drawn from the seed."""
+    given = pairs((*options.config, *options.topic_config))
+    drawn = drawn_settings.draw_settings(drawn_settings.Asked(
+        given=options.given, nodes=options.nodes, partitions=options.partitions,
+        replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
+        config=drawn_settings.broker_keys(given), library=options.cluster in catalog.PLACES,
+        reference=options.kafka is None), seed)
+    return replace(
+        options, nodes=drawn.nodes, partitions=drawn.partitions, workload=drawn.workload, load=drawn.load,
+        replication_factor=drawn.replication_factor, drawn=drawn.told,
+        config=(*(f"{key}={value}" for key, value in drawn.config.items()), *options.config))
 
 
 def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], links: str) -> Cluster:
@@ -237,6 +269,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         overspend=options.overspend,
         not_struck=catalog.not_struck(options.kafka, options.rules),
         trace=options.trace,
+        flush_every=drawn_settings.broker_keys(config).get(drawn_settings.FLUSH) == "1",
         session_s=whole(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:

@@ -149,3 +149,16 @@ def test_what_is_written_without_headers_is_read_back(values: list[int]) -> None
     assert [record.headers for record in MemoryRecords(data).next_batch() or ()] == [[] for _ in values]
     [other] = batch.decode(data, batch.ending("f" * 16), "f" * 16)
     assert {value for _, value in other.values} == {None}
+
+
+def test_a_batch_compressed_by_us_is_read_by_us_and_by_the_library() -> None:
+    """Gzip, as its attributes say; the same bytes each time."""
+    values = list(range(100, 400))
+    data = placed(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
+    assert data == placed(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
+    assert len(data) < len(batch.encode(values, ENDING, NOW_MS)) / 2
+    (ours,) = batch.decode(data, ENDING)
+    assert ours.values == tuple(enumerate(values, start=7))
+    read = [record for one in iter(MemoryRecords(data).next_batch, None) for record in one]
+    assert [(record.offset, record.value) for record in read] == [
+        (offset, b"%d" % value) for offset, value in ours.values]

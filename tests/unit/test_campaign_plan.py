@@ -52,9 +52,19 @@ def test_a_nemesis_may_be_for_some_systems_alone() -> None:
         ("kip-320+trunc_hw", "crash,cut")]
 
 
-def test_an_empty_plan_is_one_usual_run() -> None:
+def test_an_empty_plan_is_one_usual_run_with_its_settings_drawn() -> None:
     (only,) = read("", "plan.toml").cases
-    assert only.case == Case(rules="kip-320")
+    assert only.case == Case(rules="kip-320", settings="drawn")
+    (fixed,) = read("settings = 'fixed'", "plan.toml").cases
+    assert fixed.case == Case(rules="kip-320")
+
+
+def test_nothing_is_drawn_for_what_an_entry_says_nor_for_a_scenario() -> None:
+    plan = read("[[cluster]]\nnodes = 3\n[[nemesis]]\nnemesis = 'all'\n[[nemesis]]\n"
+                "scenario = 'fast-failover'", "plan.toml")
+    drawn, scenario = (one.case for one in plan.cases)
+    assert (drawn.settings, drawn.said) == ("drawn", ("nodes",))
+    assert (scenario.settings, scenario.said) == ("fixed", ())
 
 
 @pytest.mark.parametrize("name", presets())

@@ -13,7 +13,7 @@ from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.errors import UsageError
 from floodmark.harness.op import Intent, Send, Type
-from floodmark.harness.protocols import PartitionSpec, Workload, WorkloadSettings
+from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec, Workload, WorkloadSettings
 from floodmark.harness.runner import first_free_value, spread
 from floodmark.harness.schedule.entry import Entry
 from floodmark.workloads.idempotent import outcome_of_delivery
@@ -23,10 +23,14 @@ PARTITIONS = tuple(
     PartitionSpec(key=key, topic="log", partition=key, replicas=("n1", "n2", "n3")) for key in range(4))
 
 
-def made(name: str, acks: str = "all", concurrency: int = 8) -> Workload:
-    return catalog.workload(name, WorkloadSettings(
+def settings_of(acks: str = "all", concurrency: int = 8, load: LoadShape = USUAL_LOAD) -> WorkloadSettings:
+    return WorkloadSettings(
         run_id="0" * 16, seed=1, partitions=PARTITIONS, addresses=dict, acks=acks, concurrency=concurrency,
-        first_value=100, clients=wire_clients(dict)))
+        first_value=100, clients=wire_clients(dict), load=load)
+
+
+def made(name: str, acks: str = "all", concurrency: int = 8, load: LoadShape = USUAL_LOAD) -> Workload:
+    return catalog.workload(name, settings_of(acks, concurrency, load))
 
 
 def drawn(workload: Workload, process: int, size: int = 3000) -> list[Intent]:
@@ -58,9 +62,22 @@ def test_one_process_in_four_reads_and_the_others_send() -> None:
 
 
 def test_a_lone_process_does_a_little_of_both() -> None:
-    assert reading_share(5, 1) == pytest.approx(0.1)
+    assert reading_share(5, settings_of(concurrency=1)) == pytest.approx(0.1)
     assert {intent.f for intent in drawn(made("log", concurrency=1), 5)} == {
         "send", "poll", "assign", "list_offsets"}
+
+
+@pytest.mark.parametrize("name", ["log", "idempotent"])
+def test_a_load_has_batches_and_readers_as_it_says(name: str) -> None:
+    workload = made(name, load=LoadShape(batch_sizes=(5, 20), readers_every=2, compression="gzip"))
+    assert {len(one.sends) for one in drawn(workload, 0) if one.f == "send"} == {5, 20}
+    assert [process for process in range(8) if "poll" in {one.f for one in drawn(workload, process)}] == [
+        1, 3, 5, 7]
+
+
+def test_the_log_workload_knows_no_compression_but_gzip() -> None:
+    with pytest.raises(UsageError, match="compresses by gzip or not at all, not by lz4"):
+        made("log", load=LoadShape(compression="lz4"))
 
 
 def test_nothing_is_read_before_it_was_assigned() -> None:
@@ -75,9 +92,9 @@ def test_nothing_is_read_before_it_was_assigned() -> None:
 
 
 def test_the_same_seed_asks_the_same() -> None:
-    first, second = [list(islice(intents((0, 1), count(), 0.5, Random(9)), 500)) for _ in range(2)]
+    first, second = [list(islice(intents((0, 1), count(), 0.5, Random(9), (1, 2)), 500)) for _ in range(2)]
     assert first == second
-    assert first != list(islice(intents((0, 1), count(), 0.5, Random(10)), 500))
+    assert first != list(islice(intents((0, 1), count(), 0.5, Random(10), (1, 2)), 500))
 
 
 def test_an_idempotent_producer_without_acks_all_is_refused() -> None:

@@ -1,0 +1,118 @@
+"""Draws from the seed what a run is set to: cluster, brokers' config and load (`--settings drawn`).
+
+Rules
+1. What the user gave by hand stays, and what is drawn fits it.
+2. What is drawn permits no loss under the faults planned: two copies at least stand behind each ack, unless
+   every write is fsynced (then a power cut takes nothing).
+3. The same seed and the same words draw the same. The faults are drawn by another Random.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from floodmark.harness.broker_config import OF_TOPICS
+from floodmark.harness.protocols import USUAL_LOAD, LoadShape
+from floodmark.harness.schedule.patterns import SESSION_S
+
+SESSION, LAG, WAIT = "broker.session.timeout.ms", "replica.lag.time.max.ms", "replica.fetch.wait.max.ms"
+LEAST_ISR, FLUSH, SEGMENT = "min.insync.replicas", "log.flush.interval.messages", "log.segment.bytes"
+CHECKPOINT = "replica.high.watermark.checkpoint.interval.ms"
+LOG, IDEMPOTENT = "log", "idempotent"
+_COMPRESSIONS = {LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "snappy", "lz4", "zstd")}
+_BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a run was asked to be: the words of `floodmark run`. given: of these words, those set by hand.
+    library: whether Kafka's library can reach the cluster. reference: whether the
+    reference broker runs: what others take, and what their times are, is not known here."""
+
+    given: Collection[str]
+    nodes: int
+    partitions: int
+    replication_factor: int | None
+    acks: str
+    workload: str
+    config: Mapping[str, str]  # given, by the brokers' names of the keys
+    library: bool
+    reference: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """The same words, and what run.json tells as drawn. config: drawn alone."""
+
+    nodes: int
+    partitions: int
+    replication_factor: int
+    workload: str
+    config: Mapping[str, str]
+    load: LoadShape
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+
+def broker_keys(config: Mapping[str, str]) -> dict[str, str]:
+    """The same under the brokers' own names of the keys."""
+    return {OF_TOPICS.get(key, key): value for key, value in config.items()}
+
+
+def draw_settings(asked: Asked, seed: int) -> Drawn:
+    """Every draw is made, whatever was given by hand: one word given changes no other draw."""
+    random = Random(f"{seed}/settings")
+    least_nodes = asked.replication_factor or 1
+    nodes = max(least_nodes, random.choice((3, 3, 3, 4, 5)))
+    nodes = asked.nodes if "nodes" in asked.given else nodes
+    partitions = random.choice((1, 2, 4, 4, 6, 8))
+    factor = min(nodes, random.choice((3, 3, 3, 4)))
+    workload = random.choice((LOG, LOG, LOG, IDEMPOTENT))
+    if "workload" in asked.given or asked.acks != "all" or not asked.library:
+        workload = asked.workload
+    partitions = asked.partitions if "partitions" in asked.given else partitions
+    factor = asked.replication_factor or factor
+    config = _config(random, factor, asked.config)
+    if not asked.reference:
+        config = {key: value for key, value in config.items() if key in (LEAST_ISR, FLUSH)}
+    words = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload}
+    told = {**{key: value for key, value in words.items() if key not in asked.given}, **config}
+    return Drawn(nodes=nodes, partitions=partitions, replication_factor=factor, workload=workload,
+                 config=config, load=_load(random, workload), told=told)
+
+
+def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, str]:
+    """Kafka's keys, without those given."""
+    session_ms = _number(given, SESSION, round(1000 * SESSION_S))
+    lag_ms = round(session_ms * random.choice((0.4, 0.6, 1.0, 2.0, 3.0)))
+    wait_ms = random.choice((100, 300, 500))
+    lag_ms = max(lag_ms, _number(given, WAIT, 0))
+    wait_ms = min(wait_ms, _number(given, LAG, lag_ms))
+    drawn = {LAG: str(lag_ms), WAIT: str(wait_ms), CHECKPOINT: random.choice(("200", "1000", "5000"))}
+    segment = random.choice((16 << 10, 16 << 10, 64 << 10, 1 << 20, None))
+    drawn |= {SEGMENT: str(segment)} if segment is not None else {}
+    flushes = random.random() < 0.15
+    least_isr = random.choice((1, *3 * (factor - 1,), *3 * (min(2, factor),)))
+    fsyncs = _number(given, FLUSH, 1 if flushes or least_isr < 2 else 0) == 1
+    if least_isr < 2 and not fsyncs:
+        least_isr = min(2, factor)
+    if fsyncs:
+        drawn[FLUSH] = "1"
+    drawn[LEAST_ISR] = str(max(1, least_isr))
+    return {key: value for key, value in drawn.items() if key not in given}
+
+
+def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
+    """A value that is none is refused later, in the words of whoever takes it."""
+    word = given.get(key, "")
+    return int(word) if word.isascii() and word.isdecimal() else otherwise
+
+
+def _load(random: Random, workload: str) -> LoadShape:
+    sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
+    compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
+    readers_every = random.choice((2, 3, 4, 4))
+    if workload not in _COMPRESSIONS:  # of another distribution: it may not know of any of this
+        return USUAL_LOAD
+    return LoadShape(batch_sizes=sizes, compression=compression, readers_every=readers_every,
+                     in_flight=in_flight if workload == IDEMPOTENT else 1)

@@ -1,0 +1,116 @@
+"""What `--settings drawn` draws: from the seed, round what was given, never so that a loss is allowed."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from floodmark.harness.commands.drawn_settings import (
+    FLUSH,
+    LAG,
+    LEAST_ISR,
+    SEGMENT,
+    WAIT,
+    Asked,
+    Drawn,
+    broker_keys,
+    draw_settings,
+)
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.errors import UsageError
+from floodmark.harness.protocols import USUAL_LOAD, LoadShape
+from floodmark.harness.saved_run import read_settings
+
+seeds = st.integers(0, 2**31)
+
+
+def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | None = None,
+         **words: Any) -> Drawn:
+    asked: dict[str, Any] = {"nodes": 3, "partitions": 4, "replication_factor": None, "acks": "all",
+                             "workload": "log", "library": True, **words}
+    return draw_settings(Asked(given=by_hand, config=config or {}, **asked), seed)
+
+
+@given(seed=seeds)
+def test_what_is_drawn_permits_no_loss(seed: int) -> None:
+    """Two copies behind each ack, or every write fsynced; a node of the replicas may always be away."""
+    drawn = draw(seed)
+    least_isr = int(drawn.config[LEAST_ISR])
+    assert least_isr >= 2 or drawn.config[FLUSH] == "1"
+    assert least_isr < drawn.replication_factor <= drawn.nodes
+    assert int(drawn.config[WAIT]) <= int(drawn.config[LAG])
+    assert drawn == draw(seed)
+
+
+@given(seed=seeds)
+def test_what_was_given_stays_and_what_is_drawn_fits_it(seed: int) -> None:
+    by_hand = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "300", SEGMENT: "99999", FLUSH: "7"}
+    drawn = draw(seed, ("nodes", "partitions", "workload"), by_hand, nodes=5, partitions=3,
+                 replication_factor=2, workload="idempotent")
+    assert (drawn.nodes, drawn.partitions) == (5, 3)
+    assert (drawn.replication_factor, drawn.workload) == (2, "idempotent")
+    assert not {*by_hand} & {*drawn.config}
+    assert int(drawn.config[WAIT]) <= 300
+    assert not {"nodes", "partitions", "workload", *by_hand} & {*drawn.told}
+
+
+@given(seed=seeds)
+def test_with_writes_left_to_the_operating_system_by_hand_two_copies_stand_behind_an_ack(seed: int) -> None:
+    assert int(draw(seed, config={FLUSH: "1000"}).config[LEAST_ISR]) >= 2
+
+
+@given(seed=seeds)
+def test_a_library_is_drawn_only_where_it_reaches_the_cluster(seed: int) -> None:
+    assert draw(seed, library=False).workload == "log"
+    assert draw(seed, acks="1").workload == "log"
+    assert {*draw(seed, reference=False).config} <= {LEAST_ISR, FLUSH}
+
+
+def test_everything_is_drawn_by_some_seed() -> None:
+    drawn = [draw(seed) for seed in range(400)]
+    assert {one.nodes for one in drawn} == {3, 4, 5}
+    assert {one.config.get(SEGMENT) for one in drawn} == {None, "16384", "65536", "1048576"}
+    assert {int(one.config[LAG]) > 2000 for one in drawn} == {int(one.config[LAG]) < 2000 for one in drawn}
+    assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}
+    assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
+    assert {one.load.in_flight for one in drawn if one.workload == "idempotent"} == {1, 5}
+    assert {one.load.compression for one in drawn} == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+def test_a_topics_word_is_the_same_as_its_brokers() -> None:
+    assert broker_keys({"flush.messages": "1"}) == {FLUSH: "1"}
+
+
+def test_a_run_tells_what_was_drawn_and_is_had_again_with_it(tmp_path: Path) -> None:
+    plan = planned(RunOptions(cluster="memory", settings="drawn", seed=3, nemesis="all",
+                              config=("segment.bytes=4096",), out=tmp_path / "run"))
+    assert plan.drawn is not None
+    assert plan.drawn["nodes"] == len(plan.cluster.nodes)
+    assert plan.drawn[LAG] == str(plan.cluster.config["n1"][LAG])
+    assert plan.cluster.config["n1"][SEGMENT] == 4096
+    assert planned(RunOptions(cluster="memory", seed=3, out=tmp_path / "run")).drawn is None
+
+
+def saved(load: object) -> dict[str, Any]:
+    return {"seed": 1, "cluster": "local", "rules": "kip-320", "workload": "log", "nodes": ["n1"],
+            "partitions": {"0": {"topic": "log", "partition": 0, "replicas": ["n1"]}},
+            "config": {"n1": {}}, "guarantees": {"acks": "all"}, "schedule": [], "concurrency": 1,
+            "rate": None, "duration_s": 1.0, "links": "direct", "load": load}
+
+
+def test_a_saved_load_is_had_again() -> None:
+    load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2)
+    assert read_settings(saved(load.to_json()), "run").load == load
+    assert read_settings(saved(None), "run").load == USUAL_LOAD
+
+
+@pytest.mark.parametrize("change", [
+    {"batch_sizes": []}, {"batch_sizes": [10**6]}, {"batch_sizes": "1"}, {"compression": "gzip\nx=1"},
+    {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
+], ids=repr)
+def test_a_strangers_load_is_in_bounds_or_refused(change: Mapping[str, Any]) -> None:
+    with pytest.raises(UsageError, match="cannot be had again"):
+        read_settings(saved({**USUAL_LOAD.to_json(), **change}), "run")

@@ -10,16 +10,17 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.distribution import Distribution, distribution
 from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
-from floodmark.harness.cluster.kafka.power import NoPowerLoss
 from floodmark.harness.cluster.kafka.settings import refuse_ours
 from floodmark.harness.cluster.layout import node_names
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CONTROLLER
 
+FLUSH, BROKERS_FLUSH = "flush.messages", "log.flush.interval.messages"  # a topic's key, its broker's
 LATEST_RULES = "kip-320"
 _ZOOKEEPER = "floodmark.harness.cluster.kafka.zookeeper"  # imported late: it needs a package of its own
 
@@ -37,8 +38,14 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
     kafka = found(version_or_dir)
     ids = {**{node: number for number, node in enumerate(node_names(nodes), start=1)},
            CONTROLLER: CONTROLLER_ID}
-    return KafkaSystem(kafka, _form(kafka, rules, config, ids), ids, power=NoPowerLoss(),
-                       topic_config=topic_config, topics=topics)
+    form = _form(kafka, rules, config, ids)
+
+    def flushes_every(topic: str) -> bool:
+        given = {**topic_config, **(topics or {}).get(topic, {})}
+        return given.get(FLUSH, form.settings.get(BROKERS_FLUSH)) == "1"
+
+    return KafkaSystem(kafka, form, ids, power=CutLogs(flushes_every), topic_config=topic_config,
+                       topics=topics)
 
 
 @functools.cache

@@ -40,7 +40,6 @@ from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
-from floodmark.harness.cluster.kafka.power import WHY_NOT
 from floodmark.harness.cluster.kafka.settings import effective
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
 from floodmark.harness.cluster.layout import Layout
@@ -54,10 +53,8 @@ from floodmark.harness.protocols import (
     Met,
     PartitionSpec,
     PartitionView,
-    PowerCuts,
     ReplicaView,
     View,
-    Wipes,
 )
 from floodmark.harness.trace import Raw
 
@@ -87,8 +84,7 @@ class KafkaSystem:
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config = {node: effective(form.settings, topic_config or {}) for node in self.nodes}
         self.lacks: Mapping[type, str] = {
-            Failpoints: "stock Apache Kafka has no failpoints", PowerCuts: WHY_NOT, Wipes: WHY_NOT,
-            **form.lacks}
+            Failpoints: "stock Apache Kafka has no failpoints", **form.lacks}
         self.not_shown = frozenset({"proposing"})
         self.traced_events: frozenset[str] | None = kafka_trace.TRACED_EVENTS
         self.power = power

@@ -1,0 +1,127 @@
+"""Plays a power cut on the files of a broker of Apache Kafka that is dead already: each log loses its end.
+
+Kafka keeps no account of what it has fsynced but recovery-point-offset-checkpoint: below the recovery point
+of a log everything is durable. Above it nobody can say, for the system writes back when it likes. So each log
+is cut at the end of one of its batches, drawn evenly between its recovery point and its end.
+
+Rules
+1. Never below the recovery point, never below what an earlier power cut has left, and nothing of a log that
+   fsyncs every message (flush.messages=1): its checkpoint of the recovery point comes later than the fsyncs.
+2. What is cut leaves no trace: later segments and snapshots of producers go, and the indexes of the segment
+   that is cut, which Kafka makes again when it recovers an unclean log.
+3. __cluster_metadata-0, a broker's copy of what the controller decided, stays: it is fetched again anyhow.
+   Checkpoints stay, for Kafka fsyncs them before it gives them their names. They may name offsets that are no
+   more: Kafka lowers those when it loads the logs.
+4. After an orderly stop the recovery point is the LEO: then nothing is lost.
+5. The harness's note of what a cut has left is a file beside the broker's folder. A log that was not written
+   since that note is durable as it lies.
+"""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from floodmark.harness.cluster.log_extents import (
+    BatchEnd,
+    Lost,
+    base_offset,
+    batch_ends,
+    log_end_offset,
+    log_extents,
+    partition_folders,
+    records_between,
+    records_in,
+    segments_of,
+)
+from floodmark.harness.logdir import read_offsets
+
+METADATA = "__cluster_metadata-0"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+HOW = "logs cut at a batch boundary above the recovery point"
+_OF_SEGMENT = (".index", ".timeindex", ".txnindex")
+_SNAPSHOT = ".snapshot"
+
+
+class CutLogs:
+    """See harness.cluster.system: PowerLoss. durable_file is the note of rule 5."""
+
+    def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
+        """flushes_every: whether every message of the topic is fsynced before it is acked."""
+        self._flushes_every = flushes_every
+        self._cuts: dict[str, int] = {}  # how many each node has suffered: seeds the next one's draw
+
+    def power_cut(self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost:
+        """keep: "topic-partition" -> offset: of that log whole batches stay up to that offset at most, and
+        never less than what is durable."""
+        number = self._cuts[log_dir.name] = self._cuts.get(log_dir.name, 0) + 1
+        random = Random(f"{log_dir.name} {number}")
+        before = log_extents(log_dir)
+        points = read_offsets(log_dir / RECOVERY_POINTS)
+        for name in partition_folders(log_dir):
+            topic, _, partition = name.rpartition("-")
+            if name == METADATA or not partition.isdecimal() or self._flushes_every(topic):
+                continue
+            floor = max(points.get((topic, int(partition)), 0), _left_by_cut(durable_file, log_dir / name))
+            _cut(log_dir / name, floor, None if keep is None else keep.get(name), random)
+        after = log_extents(log_dir)
+        durable_file.write_text(json.dumps({name: leo for name, (leo, _) in after.items()}), encoding="utf-8")
+        return replace(records_between(before, after), how=HOW)
+
+    def wipe(self, durable_file: Path, log_dir: Path) -> Lost:
+        records = {name: records_in(log_dir / name) for name in partition_folders(log_dir)}
+        for path in sorted(log_dir.iterdir()):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        self.start_anew(durable_file)
+        return Lost(kept={}, records={name: count for name, count in records.items() if count})
+
+    def start_anew(self, durable_file: Path) -> None:
+        durable_file.write_text("{}", encoding="utf-8")
+
+    def fsynced(self, durable_file: Path) -> Mapping[str, int] | None:
+        return {}  # of no file is it known without its checkpoint
+
+
+def _left_by_cut(durable_file: Path, folder: Path) -> int:
+    """How far the log is durable because an earlier power cut has left that."""
+    try:
+        noted_ns = durable_file.stat().st_mtime_ns
+        noted: Mapping[str, int] = json.loads(durable_file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return 0
+    if all(path.stat().st_mtime_ns <= noted_ns for path in segments_of(folder)):
+        return log_end_offset(folder)
+    return noted.get(folder.name, 0)
+
+
+def _cut(folder: Path, floor: int, keep: int | None, random: Random) -> None:
+    """Cuts one log: at the highest end of a batch that is not above `keep`, else at one that is drawn."""
+    segments = segments_of(folder)
+    ends = [(number, end) for number, path in enumerate(segments)
+            for end in (BatchEnd(byte=0, leo=base_offset(path)), *batch_ends(path))]
+    possible = [one for one in ends if one[1].leo >= floor]
+    if not possible:
+        return  # the log ends below its recovery point: it is damaged already, and nobody's to cut
+    chosen = random.choice(possible)
+    if keep is not None:
+        chosen = max((one for one in possible if one[1].leo <= keep), default=possible[0],
+                     key=lambda one: (one[1].leo, one[0]))
+    number, end = chosen
+    cut = segments[number]
+    if number == len(segments) - 1 and end.byte == cut.stat().st_size:
+        return
+    for path in (*segments[number + 1:], cut):
+        for suffix in _OF_SEGMENT:
+            path.with_suffix(suffix).unlink(missing_ok=True)
+    for path in segments[number + 1:]:
+        path.unlink()
+    for path in folder.glob(f"*{_SNAPSHOT}"):
+        if path.stem.isdecimal() and int(path.stem) > end.leo:
+            path.unlink()
+    os.truncate(cut, end.byte)

@@ -9,13 +9,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import cluster_stories
 import pytest
-from container_stage import LONG, NODES, SPECS, Stage, left
+from cluster_stories import NODES, SPECS, isr
+from container_stage import LONG, Stage, left
 
 from floodmark.harness import logdir
 from floodmark.harness.cluster.containers import pods
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER, View
+from floodmark.harness.protocols import CONTROLLER
 
 pytestmark = pytest.mark.docker
 
@@ -30,19 +32,11 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         one.close()
 
 
-def isr(look: View, key: int = 0) -> set[str]:
-    return set(look.partitions[key].isr)
-
-
 def test_a_started_cluster_is_led_and_every_replica_is_seen(stage: Stage) -> None:
     """As assigned: the preferred leader leads; what processes write lies in the run's folder."""
 
     async def story() -> None:
-        look = await stage.whole()
-        assert look.unfenced == look.running == set(NODES)
-        assert [look.partitions[spec.key].leader for spec in SPECS] == ["n1", "n2"]
-        assert set(look.replicas) == {(node, key) for node in NODES for key in (0, 1)}
-        assert stage.cluster.died() == []
+        await cluster_stories.a_started_cluster_is_led_and_every_replica_is_seen(stage.cluster)
 
     stage.play(story())
     for name in (*NODES, CONTROLLER):
@@ -110,60 +104,28 @@ def test_what_is_written_is_on_every_brokers_disk(stage: Stage) -> None:
 
 
 def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(stage: Stage) -> None:
-    """Killed is gone: the engine has no process of it any more. A second kill is none, a second start too."""
+    """Killed is gone: the engine has no process of it any more."""
 
     async def story() -> None:
         one = stage.cluster
         await stage.calm()
         await one.kill("n1")
         assert stage.of_engine(stage.lab.broker("n1"))["State"]["Running"] is False
-        await one.kill("n1")
-        look = await one.observe()
-        assert look.running == {"n2", "n3"}
-        assert look.partitions[0].leader == "n1", "its session goes on"
-        await one.runs.expire("n1")
-        look = await one.observe()
-        assert look.partitions[0].leader in {"n2", "n3"}
-        assert "n1" not in isr(look)
-        await one.start_node("n1")
         await one.start_node("n1")
         with pytest.raises(FloodmarkError, match="cannot start n1: it is running"):
             await stage.pods.spawn("n1")
-        assert ("n1", 0) in (await stage.whole()).replicas
-        assert one.died() == []
+        await stage.calm()
+        await cluster_stories.an_expired_leader_is_succeeded_and_a_dead_one_comes_back(one)
 
     stage.play(story())
 
 
 def test_a_preferred_election_brings_the_first_replica_back_to_lead(stage: Stage) -> None:
-    """Whoever led meanwhile; and who leads already is neither elected nor refused."""
-
-    async def story() -> None:
-        one = stage.cluster
-        await one.runs.expire("n1")
-        await stage.whole()
-        assert (await one.observe()).partitions[0].leader != "n1"
-        assert await one.runs.elect([0]) == {"elected": [0], "refused": {}}
-        assert (await one.observe()).partitions[0].leader == "n1"
-
-    stage.play(story())
+    stage.begin_again(cluster_stories.a_preferred_election_brings_the_first_replica_back_to_lead)
 
 
 def test_an_orderly_stop_hands_leadership_over(stage: Stage) -> None:
-    """Before the process is gone; and its next start knows that it was orderly."""
-
-    async def story() -> None:
-        one = stage.cluster
-        await stage.calm()
-        await one.stop_node("n1")
-        look = await one.observe()
-        assert look.running == {"n2", "n3"}
-        assert look.partitions[0].leader in {"n2", "n3"}
-        await one.start_node("n1")
-        assert (await stage.whole()).replicas["n1", 0].clean
-        assert one.died() == []
-
-    stage.play(story())
+    stage.begin_again(cluster_stories.an_orderly_stop_hands_leadership_over)
 
 
 def test_a_paused_broker_stands_still_and_resumes(
@@ -246,23 +208,7 @@ def test_an_end_that_is_excused_is_no_death(stage: Stage) -> None:
 
 
 def test_mending_undoes_everything_and_leaves_nothing_behind(stage: Stage) -> None:
-    """A cut, a pause, a kill, a dead controller, a clock: all at once, then mended twice."""
-
-    async def story() -> None:
-        one = stage.cluster
-        await stage.calm()
-        await one.cut({"n1": ["n2"]})
-        await one.pause("n2")
-        await one.kill("n3")
-        await one.kill(CONTROLLER)
-        assert (await one.observe()).partitions == {}
-        assert await one.mend() == []
-        await stage.seen(lambda look: bool(look.partitions), "the controller to be back")
-        await stage.whole()
-        assert await one.mend() == []
-        assert one.died() == []
-
-    stage.play(story())
+    stage.begin_again(cluster_stories.mending_undoes_everything_and_leaves_nothing_behind)
 
 
 def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(stage: Stage) -> None:
@@ -286,15 +232,10 @@ def test_a_freeze_holds_all_and_the_end_leaves_nothing(stage: Stage) -> None:
     async def story() -> None:
         one = stage.cluster
         await stage.calm()
-        await one.pause("n3")
-        look = await one.runs.freeze()
-        assert look.running == {"n1", "n2"}
-        assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}
-        assert (await one.observe()).replicas == look.replicas
+        look = await cluster_stories.a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one)
         for node in NODES:
             state = logdir.describe(await one.log_dir(node), SPECS[0], running=node != "n3")
             assert state.leo == look.replicas["n1", 0].leo
-        assert await one.mend() == []
         await one.stop()
         await one.stop()
 

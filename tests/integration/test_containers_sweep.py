@@ -5,7 +5,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from container_stage import NODES, Stage, argv_of_harness, left, running, wait_until
+from cluster_stories import NODES
+from container_stage import Stage, argv_of_harness, left, running, wait_until
 
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect

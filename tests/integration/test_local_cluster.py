@@ -4,28 +4,24 @@ Two clusters for all: before each story, what the last one did is mended, and n1
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import cluster_stories
 import pytest
+from cluster_stories import NODES, SPECS, all_in_sync, as_in_the_beginning, isr, leaders, seen
 from confluent_kafka import Producer
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER, PartitionSpec, View
+from floodmark.harness.protocols import CONTROLLER
 
 pytestmark = pytest.mark.cluster
 
 WAIT_S = 30.0
-NODES = ("n1", "n2", "n3")
-SPECS = (
-    PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),
-    PartitionSpec(key=1, topic="log", partition=1, replicas=("n2", "n3", "n1")),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +31,7 @@ class Stage:
     one: BrokerCluster
     runner: asyncio.Runner
 
-    def play(self, story: Callable[[BrokerCluster], Awaitable[None]]) -> None:
+    def play(self, story: Callable[[BrokerCluster], Awaitable[object]]) -> None:
         async def bounded() -> None:
             await asyncio.wait_for(as_in_the_beginning(self.one), 2 * WAIT_S)
             await asyncio.wait_for(story(self.one), 3 * WAIT_S)
@@ -71,22 +67,6 @@ def brisk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield stage
 
 
-async def as_in_the_beginning(one: BrokerCluster) -> None:
-    assert await one.mend() == []
-    await seen(one, lambda look: bool(look.partitions) and whole(look), "everything to be whole")
-    await one.runs.elect([spec.key for spec in SPECS])
-    await seen(one, lambda look: leaders(look) == ["n1", "n2"] and whole(look), "n1 and n2 to lead")
-
-
-async def seen(one: BrokerCluster, condition: Callable[[View], bool], what: str) -> View:
-    """The first look at which the condition holds."""
-    deadline = time.monotonic() + WAIT_S
-    while not condition(look := await one.observe()):
-        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}; {look}"
-        await asyncio.sleep(0.02)
-    return look
-
-
 async def write(one: BrokerCluster, count: int, partition: int = 0) -> None:
     """So many records in one batch, acked by the whole ISR."""
 
@@ -102,19 +82,6 @@ async def write(one: BrokerCluster, count: int, partition: int = 0) -> None:
     assert await asyncio.to_thread(produce) == 0
 
 
-def isr(look: View, key: int = 0) -> set[str]:
-    return set(look.partitions[key].isr)
-
-
-def whole(look: View) -> bool:
-    """Every ISR is full, of the incarnations that run now."""
-    return look.unfenced == set(NODES) and all(isr(look, spec.key) == set(NODES) for spec in SPECS)
-
-
-def leaders(look: View) -> list[str | None]:
-    return [look.partitions[spec.key].leader for spec in SPECS]
-
-
 async def leo(one: BrokerCluster) -> int:
     """Of partition 0, on the node that leads it."""
     return (await one.observe()).replicas["n1", 0].leo
@@ -124,50 +91,18 @@ def test_a_started_cluster_is_led_and_every_replica_is_seen(brisk: Stage) -> Non
     """As `staged` has seen; data lies under nodes/NODE."""
 
     async def story(one: BrokerCluster) -> None:
-        look = await one.observe()
-        assert look.unfenced == look.running == set(NODES)
-        assert set(look.replicas) == {(node, key) for node in NODES for key in (0, 1)}
-        assert whole(look)
+        await cluster_stories.a_started_cluster_is_led_and_every_replica_is_seen(one)
         assert all([((await one.log_dir(node)) / "log-0").is_dir() for node in one.nodes])
-        assert one.died() == []
 
     brisk.play(story)
 
 
 def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(patient: Stage) -> None:
-    """Expire is done when the controller has fenced the broker; a start brings it back into the ISR."""
-
-    async def story(one: BrokerCluster) -> None:
-        await one.kill("n1")
-        look = await one.observe()
-        assert look.running == {"n2", "n3"}
-        assert look.partitions[0].leader == "n1", "its session goes on"
-        await one.runs.expire("n1")
-        look = await one.observe()
-        assert look.partitions[0].leader in {"n2", "n3"}
-        assert "n1" not in look.unfenced
-        assert "n1" not in isr(look)
-        await one.start_node("n1")
-        look = await seen(one, whole, "n1 to be back in the ISR")
-        assert ("n1", 0) in look.replicas
-        assert one.died() == []
-
-    patient.play(story)
+    patient.play(cluster_stories.an_expired_leader_is_succeeded_and_a_dead_one_comes_back)
 
 
 def test_an_orderly_stop_hands_leadership_over(patient: Stage) -> None:
-    """Before the process is gone; and its next start knows that it was orderly."""
-
-    async def story(one: BrokerCluster) -> None:
-        await one.stop_node("n1")
-        look = await one.observe()
-        assert look.running == {"n2", "n3"}
-        assert look.partitions[0].leader in {"n2", "n3"}
-        await one.start_node("n1")
-        look = await seen(one, whole, "n1 to be back in the ISR")
-        assert look.replicas["n1", 0].clean
-
-    patient.play(story)
+    patient.play(cluster_stories.an_orderly_stop_hands_leadership_over)
 
 
 def test_a_paused_broker_is_silent_and_resumes(brisk: Stage) -> None:
@@ -179,7 +114,7 @@ def test_a_paused_broker_is_silent_and_resumes(brisk: Stage) -> None:
         assert "n2" in look.running
         assert ("n2", 0) not in look.replicas
         await one.resume("n2")
-        await seen(one, lambda look: whole(look) and ("n2", 0) in look.replicas, "n2 to be back")
+        assert ("n2", 0) in (await all_in_sync(one)).replicas
 
     brisk.play(story)
 
@@ -195,7 +130,7 @@ def test_a_follower_that_does_not_hear_its_leader_leaves_the_isr_until_the_heal(
         assert isr(look, 1) == set(NODES), "n3 hears n2"
         assert look.unfenced == set(NODES)
         await one.heal()
-        await seen(one, whole, "n3 to be back in the ISR")
+        await all_in_sync(one)
         await seen(one, lambda look: look.replicas["n3", 0].leo == base + 5, "n3 to have the records")
 
     patient.play(story)
@@ -210,7 +145,7 @@ def test_a_broker_cut_from_the_controller_by_reset_is_fenced_until_the_heal(bris
         await seen(one, lambda look: look.partitions[0].leader != "n1", "another leader")
         assert "n1" in look.running
         await one.heal()
-        await seen(one, whole, "n1 to be back")
+        await all_in_sync(one)
 
     brisk.play(story)
 
@@ -243,7 +178,7 @@ def test_a_power_cut_loses_what_was_not_fsynced_and_the_others_give_it_back(pati
         assert told == {"keep": {0: base + 3, 1: 0}, "lost_records": 4}
         assert (await one.observe()).running == {"n1", "n2"}
         await one.start_node("n3")
-        look = await seen(one, whole, "n3 to be back in the ISR")
+        look = await all_in_sync(one)
         assert look.replicas["n3", 0].leo == base + 7
         assert not look.replicas["n3", 0].clean
 
@@ -253,16 +188,7 @@ def test_a_power_cut_loses_what_was_not_fsynced_and_the_others_give_it_back(pati
 
 
 def test_a_preferred_election_brings_the_first_replica_back_to_lead(patient: Stage) -> None:
-    """One that leads already is neither elected nor refused."""
-
-    async def story(one: BrokerCluster) -> None:
-        await one.runs.expire("n1")
-        await seen(one, whole, "n1 to be back")
-        assert (await one.observe()).partitions[0].leader != "n1"
-        assert await one.runs.elect([0, 1]) == {"elected": [0], "refused": {}}
-        assert (await one.observe()).partitions[0].leader == "n1"
-
-    patient.play(story)
+    patient.play(cluster_stories.a_preferred_election_brings_the_first_replica_back_to_lead)
 
 
 def test_an_election_of_a_dead_leader_is_refused(patient: Stage) -> None:
@@ -278,39 +204,22 @@ def test_an_election_of_a_dead_leader_is_refused(patient: Stage) -> None:
     patient.play(story)
 
 
-def test_a_freeze_holds_all_and_a_silent_broker_counts_as_not_running(brisk: Stage) -> None:
+def test_a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(brisk: Stage) -> None:
     """Frozen, nothing moves any more, not even a session ends; mending is over."""
 
     async def story(one: BrokerCluster) -> None:
-        await one.pause("n3")
-        look = await one.runs.freeze()
-        assert look.running == {"n1", "n2"}
-        assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}
+        look = await cluster_stories.a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one)
         await asyncio.sleep(2.5)  # longer than a session
         again = await one.observe()
         assert again.partitions == look.partitions
         assert again.replicas == look.replicas
-        assert await one.mend() == []
-        assert (await one.observe()).running == {"n1", "n2"}
+        assert again.running == {"n1", "n2"}
 
     brisk.play(story)
 
 
 def test_mending_undoes_everything_and_leaves_nothing_behind(patient: Stage) -> None:
-    """A cut, a pause, a kill, a dead controller: all at once, then mended twice."""
-
-    async def story(one: BrokerCluster) -> None:
-        await one.cut({"n1": ["n2"]})
-        await one.pause("n2")
-        await one.kill("n3")
-        await one.kill(CONTROLLER)
-        assert (await one.observe()).partitions == {}
-        assert await one.mend() == []
-        await seen(one, lambda look: bool(look.partitions) and whole(look), "everything to be whole")
-        assert await one.mend() == []
-        assert one.died() == []
-
-    patient.play(story)
+    patient.play(cluster_stories.mending_undoes_everything_and_leaves_nothing_behind)
 
 
 def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:

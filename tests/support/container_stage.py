@@ -8,6 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+import cluster_stories
+from cluster_stories import SPECS, WAIT_S
+
 from floodmark.harness import catalog
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.settings import ClientSettings
@@ -19,12 +22,6 @@ from floodmark.harness.cluster.containers.sweep import LABEL_RUN
 from floodmark.harness.op import Send, Type
 from floodmark.harness.protocols import PartitionSpec, View
 
-WAIT_S = 60.0
-NODES = ("n1", "n2", "n3")
-SPECS = (
-    PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),
-    PartitionSpec(key=1, topic="log", partition=1, replicas=("n2", "n3", "n1")),
-)
 LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are told to
 # A harness that is to be killed: it tells its run's number, and waits.
 HARNESS = """
@@ -72,6 +69,14 @@ class Stage:
 
         return self._runner.run(bounded())
 
+    def begin_again(self, story: Callable[[BrokerCluster], Awaitable[object]]) -> None:
+        """Play a story of every place on the cluster as it was in the beginning."""
+        async def both() -> None:
+            await self.calm()
+            await story(self.cluster)
+
+        self.play(both())
+
     def close(self) -> None:
         try:
             self.play(self.cluster.stop())
@@ -93,28 +98,13 @@ class Stage:
         await self.cluster.create(specs)
 
     async def seen(self, condition: Callable[[View], bool], what: str) -> View:
-        """The first look at which the condition holds."""
-        deadline = time.monotonic() + WAIT_S
-        while not condition(look := await self.cluster.observe()):
-            assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}; {look}"
-            await asyncio.sleep(0.02)
-        return look
+        return await cluster_stories.seen(self.cluster, condition, what)
 
     async def whole(self) -> View:
-        """Every ISR is full, of the incarnations that run now."""
-        specs = self.cluster.partitions
-
-        def is_whole(look: View) -> bool:
-            return look.unfenced == set(self.cluster.nodes) and all(
-                set(look.partitions[spec.key].isr) == set(spec.replicas) for spec in specs)
-
-        return await self.seen(is_whole, "every ISR to be full")
+        return await cluster_stories.all_in_sync(self.cluster)
 
     async def calm(self) -> View:
-        """Whole, and led by the preferred leaders."""
-        await self.whole()
-        await self.cluster.runs.elect([])
-        return await self.whole()
+        return await cluster_stories.as_in_the_beginning(self.cluster)
 
     async def write(self, count: int, key: int = 0) -> list[int]:
         """So many records by the client of record, one a request; their values, all acked."""

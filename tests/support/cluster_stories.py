@@ -1,0 +1,130 @@
+"""What a cluster of three brokers does in every place, processes or containers: its abilities, once each.
+
+Each story takes a cluster whose replicas are all in the ISR (as_in_the_beginning), whose sessions end only
+when they are asked to, and leaves it so, but for the last, which freezes it.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from floodmark.harness.cluster.broker_cluster import BrokerCluster
+from floodmark.harness.protocols import CONTROLLER, PartitionSpec, View
+
+WAIT_S = 60.0
+NODES = ("n1", "n2", "n3")
+SPECS = (
+    PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),
+    PartitionSpec(key=1, topic="log", partition=1, replicas=("n2", "n3", "n1")),
+)
+
+
+async def seen(one: BrokerCluster, condition: Callable[[View], bool], what: str) -> View:
+    """The first look at which the condition holds."""
+    deadline = time.monotonic() + WAIT_S
+    while not condition(look := await one.observe()):
+        assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}; {look}"
+        await asyncio.sleep(0.02)
+    return look
+
+
+async def all_in_sync(one: BrokerCluster) -> View:
+    """Every ISR is full, of the incarnations that run now."""
+
+    def is_so(look: View) -> bool:
+        return bool(look.partitions) and look.unfenced == set(one.nodes) and all(
+            isr(look, spec.key) == set(spec.replicas) for spec in one.partitions)
+
+    return await seen(one, is_so, "every ISR to be full")
+
+
+async def as_in_the_beginning(one: BrokerCluster) -> View:
+    """Nothing is broken, every ISR is full, and the preferred leaders lead."""
+    assert await one.mend() == []
+    await all_in_sync(one)
+    await one.runs.elect([])
+    preferred = {spec.key: spec.replicas[0] for spec in one.partitions}
+    await seen(one, lambda look: {key: look.partitions[key].leader for key in preferred} == preferred,
+               "the preferred leaders to lead")
+    return await all_in_sync(one)
+
+
+def isr(look: View, key: int = 0) -> set[str]:
+    return set(look.partitions[key].isr)
+
+
+def leaders(look: View) -> list[str | None]:
+    return [look.partitions[spec.key].leader for spec in SPECS]
+
+
+async def a_started_cluster_is_led_and_every_replica_is_seen(one: BrokerCluster) -> None:
+    """As assigned: the preferred leaders lead."""
+    look = await all_in_sync(one)
+    assert look.unfenced == look.running == set(NODES)
+    assert leaders(look) == ["n1", "n2"]
+    assert set(look.replicas) == {(node, key) for node in NODES for key in (0, 1)}
+    assert one.died() == []
+
+
+async def an_expired_leader_is_succeeded_and_a_dead_one_comes_back(one: BrokerCluster) -> None:
+    """Expire is done when the controller has fenced the broker; a start brings it back into the ISR. A second
+    kill is none, a second start too."""
+    await one.kill("n1")
+    await one.kill("n1")
+    look = await one.observe()
+    assert look.running == {"n2", "n3"}
+    assert look.partitions[0].leader == "n1", "its session goes on"
+    await one.runs.expire("n1")
+    look = await one.observe()
+    assert look.partitions[0].leader in {"n2", "n3"}
+    assert "n1" not in look.unfenced
+    assert "n1" not in isr(look)
+    await one.start_node("n1")
+    await one.start_node("n1")
+    assert ("n1", 0) in (await all_in_sync(one)).replicas
+    assert one.died() == []
+
+
+async def an_orderly_stop_hands_leadership_over(one: BrokerCluster) -> None:
+    """Before the process is gone; and its next start knows that it was orderly."""
+    await one.stop_node("n1")
+    look = await one.observe()
+    assert look.running == {"n2", "n3"}
+    assert look.partitions[0].leader in {"n2", "n3"}
+    await one.start_node("n1")
+    assert (await all_in_sync(one)).replicas["n1", 0].clean
+    assert one.died() == []
+
+
+async def a_preferred_election_brings_the_first_replica_back_to_lead(one: BrokerCluster) -> None:
+    """Whoever led meanwhile; and who leads already is neither elected nor refused."""
+    await one.runs.expire("n1")
+    await all_in_sync(one)
+    assert (await one.observe()).partitions[0].leader != "n1"
+    assert await one.runs.elect([0, 1]) == {"elected": [0], "refused": {}}
+    assert (await one.observe()).partitions[0].leader == "n1"
+
+
+async def mending_undoes_everything_and_leaves_nothing_behind(one: BrokerCluster) -> None:
+    """A cut, a pause, a kill, a dead controller: all at once, then mended twice."""
+    await one.cut({"n1": ["n2"]})
+    await one.pause("n2")
+    await one.kill("n3")
+    await one.kill(CONTROLLER)
+    assert (await one.observe()).partitions == {}
+    assert await one.mend() == []
+    await all_in_sync(one)
+    assert await one.mend() == []
+    assert one.died() == []
+
+
+async def a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one: BrokerCluster) -> View:
+    """Returns what the frozen cluster shows; mending does not end a freeze."""
+    await one.pause("n3")
+    look = await one.runs.freeze()
+    assert look.running == {"n1", "n2"}
+    assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}
+    assert (await one.observe()).replicas == look.replicas
+    assert await one.mend() == []
+    assert (await one.observe()).running == {"n1", "n2"}
+    return look

@@ -46,6 +46,8 @@ class System(Protocol):
     @property
     def ids(self) -> Mapping[str, int]: ...  # of each node and of CONTROLLER
     @property
+    def dials_by_name(self) -> bool: ...  # its processes dial one another where they are advertised
+    @property
     def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`
     @property
     def lacks(self) -> Mapping[type, str]: ...  # abilities of the place that it does not bear, and why

@@ -79,7 +79,7 @@ async def net() -> AsyncIterator[Net]:
     listeners = {node: await asyncio.start_server(taker(accepted[node]), HOST, port)
                  for node, port in listens.items()}
     await lines.ask("listen", timeout_s=WAIT_S, links=[
-        {"dialer": dialer, "listener": listener, "port": port, "to": [HOST, listens[listener]]}
+        {"dialer": dialer, "listener": listener, "host": HOST, "port": port, "to": [HOST, listens[listener]]}
         for (dialer, listener), port in links.items()])
     one = Net(lines=lines, links=links, accepted=accepted, listeners=listeners)
     try:
@@ -334,7 +334,7 @@ def test_a_taken_port_is_told() -> None:
         (port, *_) = one.links.values()
         with pytest.raises(control_client.Refused, match="in use"):
             await one.lines.ask("listen", timeout_s=WAIT_S, links=[
-                {"dialer": "n1", "listener": "n2", "port": port, "to": [HOST, 1]}])
+                {"dialer": "n1", "listener": "n2", "host": HOST, "port": port, "to": [HOST, 1]}])
         n1, n2 = await one.joined("n1", "n2")
         await says(n1, b"still here")
         await hears(n2, b"still here")

@@ -38,6 +38,7 @@ from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.broker_metadata import Believed, BrokerMetadata
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import Form
+from floodmark.harness.cluster.kafka.hosts_files import write_hosts
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.settings import effective
@@ -83,6 +84,7 @@ class KafkaSystem:
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config = {node: effective(form.settings, topic_config or {}) for node in self.nodes}
+        self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
             Failpoints: "stock Apache Kafka has no failpoints", **form.lacks}
         self.not_shown = frozenset({"proposing"})
@@ -103,11 +105,13 @@ class KafkaSystem:
     def attach(self, layout: Layout, hosts: Hosts) -> None:
         self._attached = layout, hosts
         self._form.write_files(layout)
+        write_hosts(layout)
         write_logging(layout.work(""))
 
     def command(self, name: str) -> Sequence[str]:
         main, file = self._form.main(name)
-        return java_command(self._kafka, main, [str(file)], logging=self._layout.work(""))
+        flags = (f"-Djdk.net.hosts.file={self._layout.hosts_of(name)}",) if self._layout.link_hosts else ()
+        return java_command(self._kafka, main, [str(file)], logging=self._layout.work(""), flags=flags)
 
     def number(self, partitions: Sequence[PartitionSpec]) -> None:
         self.partitions += tuple(partitions)

@@ -21,6 +21,7 @@ from typing import Any
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import ControllerState
+from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
 from floodmark.harness.cluster.kafka.jvm import JVM
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, MetadataLog
 from floodmark.harness.cluster.kafka.settings import property_line
@@ -109,12 +110,13 @@ class KRaft:
         if place.is_controller:
             return {"process.roles": "controller", **lines,
                     "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}"}
+        dialled = advertised_to_brokers(self._layout, name)
         return {
             "process.roles": "broker", **lines,
             "listeners": f"{CLIENTS_LISTENER}://{_host_port(place.listens)},"
                          f"{BROKERS_LISTENER}://{_host_port(place.control)}",
             "advertised.listeners": f"{CLIENTS_LISTENER}://{_host_port(place.advertised)},"
-                                    f"{BROKERS_LISTENER}://{_host_port(place.control)}",
+                                    f"{BROKERS_LISTENER}://{_host_port(dialled)}",
             "inter.broker.listener.name": BROKERS_LISTENER,
         }
 

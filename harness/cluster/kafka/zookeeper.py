@@ -28,6 +28,7 @@ from typing import Any
 
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import ControllerState
+from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
 from floodmark.harness.cluster.kafka.zookeeper_client import Registered, ZooKeeperClient, ZooKeeperSilent
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.waiting import wait_until
@@ -123,7 +124,7 @@ class ZooKeeper:
             "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
             "listeners": f"CLIENTS://{_host_port(place.listens)},BROKERS://{_host_port(place.control)}",
             "advertised.listeners": f"CLIENTS://{_host_port(place.advertised)},"
-                                    f"BROKERS://{_host_port(place.control)}",
+                                    f"BROKERS://{_host_port(advertised_to_brokers(self._at, name))}",
             "inter.broker.listener.name": "BROKERS",
             **self.settings,
         }

@@ -45,7 +45,7 @@ def local_cluster(folder: Path, system: System, *, links: str, first_port: int |
         ports = Ports()
         try:
             layout = lay_out(folder, system.ids, proxied=links == "proxied", ports=ports,
-                             first_port=first_port, trace=trace)
+                             first_port=first_port, trace=trace, by_name=system.dials_by_name)
         except BaseException:
             ports.close()
             raise

@@ -45,7 +45,8 @@ _VIEW = memoryview(_BUFFER)
 class Link:
     dialer: str
     listener: str
-    port: int  # where the dialer finds it
+    host: str  # where the dialer finds it
+    port: int
     to: tuple[str, int]  # where the listener listens
 
 
@@ -231,6 +232,7 @@ class Links:
                         Link(
                             dialer=told["dialer"],
                             listener=told["listener"],
+                            host=told["host"],
                             port=told["port"],
                             to=(told["to"][0], told["to"][1]),
                         )
@@ -247,7 +249,7 @@ class Links:
         loop = asyncio.get_running_loop()
         self._servers.append(
             await loop.create_server(
-                lambda: End(Conversation(self, link), NEAR), HOST, link.port, backlog=BACKLOG
+                lambda: End(Conversation(self, link), NEAR), link.host, link.port, backlog=BACKLOG
             )
         )
 

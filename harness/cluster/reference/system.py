@@ -43,6 +43,7 @@ class ReferenceSystem:
         self.about = {"name": NAME, "rules": rules}
         self.nodes = node_names(nodes)
         self.ids = ids_of(self.nodes)
+        self.dials_by_name = False
         self.lacks: Mapping[type, str] = {}
         self.not_shown = frozenset[str]()
         self.power: PowerLoss = power_loss

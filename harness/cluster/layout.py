@@ -5,8 +5,8 @@ Rules
 2. Directly, everybody dials a listener where it listens. Proxied, nobody does: each dialer has a link of its
    own to each listener, and so the link knows who speaks.
 3. A process that dials others where they are advertised, one address for all, can be given links too: they
-   are advertised by name, each dialer has an address of loopback to itself, and a hosts file of its own says that
-   the name means that address. All links to one listener then have one port.
+   are advertised by name, each dialer has an address of loopback to itself, and a hosts file of its own says
+   that the name means that address. All links to one listener then have one port.
 """
 
 import itertools

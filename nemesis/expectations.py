@@ -6,7 +6,9 @@ Rules
 3. A row that names a lost write need not name its consequences: its offset is assigned again, which shows in
    acks (AGAIN); and where the loss is permitted, so are the trace's findings about that record (ON_THE_WAY).
 4. Latent findings are those of the trace: they need no client. Manifest ones are those of the history and the
-   logs.
+   logs. Where what runs shows less than the trace has, latent findings may be there or not.
+5. Where topics with settings of their own lie in one cluster, `spared` says what one partition must not show
+   while another does: the control of the same run.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,7 +23,7 @@ AGAIN = frozenset({"inconsistent-offsets", "realtime-order"})
 ON_THE_WAY = frozenset({"candidate-incomplete", "leader-incomplete", "unsafe-truncation"})
 EVERY = "every"  # as `rules`: a row for each generation
 _LISTS = ("bugs", "switches", "latent", "manifest", "permitted", "also")
-ROW_KEYS = ("rules", *_LISTS, "config", "control")
+ROW_KEYS = ("rules", *_LISTS, "config", "control", "topics", "spared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,12 +50,17 @@ class Row:
     permitted: frozenset[str] = frozenset()
     also: frozenset[str] = frozenset()
     control: bool = False
+    topics: tuple[Mapping[str, str], ...] = ()  # Kafka's keys of the topic of each partition; empty: none
+    spared: Mapping[int, frozenset[str]] = field(default_factory=dict)  # partition -> what it must not show
 
     @property
     def label(self) -> str:
         """The row's name, unique within a scenario: kip-320 trunc_hw flush.messages=1."""
+        of_topics = sorted({key for topic in self.topics for key in topic})
         return " ".join([self.rules, *self.bugs, *self.switches,
-                         *(f"{key}={value}" for key, value in self.config.items())])
+                         *(f"{key}={value}" for key, value in self.config.items()),
+                         *(f"{key}={','.join(topic.get(key, '') for topic in self.topics)}"
+                           for key in of_topics)])
 
     @property
     def harm(self) -> bool:
@@ -66,11 +73,13 @@ class Row:
         return "; ".join(words) or "no harm"
 
 
-def differences(row: Row, verdict: Verdict) -> list[str]:
-    """List how the verdict differs from the row; empty: as expected."""
+def differences(row: Row, verdict: Verdict, *, traced: bool = True) -> list[str]:
+    """List how the verdict differs from the row; empty: as expected. traced: the trace shows all of it."""
     bugs = _finding_names(verdict, BUG)
     permitted = _finding_names(verdict, PERMITTED)
-    required = row.latent | row.manifest
+    if not traced:
+        bugs -= row.latent | (ON_THE_WAY if LOST in row.manifest else frozenset())
+    required = row.latent | row.manifest if traced else row.manifest
     nothing: frozenset[str] = frozenset()
     of_loss, of_permitted_loss = AGAIN, AGAIN | ON_THE_WAY
     allowed_bugs = required | row.also | (of_loss if LOST in required else nothing) if row.harm else nothing
@@ -80,6 +89,9 @@ def differences(row: Row, verdict: Verdict) -> list[str]:
     words += [f"{name} besides" for name in sorted(bugs - allowed_bugs)]
     words += [f"no permitted {name}" for name in sorted(row.permitted - permitted)]
     words += [f"permitted {name} besides" for name in sorted(permitted - allowed_permitted)]
+    words += [f"{found.name} of partition {key}, which must be spared"
+              for key, names in sorted(row.spared.items()) for found in verdict.findings
+              if found.name in names and any(one.get("partition") == key for one in found.examples)]
     if not row.harm and verdict.valid == "unknown":
         words += [f"unknown: {verdict.unknown[0].reason}" if verdict.unknown else "unknown"]
     return words
@@ -106,9 +118,30 @@ def rows(table: Mapping[str, Any], words: Words) -> Iterator[Row]:
     if not control and not (lists["latent"] or lists["manifest"] or lists["permitted"]):
         refuse("rules alone say nothing: what is found (latent, manifest, permitted), or is it a control?")
     findings = {key: frozenset(lists[key]) for key in ("latent", "manifest", "permitted", "also")}
+    topics, spared = _read_topics(table.get("topics", [])), _read_spared(table.get("spared", {}), words)
     for rules in _read_generations(table.get("rules"), words):
         yield Row(rules=rules, bugs=tuple(lists["bugs"]), switches=tuple(lists["switches"]),
-                  config=dict(table.get("config", {})), control=control, **findings)
+                  config=dict(table.get("config", {})), control=control, topics=topics, spared=spared,
+                  **findings)
+
+
+def _read_topics(value: object) -> tuple[Mapping[str, str], ...]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        refuse(f"topics is {value!r}, should be an array of tables of Kafka's keys")
+    for topic in value:
+        for key, setting in topic.items():
+            if not isinstance(setting, str):
+                refuse(f"topics sets {key} to {setting!r}, should be a text")
+    return tuple(dict(one) for one in value)
+
+
+def _read_spared(value: object, words: Words) -> dict[int, frozenset[str]]:
+    if not isinstance(value, dict) or not all(key.isdecimal() for key in value):
+        refuse(f"spared is {value!r}, should be a table: partition = array of names")
+    found = {int(key): frozenset(_read_names("spared", names)) for key, names in value.items()}
+    for names in found.values():
+        _check_names("spared", sorted(names), words.findings)
+    return found
 
 
 def _read_generations(value: object, words: Words) -> tuple[str, ...]:

@@ -14,6 +14,8 @@
     workload = "log"
     acks = "all"
     links = "proxied"                        # the default where a step cuts, else "direct"
+    topics = 2                               # instead of partitions: each is the only one of a topic, and
+                                             # all have the same replicas and prefer n1
     [config]                                 # Kafka's keys. Sessions and lag are 60 s unless it says another
     "min.insync.replicas" = 2                # thing, so that nothing but the steps strikes
     [[run]]                                  # a row: the same steps on these rules
@@ -26,6 +28,8 @@
     also = ["saw-then-lost"]                 # findings that may come of it; nothing else may be found, but
                                              # what a lost write always brings (nemesis/expectations.py)
     control = true                           # instead of latent and manifest: no bug at all, verdict valid
+    topics = [{ "message.format.version" = "0.10.2" }, {}]     # Kafka's keys of each topic; on Kafka alone
+    spared = { 1 = ["lost-write"] }          # what partition 1 must not show: the control in the same run
 
 Each step becomes an entry (a few, where it sends several values) of the schedule that
 harness/schedule/entry.py describes, so a scenario is a schedule like everything that strikes.
@@ -41,7 +45,8 @@ NODES: one, or several with commas. TIME: 200ms, 2.5s.
     cut NODES                                away from all other nodes and the controller, both ways
     cut NODES from NODES                     both ways; `cut NODES hears-not NODES`: one way; reset: broken
     heal                                     every cut; the names `controller` and `clients` can be cut off
-    power_cut NODES [keep LEO]               what had not been fsynced is gone, or what is above LEO
+    power_cut NODES [keep LEO, ...]          what had not been fsynced is gone, or what is above LEO (of the
+                                             line's partition; further ones: of those after it)
     disk NODES                               killed, its log directory emptied
     elect [NODE] [unclean]                   the preferred leader, or this ISR member (unclean: any active)
     hold | crash | report | drop | duplicate NODES at POINT    arms a failpoint of docker/broker: it strikes
@@ -100,6 +105,7 @@ class Setting:
     workload: str
     acks: str
     links: str | None  # None: proxied where a step cuts
+    topics: bool  # each partition is the only one of a topic, and all have the same replicas
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -212,8 +218,12 @@ class _Reader:
         if factor > nodes:
             self._refuse(self._places.of("cluster", "replication_factor"),
                          f"replication_factor is {factor}, and there are only {nodes} nodes")
+        if "topics" in table and "partitions" in table:
+            self._refuse(self._places.of("cluster", "topics"), "topics stands instead of partitions")
+        counted = "topics" if "topics" in table else "partitions"
         return Setting(
-            nodes=nodes, replication_factor=factor, partitions=self._read_number(table, "partitions", 1, 100),
+            nodes=nodes, replication_factor=factor, partitions=self._read_number(table, counted, 1, 100),
+            topics=counted == "topics",
             workload=self._read_one_of(table, "workload", "log", self._words.workloads),
             acks=self._read_one_of(table, "acks", "all", ("all", "1", "0")),
             links=self._read_one_of(table, "links", "", ("direct", "proxied", "")) or None,
@@ -289,6 +299,9 @@ class _Reader:
                 line = self._places.of("run", "", index)
                 config_line = self._places.of("run", "config", index)
                 self._check_min_insync({**config, **row.config}, setting, config_line)
+                if row.topics and (not setting.topics or len(row.topics) != setting.partitions):
+                    self._refuse(self._places.of("run", "topics", index), "topics has the keys of "
+                                 f"{len(row.topics)}, and [cluster] topics should say how many there are")
                 if row.label in found:
                     self._refuse(line, f"{row.label} was run before")
                 found[row.label] = row

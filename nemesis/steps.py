@@ -149,7 +149,10 @@ def _read_heal(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
 def _read_power_cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     entry: Entry = {"f": verb, "nodes": _read_nodes(cursor, verb)}
     if cursor.skip("keep"):
-        entry["keep"] = {str(partition): cursor.number("the LEO to keep")}
+        keep = [cursor.number("the LEO to keep")]
+        while cursor.skip(","):
+            keep.append(cursor.number("the next partition's LEO to keep"))
+        entry["keep"] = {str(partition + index): leo for index, leo in enumerate(keep)}
     return [entry]
 
 
@@ -214,7 +217,7 @@ VERBS: Mapping[str, Callable[[str, Cursor, int], list[Entry]]] = {
 _OPTIONS: Mapping[str, Sequence[str]] = {
     "send": ("to NODE", "acks all|1|0", "nowait", "client K", "together"),
     "poll": ("from NODE", "offset O", "client K"), "list_offsets": ("from NODE", "client K"),
-    "cut": ("from NODES", "hears-not NODES", "reset"), "power_cut": ("keep LEO",), "elect": ("unclean",),
+    "cut": ("from NODES", "hears-not NODES", "reset"), "power_cut": ("keep LEO, ...",), "elect": ("unclean",),
     **dict.fromkeys(ACTIONS, ("peer NODE", "epoch E", "offset O", "times K", "skip K", "for TIME", "broker")),
     "release": ("at POINT", "peer NODE", "through epoch E", "keep"),
 }  # fmt: skip

@@ -151,17 +151,19 @@ def workload(name: str, settings: WorkloadSettings) -> Workload:
 
 def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[str],
             config: Mapping[str, str], links: str, first_port: int | None = None,
-            trace: bool = True, kafka: str | None = None, topic_config: Mapping[str, str] | None = None
-            ) -> Cluster:
+            trace: bool = True, kafka: str | None = None, topic_config: Mapping[str, str] | None = None,
+            topics: Mapping[str, Mapping[str, str]] | None = None) -> Cluster:
     """Made, not started. kafka: which Apache Kafka runs, a version or a folder; None: the reference broker.
-    topic_config: Kafka's keys of every topic created. first_port: of the first broker for clients; None takes
-    free ones. trace: whether its processes write what happens in them."""
+    topic_config: Kafka's keys of every topic created; topics: of single ones, which Kafka alone takes.
+    first_port: of the first broker for clients; None takes free ones. trace: whether its processes write what
+    happens in them."""
     make = _made(CLUSTER, name, CLUSTERS, Cluster)
     if kafka is not None and name not in KAFKA_PLACES:
         raise UsageError(f"the {name} cluster does not run Apache Kafka; {', '.join(sorted(KAFKA_PLACES))} "
                          "does: --cluster local")
     if name in PLACES:
-        runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config)
+        runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,
+                      topics=topics)
         at_place: Cluster = make(folder, runs, links=links, first_port=first_port, trace=trace)
         return at_place
     config = {**config, **as_broker_keys(topic_config or {})}
@@ -172,13 +174,14 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
 
 
 def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str], kafka: str | None,
-           topic_config: Mapping[str, str] | None) -> Any:
+           topic_config: Mapping[str, str] | None, topics: Mapping[str, Mapping[str, str]] | None = None
+           ) -> Any:
     """What runs in one cluster. UsageError for what it does not take."""
     if kafka is None:
         return _load(SYSTEMS[REFERENCE])(
             nodes, rules=rules, bugs=bugs, config={**config, **as_broker_keys(topic_config or {})})
     return _load(SYSTEMS[KAFKA])(nodes, version_or_dir=kafka, rules=rules, bugs=bugs, config=config,
-                                 topic_config=topic_config or {})
+                                 topic_config=topic_config or {}, topics=topics or {})
 
 
 def not_struck(kafka: str | None, rules: str) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from floodmark.harness.cli.options import (
     file_option,
     findings,
     judge_options,
+    kafka_option,
     own_cluster_options,
     refuse_with_bootstrap,
     refuse_without_bootstrap,
@@ -237,14 +238,15 @@ def explain(name: str | None) -> int:
 
 @main.command()
 @cluster_option
+@kafka_option
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/demo-TIME",
               help="The parent of the demo's run folders, absent or empty.")
 @exits
-def demo(cluster: str, out: Path | None) -> int:
+def demo(cluster: str, kafka: str | None, out: Path | None) -> int:
     """See Kafka's historical disasters happen and be caught, and leader epochs prevent them."""
     from floodmark.harness.commands.demo import run_demo
 
-    return run_demo(cluster, out)
+    return run_demo(cluster, out, kafka)
 
 
 # -- from elsewhere --------------------------------------------------------------------------------------
@@ -317,6 +319,7 @@ def scenario_show(name: str) -> int:
               help="Only the rows of this protocol generation.")
 @click.option("--sample", is_flag=True, help="Of each scenario one row that shows harm and one control.")
 @cluster_option
+@kafka_option
 @click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True, help="Clusters.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/scenario-TIME",
               help="The parent of the run folders, absent or empty.")

@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ class RunOptions:
     bugs: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     topic_config: tuple[str, ...] = ()
+    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of single ones, over those
     links: str | None = None
     workload: str = "log"
     concurrency: int = 10
@@ -220,6 +221,7 @@ def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], lin
         trace=options.trace,
         kafka=options.kafka,
         topic_config=pairs(options.topic_config, "-t"),
+        topics=options.topics,
     )
     refuse_config(cluster)
     return cluster

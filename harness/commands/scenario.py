@@ -16,6 +16,7 @@ import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
+from floodmark.harness.cluster.kafka.distribution import form_of, is_version
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play
@@ -25,7 +26,7 @@ from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, Run, refuse_full, write_whole
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
-from floodmark.nemesis import scenario
+from floodmark.nemesis import scenario, systems
 from floodmark.nemesis.expectations import Row, differences
 from floodmark.nemesis.scenario import Scenario
 
@@ -44,8 +45,9 @@ class Outcome:
 # -- list and show --------------------------------------------------------------------------------------
 
 def list_scenarios() -> int:
-    rows = [("name", "zoo", "rows", "title")]
-    rows += [(one.name, one.zoo, str(len(one.rows)), one.title) for one in scenario.shipped(scenario_words())]
+    rows = [("name", "zoo", "rows", "plays on", "title")]
+    rows += [(one.name, one.zoo, str(len(one.rows)), ", ".join(systems.systems_of(one)), one.title)
+             for one in scenario.shipped(scenario_words())]
     click.echo(ruled_table(rows))
     return EXIT_VALID
 
@@ -84,12 +86,13 @@ def named(name: str) -> tuple[Scenario, ...]:
 # -- run ------------------------------------------------------------------------------------------------
 
 def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: bool, cluster: str,
-                  at_once: int, out: Path | None) -> int:
+                  at_once: int, out: Path | None, kafka: str | None = None) -> int:
     """Plays, judges all in one call, compares. Exit 0 only if every row came out as expected."""
     if (name is None) == (not every):
         raise UsageError("say which scenario, or --all")
     chosen = scenario.shipped(scenario_words()) if name is None else named(name)
-    parts = [Part(scenario=one, row=row) for one in chosen for row in rows_of(one, rules, sample=sample)]
+    parts = [Part(scenario=one, row=row, kafka=kafka)
+             for one in chosen for row in rows_of(one, rules, sample=sample)]
     if not parts:
         raise UsageError(f"nothing is played on {rules}; there are: "
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
@@ -113,6 +116,10 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
     left, or that names the file and the row, where no broker would serve what it asks for."""
     fit, unfit = [], []
     for part in parts:
+        why_not = systems.why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
+        if why_not is not None:
+            unfit.append(f"not played: {part.title}: {why_not}")
+            continue
         try:
             plan = planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule)
             plan.schedule_runner.refuse(plan.schedule)
@@ -126,6 +133,14 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
     for line in unfit:
         click.echo(line, err=True)
     return fit
+
+
+def system_of(kafka: str | None) -> str:
+    """By the word of --kafka. A folder's form is known when it is opened: what it cannot do is refused
+    then."""
+    if kafka is None:
+        return systems.REFERENCE
+    return systems.KRAFT if is_version(kafka) and form_of(kafka) == "kraft" else systems.ZOOKEEPER
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool) -> list[Row]:
@@ -146,7 +161,7 @@ def judged(plays: Sequence[Played]) -> list[Outcome]:
         verdict = verdicts.get(played.folder)
         told = [played.why] if played.why else []
         if verdict is not None and not told:  # what a run shows that went wrong itself says nothing
-            told = differences(played.part.row, verdict)
+            told = differences(played.part.row, verdict, traced=played.part.kafka is None)
         outcomes.append(Outcome(played=played, verdict=verdict, off=tuple(told)))
         if verdict is None:
             continue

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.commands.error_exits import sigterm_kept
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import TOPIC, RunOptions, planned
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.phases.main_phase import end_all, raise_first
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.reports.case_names import ROW, SCENARIO
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.reports.schedule_outcome import missed_moment_text
@@ -37,14 +38,17 @@ class Part:
 
     scenario: Scenario
     row: Row
+    kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
 
     @property
     def title(self) -> str:
-        return f"{self.scenario.name} on {self.row.label}"
+        on = "" if self.kafka is None else f"Kafka {self.kafka}, "
+        return f"{self.scenario.name} on {on}{self.row.label}"
 
     @property
     def folder_name(self) -> str:
-        return f"{self.scenario.name}-{self.row.label.replace(' ', '+')}"
+        """Without a comma: Kafka's log.dirs is a list."""
+        return f"{self.scenario.name}-{self.row.label.replace(' ', '+').replace(',', '+')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +147,9 @@ def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
         config["floodmark.switches"] = ",".join(row.switches)
     return RunOptions(
         cluster=cluster,
+        kafka=part.kafka,
+        assignment=partitions_of(part) if setting.topics else (),
+        topics={f"{TOPIC}-{key}": keys for key, keys in enumerate(row.topics) if keys},
         nodes=setting.nodes,
         rules=row.rules,
         bugs=row.bugs,
@@ -158,6 +165,24 @@ def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
         asked={SCENARIO: scenario.name, ROW: row.label},
         out=folder,
     )
+
+
+def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:
+    """A topic for each partition, all with the same replicas. Two fetchers take turns with topics that are
+    named so (AbstractFetcherManager.getFetcherId): what one topic's records bring does not hurry the next's.
+    """
+    setting = part.scenario.setting
+    return tuple(
+        PartitionSpec(key=key, topic=f"{TOPIC}-{key}", partition=0,
+                      replicas=setting.names[:setting.replication_factor],
+                      headers=not _has_old_format(part.row.topics[key]) if part.row.topics else True)
+        for key in range(setting.partitions))
+
+
+def _has_old_format(keys: Mapping[str, str]) -> bool:
+    """Message formats below 0.11 have no headers."""
+    version = keys.get("message.format.version", "")
+    return version.startswith(("0.8", "0.9", "0.10"))
 
 
 def _told(played: Played) -> str:

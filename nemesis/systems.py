@@ -1,0 +1,46 @@
+"""Says on which systems a scenario plays, and why not on another. Pure: nothing is started or looked for.
+
+Rules
+1. A scenario plays as a whole or not at all: a step left out would make it another experiment.
+2. Failpoints, known bugs and switches are the reference broker's. Single topics have settings on Kafka alone.
+3. Sessions that can be ended by hand, and older protocol generations, are those of Kafka with ZooKeeper.
+"""
+
+from collections.abc import Iterator
+
+from floodmark.harness.schedule.entry import Schedule
+from floodmark.nemesis.expectations import Row
+from floodmark.nemesis.scenario import Scenario
+
+REFERENCE = "reference"
+ZOOKEEPER = "kafka with ZooKeeper"
+KRAFT = "kafka in KRaft mode"
+SYSTEMS = (REFERENCE, ZOOKEEPER, KRAFT)
+_LATEST_RULES = "kip-320"
+_OF_FAILPOINTS = frozenset({"arm", "release"})
+
+
+def systems_of(one: Scenario) -> tuple[str, ...]:
+    """Where at least one row of it plays."""
+    return tuple(system for system in SYSTEMS
+                 if any(why_not_played(one.schedule, row, system) is None for row in one.rows))
+
+
+def why_not_played(schedule: Schedule, row: Row, system: str) -> str | None:
+    """None: it plays there, as far as its words say."""
+    return next(_reasons(schedule, row, system), None)
+
+
+def _reasons(schedule: Schedule, row: Row, system: str) -> Iterator[str]:
+    if system == REFERENCE:
+        if row.topics:
+            yield "its topics have settings of their own, and the reference broker has none"
+        return
+    if any(entry.f in _OF_FAILPOINTS for entry in schedule):
+        yield "a step needs a failpoint of the reference broker, and Apache Kafka has none"
+    if row.bugs or row.switches or any(key.startswith("floodmark.") for key in row.config):
+        yield "its rules have what only the reference broker can be given"
+    if system == KRAFT and any(entry.f == "expire" for entry in schedule):
+        yield "a session is ended by hand, and Kafka in KRaft mode has no sessions"
+    if system == KRAFT and (row.rules != _LATEST_RULES or row.topics):
+        yield "older protocols and formats are those of Kafka with ZooKeeper"

@@ -1,0 +1,50 @@
+"""On which systems a scenario plays, and what a row says of topics in one cluster."""
+
+import pytest
+
+from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.verdict import BUG, Finding, Verdict
+from floodmark.nemesis import scenario
+from floodmark.nemesis.expectations import Row, differences
+from floodmark.nemesis.scenario import Scenario
+from floodmark.nemesis.systems import KRAFT, REFERENCE, ZOOKEEPER, systems_of, why_not_played
+
+
+@pytest.fixture(name="shipped", scope="module")
+def the_shipped() -> dict[str, Scenario]:
+    return {one.name: one for one in scenario.shipped(scenario_words())}
+
+
+@pytest.mark.parametrize(("name", "where"), [
+    ("double-failover", (REFERENCE,)),  # it holds a broker at a failpoint
+    ("double-failover-expired", (REFERENCE, ZOOKEEPER)),  # sessions are ended by hand
+    ("power-divergence-two-topics", (REFERENCE, ZOOKEEPER)),
+])
+def test_where_a_scenario_plays(name: str, where: tuple[str, ...], shipped: dict[str, Scenario]) -> None:
+    assert systems_of(shipped[name]) == where
+
+
+def test_a_row_says_why_it_is_not_played(shipped: dict[str, Scenario]) -> None:
+    one = shipped["double-failover-expired"]
+    rows = {bool(row.topics): row for row in one.rows}
+    assert why_not_played(one.schedule, rows[True], ZOOKEEPER) is None
+    assert "settings of their own" in (why_not_played(one.schedule, rows[True], REFERENCE) or "")
+    assert "no sessions" in (why_not_played(one.schedule, rows[False], KRAFT) or "")
+
+
+def lost(*partitions: int) -> Verdict:
+    return Verdict(valid=False, findings=(Finding(
+        name="lost-write", klass=BUG, permitted_by=None, count=len(partitions),
+        examples=tuple({"partition": key} for key in partitions)),))
+
+
+def test_a_spared_partition_must_not_show_it() -> None:
+    row = Row(rules="kip-320", manifest=frozenset({"lost-write"}), spared={1: frozenset({"lost-write"})})
+    assert differences(row, lost(0)) == []
+    assert differences(row, lost(0, 1)) == ["lost-write of partition 1, which must be spared"]
+
+
+def test_without_a_whole_trace_latent_findings_may_be_missing() -> None:
+    row = Row(rules="kip-320", latent=frozenset({"candidate-incomplete"}), manifest=frozenset({"lost-write"}))
+    assert differences(row, lost(0)) == ["no candidate-incomplete"]
+    assert differences(row, lost(0), traced=False) == []

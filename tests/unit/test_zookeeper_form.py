@@ -23,8 +23,8 @@ def test_rules_are_versions_of_the_protocol(rules: str, version: str | None) -> 
 
 
 def test_a_session_has_one_length_by_either_name() -> None:
-    assert settings("kip-320", **{"broker.session.timeout.ms": "60000"})["zookeeper.session.timeout.ms"] == "60000"
-    assert settings("kip-320", **{"zookeeper.session.timeout.ms": "700"})["zookeeper.session.timeout.ms"] == "700"
+    for key, length in (("broker.session.timeout.ms", "60000"), ("zookeeper.session.timeout.ms", "700")):
+        assert settings("kip-320", **{key: length})["zookeeper.session.timeout.ms"] == length
 
 
 def test_the_password_is_what_zookeeper_gives() -> None:

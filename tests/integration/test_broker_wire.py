@@ -82,7 +82,7 @@ def test_acks_none_refused_closes(leader: Raw) -> None:
         ("nothing", errors.INVALID_RECORD),
         ("two", errors.INVALID_RECORD),
         ("crc", errors.CORRUPT_MESSAGE),
-        ("short", errors.CORRUPT_MESSAGE),
+        ("short", errors.INVALID_RECORD),  # no whole batch
         ("control", errors.INVALID_RECORD),
         ("large", errors.MESSAGE_TOO_LARGE),
     ],

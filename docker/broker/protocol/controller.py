@@ -368,7 +368,10 @@ class Controller:
             return made
         if not event.validate_only:
             self._write_record(topic_record(made))
-        return CreateAnswer(token=event.token, error=errors.NONE, message="", topic_id=made.id)
+        return CreateAnswer(
+            token=event.token, error=errors.NONE, message="", topic_id=made.id,
+            partitions=len(made.partitions), replication_factor=len(made.partitions[0].replicas),
+        )  # fmt: skip
 
     def _alter_topic(self, event: AlterTopic) -> ControllerEffect:
         if event.topic not in self._state.topics:

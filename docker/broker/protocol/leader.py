@@ -144,11 +144,13 @@ class Leader:
         state = self.state
         log, rules = state.log, state.rules
         hw, leo = state.hw, log.end  # read before this fetch is credited
-        follower = event.replica != CONSUMER
+        consumer, follower = event.replica == CONSUMER, event.replica >= 0
         remote = self.remotes.get(event.replica)
         if follower:
-            if remote is None:
-                self._answer_fetch_error(event, errors.UNKNOWN_LEADER_EPOCH)
+            if remote is None:  # who names the epoch may know of a new assignment (KIP-320)
+                named = event.current_leader_epoch != NO_EPOCH
+                error = errors.UNKNOWN_LEADER_EPOCH if named else errors.NOT_LEADER_OR_FOLLOWER
+                self._answer_fetch_error(event, error)
                 return
             if rules.checks_broker_epochs and event.broker_epoch < self._latest_broker_epoch(remote):
                 self._answer_fetch_error(
@@ -156,9 +158,9 @@ class Leader:
                 )  # KIP-903: an earlier incarnation
                 return
         error, diverging = self._find_divergence(event)
-        limit = leo if follower or not rules.consumers_below_hw else hw
+        limit = leo if not consumer or not rules.consumers_below_hw else hw
         if not error and diverging is None:
-            above = leo if rules.out_of_range_above_leo_only or follower else limit
+            above = leo if rules.out_of_range_above_leo_only or not consumer else limit
             if not log.start <= event.offset <= above:
                 error = errors.OFFSET_OUT_OF_RANGE
         if error:
@@ -225,13 +227,17 @@ class Leader:
         """Answer ListOffsets: a client gets the HW, but not before the HW covers this epoch's start
         (KIP-207)."""
         state = self.state
-        error, offset = errors.NONE, state.log.start
-        if event.latest:
-            offset = state.log.end if event.replica != CONSUMER else state.hw
-            if event.replica == CONSUMER and state.rules.guards_list_offsets and state.hw < self.start:
-                error, offset = errors.OFFSET_NOT_AVAILABLE, -1
-        epoch = state.leader_epoch if event.latest else state.log.epoch_at(offset)
-        state.emit(ListOffsetsAnswer(token=event.token, error=error, offset=offset, leader_epoch=epoch))
+        if event.replica != CONSUMER or not event.latest:
+            state.answer_log_offset(event)
+            return
+        error, offset = errors.NONE, state.hw
+        if state.rules.guards_list_offsets and state.hw < self.start:
+            error, offset = errors.OFFSET_NOT_AVAILABLE, -1
+        state.emit(
+            ListOffsetsAnswer(
+                token=event.token, error=error, offset=offset, leader_epoch=state.leader_epoch
+            )
+        )
 
     # -- credit, HW, acks ----------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class LeaderEpochFileCache:
     def end_offset_for(self, epoch: int, leo: int) -> EpochEnd | None:
         """Where the largest epoch <= `epoch` ends; None if `epoch` is later than all there are."""
         entries = self.entries
-        if epoch < 0 or not entries or epoch > entries[-1][0]:
+        if epoch == NO_EPOCH or not entries or epoch > entries[-1][0]:
             return None
         if epoch == entries[-1][0]:
             return EpochEnd(epoch=epoch, end_offset=leo)

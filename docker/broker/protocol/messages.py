@@ -15,6 +15,7 @@ from dataclasses import dataclass
 NO_EPOCH = -1
 NO_LEADER = -1
 CONSUMER = -1  # the replica id of a client's fetch
+DEBUGGING_CONSUMER = -2  # ... of who asks any replica for its LEO (ListOffsets)
 
 
 # -- values -------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class OffsetsForLeaderEpoch:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsets:
     """ANYBODY -> leader: ListOffsets. `latest` false asks the log start. A follower (replica >= 0) gets
-    the LEO, a client the HW."""
+    the LEO, a client the HW; DEBUGGING_CONSUMER the LEO, from a follower too."""
 
     now_ms: int
     token: object
@@ -490,6 +491,8 @@ class CreateAnswer:
     error: int
     message: str
     topic_id: str = ""
+    partitions: int = -1
+    replication_factor: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache, r
 from floodmark.broker.protocol.log import Log
 from floodmark.broker.protocol.messages import (
     CONSUMER,
+    DEBUGGING_CONSUMER,
     NO_EPOCH,
     NO_LEADER,
     AlterPartitionResponse,
@@ -287,7 +288,7 @@ class Replica:
     def _request_error(self, replica: int, current_leader_epoch: int, *, fences: bool) -> int:
         """Kafka's order: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, then NOT_LEADER_OR_FOLLOWER."""
         state = self._state
-        if replica == CONSUMER or fences:
+        if replica < 0 or fences:
             error = state.check_leader_epoch(current_leader_epoch)
             if error:
                 return error
@@ -329,8 +330,11 @@ class Replica:
     def _handle_list_offsets(self, event: ListOffsets) -> None:
         fences = self._state.rules.fences_followers
         error = self._request_error(event.replica, event.current_leader_epoch, fences=fences)
+        debugs = event.replica == DEBUGGING_CONSUMER and error == errors.NOT_LEADER_OR_FOLLOWER
         if not error and self._leader is not None:
             self._leader.handle_list_offsets(event)
+        elif debugs and self._follower is not None:
+            self._state.answer_log_offset(event)
         else:
             self._state.emit(
                 ListOffsetsAnswer(token=event.token, error=error, offset=-1, leader_epoch=NO_EPOCH)

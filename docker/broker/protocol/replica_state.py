@@ -18,6 +18,8 @@ from floodmark.broker.protocol.messages import (
     NO_LEADER,
     Append,
     Batch,
+    ListOffsets,
+    ListOffsetsAnswer,
     ProduceAnswer,
     ReplicaEffect,
     Reset,
@@ -82,6 +84,12 @@ class ReplicaState:
         if epoch in (NO_EPOCH, self.leader_epoch):
             return errors.NONE
         return errors.FENCED_LEADER_EPOCH if epoch < self.leader_epoch else errors.UNKNOWN_LEADER_EPOCH
+
+    def answer_log_offset(self, event: ListOffsets) -> None:
+        """Answer where this log begins or, asked for its latest offset, its LEO."""
+        offset = self.log.end if event.latest else self.log.start
+        epoch = self.leader_epoch if event.latest else self.log.epoch_at(offset)
+        self.emit(ListOffsetsAnswer(token=event.token, error=errors.NONE, offset=offset, leader_epoch=epoch))
 
     # -- the log ---------------------------------------------------------------------------------------
 

@@ -17,12 +17,25 @@ class TopicDefaults:
     replication_factor: int
 
 
+def is_topic_name(name: str) -> bool:
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def _metric_name(topic: str) -> str:
+    """What Kafka's metrics make of a topic's name: no two topics may share it."""
+    return topic.replace(".", "_")
+
+
 def plan_topic(event: CreateTopic, state: ClusterState, defaults: TopicDefaults) -> Topic | CreateAnswer:
     """Build the topic, or the answer that refuses it with Kafka's error."""
-    if not _NAME.fullmatch(event.topic) or event.topic in (".", ".."):
+    if not is_topic_name(event.topic):
         return _refuse_topic(event, errors.INVALID_TOPIC_EXCEPTION, f"illegal topic name {event.topic!r}")
     if event.topic in state.topics:
         return _refuse_topic(event, errors.TOPIC_ALREADY_EXISTS, f"topic {event.topic!r} already exists")
+    colliding = [name for name in sorted(state.topics) if _metric_name(name) == _metric_name(event.topic)]
+    if colliding:
+        problem = f"topic {event.topic!r} collides with {colliding[0]!r}"
+        return _refuse_topic(event, errors.INVALID_TOPIC_EXCEPTION, problem)
     active = [broker for broker in sorted(state.brokers) if state.active(broker)]
     if event.assignment:
         problem = _check_assignment(event.assignment, state)

@@ -15,6 +15,7 @@ from typing import Any
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import NO_LEADER
 from floodmark.broker.protocol.metadata import Metadata, PartitionInfo
+from floodmark.broker.protocol.topic_placement import is_topic_name
 from floodmark.broker.server.config import CLUSTER_ID
 from floodmark.broker.wire import api_keys
 from floodmark.broker.wire.codec import NO_THROTTLE_TIME, error_code, make, response_parts
@@ -102,10 +103,11 @@ def write_metadata_response(
     for name in wanted:
         topic = metadata.topics.get(name)
         found = () if topic is None else topic.partitions
+        unknown = find_error_of_unknown if is_topic_name(name) else _refuse_name
         topics.append(
             make(
                 parts.MetadataResponseTopic,
-                error_code=error_code(find_error_of_unknown(name) if topic is None else errors.NONE),
+                error_code=error_code(unknown(name) if topic is None else errors.NONE),
                 name=name,
                 is_internal=False,
                 partitions=tuple(_write_partition(parts, part, live) for part in found),
@@ -119,6 +121,10 @@ def write_metadata_response(
         controller_id=controller,
         topics=tuple(topics),
     )
+
+
+def _refuse_name(name: str) -> int:
+    return errors.INVALID_TOPIC_EXCEPTION
 
 
 def _write_partition(parts: Any, part: PartitionInfo, live: set[int]) -> Any:

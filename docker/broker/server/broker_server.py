@@ -14,7 +14,7 @@ from typing import Any
 
 from floodmark.broker.process_log import log
 from floodmark.broker.protocol import errors
-from floodmark.broker.protocol.messages import ProposeIsr
+from floodmark.broker.protocol.messages import NO_EPOCH, ProposeIsr
 from floodmark.broker.protocol.metadata import Metadata
 from floodmark.broker.server.api_versions import (
     OFFERED,
@@ -286,8 +286,8 @@ class BrokerServer:
                         hosted=hosted,
                         error=error,
                         offset=part.fetch_offset,
-                        current_leader_epoch=getattr(part, "current_leader_epoch", -1),
-                        last_fetched_epoch=getattr(part, "last_fetched_epoch", -1),
+                        current_leader_epoch=max(NO_EPOCH, getattr(part, "current_leader_epoch", NO_EPOCH)),
+                        last_fetched_epoch=max(NO_EPOCH, getattr(part, "last_fetched_epoch", NO_EPOCH)),
                         max_bytes=part.partition_max_bytes,
                     )
                 )

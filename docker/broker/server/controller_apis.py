@@ -16,6 +16,7 @@ from floodmark.broker.protocol.messages import (
     AlterPartition,
     AlterTopic,
     ControllerEvent,
+    CreateAnswer,
     CreateTopic,
     DeleteTopic,
     Elect,
@@ -24,6 +25,7 @@ from floodmark.broker.protocol.messages import (
     Register,
 )
 from floodmark.broker.protocol.metadata import Metadata, TopicInfo
+from floodmark.broker.protocol.topic_placement import USE_DEFAULT
 from floodmark.broker.server.api_versions import SERVED_BY_CONTROLLER, write_api_versions_response
 from floodmark.broker.server.socket_server import Connection
 from floodmark.broker.server.topic_configs import TOPIC_RESOURCE, alter_configs, check_topic_configs
@@ -206,32 +208,38 @@ class ControllerApis:
         results = []
         for topic in request.topics:
             topic_id = uuid.uuid4()
-            error, message = self._create_topic(topic, topic_id, validate_only=request.validate_only)
+            answer = self._create_topic(topic, topic_id, validate_only=request.validate_only)
             results.append(
                 make(
                     parts.CreatableTopicResult,
                     name=topic.name,
-                    error_code=error_code(error),
-                    error_message=message,
-                    topic_id=None if error else topic_id,
+                    error_code=error_code(answer.error),
+                    error_message=answer.message or None,
+                    topic_id=None if answer.error else topic_id,
+                    num_partitions=answer.partitions,
+                    replication_factor=answer.replication_factor,
                     configs=(),
                 )
             )
         return make(cls, throttle_time=NO_THROTTLE_TIME, topics=tuple(results))
 
-    def _create_topic(
-        self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool
-    ) -> tuple[int, str | None]:
+    def _create_topic(self, topic: Any, topic_id: uuid.UUID, *, validate_only: bool) -> CreateAnswer:
         configs = {each.name: each.value for each in topic.configs if each.value is not None}
         error, problem = check_topic_configs(configs)
         if error:
-            return error, problem
+            return CreateAnswer(token=None, error=error, message=problem)
+        counts = (topic.num_partitions, topic.replication_factor)
+        if topic.assignments and counts != (USE_DEFAULT, USE_DEFAULT):
+            problem = "an assignment, and a number of partitions or a replication factor"
+            return CreateAnswer(token=None, error=errors.INVALID_REQUEST, message=problem)
         assignment = {each.partition_index: tuple(each.broker_ids) for each in topic.assignments}
         if sorted(assignment) != list(range(len(topic.assignments))):
-            return errors.INVALID_REPLICA_ASSIGNMENT, "partitions are not numbered from 0 without gaps"
+            problem = "partitions are not numbered from 0 without gaps"
+            return CreateAnswer(token=None, error=errors.INVALID_REPLICA_ASSIGNMENT, message=problem)
         if topic.num_partitions > PARTITIONS_MAX:
-            return errors.INVALID_PARTITIONS, f"more than {PARTITIONS_MAX} partitions"
-        answer = self._step(
+            problem = f"more than {PARTITIONS_MAX} partitions"
+            return CreateAnswer(token=None, error=errors.INVALID_PARTITIONS, message=problem)
+        answer: CreateAnswer = self._step(
             CreateTopic(
                 now_ms=self._now_ms(),
                 token=None,
@@ -244,7 +252,7 @@ class ControllerApis:
                 validate_only=validate_only,
             )
         )
-        return answer.error, answer.message or None
+        return answer
 
     def _delete_topics(self, request: Any, head: RequestHeader) -> Any:
         cls, parts = response_parts(head.key, head.version)

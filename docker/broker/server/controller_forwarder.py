@@ -121,21 +121,14 @@ class ControllerForwarder:
             cls,
             throttle_time=NO_THROTTLE_TIME,
             topics=tuple(
-                make(
-                    parts.CreatableTopicResult,
-                    name=name,
-                    error_code=error_code(error),
-                    error_message=message,
-                    topic_id=topic_id,
-                    configs=(),
-                )
-                for name, error, message, topic_id in results
+                convert_version(result, parts.CreatableTopicResult) for result in results
             ),
         )
 
     async def _forward_create_topics(
         self, topics: Any, timeout_s: float, validate_only: bool
-    ) -> list[tuple[str, int, Any, Any]]:
+    ) -> list[Any]:
+        """Returns a result of the controller's version for each topic."""
         timeout_s = min(max(timeout_s, 1.0), _TIMEOUT_S_MAX)
         cls, parts = request_parts(CREATE_TOPICS, _CREATE)
         body = make(
@@ -170,14 +163,15 @@ class ControllerForwarder:
             )
         except Unreachable as unreachable:
             log("warning", "create-topics-unanswered", why=unreachable)
-            return [(topic.name, errors.REQUEST_TIMED_OUT, str(unreachable), None) for topic in topics]
+            result_cls = response_parts(CREATE_TOPICS, _CREATE)[1].CreatableTopicResult
+            return [
+                make(result_cls, name=topic.name, topic_id=None, configs=None, **_TIMED_OUT)
+                for topic in topics
+            ]
         made = [topic.name for topic in answer.topics if not topic.error_code]
         if not validate_only:
             await self._await_metadata(lambda: all(name in self._metadata().topics for name in made), made)
-        return [
-            (topic.name, int(topic.error_code), topic.error_message, topic.topic_id)
-            for topic in answer.topics
-        ]
+        return list(answer.topics)
 
     def auto_create_topic(self, name: str) -> None:
         """Create, once and in the background, a topic that a client asked for (auto.create.topics.enable)."""
@@ -196,13 +190,13 @@ class ControllerForwarder:
 
         async def run() -> None:
             try:
-                for _, error, message, _ in await self._forward_create_topics((topic,), 5.0, False):
+                for result in await self._forward_create_topics((topic,), 5.0, False):
                     log(
                         "info",
                         "topic-made-on-demand",
                         topic=name,
-                        error=errors.error_name(error),
-                        message=message,
+                        error=errors.error_name(int(result.error_code)),
+                        message=result.error_message,
                     )
             finally:
                 self._creating.discard(name)

@@ -11,7 +11,12 @@ from typing import Any
 
 from floodmark.broker.process_log import halt_process
 from floodmark.broker.protocol import errors
-from floodmark.broker.protocol.messages import CONSUMER, ListOffsets, OffsetsForLeaderEpoch
+from floodmark.broker.protocol.messages import (
+    CONSUMER,
+    DEBUGGING_CONSUMER,
+    ListOffsets,
+    OffsetsForLeaderEpoch,
+)
 from floodmark.broker.server.effect_runner import FindPartition, HostedPartition
 from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
 from floodmark.broker.server.socket_server import Connection
@@ -30,6 +35,8 @@ from floodmark.broker.wire.codec import (
     response_parts,
     write_response,
 )
+
+_STRANGER = 2**31 - 1  # a broker that is no replica
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -51,9 +58,10 @@ class PendingAnswers:
 
 
 def requesting_replica(replica: int, me: int) -> int:
-    """The replica id for the machine: a negative id (Kafka's debugging consumer) is a client, and so is this
-    broker itself."""
-    return CONSUMER if replica < 0 or replica == me else replica
+    """The replica id for the machine: a negative id is a client's. This broker does not follow itself."""
+    if replica == me:
+        return _STRANGER
+    return replica if replica >= DEBUGGING_CONSUMER else CONSUMER
 
 
 def _find_answer(hosted: HostedPartition | None, timestamp: int, answer: Any) -> tuple[int, dict[str, Any]]:

@@ -12,6 +12,7 @@ from typing import Any
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import Batch, Produce
 from floodmark.broker.server.effect_runner import FindPartition, HostedPartition
+from floodmark.broker.server.group_requests import TRANSACTION_REFUSED
 from floodmark.broker.server.replica_manager import ReplicaManager, now_ms
 from floodmark.broker.server.socket_server import Connection
 from floodmark.broker.wire.codec import RequestHeader, read_request
@@ -80,7 +81,7 @@ def handle_produce(
             if acks not in (-1, 0, 1):
                 error = errors.INVALID_REQUIRED_ACKS
             elif transactional:
-                error = errors.INVALID_REQUEST  # transactions are not served
+                error = TRANSACTION_REFUSED
             index = len(pending.answers)
             pending.answers.append((topic.name, part.index, error, -1, -1))
             if not error and hosted is not None and batch is not None:
@@ -104,20 +105,19 @@ def handle_produce(
 
 def _read_batch(records: Any, version: int, limit: int) -> tuple[Batch | None, int]:
     """(the one batch of a partition's records, 0), or None and Kafka's error."""
-    if records is None or len(records) < HEADER_BYTES:
-        invalid = not records or _is_old_format(records)
-        return None, errors.INVALID_RECORD if invalid else errors.CORRUPT_MESSAGE
-    if _is_old_format(records):
+    if records is None or len(records) < HEADER_BYTES or _is_old_format(records):
         return None, errors.INVALID_RECORD
     try:
-        batches = parse_batches(records, max_batch_bytes=limit)
+        batches = parse_batches(records, max_batch_bytes=limit, partial_tail=True)  # as Kafka reads it
     except BatchTooLarge:
         return None, errors.MESSAGE_TOO_LARGE
     except CorruptBatch:
         return None, errors.CORRUPT_MESSAGE
     attributes = records[_ATTRIBUTES_AT]
-    if len(batches) != 1 or attributes & (_CONTROL | _TRANSACTIONAL):
+    if len(batches) != 1 or attributes & _CONTROL or batches[0].producer_id >= 0 > batches[0].base_sequence:
         return None, errors.INVALID_RECORD
+    if attributes & _TRANSACTIONAL:
+        return None, TRANSACTION_REFUSED
     if attributes & _CODEC == _ZSTD and version < 7:
         return None, errors.UNSUPPORTED_COMPRESSION_TYPE
     return batches[0], errors.NONE

@@ -24,7 +24,6 @@ from typing import Any
 
 from floodmark.broker.protocol.cluster_state import ClusterState, Record
 from floodmark.broker.protocol.messages import (
-    CONSUMER,
     AlterPartition,
     Append,
     Batch,
@@ -170,7 +169,7 @@ def _add_hw_moved(step: _Step, effect: HwMoved) -> None:
 
 def _add_fetch(step: _Step, effect: FetchAnswer) -> None:
     event = step.event
-    if not isinstance(event, Fetch) or event.replica == CONSUMER or event.again or effect.error:
+    if not isinstance(event, Fetch) or event.replica < 0 or event.again or effect.error:
         return
     line: dict[str, Any] = {
         "event": "fetch", "epoch": step.after.epoch, "leo": step.leo, "hw": step.hw,

@@ -1,0 +1,242 @@
+"""One story told to the reference broker and to Apache Kafka, three brokers each, and compared step by step.
+
+After each step that is not marked `!` both sides are waited for until they are settled, and must then show the
+same: leader, epoch and ISR as every broker that answers names them, each replica's LEO and HW, and the answers
+to raw requests about epochs. A step's own answers (errors, offsets) are compared as well.
+
+    send ACKS COUNT [NODE]     single-record batches, one by one, to the leader or to that node
+    kill N | stop N | start N  SIGKILL, SIGTERM, and the process anew
+    pause N | resume N         SIGSTOP, SIGCONT
+    elect preferred | unclean
+"""
+
+import random
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafka_requests import end_offset_for, fetch, list_offset, topic_metadata
+from raw import Raw, batch
+
+NO_LEADER = -1
+SETTLE_S = 40.0
+AGREE_S = 20.0  # what two sides that have settled may still need to look the same
+ACK_MS = 1_500
+LEO_ASKER, CLIENT = -2, -1
+KEYS = {
+    "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "200",
+    "replica.lag.time.max.ms": "4000", "replica.fetch.backoff.ms": "100",
+    "replica.high.watermark.checkpoint.interval.ms": "500", "min.insync.replicas": "1",
+    "default.replication.factor": "3", "unclean.leader.election.enable": "false",
+}  # fmt: skip
+
+
+class Brokers(Protocol):
+    """What both sides can suffer."""
+
+    @property
+    def port(self) -> Mapping[int, int]: ...
+    def start(self, node: int) -> None: ...
+    def end(self, node: int, number: int = ...) -> int: ...
+    def pause(self, node: int) -> None: ...
+    def resume(self, node: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    name: str
+    steps: tuple[str, ...]
+    replicas: tuple[int, ...] = (1, 2, 3)
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Side:
+    """One of the two clusters in the course of one story."""
+
+    name: str
+    brokers: Brokers
+    topic: str
+    replicas: tuple[int, ...]
+    killed: set[int] = field(default_factory=set)
+    paused: set[int] = field(default_factory=set)
+
+    @property
+    def up(self) -> list[int]:
+        return [node for node in (1, 2, 3) if node not in self.killed | self.paused]
+
+    # -- acts ------------------------------------------------------------------------------------------------
+
+    def act(self, step: str) -> Any:
+        """What the step was answered; None where nothing is."""
+        verb, *words = step.split()
+        if verb == "send":
+            return self._send(int(words[0]), int(words[1]), int(words[2]) if words[2:] else None)
+        if verb == "elect":
+            return self._elect(unclean=words[0] == "unclean")
+        node = int(words[0])
+        if verb == "kill":
+            self.brokers.end(node)
+            self.killed.add(node)
+        elif verb == "stop":
+            self.brokers.end(node, signal.SIGTERM)
+            self.killed.add(node)
+        elif verb == "start":
+            self.brokers.start(node)
+            self.killed.discard(node)
+        elif verb == "pause":
+            self.brokers.pause(node)
+            self.paused.add(node)
+        elif verb == "resume":
+            self.brokers.resume(node)
+            self.paused.discard(node)
+        else:
+            raise ValueError(step)
+        return None
+
+    def _send(self, acks: int, count: int, node: int | None) -> Any:
+        """(error, offset) of each."""
+        to = self.leader() if node is None else node
+        if to == NO_LEADER:
+            return "no leader"
+        with Raw(self.brokers.port[to]) as raw:
+            return [raw.produce(self.topic, batch(b"v"), acks=acks, timeout_ms=ACK_MS) for _ in range(count)]
+
+    def _elect(self, *, unclean: bool) -> int:
+        with Raw(self.brokers.port[self.up[0]]) as raw:
+            return raw.elect(self.topic, unclean=unclean)
+
+    # -- looks -----------------------------------------------------------------------------------------------
+
+    def leader(self) -> int:
+        views = self.look()["views"]
+        return int(next(iter(views.values()))[0])
+
+    def look(self) -> dict[str, dict[int, Any]]:
+        """views: (leader, epoch, ISR) as each broker names them; ends: (LEO, HW) of each replica."""
+        views: dict[int, Any] = {}
+        ends: dict[int, Any] = {}
+        for node in self.up:
+            try:
+                with Raw(self.brokers.port[node], 5.0) as raw:
+                    parts = topic_metadata(raw, self.topic)[0][3]
+                    views[node] = (*parts[0][2:4], tuple(sorted(parts[0][5]))) if parts else None
+                    if node in self.replicas:
+                        leo = list_offset(raw, self.topic, -1, replica=LEO_ASKER)
+                        hw = fetch(raw, self.topic, max(leo[1], 0))
+                        ends[node] = (leo[1], hw[1]) if not leo[0] and not hw[0] else (leo[0], hw[0], "errors")
+            except (OSError, EOFError) as error:
+                views[node] = f"{type(error).__name__}"
+        return {"views": views, "ends": ends}
+
+    def epochs(self) -> dict[str, Any]:
+        """What the leader answers about epochs: where each ends, and where a follower's log would diverge."""
+        leader = self.leader()
+        if leader == NO_LEADER:
+            return {}
+        found: dict[str, Any] = {}
+        with Raw(self.brokers.port[leader]) as raw:
+            leo = list_offset(raw, self.topic, -1, replica=LEO_ASKER)[1]
+            now = topic_metadata(raw, self.topic)[0][3][0][3]
+            for epoch in range(-1, now + 2):
+                found[f"end of {epoch}"] = end_offset_for(raw, self.topic, epoch)
+                for offset in sorted({0, leo // 2, leo, leo + 1}):
+                    found[f"fetch at {offset} after {epoch}"] = fetch(
+                        raw, self.topic, offset, last_epoch=epoch, epoch=now, count_bytes=False)
+                found[f"fetch in {epoch}"] = fetch(raw, self.topic, leo, epoch=epoch, count_bytes=False)
+        return found
+
+    def settled(self, look: Mapping[str, Mapping[int, Any]]) -> bool:
+        """Whether nothing more is to be expected: who is down has left the ISR, who is up is in it, and all
+        have the leader's LEO and HW."""
+        views = set(look["views"].values())
+        if len(views) != 1 or not isinstance(view := next(iter(views)), tuple):
+            return False
+        leader, _, isr = view
+        down = self.killed | self.paused
+        if leader == NO_LEADER:
+            return set(isr) <= down or not set(isr) & set(self.up)
+        alive = {node for node in self.replicas if node not in down}
+        return leader not in down and set(isr) == alive and len(set(look["ends"].values())) == 1
+
+    def settle(self) -> dict[str, Any]:
+        """What it looks like once settled, twice in a row; or after SETTLE_S, however it is then."""
+        until, before = time.monotonic() + SETTLE_S, None
+        while True:
+            look = self.look()
+            if look == before and (self.settled(look) or time.monotonic() > until):
+                return look
+            before = look
+            time.sleep(0.15)
+
+    def mend(self) -> None:
+        for node in sorted(self.paused):
+            self.act(f"resume {node}")
+        for node in sorted(self.killed):
+            self.act(f"start {node}")
+        self.settle()
+
+
+def play(story: Story, sides: Mapping[str, Brokers]) -> list[str]:
+    """The differences, each with the step before which all was the same; empty if there are none."""
+    topic = f"{story.name}-{time.monotonic_ns() % 10**9}"
+    both = [Side(name=name, brokers=brokers, topic=topic, replicas=story.replicas)
+            for name, brokers in sides.items()]
+    with ThreadPoolExecutor(2) as pool:
+        for side in both:
+            with Raw(side.brokers.port[1]) as raw:
+                error = raw.create(topic, story.replicas, **story.configs)
+                assert error == 0, error
+        try:
+            list(pool.map(lambda side: side.settle(), both))
+            for number, step in enumerate(story.steps, 1):
+                found = _step(step, both, pool)
+                if found:
+                    return [f"{story.name}, step {number}, {step}: {line}" for line in found]
+        finally:
+            list(pool.map(lambda side: side.mend(), both))
+    return []
+
+
+def _step(step: str, both: Sequence[Side], pool: ThreadPoolExecutor) -> list[str]:
+    words = step.rstrip("!").strip()
+    answers = list(pool.map(lambda side: side.act(words), both))
+    if answers[0] != answers[1]:
+        return [f"answered {both[n].name} {answers[n]}" for n in (0, 1)]
+    if step.endswith("!"):
+        return []
+    until = time.monotonic() + AGREE_S
+    while True:
+        looks = list(pool.map(lambda side: {**side.settle(), "epochs": side.epochs()}, both))
+        if looks[0] == looks[1]:
+            return []
+        if time.monotonic() > until:
+            return [f"{key}: {[(side.name, look[key]) for side, look in zip(both, looks, strict=True)]}"
+                    for key in looks[0] if looks[0][key] != looks[1][key]]
+
+
+def random_story(seed: int) -> Story:
+    """A legal sequence of steps: at least one broker stays up, and only what is down comes back."""
+    draw = random.Random(seed)
+    down: dict[int, str] = {}
+    steps = []
+    for _ in range(draw.randint(5, 9)):
+        choices = ["send -1 2", "send 1 3", "send -1 1", "elect preferred", "elect unclean"]
+        up = [node for node in (1, 2, 3) if node not in down]
+        if len(up) > 1:
+            choices += [f"{verb} {node}" for node in up for verb in ("kill", "stop", "pause")]
+        choices += [f"{back} {node}" for node, back in down.items()] * 2
+        step = draw.choice(choices)
+        verb, _, word = step.partition(" ")
+        if verb in ("kill", "stop", "pause"):
+            down[int(word)] = "resume" if verb == "pause" else "start"
+        elif verb in ("start", "resume"):
+            del down[int(word)]
+        steps.append(step)
+    replicas = draw.choice([(1, 2, 3), (2, 3, 1), (3, 1), (1, 2)])
+    configs = {"min.insync.replicas": draw.choice(["1", "2"]),
+               "unclean.leader.election.enable": draw.choice(["true", "false", "false"])}
+    return Story(name=f"seed-{seed}", steps=tuple(steps), replicas=replicas, configs=configs)

@@ -25,6 +25,7 @@ NO_LEADER = -1
 SETTLE_S = 40.0
 AGREE_S = 20.0  # what two sides that have settled may still need to look the same
 ACK_MS = 1_500
+CHECKPOINT_S = 1.0  # a high watermark is on disk by then: what a restart begins with is no matter of luck
 LEO_ASKER, CLIENT = -2, -1
 KEYS = {
     "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "200",
@@ -79,6 +80,7 @@ class Side:
             return self._elect(unclean=words[0] == "unclean")
         node = int(words[0])
         if verb == "kill":
+            time.sleep(CHECKPOINT_S)
             self.brokers.end(node)
             self.killed.add(node)
         elif verb == "stop":
@@ -214,8 +216,14 @@ def _step(step: str, both: Sequence[Side], pool: ThreadPoolExecutor) -> list[str
         if looks[0] == looks[1]:
             return []
         if time.monotonic() > until:
-            return [f"{key}: {[(side.name, look[key]) for side, look in zip(both, looks, strict=True)]}"
-                    for key in looks[0] if looks[0][key] != looks[1][key]]
+            return _differences([side.name for side in both], looks)
+
+
+def _differences(names: Sequence[str], looks: Sequence[Mapping[str, Mapping[Any, Any]]]) -> list[str]:
+    one, other = looks
+    return [f"{part}, {key}: {names[0]} {one[part].get(key)}, {names[1]} {other[part].get(key)}"
+            for part in one for key in {**one[part], **other[part]}
+            if one[part].get(key) != other[part].get(key)]
 
 
 def random_story(seed: int) -> Story:

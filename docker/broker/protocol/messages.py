@@ -68,7 +68,7 @@ class LeaderAndIsr:
     isr: tuple[int, ...]
     partition_epoch: int
     replicas: tuple[int, ...]  # as assigned, preferred leader first
-    broker_epochs: Mapping[int, int]  # of every broker that is registered and not fenced
+    broker_epochs: Mapping[int, int]  # of every broker that is registered, not fenced and not stopping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ class BrokerInfo:
     host: str
     port: int
     fenced: bool
+    stopping: bool = False  # in controlled shutdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,9 @@ class Metadata:
 
     @property
     def broker_epochs(self) -> dict[int, int]:
-        """Of every broker that is registered and not fenced, as LeaderAndIsr carries them."""
-        return {broker.id: broker.epoch for broker in self.brokers if not broker.fenced}
+        """Of every broker that may be in an ISR (neither fenced nor stopping), as LeaderAndIsr carries
+        them."""
+        return {broker.id: broker.epoch for broker in self.brokers if not broker.fenced | broker.stopping}
 
 
 def build_metadata(state: ClusterState) -> Metadata:
@@ -51,7 +53,8 @@ def build_metadata(state: ClusterState) -> Metadata:
         version=state.version,
         brokers=tuple(
             BrokerInfo(
-                id=broker.id, epoch=broker.epoch, host=broker.host, port=broker.port, fenced=broker.fenced
+                id=broker.id, epoch=broker.epoch, host=broker.host, port=broker.port, fenced=broker.fenced,
+                stopping=broker.stopping,
             )
             for _, broker in sorted(state.brokers.items())
         ),

@@ -18,7 +18,10 @@ def write_leader_and_isr(correlation: int, broker: int, broker_epoch: int, metad
         "broker_epoch": broker_epoch,
         "version": metadata.version,
         "brokers": [
-            {"id": each.id, "host": each.host, "port": each.port, "epoch": each.epoch, "fenced": each.fenced}
+            {
+                "id": each.id, "host": each.host, "port": each.port, "epoch": each.epoch,
+                "fenced": each.fenced, "stopping": each.stopping,
+            }
             for each in metadata.brokers
         ],
         "topics": [
@@ -54,6 +57,7 @@ def read_leader_and_isr(frame: bytes, head: RequestHeader) -> tuple[int, int, Me
                     port=int(each["port"]),
                     epoch=int(each["epoch"]),
                     fenced=bool(each["fenced"]),
+                    stopping=bool(each["stopping"]),
                 )
                 for each in body["brokers"]
             ),

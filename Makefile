@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-docker check bench soak teeth mutants hunt pictures clean
+.PHONY: help setup demo test test-long test-docker check bench soak teeth mutants hunt beside-kafka pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -45,6 +45,9 @@ mutants: setup  ## small mistakes put into copies of the product: which test see
 
 hunt: setup  ## small bugs put into the broker: which of them random faults find (tests/hunt/README.md), about an hour
 	@$(BIN)/python tests/hunt/hunt.py $(ARGS)
+
+beside-kafka: setup  ## stories told to the reference broker and to Apache Kafka, and compared; ARGS: how many random ones
+	@FLOODMARK_BESIDE=$(or $(ARGS),10) $(BIN)/python -m pytest -q -m kafka tests/integration/test_beside_kafka.py tests/integration/test_kafka_tools.py
 
 pictures: setup  ## the README's pictures, made anew from a run of the demo (needs Debian's chromium)
 	@PYTHONPATH=tests/support $(BIN)/python tests/pictures/pictures.py $(ARGS)

@@ -1,8 +1,8 @@
 """One story told to the reference broker and to Apache Kafka, three brokers each, and compared step by step.
 
-After each step that is not marked `!` both sides are waited for until they are settled, and must then show the
-same: leader, epoch and ISR as every broker that answers names them, each replica's LEO and HW, and the answers
-to raw requests about epochs. A step's own answers (errors, offsets) are compared as well.
+After each step that is not marked `!` both sides are waited for until they are settled. Then they must show
+the same: leader, epoch and ISR as every broker that answers names them, each replica's LEO and HW, and the
+answers to raw requests about epochs. A step's own answers (errors, offsets) are compared as well.
 
     send ACKS COUNT [NODE]     single-record batches, one by one, to the leader or to that node
     kill N | stop N | start N  SIGKILL, SIGTERM, and the process anew
@@ -25,6 +25,7 @@ NO_LEADER = -1
 SETTLE_S = 40.0
 AGREE_S = 20.0  # what two sides that have settled may still need to look the same
 ACK_MS = 1_500
+ALL_DOWN_S = 8.0
 CHECKPOINT_S = 1.0  # a high watermark is on disk by then: what a restart begins with is no matter of luck
 LEO_ASKER, CLIENT = -2, -1
 KEYS = {
@@ -129,14 +130,15 @@ class Side:
                     if node in self.replicas:
                         leo = list_offset(raw, self.topic, -1, replica=LEO_ASKER)
                         hw = fetch(raw, self.topic, max(leo[1], 0))
-                        ends[node] = (leo[1], hw[1]) if not leo[0] and not hw[0] else (leo[0], hw[0], "errors")
+                        failed = leo[0] or hw[0]
+                        ends[node] = ("errors", leo[0], hw[0]) if failed else (leo[1], hw[1])
             except (OSError, EOFError) as error:
                 views[node] = f"{type(error).__name__}"
         return {"views": views, "ends": ends}
 
     def epochs(self) -> dict[str, Any]:
         """What the leader answers about epochs: where each ends, and where a follower's log would diverge."""
-        leader = self.leader()
+        leader = self.leader() if self.up else NO_LEADER
         if leader == NO_LEADER:
             return {}
         found: dict[str, Any] = {}
@@ -166,6 +168,9 @@ class Side:
 
     def settle(self) -> dict[str, Any]:
         """What it looks like once settled, twice in a row; or after SETTLE_S, however it is then."""
+        if not self.up:  # nobody to ask: until the controller has noticed
+            time.sleep(ALL_DOWN_S)
+            return {"views": {}, "ends": {}}
         until, before = time.monotonic() + SETTLE_S, None
         while True:
             look = self.look()

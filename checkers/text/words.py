@@ -42,7 +42,7 @@ def phrases(row: Row) -> dict[str, str]:
         "lack": "lacks" if len(nodes) == 1 else "lack",
         "holders": holders,
         "if_held": f"; it is {holders}" if nodes else "",
-        "above_hw": "when no broker had told a HW" if seen is None else f"when the highest HW was {seen}",
+        "above_hw": f"when the highest HW was {seen}",
         "lines": cycle_words.lines(row),
         "where_seen": f"was read{cycle_words.lines(row)}" if ops else f"is {holders}",
         "acked": f"{at_offset} (index {ops[-1]})" if ops else at_offset,

@@ -13,6 +13,7 @@ Readings that had to be chosen:
   killed.
 """
 
+import math
 from collections.abc import Callable, Iterator
 
 from twin_facts import World, reads_of
@@ -68,11 +69,12 @@ def struck(world: World, trace: Trace, start: Event, line: Line, begun: list[int
 
 # -- clients ------------------------------------------------------------------------------------------------
 
-def highest_hw(trace: Trace, key: int, line: Line) -> int:
-    """The highest that was told of this partition when the op was over, or perhaps was."""
+def highest_hw(trace: Trace, key: int, line: Line) -> float:
+    """The highest that was told of this partition when the op was over, or perhaps was; before the first
+    nobody knows."""
     return max((event["hw"] for event in trace.of(key) if event["hw"] is not None
                 and not (event.name == "hw" and event["role"] == "follower")
-                and event.time <= line["time"] + trace.clock_error_ns), default=0)
+                and event.time <= line["time"] + trace.clock_error_ns), default=math.inf)
 
 
 def completions(world: World) -> Iterator[Line]:

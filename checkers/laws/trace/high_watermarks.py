@@ -25,7 +25,8 @@ def high_watermarks(unit: Unit) -> None:
 
 _HIGHEST_HWS = """
     with by_tick as (
-        select run, partition, tick, max(hw) as hw from timeline where hw is not null and not node_start group by all)
+        select run, partition, tick, max(hw) as hw from timeline
+        where hw is not null and not node_start group by all)
     select run, partition, tick, max(hw) over (partition by run, partition order by tick) as hw
     from by_tick"""
 _OF_PARTITION = f"""

@@ -102,6 +102,7 @@ def test_a_command_that_fails_is_the_harness_trouble_in_its_own_words(up: Up, tm
     (("--nodes", "5"), "--nodes cannot be chosen"),
     (("--rules", "kip-101", "--links", "proxied"), "--rules, --links cannot be chosen"),
     (("--replication-factor", "4"), "there are 3"),
+    (("-c", "retention.ms=1000"), "-c retention.ms: the topics of a run keep all that is acked"),
 ])
 def test_what_is_refused(up: Up, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
     ran = floodmark("run", "--bootstrap", up.bootstrap, *words, "--out", tmp_path / "run")

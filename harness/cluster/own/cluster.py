@@ -89,6 +89,8 @@ _NEVER: Mapping[type, str] = {  # what the class has not either, and why
     Traces: "its processes write no trace for floodmark",
     Wipes: "nobody but its owner empties the disks of somebody's own cluster",
 }
+# Our topics keep what is acked, whatever the cluster's own topics do: who deletes by age has lost nothing.
+KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 _OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # in force for it, as brokers call them
 
 
@@ -151,7 +153,10 @@ class OwnCluster:
         self._folder = folder
         self._prefix = prefix
         self._clocks_topic = f"{prefix}clocks"
-        self._topic_settings = dict(topic_settings or {})
+        self._topic_settings = {**KEPT, **(topic_settings or {})}
+        if changed := sorted(key for key in KEPT if self._topic_settings[key] != KEPT[key]):
+            raise UsageError(f"-c {changed[0]}: the topics of a run keep all that is acked, or its loss "
+                             "would be none")
         self._commands = commands or FaultCommands()
         self._commands.known(self.nodes)
         self.lacks = _lacks(self._commands, self.nodes, may_break=may_break)

@@ -60,6 +60,46 @@ def test_a_command_past_its_time_out_is_ended_with_what_it_began(tmp_path: Path)
     assert not child.exists() or child.read_text().split()[2] == "Z"
 
 
+def test_a_command_that_runs_when_the_run_is_interrupted_ends_first(tmp_path: Path) -> None:
+    async def interrupted() -> None:
+        commands = FaultCommands(of_all={"start": ("sh", "-c", f"sleep 1; touch {tmp_path}/whole")})
+        running = asyncio.create_task(commands.run("n1", "start", {}))
+        await asyncio.sleep(0.3)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(interrupted())
+
+    assert (tmp_path / "whole").exists()
+
+
+def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its start was interrupted, and it answers only later: mending waits for it."""
+    count, up = tmp_path / "count", tmp_path / "up"
+    commands = FaultCommands(of_all={"start": ("sh", "-c", f"echo x >> {count}")})
+    cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
+
+    async def answers(_: str) -> bool:
+        return up.exists()
+
+    async def interrupted() -> None:
+        starting = asyncio.create_task(cluster.start_node("n1"))
+        await asyncio.sleep(0.5)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        again = asyncio.create_task(cluster.start_node("n1"))
+        await asyncio.sleep(0.2)
+        up.touch()
+        await again
+
+    monkeypatch.setattr(cluster, "_answers", answers)
+    asyncio.run(interrupted())
+
+    assert count.read_text() == "x\n"
+
+
 def test_what_a_command_leaves_running_is_not_waited_for() -> None:
     began = time.monotonic()
     run(FaultCommands(of_all={"start": ("sh", "-c", "sleep 20 &")}), act="start")

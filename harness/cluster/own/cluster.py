@@ -166,6 +166,7 @@ class OwnCluster:
         self._topics: set[str] = set()  # of ours, which must be removed
         self._clocks: dict[str, clock_bounds.Ahead] = {}
         self._down: set[str] = set()  # by our commands, as all three
+        self._starting: set[str] = set()  # of those that are down: the command was given
         self._paused: set[str] = set()
         self._cut: set[str] = set()  # those that do not hear somebody
         self._silent: str | None = None  # nobody answered the last look, in words
@@ -293,10 +294,17 @@ class OwnCluster:
         await self._end(node, "stop")
 
     async def start_node(self, node: str) -> None:
-        """Back when it answers."""
+        """Back when it answers. One whose start was interrupted is waited for: nothing is started twice."""
         if not await self._answers(node):
-            await self._run(node, "start")
-            await self._wait_up(node, "started")
+            try:
+                if node not in self._starting:
+                    self._starting.add(node)
+                    await self._run(node, "start")
+                await self._wait_up(node, "started")
+            except FloodmarkError:
+                self._starting.discard(node)
+                raise
+        self._starting.discard(node)
         self._down.discard(node)
         self._paused.discard(node)
 
@@ -366,6 +374,7 @@ class OwnCluster:
         if not await self._answers(node) and node not in self._paused:
             return
         self._down.add(node)
+        self._starting.discard(node)
         await self._run(node, act)
         self._paused.discard(node)
         await self._wait_gone(node, f"ended by {act}")

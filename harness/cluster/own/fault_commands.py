@@ -11,7 +11,8 @@ Rules
 1. An argument list is run as it is, its placeholders filled in: {node} and {host}, of the node struck; {peer}
    and {peer_host}, whom a cut node no longer hears; {folder}, where logs are to lie; {prefix}, with which the
    names of our topics begin. Other braces stay.
-2. Each has the time-out; one that passes it is killed with all that it started. What a command printed is
+2. Each has the time-out; one that passes it is killed with all that it started. One that runs when the run is
+   interrupted may end first. What a command printed is
    told when it failed, and its words are not: they may hold a secret.
 3. An act is offered only where every node has the commands it takes.
 """
@@ -79,17 +80,26 @@ class FaultCommands:
             except OSError as error:
                 raise FloodmarkError(f"{what} cannot be run: {error.strerror}") from error
             try:
-                async with asyncio.timeout(self.timeout_s):
-                    code = await process.wait()
+                code = await self._ended(process)
             except TimeoutError:
                 await _end(process)
                 raise FloodmarkError(
                     f"{what} did not end within {self.timeout_s:g} s{_said(output)}") from None
-            except asyncio.CancelledError:
-                await _end(process)
-                raise
             if code != 0:
                 raise FloodmarkError(f"{what} ended with {code}{_said(output)}")
+
+    async def _ended(self, process: asyncio.subprocess.Process) -> int:
+        """Its exit code. TimeoutError: it has none in time."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                return await process.wait()
+        except asyncio.CancelledError:  # half a command may be worse than all of it
+            try:
+                async with asyncio.timeout(self.timeout_s):
+                    await process.wait()
+            except BaseException:
+                await _end(process)
+            raise
 
 
 def read_fault_commands(file: Path) -> FaultCommands:

@@ -5,7 +5,7 @@
     OUT/runs/NUMBER-.../    the run folders
     OUT/again/SIGNATURE/    reproductions
     OUT/index.html          the page of the night, made anew after each batch; nobody reads it back
-    OUT/lock                held while somebody runs the campaign
+    OUT/lock                locked while somebody runs the campaign
 
 Rules
 1. A line is written after what it says is on disk: the machine may lose its power. A last line without its

@@ -31,7 +31,7 @@ from floodmark.harness.commands.campaign_play import options_of, scenario_option
 from floodmark.harness.commands.campaign_processes import JudgeProcess
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
 from floodmark.harness.commands.check import refuse_no_files, written
-from floodmark.harness.commands.error_exits import sigterm_kept, told
+from floodmark.harness.commands.error_exits import complain, sigterm_kept
 from floodmark.harness.commands.run import commit, planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -174,7 +174,7 @@ def carried_on(folder: Path, reports: Reports, changes: Changes | None = None) -
         click.echo(harmless(f"  page       {index}"))
     click.echo(harmless(str(folder)))
     if state.ended_early:
-        told(str(state.why_ended), EXIT_HARNESS)
+        complain(str(state.why_ended), EXIT_HARNESS)
     return worst([exit_code(state, ledger), *unwritten])
 
 

@@ -26,7 +26,7 @@ from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.bad_lines import bad_lines
 from floodmark.harness.reports.broker_exits import died_unquoted
 from floodmark.harness.reports.case_names import case_name
-from floodmark.harness.reports.gate_outcomes import Outcome, Told, report_of
+from floodmark.harness.reports.gate_outcomes import Json, Outcome, report_of
 from floodmark.harness.reports.junit_report import junit
 from floodmark.harness.reports.markdown_report import markdown
 from floodmark.harness.reports.run_outcome import HARNESS, LISTS, Ruling, fails, ruling, summary
@@ -156,13 +156,13 @@ def code_of(folder: Place, verdict: Verdict, policy: Policy) -> int:
     return ruling(report.as_json(verdict), about_of(folder, verdict), policy).code
 
 
-def about_of(folder: Place, verdict: Verdict) -> Told | None:
+def about_of(folder: Place, verdict: Verdict) -> Json | None:
     """run.json of a folder that was judged; None where it has gone since, or LISTS are none there."""
     about = read_about(folder) if verdict.counts else None
     return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
 
 
-def read_about(folder: Place) -> Told | None:
+def read_about(folder: Place) -> Json | None:
     """run.json, if it can be read."""
     try:
         return harmless_data(RunAt(folder=folder).about())

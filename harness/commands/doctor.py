@@ -3,7 +3,7 @@
 Rules
 1. Nothing is changed: no image is built unless --build asks for it, nothing is left running.
 2. What a cluster needs and lacks makes that cluster unfit; the exit code goes by the cluster that was chosen.
-3. What cannot be known yet is told as such; it is neither yes nor no.
+3. What cannot be known yet is shown as unknown; it is neither yes nor no.
 """
 
 import json

@@ -70,25 +70,25 @@ def _code_of(command: Callable[[], int]) -> int:
         sys.stdout.flush()  # a full disk or a reader that has gone shows here at the latest
         return code
     except UsageError as error:
-        return told(str(error), EXIT_USAGE)
+        return complain(str(error), EXIT_USAGE)
     except FloodmarkError as error:
-        return told(str(error), EXIT_HARNESS)
+        return complain(str(error), EXIT_HARNESS)
     except KeyboardInterrupt as interrupt:
         catalog.leave_judge()
         word = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
-        return told(word, EXIT_HARNESS)
+        return complain(word, EXIT_HARNESS)
     except (click.ClickException, click.Abort, click.exceptions.Exit):
         raise  # click's own way
     except OSError as error:
         if error.errno == errno.EPIPE:
             return pipe_is_closed()
         where = f"{error.filename}: " if error.filename is not None else ""
-        return told(f"{where}{error.strerror or error}", EXIT_HARNESS)
+        return complain(f"{where}{error.strerror or error}", EXIT_HARNESS)
     except Exception as error:
-        return told(own_bug(error), EXIT_HARNESS)
+        return complain(own_bug(error), EXIT_HARNESS)
 
 
-def told(sentence: str, code: int) -> int:
+def complain(sentence: str, code: int) -> int:
     click.echo(f"floodmark: {harmless(sentence)}", err=True)
     return code
 

@@ -1,14 +1,14 @@
 """`floodmark import jepsen`: a history of jepsen.tests.kafka becomes a run folder that check can judge.
 
 Rules
-1. The folder appears when it is whole, by one rename; where anything goes wrong there is none.
+1. The folder appears when it is complete, by one rename; where anything goes wrong there is none.
 2. A client's history says nothing of replicas: logs/, replicas.jsonl and trace.jsonl are not there, nobody
    is said to lead, nothing settled. run.json's `observes` says so, and the checks that rest on them are not
    made. Lost writes are inferred from the reads, as Jepsen does; where they cannot be (jepsen_reach.py),
    `imported` says so.
 3. What could not be carried and what was changed is counted by kind, on stderr and in run.json (`imported`).
 4. A history does not say what was promised. Where -c does not either, it is what Jepsen's own checker holds
-   every cluster to; it is told.
+   every cluster to; a line of the summary says so.
 """
 
 import datetime
@@ -55,20 +55,20 @@ def import_history(
     spares: Iterable[str] = (),
 ) -> int:
     """Writes the folder and says what is in it; the last line on stdout is the folder."""
-    told = pairs(tuple(config))
-    promised = guarantees(told)
+    given = pairs(tuple(config))
+    promised = guarantees(given)
     folder = out or RUNS / f"{datetime.datetime.now():%Y%m%dT%H%M%S}-jepsen"
     refuse_full(folder)
     source = JepsenFile(file)
     click.echo(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})", err=True)
     with whole_folder(folder) as begun:
         carrier = carry_history(source, begun, (SPARES | set(spares)) - set(loses))
-        about = about_of(carrier, promised, told, carrier.reach.unread(begun.history_path))
+        about = about_of(carrier, promised, given, carrier.reach.unread(begun.history_path))
         begun.rewrite(about)
         if carrier.names.odd:
             write_pieces(begun.folder / "values.jsonl", map(json_line, carrier.names.odd_values()))
     link_latest(folder)
-    for line in summary(carrier, about, told):
+    for line in summary(carrier, about, given):
         click.echo(harmless(line), err=True)
     click.echo(f"judge it: floodmark check {folder}", err=True)
     click.echo(str(folder))
@@ -107,8 +107,8 @@ def carry_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carri
     with HistoryLines(run.history_path, tell) as lines:
         names, nemesis = Names(json=source.is_json), Nemesis(json=source.is_json, spares=spares)
         carrier = Carrier(source=source, lines=lines, names=names, nemesis=nemesis)
-        for told in source.ops(CommonLines(carrier)):
-            carrier.take(told)
+        for op in source.ops(CommonLines(carrier)):
+            carrier.take(op)
         carrier.end()
     return carrier
 
@@ -116,13 +116,13 @@ def carry_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carri
 # -- what was promised --------------------------------------------------------------------------------------
 
 
-def guarantees(told: Mapping[str, str]) -> dict[str, Any]:
+def guarantees(given: Mapping[str, str]) -> dict[str, Any]:
     """run.json's guarantees from Kafka's keys; UsageError for one that promises nothing."""
-    strange = sorted(told.keys() - _PROMISES.keys() - {"cleanup.policy"})
+    strange = sorted(given.keys() - _PROMISES.keys() - {"cleanup.policy"})
     if strange:
         raise UsageError(f"-c {strange[0]} promises nothing that a history is held to; "
                          f"these do: {', '.join(sorted([*_PROMISES, 'cleanup.policy']))}")
-    words = {**ASSUMED, **told}
+    words = {**ASSUMED, **given}
     promised = {}
     for key, (name, read) in _PROMISES.items():
         if key in words:
@@ -162,13 +162,13 @@ _PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def about_of(
-    carrier: Carrier, promised: Mapping[str, Any], told: Mapping[str, str], unread: list[int]
+    carrier: Carrier, promised: Mapping[str, Any], given: Mapping[str, str], unread: list[int]
 ) -> dict[str, Any]:
     """run.json, with what the import did under `imported`. `unread`: partitions whose acks went further than
     all reads."""
     source, names = carrier.source, carrier.names
     nodes = sorted(carrier.nemesis.nodes)  # which of them hold a partition is not known: any may
-    cleanup = told.get("cleanup.policy", ASSUMED["cleanup.policy"])
+    cleanup = given.get("cleanup.policy", ASSUMED["cleanup.policy"])
     digest = source.digest.hexdigest()
     processes, read_to_the_end = carrier.reach.final_reads()
     return {
@@ -191,20 +191,20 @@ def about_of(
             "values": f"partition * {SPAN} + value", "later_lives": f"process + n * {LIFE}",
             "odd_values": "values.jsonl" if names.odd else None,
             "blind": sorted(carrier.reach.blind), "unread": unread,
-            "assumed": dict(sorted(assumed(told))),
+            "assumed": dict(sorted(assumed(given))),
             "left_out": dict(sorted(carrier.left_out.items())),
             "changed": dict(sorted(changes(carrier))),
         },
     }
 
 
-def assumed(told: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def assumed(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """What nobody said of the promises."""
-    return ((key, word) for key, word in ASSUMED.items() if key not in told)
+    return ((key, word) for key, word in ASSUMED.items() if key not in given)
 
 
 def changes(carrier: Carrier) -> Iterator[tuple[str, int]]:
-    """What is told otherwise than Jepsen told it."""
+    """What stands in the run otherwise than in Jepsen's history."""
     yield from carrier.changed.items()
     yield from ((f"act :{f}, taken for one that may lose data", number)
                 for f, number in carrier.nemesis.feared.items())
@@ -218,7 +218,7 @@ def changes(carrier: Carrier) -> Iterator[tuple[str, int]]:
             yield what, number
 
 
-def summary(carrier: Carrier, about: Mapping[str, Any], told: Mapping[str, str]) -> Iterator[str]:
+def summary(carrier: Carrier, about: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[str]:
     """What was imported and what was not, for people."""
     imported = about["imported"]
     yield (f"imported {many(carrier.lines.count, 'line')}: {carrier.records} sends, polls and txns of "
@@ -229,13 +229,13 @@ def summary(carrier: Carrier, about: Mapping[str, Any], told: Mapping[str, str])
     if carrier.missing:
         yield (f"{many(carrier.missing, 'op')} may have sent or read and cannot be judged: "
                "the history counts as incomplete")
-    words = ", ".join(f"{key}={word}" for key, word in assumed(told))
+    words = ", ".join(f"{key}={word}" for key, word in assumed(given))
     yield f"assumed: {words} (say otherwise with -c KEY=VALUE)"
     yield from read_extent(carrier, imported)
 
 
 def read_extent(carrier: Carrier, imported: Mapping[str, Any]) -> Iterator[str]:
-    """What can be told of losses, and where not."""
+    """Where losses can be judged, and where not."""
     if not carrier.records:
         yield f"no send, poll or txn is in it: is it a history of {WORKLOAD}? Nothing will be known"
         return

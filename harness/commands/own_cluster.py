@@ -19,7 +19,7 @@ from floodmark.harness.client.security import Security, read_client_config
 from floodmark.harness.commands import planned_schedule, run
 from floodmark.harness.commands.check import Gate
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
-from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole
+from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole_number
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.run import default_folder, refuse_full
@@ -71,7 +71,7 @@ def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
     given = pairs(options.config)
     cluster = catalog.own_cluster(found, folder, prefix=prefix, bootstrap=own.bootstrap, security=security,
                                   commands=commands, may_break=own.may_break, topic_settings=given)
-    least = whole(_INSYNC, given.get(_INSYNC) or found.settings.get(_INSYNC, "1"))
+    least = whole_number(_INSYNC, given.get(_INSYNC) or found.settings.get(_INSYNC, "1"))
     strikes = strikes_on(cluster, options, planning_context(found, options, seed, least))
     for remark in strikes.remarks:
         click.echo(remark, err=True)
@@ -85,7 +85,7 @@ def planning_context(found: Any, options: RunOptions, seed: int, least: int
     return planned_schedule.PlanningContext(
         cluster=PLACE, nodes=tuple(found.ids), partitions=tuple(range(options.partitions)), links=None,
         min_insync_replicas=least, seed=seed, duration_s=options.duration, interval_s=options.interval,
-        overspend=options.overspend, session_s=whole(_SESSIONS[0], session_ms) / 1000)
+        overspend=options.overspend, session_s=whole_number(_SESSIONS[0], session_ms) / 1000)
 
 
 def strikes_on(cluster: Cluster, options: RunOptions, ground: planned_schedule.PlanningContext

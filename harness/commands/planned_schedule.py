@@ -1,7 +1,8 @@
 """Chooses what is to strike a run: a schedule's file, or a random nemesis's plan; says what was left out.
 
 Rules
-1. A nemesis that was named and cannot strike here is refused; one that only `all` meant is left out, told.
+1. A nemesis that was named and cannot strike here is refused; one that only `all` meant is left out, with
+   a remark.
 2. Where a nemesis was asked for and nothing is planned, the plan says why: such a run proves less than was
    asked, and its verdict is unknown.
 """

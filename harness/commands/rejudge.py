@@ -3,7 +3,7 @@
 Rules
 1. All folders are judged in one call. A verdict takes the place of the last by rename, or not at all; where
    nothing could be looked at (no run.json, a judge that failed) the saved one stays.
-2. Told is what changed: findings that came, went, or changed their class or count; what became unknown, and
+2. It prints what changed: findings that came, went, or changed their class or count; what became unknown, and
    what no longer is. The exit code is check's, of today's verdicts.
 """
 
@@ -28,7 +28,7 @@ from floodmark.harness.run_location import Place
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.verdict import worst
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> int:
@@ -65,8 +65,8 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
     return worst(codes)
 
 
-def saved_verdict(folder: Place) -> Told | None:
-    """None where there is none; one that cannot be read counts as none, and is told."""
+def saved_verdict(folder: Place) -> Json | None:
+    """None where there is none; one that cannot be read counts as none, and stderr names it."""
     run = RunAt(folder=folder)
     if not run.names(run.verdict_path):
         return None
@@ -90,13 +90,13 @@ def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[s
 # -- what changed: pure -------------------------------------------------------------------------------------
 
 
-def changes(before: Told | None, now: Told) -> list[str]:
+def changes(before: Json | None, now: Json) -> list[str]:
     """A line each; none where the two say the same."""
-    then: Told = before if before is not None else {"findings": [], "unknown": []}
+    then: Json = before if before is not None else {"findings": [], "unknown": []}
     return [*_findings(then, now), *_unknowns(then, now)]
 
 
-def _findings(then: Told, now: Told) -> Iterator[str]:
+def _findings(then: Json, now: Json) -> Iterator[str]:
     names = sorted({found["name"] for told in (then, now) for found in told["findings"]})
     for name in names:
         was, has = _groups(then, name), _groups(now, name)
@@ -118,13 +118,13 @@ def _findings(then: Told, now: Told) -> Iterator[str]:
                         if example.get("text"))
 
 
-def _groups(told: Told, name: str) -> dict[tuple[str, str | None], Told]:
+def _groups(told: Json, name: str) -> dict[tuple[str, str | None], Json]:
     """By class and what permits it."""
     return {(found["class"], found["permitted_by"]): found
             for found in told["findings"] if found["name"] == name}
 
 
-def _unknowns(then: Told, now: Told) -> Iterator[str]:
+def _unknowns(then: Json, now: Json) -> Iterator[str]:
     """By reason: the checks that became unknown for it, and those that no longer are."""
     was, has = _by_reason(then), _by_reason(now)
     for reason in sorted(was.keys() | has.keys()):
@@ -136,7 +136,7 @@ def _unknowns(then: Told, now: Told) -> Iterator[str]:
             yield f"  known now  {verdict_text.shortened(sorted(lifted))}: no longer for: {reason}"
 
 
-def _by_reason(told: Told) -> dict[str, Counter[str]]:
+def _by_reason(told: Json) -> dict[str, Counter[str]]:
     reasons: dict[str, Counter[str]] = {}
     for entry in told.get("unknown") or ():
         reasons.setdefault(entry["reason"], Counter()).update(set(entry["names"]))

@@ -17,21 +17,21 @@ from floodmark.harness.reports.verdict_text import Reading
 from floodmark.harness.run import Run, write_whole
 from floodmark.harness.run_location import Place
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 REPORT = "report.html"
 AT_ONCE_BYTES = 256 << 20  # of history and trace: some ten seconds
 
 
-def write_report(folder: Path, file: Path | None = None, *, verdict: Told | None = None,
+def write_report(folder: Path, file: Path | None = None, *, verdict: Json | None = None,
                  reading: Reading | None = None) -> Path:
-    """The page of a run folder, whole or as it was before. FloodmarkError where it cannot be written."""
+    """Writes the page of a run folder, or leaves it as it was. FloodmarkError where it cannot be written."""
     file = folder / REPORT if file is None else file
     write_whole(file, page_of(facts_of(folder, verdict, reading)))
     return file
 
 
-def page_beside(folder: Place, ruled: Ruling, told: Told, reading: Reading | None = None, *,
+def page_beside(folder: Place, ruled: Ruling, told: Json, reading: Reading | None = None, *,
                 renew: bool = False) -> Path | None:
     """Beside a run that was just judged, if it is invalid; a page that is there already is made anew, so that
     it tells of no older verdict (`renew`: no other is). A page is a help, never the gate: whatever keeps it

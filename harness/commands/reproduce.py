@@ -27,7 +27,7 @@ from floodmark.harness.reports import reproduction_table, verdict_text
 from floodmark.harness.reports.case_names import ASKED
 from floodmark.harness.reports.phrases import many, told_class
 from floodmark.harness.reports.reproduce_command import refuse_unknown
-from floodmark.harness.reports.reproduction_table import Attempt, Told
+from floodmark.harness.reports.reproduction_table import Attempt, Json
 from floodmark.harness.reports.run_outcome import VALID
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
@@ -51,8 +51,8 @@ class First:
     schedule: Schedule  # as it was
     ground: AnchorBasis
     anchors: tuple[ReanchoredEntry, ...]
-    verdict: Told | None  # None: it was not judged yet
-    sought: Told | None  # the group of findings looked for; None: it has none
+    verdict: Json | None  # None: it was not judged yet
+    sought: Json | None  # the group of findings looked for; None: it has none
 
 
 def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str | None,
@@ -96,7 +96,7 @@ def read_first(folder: Path, finding: str | None) -> First:
                  anchors=anchors)
 
 
-def sought_in(verdict: Told, finding: str | None) -> Told | None:
+def sought_in(verdict: Json, finding: str | None) -> Json | None:
     """The finding that is looked for: the one named, or the worst, a lost write before all others."""
     found = sorted(verdict_text.worst_first(verdict.get("findings") or ()),
                    key=lambda one: (one["class"] != BUG, one["name"] != LOST))
@@ -109,7 +109,7 @@ def sought_in(verdict: Told, finding: str | None) -> Told | None:
     return named[0]
 
 
-def focus_of(sought: Told | None) -> int | None:
+def focus_of(sought: Json | None) -> int | None:
     """The partition of the worst example."""
     examples = (sought or {}).get("examples") or ()
     partition = examples[0].get("partition") if examples else None
@@ -178,7 +178,7 @@ def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First,
     """Judges all in one call, the first too where it has no verdict yet. Raw logs of valid runs go."""
     alone = [] if first.verdict is not None else [first.run.folder]
     folders = [*alone, *(result.run.folder for _, result in taken)]
-    verdicts: list[Told] = []
+    verdicts: list[Json] = []
     if folders:
         click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
         made = catalog.judge().judge(folders)
@@ -199,7 +199,7 @@ def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First,
     return first, attempts
 
 
-def _with_verdict(first: First, verdict: Told) -> First:
+def _with_verdict(first: First, verdict: Json) -> First:
     return First(run=first.run, settings=first.settings, schedule=first.schedule, ground=first.ground,
                  anchors=first.anchors, verdict=verdict, sought=sought_in(verdict, None))
 
@@ -257,7 +257,7 @@ def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
     return lines
 
 
-def shows(sought: Told, attempt: Attempt) -> bool:
+def shows(sought: Json, attempt: Attempt) -> bool:
     return reproduction_table.finding_of(attempt.verdict, sought["name"], sought["class"]) is not None
 
 

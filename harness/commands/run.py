@@ -263,7 +263,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         nodes=nodes,
         partitions=tuple(range(options.partitions)),
         links=options.links,
-        min_insync_replicas=whole("min.insync.replicas", {
+        min_insync_replicas=whole_number("min.insync.replicas", {
             **config, **pairs(options.topic_config, "-t")}["min.insync.replicas"]),
         seed=seed,
         duration_s=options.duration,
@@ -272,7 +272,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         not_struck=catalog.not_struck(options.kafka, options.rules),
         trace=options.trace,
         flush_every=drawn_settings.broker_keys(config).get(drawn_settings.FLUSH) == "1",
-        session_s=whole(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
+        session_s=whole_number(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:
         return planned_schedule.random_schedule(options.nemesis, ground)
@@ -281,7 +281,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
     return planned_schedule.schedule_from_file(options.schedule_file, ground)
 
 
-def whole(key: str, value: str) -> int:
+def whole_number(key: str, value: str) -> int:
     """A config value that must be a positive integer, for the budget counts with it."""
     if not value.isascii() or not value.isdecimal() or int(value) < 1:
         raise UsageError(f"-c {key} takes a positive integer, not {value!r}")

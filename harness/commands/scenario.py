@@ -112,8 +112,8 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
 
 
 def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Part]:
-    """Those that this cluster can play; each of the others is told with its reason. UsageError where none is
-    left, or that names the file and the row, where no broker would serve what it asks for."""
+    """Those that this cluster can play; each of the others is printed with its reason. UsageError where none
+    is left, or that names the file and the row, where no broker would serve what it asks for."""
     fit, unfit = [], []
     for part in parts:
         why_not = systems.why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
@@ -159,14 +159,14 @@ def judged(plays: Sequence[Played]) -> list[Outcome]:
     outcomes = []
     for played in plays:
         verdict = verdicts.get(played.folder)
-        told = [played.why] if played.why else []
-        if verdict is not None and not told:  # what a run shows that went wrong itself says nothing
-            told = differences(played.part.row, verdict, traced=played.part.kafka is None)
-        outcomes.append(Outcome(played=played, verdict=verdict, off=tuple(told)))
+        words = [played.why] if played.why else []
+        if verdict is not None and not words:  # a run that failed itself proves nothing about its row
+            words = differences(played.part.row, verdict, traced=played.part.kafka is None)
+        outcomes.append(Outcome(played=played, verdict=verdict, off=tuple(words)))
         if verdict is None:
             continue
         report.write(played.folder, verdict)
-        if verdict.valid is True and not told:
+        if verdict.valid is True and not words:
             shutil.rmtree(Run(folder=played.folder).nodes_folder, ignore_errors=True)  # they explain failures
     return outcomes
 
@@ -189,11 +189,11 @@ def found(verdict: Verdict | None) -> str:
     """The names, bugs first; what is permitted says so."""
     if verdict is None:
         return "no run"
-    told = [", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))]
+    words = [", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))]
     permitted = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is not None}))
-    told += [f"permitted: {permitted}"] if permitted else []
-    told = [part for part in told if part] or ["nothing"]
-    return "; ".join([*told, "unknown"] if verdict.valid == "unknown" else told)
+    words += [f"permitted: {permitted}"] if permitted else []
+    words = [part for part in words if part] or ["nothing"]
+    return "; ".join([*words, "unknown"] if verdict.valid == "unknown" else words)
 
 
 def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
@@ -202,8 +202,8 @@ def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
     for outcome in wrong:
         click.echo(f"\nNOT as expected: {outcome.played.part.title}: {'; '.join(outcome.off)}")
         if outcome.verdict is not None:
-            told, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
-            click.echo(verdict_text.report(outcome.played.folder, told, about))
+            words, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
+            click.echo(verdict_text.report(outcome.played.folder, words, about))
     again = sum(outcome.played.tries > 1 for outcome in outcomes)
     taken = f", {again} of them taken more than once" if again else ""
     click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{taken}")

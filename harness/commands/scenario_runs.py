@@ -132,11 +132,11 @@ def missed(scenario: Scenario, about: Mapping[str, Any]) -> str | None:
     if not positions:
         return None
     lines = sorted({scenario.lines[position] for position in positions})
-    told = [f"missed: {scenario.source.name} line {', '.join(map(str, lines))}"]
+    words = [f"missed: {scenario.source.name} line {', '.join(map(str, lines))}"]
     for position in positions:
-        told.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
-        told += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
-    return "\n".join(harmless(line) for line in told)
+        words.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
+        words += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
+    return "\n".join(harmless(line) for line in words)
 
 
 def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
@@ -196,4 +196,4 @@ def _first_line(why: str) -> str:
 
 
 def _silent(_: Progress) -> None:
-    """Many runs side by side are told by their ends."""
+    """Of many runs side by side, only the ends are printed."""

@@ -43,7 +43,7 @@ from floodmark.harness.reports.verdict_text import (
 from floodmark.harness.run import Run, latest_folder, open_run
 from floodmark.harness.verdict import BUG, EXIT_VALID
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 EXAMPLES = 3  # of a finding
 LINES_SHOWN = 40  # of what the nemesis did, and of what the trace tells with it where that is not more
@@ -97,7 +97,7 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
         click.echo(harmless(line))
 
 
-def show_timeline(run: Run, about: Told, verdict: Told | None, reading: Reading) -> None:
+def show_timeline(run: Run, about: Json, verdict: Json | None, reading: Reading) -> None:
     """What happened around the worst finding; where no op tells of it, all that the nemesis did."""
     examples = reading.accounts[0].found.get("examples") if reading.accounts else None
     if verdict is not None and examples:
@@ -124,7 +124,7 @@ def show_timeline(run: Run, about: Told, verdict: Told | None, reading: Reading)
 
 
 def ending(about: Mapping[str, Any]) -> str:
-    """How the run ended, and whether the cluster was whole again."""
+    """How the run ended, and whether the cluster settled."""
     ended = about.get("ended", "the harness was killed: run.json lacks its end")
     why = (about.get("settle") or {}).get("why")
     settled = "settled" if about.get("settled") is True else f"not settled{f': {why}' if why else ''}"
@@ -170,7 +170,7 @@ def blame(found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     return f"the cluster's (rules {about.get('rules', '?')}): with {promised} nothing that struck permits it"
 
 
-def show_examples(run: Run, about: Told, verdict: Told, found: Told) -> None:
+def show_examples(run: Run, about: Json, verdict: Json, found: Json) -> None:
     """Each with its paragraph and its story; the logs once for neighbours."""
     gathering, told = gathering_of(run, verdict, about), list[Evidence]()
     pictured: set[tuple[int, int]] = set()

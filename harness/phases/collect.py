@@ -4,7 +4,7 @@ Rules
 1. Nodes that answer are read while they stand frozen, those that do not are killed first; nothing is ever
    stopped gracefully, for leadership would wander. A cluster that cannot freeze is looked at again after it
    was read: what moved meanwhile is unsettled.
-2. A file of the dump is there whole or not at all. A log that cannot be read is told and left out; of a
+2. A file of the dump is complete or not there. A log that cannot be read is named and left out; of a
    cluster whose logs nobody can read (observes_of says so) there are no dumps.
 """
 

@@ -52,7 +52,7 @@ class _Seen:
     looked: bool = False  # the controller has answered at least once
     led: set[int] = field(default_factory=set)  # partitions that had a leader at any look
     full: set[int] = field(default_factory=set)  # with a full ISR at the last look
-    told: list[str] = field(default_factory=list)  # what kept the cluster from being whole then
+    unmet: list[str] = field(default_factory=list)  # what kept the cluster from being healthy then
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,7 +93,7 @@ class _Asking:
 
 async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
                  timeout_s: float) -> Settled:
-    """Waits, at most timeout_s, until the cluster is whole."""
+    """Waits, at most timeout_s, until the cluster is healthy."""
     asking = _Asking(workload=workload, recorder=recorder, next_process=PROBES)
     probes = {asyncio.create_task(_probe(asking, spec.key)) for spec in specs}
     try:
@@ -102,13 +102,13 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
         await end_all(probes)
     raise_first(probes)
     no_ack = [spec.key for spec in specs if spec.key not in asking.done]
-    told = [f"no probe write of partition {key} was acked" for key in no_ack] + seen.told
-    return Settled(settled=not told, about={
+    unmet = [f"no probe write of partition {key} was acked" for key in no_ack] + seen.unmet
+    return Settled(settled=not unmet, about={
         "timeout_s": timeout_s, "processes": asking.processes,
         "no_leader": [spec.key for spec in specs if seen.looked and spec.key not in seen.led],
         "no_ack": no_ack,
         "isr_short": [spec.key for spec in specs if spec.key not in seen.full],
-        "why": "; ".join(told) or None,
+        "why": "; ".join(unmet) or None,
     })
 
 
@@ -168,36 +168,36 @@ def _standing(own: ReplicaView) -> tuple[object, ...]:
 
 
 def uneven_replicas(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
-    """What keeps the cluster from being whole, in words; nothing if it is."""
-    told = []
+    """What keeps the cluster from being healthy, in words; nothing if it is."""
+    unmet = []
     for spec in specs:
         truth = look.partitions.get(spec.key)
         leader = _leader(look, spec.key)
         if truth is None or leader is None:
-            told.append(f"partition {spec.key} has no leader")
+            unmet.append(f"partition {spec.key} has no leader")
             continue
         away = sorted(set(spec.replicas) - set(truth.isr))
         if away:
-            told.append(f"{', '.join(away)} never came back to the ISR of partition {spec.key}")
+            unmet.append(f"{', '.join(away)} never came back to the ISR of partition {spec.key}")
             continue
         led = look.replicas.get((leader, spec.key))
         for node in spec.replicas:
             replica = look.replicas.get((node, spec.key))
             if led is None or replica is None:
-                told.append(f"{leader if led is None else node} did not say how partition {spec.key} stands")
+                unmet.append(f"{leader if led is None else node} did not say how partition {spec.key} stands")
             elif replica.leader not in (leader, UNKNOWN) or replica.epoch not in (truth.epoch, UNKNOWN):
-                told.append(f"{node} has not learnt who leads partition {spec.key}")
+                unmet.append(f"{node} has not learnt who leads partition {spec.key}")
             elif UNKNOWN in (replica.leo, led.leo, led.hw):
-                told.append(f"nobody can see LEO and HW of partition {spec.key} on {node}")
+                unmet.append(f"nobody can see LEO and HW of partition {spec.key} on {node}")
             elif not replica.leo == led.leo == led.hw or replica.hw not in (led.hw, UNKNOWN):
-                told.append(f"{node} has LEO {replica.leo} and HW {replica.hw} of partition {spec.key}, "
+                unmet.append(f"{node} has LEO {replica.leo} and HW {replica.hw} of partition {spec.key}, "
                             f"the leader {leader} {led.leo} and {led.hw}")
-    return told
+    return unmet
 
 
 async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
                        probes: Collection[asyncio.Task[None]], timeout_s: float) -> _Seen:
-    """Looks until the cluster is whole after the last probe was acked, or the time is over. Without the
+    """Looks until the cluster is healthy after the last probe was acked, or the time is over. Without the
     controller nobody can be elected or come back into an ISR: the time counts from its first answer, for
     which it has as long."""
     loop = asyncio.get_running_loop()
@@ -212,10 +212,10 @@ async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
                 seen.looked, deadline_s = True, loop.time() + timeout_s
             seen.led |= {spec.key for spec in specs if _leader(look, spec.key)}
             seen.full = {spec.key for spec in specs if _isr_full(look, spec)}
-            seen.told = uneven_replicas(look, specs)
+            seen.unmet = uneven_replicas(look, specs)
         except FloodmarkError as error:
-            seen.told = [f"the cluster could not be observed: {error}"]
-        if (probed and not seen.told) or loop.time() >= deadline_s:
+            seen.unmet = [f"the cluster could not be observed: {error}"]
+        if (probed and not seen.unmet) or loop.time() >= deadline_s:
             return seen
         await asyncio.sleep(_LOOK_EVERY_S)
 

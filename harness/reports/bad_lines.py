@@ -15,7 +15,7 @@ from floodmark.harness import history
 from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place
 
-TOLD = 5  # lines of one file
+MOST_LINES = 5  # lines of one file
 LOOKED_AT = 100_000  # lines from the first bad one on
 _COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl):(\d+): (\d+) lines? ")
 _ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
@@ -28,8 +28,8 @@ def bad_lines(run: RunAt[Place], verdict: Mapping[str, Any]) -> Iterator[str]:
         if complaint is not None:
             name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
             wrong = what_is_wrong_with_op if name == "history.jsonl" else wrong_with_entry
-            told = lines_from(run, run.folder / name, first, wrong)
-            yield from (f"{name}:{line}" for line in islice(told, min(TOLD, count)))
+            found_lines = lines_from(run, run.folder / name, first, wrong)
+            yield from (f"{name}:{line}" for line in islice(found_lines, min(MOST_LINES, count)))
 
 
 def lines_from(

@@ -34,9 +34,9 @@ def died_unquoted(run: RunAt[P], about: Mapping[str, Any], verdict: Mapping[str,
 
 
 def saved_log_lines(about: Mapping[str, Any], node: str) -> list[str]:
-    """The node's last words in run.json: how it ended, then the end of its log. Empty: none are told."""
-    told = about.get("died_words")
-    words = told.get(node) if isinstance(told, Mapping) else None
+    """The node's last words in run.json: how it ended, then the end of its log. Empty: it has none."""
+    saved = about.get("died_words")
+    words = saved.get(node) if isinstance(saved, Mapping) else None
     lines = [line.strip() for line in words.splitlines() if line.strip()] if isinstance(words, str) else []
     return lines if len(lines) <= LINES + 1 else [lines[0], "...", *lines[-LINES:]]
 

@@ -41,12 +41,12 @@ def ending(results: Results) -> ElementTree.Element:
 
 def signature_case(cause: Cause) -> ElementTree.Element:
     kind = "failure" if cause.fails else "skipped" if cause.standing == KNOWN else None
-    why = f"known: {cause.reason}" if cause.standing == KNOWN else told(cause)
+    why = f"known: {cause.reason}" if cause.standing == KNOWN else failure_words(cause)
     return junit_case(cause.signature.sentence, kind, "\n".join(lines_of(cause)), why=one_line(why),
                       type_=cause.signature.finding, group=STUCK_GROUP if cause.is_stuck else SIGNATURE)
 
 
-def told(cause: Cause) -> str:
+def failure_words(cause: Cause) -> str:
     """On one line: what, how often, which run, and what to type."""
     parts = [cause.signature.sentence, f"{cause.word}, in {cause.rate}"]
     parts += [f"smallest run {cause.smallest}", cause.commands[-1]] if cause.commands else []

@@ -180,9 +180,9 @@ def line_of(state: State) -> str:
     """`412 runs: 2 invalid, 410 valid; 1,900,000 acked writes, 1,200 faults, 3 h 58 min; the time is over`.
     """
     of = totals_of(state)
-    told = (f"{many(of.runs, 'run')}: {of.kinds}; {of.acked:,} acked writes, {of.faults:,} faults, "
+    counted = (f"{many(of.runs, 'run')}: {of.kinds}; {of.acked:,} acked writes, {of.faults:,} faults, "
             f"{time_words(state.spent_s)}")
-    return told if state.why_ended is None or state.ended_early else f"{told}; {state.why_ended}"
+    return counted if state.why_ended is None or state.ended_early else f"{counted}; {state.why_ended}"
 
 
 def _worst_first(kind: str) -> tuple[int, str]:

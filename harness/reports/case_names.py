@@ -19,10 +19,10 @@ UNREADABLE = "a run that cannot be read"
 SCENARIO, ROW, NEMESIS, SCHEDULE_FILE = ASKED = ("scenario", "row", "nemesis", "schedule_file")
 CHARS = 200
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
-def case_name(about: Told | None) -> str:
+def case_name(about: Json | None) -> str:
     """`scenario double-failover on high-watermark, local cluster of 3`;
     `nemesis crash,cut, local cluster of 3, kip-320, workload log, acks=all, min.insync.replicas=2`."""
     if about is None:
@@ -43,8 +43,8 @@ def case_name(about: Told | None) -> str:
     return ", ".join(parts)[:CHARS]
 
 
-def struck_by(about: Told) -> str:
-    """What was to strike, as it was asked; where that is not told, by the kinds of faults planned."""
+def struck_by(about: Json) -> str:
+    """What was to strike, as it was asked; where run.json does not say, by the kinds of faults planned."""
     if word(about, SCHEDULE_FILE):
         return f"schedule {word(about, SCHEDULE_FILE)}"
     if word(about, NEMESIS):
@@ -55,7 +55,7 @@ def struck_by(about: Told) -> str:
     return f"nemesis {','.join(sorted(planned))}" if planned else "no nemesis"
 
 
-def rules(about: Told) -> Iterator[str]:
+def rules(about: Json) -> Iterator[str]:
     """The protocol generation, and the bugs that were put into it."""
     if word(about, "rules"):
         config = about.get("config")
@@ -65,7 +65,7 @@ def rules(about: Told) -> Iterator[str]:
         yield " ".join([word(about, "rules"), *filter(None, extra)])
 
 
-def promises(about: Told) -> list[str]:
+def promises(about: Json) -> list[str]:
     """What the settings promise, by Kafka's keys."""
     guarantees = about.get("guarantees")
     guarantees = guarantees if isinstance(guarantees, dict) else {}
@@ -74,7 +74,7 @@ def promises(about: Told) -> list[str]:
     return told + (["unclean elections allowed"] if guarantees.get("unclean_leader_election") else [])
 
 
-def word(about: Told, key: str) -> str:
+def word(about: Json, key: str) -> str:
     value = about.get(key)
     return value if isinstance(value, str) else ""
 

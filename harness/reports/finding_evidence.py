@@ -21,7 +21,7 @@ from floodmark.harness.reports.line_search import Found
 from floodmark.harness.reports.run_files import Record, RunFiles
 from floodmark.harness.reports.trace_text import TraceLine
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 OPS = 6  # that a finding names, at most looked up
 FATES = 4  # copies that went
@@ -59,9 +59,9 @@ class Copy:
 class Evidence:
     """One example of one group of findings, with all that the files tell of it."""
 
-    found: Told  # the group, as verdict.json has it
-    example: Told
-    about: Told  # run.json
+    found: Json  # the group, as verdict.json has it
+    example: Json
+    about: Json  # run.json
     ops: tuple[Op, ...] = ()  # that the finding names, in its order
     ackers: tuple[Acker, ...] = ()
     copies: tuple[Copy, ...] = ()
@@ -100,12 +100,12 @@ class Gathering:
     """One run's evidence; what several findings need is looked up once."""
 
     files: RunFiles
-    about: Told
-    unknown: Sequence[Told] = ()
+    about: Json
+    unknown: Sequence[Json] = ()
     _ackers: dict[tuple[int, int, int], tuple[tuple[Found, Acker], ...]] = field(default_factory=dict)
     _fates: dict[tuple[int, int, int], tuple[TraceLine, ...]] = field(default_factory=dict)
 
-    def of(self, found: Told, example: Told) -> Evidence:
+    def of(self, found: Json, example: Json) -> Evidence:
         """All that the files tell of this example."""
         evidence = Evidence(
             found=found, example=example, about=self.about, traced=self.files.trace.size() > 0,
@@ -297,7 +297,7 @@ class Gathering:
         return tuple(seen[:FATES]) or asked
 
 
-def is_perhaps(found: Told, unknown: Sequence[Told]) -> bool:
+def is_perhaps(found: Json, unknown: Sequence[Json]) -> bool:
     """Whether the judge says that it may be otherwise: then the name and its cause are among the unknown."""
     cause = found.get("permitted_by")
     return cause is not None and any(
@@ -337,14 +337,14 @@ def holders(lines: Iterable[TraceLine], offset: int) -> tuple[str, ...]:
     return tuple(sorted(nodes))
 
 
-def leader_of(about: Told, partition: int) -> str | None:
+def leader_of(about: Json, partition: int) -> str | None:
     leader = mapping(mapping(about.get("leaders")).get(str(partition))).get("leader")
     return leader if isinstance(leader, str) else None
 
 
-def replicas_of(about: Told, partition: int) -> list[str]:
-    told = mapping(mapping(about.get("partitions")).get(str(partition)))
-    return [str(node) for node in listed(told.get("replicas"))]
+def replicas_of(about: Json, partition: int) -> list[str]:
+    described = mapping(mapping(about.get("partitions")).get(str(partition)))
+    return [str(node) for node in listed(described.get("replicas"))]
 
 
 def concerned(op: Op, partition: int) -> bool:

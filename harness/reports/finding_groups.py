@@ -7,7 +7,7 @@ leader without it. To a reader that is one thing that happened, not six.
 Rules
 1. A finding joins a graver one only where every example that is shown is about the same record, the same
    place, or the same line of the trace; a cut also where it took that place. When in doubt it stands alone.
-2. Both must be held for the same: a bug is never told as part of what a setting permits, nor the reverse.
+2. Both must be of one class: a bug is never printed as part of what a setting permits, nor the reverse.
 3. Only what can follow from the graver one, or lead to it, joins it (OF_ONE_EVENT).
 """
 
@@ -20,7 +20,7 @@ from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.reports.finding_evidence import Gathering
 from floodmark.harness.reports.trace_text import FILE, listed
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 Place = tuple[int, int]  # partition, and an offset or a value
 
 HISTORY = "history.jsonl"
@@ -64,7 +64,7 @@ _REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
 class Follower:
     """A group of findings that is part of an event."""
 
-    found: Told
+    found: Json
     clause: str
     places: str  # where its examples stand in the files; empty where they name no lines
 
@@ -79,14 +79,14 @@ class Follower:
 class Event:
     """A group of findings that stands for what happened, and those that belong to it."""
 
-    root: Told
+    root: Json
     followers: list[Follower] = field(default_factory=list)
     offsets: set[Place] = field(default_factory=set)
     values: set[Place] = field(default_factory=set)
     lines: set[int] = field(default_factory=set)  # of the trace, from 0
 
 
-def group_findings(gathering: Gathering, findings: Sequence[Told]) -> list[Event]:
+def group_findings(gathering: Gathering, findings: Sequence[Json]) -> list[Event]:
     """The findings, the gravest first, by event."""
     events: list[Event] = []
     for found in findings:
@@ -98,20 +98,20 @@ def group_findings(gathering: Gathering, findings: Sequence[Told]) -> list[Event
     return events
 
 
-def begin_group(found: Told) -> Event:
+def begin_group(found: Json) -> Event:
     event = Event(root=found)
     for example in examples_of(found):
-        partition = whole(example, "partition")
+        partition = int_of(example, "partition")
         for key, kept in (("offset", event.offsets), ("value", event.values)):
-            number = whole(example, key)
+            number = int_of(example, key)
             if partition is not None and number is not None:
                 kept.add((partition, number))
-        line = whole(example, "event")
+        line = int_of(example, "event")
         event.lines |= set() if line is None else {line}
     return event
 
 
-def belongs_to(gathering: Gathering, event: Event, found: Told) -> bool:
+def belongs_to(gathering: Gathering, event: Event, found: Json) -> bool:
     root, examples = event.root, examples_of(found)
     if found["name"] not in OF_ONE_EVENT.get(root["name"], ()) or not examples:
         return False
@@ -120,10 +120,10 @@ def belongs_to(gathering: Gathering, event: Event, found: Told) -> bool:
     return all(is_about(gathering, event, str(found["name"]), example) for example in examples)
 
 
-def is_about(gathering: Gathering, event: Event, name: str, example: Told) -> bool:
+def is_about(gathering: Gathering, event: Event, name: str, example: Json) -> bool:
     """Whether an example of such a finding is of the event's record, place or line."""
-    partition, line = whole(example, "partition"), whole(example, "event")
-    offset, value = whole(example, "offset"), whole(example, "value")
+    partition, line = int_of(example, "partition"), int_of(example, "event")
+    offset, value = int_of(example, "offset"), int_of(example, "value")
     if partition is None:
         return False
     if line is not None and line in event.lines:
@@ -152,7 +152,7 @@ def is_election(gathering: Gathering, line: int, event: Event) -> bool:
                for _, told in lines if told.event == "become_leader")
 
 
-def passed_over(gathering: Gathering, example: Told, partition: int, offset: int, event: Event) -> bool:
+def passed_over(gathering: Gathering, example: Json, partition: int, offset: int, event: Event) -> bool:
     """Whether all that a consumer passed over are places of the event: what is gone cannot be read."""
     ops = [gathering.files.op(index) for index in items(example, "ops") if type(index) is int]
     before = [read.offset for op in ops if op is not None for read in op.reads or ()
@@ -175,7 +175,7 @@ def cuts(gathering: Gathering, line: int, partition: int, event: Event) -> bool:
 # -- told ---------------------------------------------------------------------------------------------------
 
 
-def clause(found: Told) -> str:
+def clause(found: Json) -> str:
     """What it is, in a clause about the event's record."""
     examples = examples_of(found)
     nodes = sorted({str(node) for example in examples for node in items(example, "nodes")})
@@ -186,9 +186,9 @@ def clause(found: Told) -> str:
     return _REMARKS.sub("", text).rstrip(".")
 
 
-def places(found: Told) -> str:
-    """`trace.jsonl:58, 64`: the lines to blame; where there are none, what clients were told."""
-    events = {line + 1 for example in examples_of(found) if (line := whole(example, "event")) is not None}
+def places(found: Json) -> str:
+    """`trace.jsonl:58, 64`: the lines to blame; where there are none, what clients were answered."""
+    events = {line + 1 for example in examples_of(found) if (line := int_of(example, "event")) is not None}
     ops = {index + 1 for example in examples_of(found)[:1] for index in items(example, "ops")
            if type(index) is int}
     file, numbers = (FILE, events) if events and found["name"] in _CAUSES else (HISTORY, ops)
@@ -196,15 +196,15 @@ def places(found: Told) -> str:
     return f"{file}:{shown}{', ...' if len(numbers) > PLACES else ''}" if numbers else ""
 
 
-def examples_of(found: Told) -> list[Told]:
+def examples_of(found: Json) -> list[Json]:
     return [example for example in items(found, "examples") if isinstance(example, Mapping)]
 
 
-def items(told: Told, key: str) -> list[Any]:
+def items(told: Json, key: str) -> list[Any]:
     value = told.get(key)
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def whole(told: Told, key: str) -> int | None:
+def int_of(told: Json, key: str) -> int | None:
     value = told.get(key)
     return value if type(value) is int else None

@@ -14,7 +14,7 @@ from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.op import Op, Read, Send, Type
 from floodmark.harness.reports.finding_evidence import Acker, Copy, Evidence, mapping
 from floodmark.harness.reports.phrases import fault_text, seconds
-from floodmark.harness.reports.trace_text import TraceLine, listed, number, told
+from floodmark.harness.reports.trace_text import TraceLine, clause_of, listed, number
 from floodmark.harness.verdict import BUG
 
 # The guarantees that decide about a finding, by run.json's names and as people call them.
@@ -44,7 +44,7 @@ Record = Send | Read
 
 
 def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
-    """The paragraph about one example. `before`: those told above it, of the same run."""
+    """The paragraph about one example. `before`: the examples that are printed above it, of the same run."""
     parts = [
         ("what", what_happened(evidence)),
         ("when", unless_said_before(when_and_by_whom, evidence, before)),
@@ -58,7 +58,7 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
 
 
 def what_happened(evidence: Evidence) -> str:
-    """The example's sentence, without the lines that are told by file and number below."""
+    """The example's sentence, without the lines that are named by file and number below."""
     text = str(evidence.example.get("text") or dict(evidence.example))
     if telling_ops(evidence) and evidence.name not in names.CYCLES:
         text = _INDEXES.sub("", text)
@@ -77,8 +77,8 @@ def lines_of_died_broker(evidence: Evidence) -> list[str]:
     """The lines that run.json has of them; of very many the first and the last."""
     if evidence.name != names.BROKER_DIED or not evidence.nodes:
         return []
-    told = mapping(evidence.about.get("died_words")).get(evidence.nodes[0])
-    lines = [line.rstrip() for line in told.splitlines() if line.strip()] if isinstance(told, str) else []
+    words = mapping(evidence.about.get("died_words")).get(evidence.nodes[0])
+    lines = [line.rstrip() for line in words.splitlines() if line.strip()] if isinstance(words, str) else []
     return lines if len(lines) <= LAST_WORDS else [lines[0], "...", *lines[2 - LAST_WORDS:]]
 
 
@@ -102,7 +102,7 @@ def line_of(op: Op) -> str:
 
 
 def when_and_by_whom(evidence: Evidence) -> str:
-    """What the clients asked and were told, in the order of the history, and by which leader an ack came."""
+    """What the clients asked and were answered, in the order of the history, and which leader acked."""
     if evidence.name == names.STUCK:
         settling = mapping(evidence.about.get("settle")).get("why")
         return f"settling: {settling} (run.json)." if settling else ""
@@ -111,7 +111,7 @@ def when_and_by_whom(evidence: Evidence) -> str:
         ackers = [one for one in evidence.ackers if one.index == op.index]
         where = "".join([line_of(op), *map(acked_by, ackers)])
         clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({where})")
-    clauses += [f"{told(one.line)}" for one in evidence.ackers if one.index is None]
+    clauses += [f"{clause_of(one.line)}" for one in evidence.ackers if one.index is None]
     return "; ".join(clauses) + "." if clauses else ""
 
 
@@ -127,14 +127,14 @@ def telling_ops(evidence: Evidence) -> list[Op]:
 def op_clause(evidence: Evidence, op: Op) -> str:
     """`process 3 was acked 17 at offset 5`."""
     who = f"process {op.process}"
-    told = [send_clause(evidence, op)] if op.sends else []
-    told += [read_clause(evidence, op)] if op.reads else []
-    if not told and op.offsets is not None:
+    clauses = [send_clause(evidence, op)] if op.sends else []
+    clauses += [read_clause(evidence, op)] if op.reads else []
+    if not clauses and op.offsets is not None:
         ends = [end for partition, end in op.offsets if partition == evidence.number("partition")]
-        told = [f"was told that the log ends at {ends[0]}"] if ends else []
+        clauses = [f"was told that the log ends at {ends[0]}"] if ends else []
     if op.reads and op.type is not Type.OK:
-        told.append(f"in a {op.f} that ended in {op.type}")
-    return f"{who} {' and '.join(told) or f'asked for {op.f} ({op.type})'}"
+        clauses.append(f"in a {op.f} that ended in {op.type}")
+    return f"{who} {' and '.join(clauses) or f'asked for {op.f} ({op.type})'}"
 
 
 def send_clause(evidence: Evidence, op: Op) -> str:
@@ -195,7 +195,7 @@ def acked_by(acker: Acker) -> str:
             f"{listed(line.names('isr'))}{alone}, its HW {number(line, 'hw')}, {line.place}")
 
 
-# -- who held it, who holds it ------------------------------------------------------------------------------
+# -- who had it, who has it ----------------------------------------------------------------------------------
 
 
 def who_held_it(evidence: Evidence) -> str:
@@ -268,7 +268,7 @@ def blamed_event(evidence: Evidence, before: Sequence[Evidence]) -> str:
         return ""
     if any(one.event is not None and one.event.number == event.number for one in before):
         return f"the line told above, {event.place}."
-    return f"{told(event)}{meaning(evidence, event)}."
+    return f"{clause_of(event)}{meaning(evidence, event)}."
 
 
 def fates_of_copies(evidence: Evidence, before: Sequence[Evidence]) -> str:
@@ -278,7 +278,7 @@ def fates_of_copies(evidence: Evidence, before: Sequence[Evidence]) -> str:
             one.event is not None and one.event.number == event.number for one in before):
         return ""
     fates = [fate for fate in evidence.fates if event is None or fate.number != event.number]
-    return f"{'; '.join(map(told, fates))}." if fates else ""
+    return f"{'; '.join(map(clause_of, fates))}." if fates else ""
 
 
 def is_blamed(evidence: Evidence) -> bool:
@@ -342,12 +342,13 @@ def promised(evidence: Evidence) -> str:
     guarantees = mapping(evidence.about.get("guarantees"))
     asked = OF_READERS if evidence.name in ISOLATED else OF_LOSSES
     asked = OF_PRODUCERS if evidence.name in RETRIED else asked
-    told = []
+    settings = []
     for name, key in asked:
         value = guarantees.get(name)
         if value is not None:
-            told.append(f"{key} {'on' if value else 'off'}" if isinstance(value, bool) else f"{key}={value}")
-    return f"the settings ({', '.join(told)})" if told else "the settings"
+            switched = isinstance(value, bool)
+            settings.append(f"{key} {'on' if value else 'off'}" if switched else f"{key}={value}")
+    return f"the settings ({', '.join(settings)})" if settings else "the settings"
 
 
 def fact_to_note(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
@@ -407,5 +408,5 @@ def first_acts(acts: Sequence[Op | TraceLine]) -> str:
 def act(one: Op | TraceLine) -> str:
     """`at 2.030 s power_cut n1; n1 lost 5 records (history.jsonl:23)`."""
     if isinstance(one, TraceLine):
-        return told(one)
+        return clause_of(one)
     return f"at {seconds(one.time)} {fault_text(one)} ({line_of(one)})"

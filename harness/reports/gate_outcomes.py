@@ -20,7 +20,7 @@ from floodmark.harness.reports.phrases import many, told_class
 from floodmark.harness.reports.run_outcome import INVALID, Ruling
 from floodmark.harness.run_location import Place
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 # All but these is allowed in XML 1.0, and harmless on a page: nor do they turn the direction of writing.
 _UNFIT = re.compile(
@@ -35,11 +35,11 @@ class Outcome:
 
     folder: Place
     ruling: Ruling
-    told: Told  # the verdict, as verdict.json has it
-    about: Told | None = None  # run.json, where anything was judged
+    told: Json  # the verdict, as verdict.json has it
+    about: Json | None = None  # run.json, where anything was judged
     tested: str = UNREADABLE  # what it tested, whether or not anything was judged
     reading: verdict_text.Reading | None = None  # of the run's files; None: of the verdict alone
-    failing: tuple[Told, ...] = ()  # the findings that fail the gate, the worst first
+    failing: tuple[Json, ...] = ()  # the findings that fail the gate, the worst first
     remarks: tuple[tuple[str, str], ...] = ()  # what a report says besides: a head and a text each
 
     @property
@@ -56,7 +56,7 @@ class Outcome:
         return self.reading or verdict_text.reading_of(self.folder, self.told, self.about)
 
     @property
-    def unknown(self) -> tuple[Told, ...]:
+    def unknown(self) -> tuple[Json, ...]:
         """What the judge may have missed."""
         return tuple(self.told.get("unknown") or ())
 
@@ -84,12 +84,12 @@ def why(outcome: Outcome) -> str:
     return one_line("; ".join(reasons))
 
 
-def group_words(found: Told) -> str:
+def group_words(found: Json) -> str:
     """`lost-write: 3 findings, a bug`."""
     return f"{found['name']}: {many(found['count'], 'finding')}, {click.unstyle(told_class(found))}"
 
 
-def sentence(found: Told) -> str:
+def sentence(found: Json) -> str:
     """The worst of a group, in words."""
     examples = found.get("examples") or ()
     return str(examples[0].get("text") or dict(examples[0])) if examples else ""

@@ -69,9 +69,9 @@ class Focus:
             "value": set() if self.value is None else {self.value},
             "offset": set() if self.offset is None else {self.offset},
         }
-        told = [f'"{name}": ?(?:{"|".join(map(str, sorted(numbers)))})\\b'
+        fields = [f'"{name}": ?(?:{"|".join(map(str, sorted(numbers)))})\\b'
                 for name, numbers in places.items() if numbers]
-        return re.compile("|".join(told).encode())
+        return re.compile("|".join(fields).encode())
 
 
 def records_of(op: Op) -> tuple[Record, ...]:
@@ -167,7 +167,7 @@ def rank_moment(op: Op, force: dict[tuple[str, str], Op]) -> None:
 
 
 def parse_line(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
-    """The ops of the lines that match; a line that is no op is told and passed over."""
+    """The ops of the lines that match; a line that is no op is named on stderr and skipped."""
     try:
         with run.open(run.history_path) as file:
             for number, line in enumerate(file, 1):
@@ -176,8 +176,8 @@ def parse_line(run: Run, pattern: re.Pattern[bytes]) -> Iterator[Op]:
                         yield harmless_op(line, history.decode_op(line))
                     except ValueError as error:
                         if line.endswith(b"\n"):
-                            told = f"floodmark: {run.history_path}:{number}: {error}"
-                            click.echo(harmless(told), err=True)
+                            message = f"floodmark: {run.history_path}:{number}: {error}"
+                            click.echo(harmless(message), err=True)
     except OSError as error:
         raise FloodmarkError(f"cannot read the history {run.history_path}: {error.strerror}") from error
 
@@ -193,8 +193,8 @@ def faults_of(run: Run) -> Iterator[Op]:
 def show_story(story: Story, focus: Focus, *, in_brief: bool) -> None:
     """Since when, and the lines: > concerns it, ! struck in between (in brief: the first kind only)."""
     if story.promise is None:
-        told = "run.json tells" if focus.offset is None else "the final logs tell"
-        click.echo(f"  since: no line of the history is about it, {told}")
+        source = "run.json tells" if focus.offset is None else "the final logs tell"
+        click.echo(f"  since: no line of the history is about it, {source}")
         return
     since = f"  since: {seconds(story.promise.time)} (index {story.promise.index})"
     if story.breach is not None:
@@ -203,8 +203,8 @@ def show_story(story: Story, focus: Focus, *, in_brief: bool) -> None:
         since += "; no client was shown another record there"
     click.echo(since)
     if story.in_force:
-        told = ", ".join(f"{f} {node}".rstrip() for f, node in story.in_force)
-        click.echo(f"  in force then: {told}")
+        in_force = ", ".join(f"{f} {node}".rstrip() for f, node in story.in_force)
+        click.echo(f"  in force then: {in_force}")
     traced = any(mark == "~" for mark, _ in story.lines)
     since = f", ! struck since{', ~ the trace tells' if traced else ''}"
     click.echo(f"  history (> concerns it{'' if in_brief else since}):")
@@ -214,9 +214,9 @@ def show_story(story: Story, focus: Focus, *, in_brief: bool) -> None:
         elif isinstance(line, TraceLine):
             click.echo(f"  {mark} {click.style(change_line(line), fg='cyan')}")
         else:
-            told = act_line(line) + where_struck(line, focus.partition) if mark == "!" else (
+            words = act_line(line) + where_struck(line, focus.partition) if mark == "!" else (
                 op_line(line, focus.asked))
-            click.echo(f"  {mark} {click.style(told, fg='yellow') if mark == '!' else told}")
+            click.echo(f"  {mark} {click.style(words, fg='yellow') if mark == '!' else words}")
     if story.after:
         click.echo(f"    {many(story.after, 'act')} of the nemesis after that left out")
 

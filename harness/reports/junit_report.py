@@ -119,7 +119,7 @@ def properties_of(names: Sequence[str], outcomes: Sequence[Outcome]) -> Iterator
 
 
 def seconds_of(folder: Place) -> float | None:
-    """How long the run went on, by the last whole line of its history; None where that cannot be told."""
+    """How long the run took, by the last complete line of its history; None where no such line says it."""
     try:
         run = RunAt(folder=folder)
         with run.open(run.history_path) as file:

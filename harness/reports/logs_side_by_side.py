@@ -45,25 +45,25 @@ def check_partition(about: Mapping[str, Any], partition: int | None) -> int:
 
 def show_logs(run: Run, about: Mapping[str, Any], partition: int, offset: int) -> None:
     """One line an offset, one column a node; then each replica's own LEO and HW."""
-    told = (about.get("partitions") or {}).get(str(partition))
-    nodes = [str(node) for node in told.get("replicas") or ()] if isinstance(told, dict) else []
+    described = (about.get("partitions") or {}).get(str(partition))
+    nodes = [str(node) for node in described.get("replicas") or ()] if isinstance(described, dict) else []
     wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
-    held = {node: {cell.offset: cell for cell in cells_of(run, node, partition, wanted)} for node in nodes}
+    columns = {node: {cell.offset: cell for cell in cells_of(run, node, partition, wanted)} for node in nodes}
     leader = ((about.get("leaders") or {}).get(str(partition)) or {}).get("leader")
     rows = {str(row.get("node")): row for row in replica_rows(run) if row.get("partition") == partition}
-    width = max([12, *(len(cell.text) + 2 for log in held.values() for cell in log.values())])
+    width = max([12, *(len(cell.text) + 2 for log in columns.values() for cell in log.values())])
     starred = "; * leads" if leader in nodes else ""
     click.echo(f"  final logs of partition {partition}, as epoch/value{starred}:")
     titles = [node + ("*" if node == leader else "") for node in nodes]
     click.echo(line(" ", "offset", titles, width))
     for at in wanted:
-        cells = {node: held[node].get(at) for node in nodes}
+        cells = {node: columns[node].get(at) for node in nodes}
         if at == offset or any(cells.values()):
             texts = [cell.text if cell else NOTHING for cell in cells.values()]
             click.echo(line(">" if at == offset else " ", str(at), texts, width) + parting(cells))
     for name in ("LEO", "HW"):
         click.echo(line(" ", name, [str(rows.get(node, {}).get(name.lower(), "?")) for node in nodes], width))
-    if not any(offset in log for log in held.values()):
+    if not any(offset in log for log in columns.values()):
         click.echo(f"  no replica's dump holds offset {offset}")
 
 
@@ -74,14 +74,15 @@ def line(mark: str, head: str, cells: Sequence[str], width: int) -> str:
 def parting(cells: Mapping[str, Cell | None]) -> str:
     """A remark where the replicas do not hold the same: the same epoch and value may still be other bytes."""
     there = {node: cell for node, cell in cells.items() if cell is not None}
-    told: list[str] = []
+    remarks: list[str] = []
     if len({cell.text for cell in there.values()}) > 1:
-        told.append("they differ")
+        remarks.append("they differ")
     elif len({cell.crc for cell in there.values()}) > 1:
-        told.append("their CRCs differ: " + ", ".join(f"{node} {cell.crc}" for node, cell in there.items()))
+        crcs = ", ".join(f"{node} {cell.crc}" for node, cell in there.items())
+        remarks.append(f"their CRCs differ: {crcs}")
     lacking = [node for node in cells if node not in there]
-    told += [f"not in {', '.join(lacking)}"] if lacking and there else []
-    return click.style(f"   <- {'; '.join(told)}", fg="red") if told else ""
+    remarks += [f"not in {', '.join(lacking)}"] if lacking and there else []
+    return click.style(f"   <- {'; '.join(remarks)}", fg="red") if remarks else ""
 
 
 # -- reading ------------------------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ def cells_of(run: Run, node: str, partition: int, wanted: Collection[int]) -> It
 
 
 def dump_rows(run: Run, node: str, wanted: Collection[int]) -> Iterable[Mapping[str, Any]]:
-    """The rows of a dump in either form; a dump that cannot be read is told, and empty."""
+    """The rows of a dump in either form; one that cannot be read is named on stderr, and counts as empty."""
     if not is_safe_name(node):
         click.echo(f"floodmark: no file can be named for the replica {node[:60]!a}", err=True)
         return

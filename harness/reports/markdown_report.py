@@ -97,14 +97,14 @@ def not_made(outcomes: Sequence[Outcome], limit: int) -> list[str]:
 
 def section(outcome: Outcome) -> str:
     """What happened in one run, and the commands that show it."""
-    lines = [line for line in told(outcome) if line.strip()]
+    lines = [line for line in finding_lines(outcome) if line.strip()]
     if len(lines) > LINES:
         lines[LINES:] = [f"- ... and {many(len(lines) - LINES, 'more line')}: verdict.json has all"]
     return "\n".join(["", f"### {text(str(outcome.folder))}: {text(outcome.word)}", "", *lines, "",
                       *fenced(commands(outcome)), ""])
 
 
-def told(outcome: Outcome) -> Iterator[str]:
+def finding_lines(outcome: Outcome) -> Iterator[str]:
     """As items of a list."""
     yield from (item(f"{head}: {line}") for head, line in outcome.read.summary)
     if outcome.about is not None:

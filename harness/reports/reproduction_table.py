@@ -25,7 +25,7 @@ from floodmark.harness.verdict import BUG
 
 STATES_SHOWN = 2
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class Attempt:
     ended: str
     missed: tuple[int, ...]
     past: ScheduleHistory
-    verdict: Told  # as verdict.json
+    verdict: Json  # as verdict.json
     died: tuple[str, ...] = ()
 
     @property
@@ -56,7 +56,7 @@ class StrikeDifference:
 # -- findings -----------------------------------------------------------------------------------------------
 
 
-def finding_of(verdict: Told, name: str, klass: str) -> Told | None:
+def finding_of(verdict: Json, name: str, klass: str) -> Json | None:
     """The group of findings of this name and class."""
     for found in verdict.get("findings") or ():
         if (found["name"], found["class"]) == (name, klass):
@@ -64,7 +64,7 @@ def finding_of(verdict: Told, name: str, klass: str) -> Told | None:
     return None
 
 
-def same_in(sought: Told, attempt: Attempt, key: str) -> bool:
+def same_in(sought: Json, attempt: Attempt, key: str) -> bool:
     """Whether an example agrees with one of then in this key (partition, how)."""
     found = finding_of(attempt.verdict, sought["name"], sought["class"])
     then = {example.get(key) for example in sought.get("examples") or ()} - {None}
@@ -72,7 +72,7 @@ def same_in(sought: Told, attempt: Attempt, key: str) -> bool:
     return bool(then & now)
 
 
-def bugs_of(verdict: Told) -> tuple[str, ...]:
+def bugs_of(verdict: Json) -> tuple[str, ...]:
     return tuple(sorted({found["name"] for found in verdict.get("findings") or () if found["class"] == BUG}))
 
 

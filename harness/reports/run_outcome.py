@@ -21,7 +21,7 @@ from floodmark.harness.reports.phrases import many
 from floodmark.harness.run import DONE, INTERRUPTED
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 LISTS = ("died", "schedule")  # of run.json, which the judge does not need and a report does
 
@@ -53,7 +53,7 @@ class Ruling:
         return click.style(word, fg=_COLOURS[self.code], bold=True)
 
 
-def ruling(told: Told, about: Told | None, policy: Policy | None = None, *,
+def ruling(told: Json, about: Json | None, policy: Policy | None = None, *,
            failed: Iterable[str] = ()) -> Ruling:
     """Of a verdict (verdict.json's form) and run.json (None: it cannot be had). `failed`: what went wrong
     besides."""
@@ -74,12 +74,12 @@ def ruling(told: Told, about: Told | None, policy: Policy | None = None, *,
     return Ruling(kind=VALID, word=VALID)
 
 
-def fails(found: Told, policy: Policy) -> bool:
+def fails(found: Json, policy: Policy) -> bool:
     """Whether a group of findings fails the gate."""
     return found["name"] not in policy.allow and (policy.strict or found["class"] == BUG)
 
 
-def harness_failures(told: Told, about: Told | None) -> tuple[str, ...]:
+def harness_failures(told: Json, about: Json | None) -> tuple[str, ...]:
     """What went wrong that says nothing of the cluster."""
     if not told.get("counts"):
         return ("nothing was judged",)
@@ -89,7 +89,7 @@ def harness_failures(told: Told, about: Told | None) -> tuple[str, ...]:
     return (f"the run ended early: {ended}",) if ended not in (None, DONE) else ()
 
 
-def was_interrupted(about: Told | None) -> bool:
+def was_interrupted(about: Json | None) -> bool:
     return str((about or {}).get("ended")).startswith(INTERRUPTED)
 
 

@@ -18,7 +18,7 @@ from floodmark.harness.op import Op
 from floodmark.harness.run import DONE
 from floodmark.harness.schedule.entry import ACTS, Schedule
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 Counts = Mapping[str, int]
 
 
@@ -32,7 +32,7 @@ class Strikes:
     left: Counts = field(default_factory=Counter)  # did not strike: the run ended before
 
 
-def strikes_of(ops: Iterable[Op], about: Told) -> Strikes:
+def strikes_of(ops: Iterable[Op], about: Json) -> Strikes:
     """Of the nemesis's ops and run.json."""
     struck, failed = Counter[str](), Counter[str]()
     for op in ops:
@@ -48,7 +48,7 @@ def strikes_of(ops: Iterable[Op], about: Told) -> Strikes:
     return Strikes(struck=struck, failed=+failed, missed=missed, left=left)
 
 
-def list_of(about: Told, name: str) -> list[Any]:
+def list_of(about: Json, name: str) -> list[Any]:
     value = about.get(name)
     return value if isinstance(value, list) else []
 

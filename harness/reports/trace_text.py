@@ -55,7 +55,7 @@ def listed(items: tuple[str, ...] | list[str]) -> str:
     return ", ".join(items[:-1]) + (" and " if len(items) > 1 else "") + items[-1] if items else "nobody"
 
 
-def told(line: TraceLine) -> str:
+def clause_of(line: TraceLine) -> str:
     """`at 1.033 s n3 cut its log from 4 to 3 ("to the high watermark") in epoch 1 (trace.jsonl:60)`."""
     time = line.whole_number("time")
     when = "" if time is None else f"at {seconds(time)} "

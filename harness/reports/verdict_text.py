@@ -43,7 +43,7 @@ WIDTH = 110
 SAME_EVENT = "the same, as other checks saw it"
 ALL_OF_THEM = 8  # more names than these are not spelt out
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Account:
     """An event: the group of findings that stands for it, the paragraph about the worst of that group, and
     the groups that belong to it."""
 
-    found: Told
+    found: Json
     parts: tuple[Part, ...] = ()
     followers: tuple[Follower, ...] = ()
     told_above: frozenset[str] = frozenset()  # heads of the parts that the summary above the report tells
@@ -72,7 +72,7 @@ class Reading:
     gathering: Gathering | None = None  # what it was taken with, for further questions; None: of no files
 
 
-def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
+def reading_of(folder: Place, verdict: Json, about: Json | None) -> Reading:
     """Without run.json, or where its files lie far away, the sentences of the verdict alone."""
     findings = worst_first(verdict.get("findings") or ())
     if about is None or not isinstance(folder, Path):
@@ -87,13 +87,13 @@ def reading_of(folder: Place, verdict: Told, about: Told | None) -> Reading:
                    strikes=strikes_of(gathering.files.nemesis, about), gathering=gathering)
 
 
-def course_of_the_worst(gathering: Gathering, findings: Sequence[Told]) -> Course | None:
+def course_of_the_worst(gathering: Gathering, findings: Sequence[Json]) -> Course | None:
     """What led to the worst finding; None where there is none, or no example of it."""
     examples = (findings[0].get("examples") or ()) if findings else ()
     return course_of(gathering, gathering.of(findings[0], examples[0])) if examples else None
 
 
-def report(folder: Place, verdict: Told, about: Told | None, *, ruled: Ruling | None = None,
+def report(folder: Place, verdict: Json, about: Json | None, *, ruled: Ruling | None = None,
            reading: Reading | None = None) -> str:
     """What came of the run, what happened in a few lines, a paragraph an event, what is unknown and why, what
     was looked at, what to type next. `ruled`: where the gate's options count."""
@@ -114,7 +114,7 @@ def summarised(reading: Reading) -> list[str]:
     return [f"  {click.style(f'{head:<9}', bold=True)}  {line}" for head, line in reading.summary]
 
 
-def ran_text(about: Told) -> str:
+def ran_text(about: Json) -> str:
     """What was run, with which promises."""
     words = [f"{about.get('cluster', 'some')} cluster of {len(about.get('nodes') or ())}",
              *(f"{name} {about.get(name, '?')}" for name in ("rules", "workload") if about.get(name, "?")),
@@ -131,7 +131,7 @@ def struck_text(reading: Reading) -> list[str]:
 # -- findings -----------------------------------------------------------------------------------------------
 
 
-def told_findings(gathering: Gathering, findings: Sequence[Told]) -> Iterator[Account]:
+def told_findings(gathering: Gathering, findings: Sequence[Json]) -> Iterator[Account]:
     """Every event with its paragraph; what is told of one is not told again of the next."""
     told: list[Evidence] = []
     for event in group_findings(gathering, findings):
@@ -142,7 +142,7 @@ def told_findings(gathering: Gathering, findings: Sequence[Told]) -> Iterator[Ac
         told += [evidence] if evidence is not None else []
 
 
-def gathering_of(run: Run, verdict: Told, about: Told) -> Gathering:
+def gathering_of(run: Run, verdict: Json, about: Json) -> Gathering:
     return Gathering(files=RunFiles(run), about=about, unknown=verdict.get("unknown") or ())
 
 
@@ -170,13 +170,13 @@ def followed(followers: Sequence[Follower]) -> Iterator[str]:
         yield f"      {one.head:<{width}}  {line}"
 
 
-def others(found: Told, parts: Sequence[Part]) -> list[str]:
+def others(found: Json, parts: Sequence[Part]) -> list[str]:
     """The sentences of the examples that have no paragraph."""
     examples = (found.get("examples") or ())[1 if parts else 0:LISTED]
     return [str(example.get("text") or dict(example)) for example in examples]
 
 
-def left_out(found: Told) -> int:
+def left_out(found: Json) -> int:
     return int(found["count"]) - min(LISTED, len(found.get("examples") or ()))
 
 
@@ -188,7 +188,7 @@ def with_heads(parts: Iterable[Part], indent: int = 4) -> Iterator[str]:
                             break_on_hyphens=False, break_long_words=False)
 
 
-def unknowns(entries: Sequence[Told]) -> Iterator[str]:
+def unknowns(entries: Sequence[Json]) -> Iterator[str]:
     """What the judge may have missed, the reasons for the same checks together."""
     reasons: dict[tuple[str, ...], list[str]] = {}
     for entry in entries:
@@ -198,7 +198,7 @@ def unknowns(entries: Sequence[Told]) -> Iterator[str]:
                          *(f"    {reason}" for reason in told)])
 
 
-def left_undone(verdict: Told) -> list[str]:
+def left_undone(verdict: Json) -> list[str]:
     """The checks that were not made, each reason behind its checks, on one line; nothing if all were made."""
     told = [f"{shortened(entry['names'])}: {entry['reason']}" for entry in verdict.get("not_made") or ()]
     return ["; ".join(told)] if told else []
@@ -215,7 +215,7 @@ def shortened(names: Sequence[str]) -> str:
     return f"{', '.join(names[:ALL_OF_THEM])} and {len(names) - ALL_OF_THEM} more (verdict.json has all)"
 
 
-def looked_at(counts: Told) -> str:
+def looked_at(counts: Json) -> str:
     """The counts on one line."""
     if not counts:
         return "nothing"
@@ -230,7 +230,7 @@ def looked_at(counts: Told) -> str:
 # -- what next ----------------------------------------------------------------------------------------------
 
 
-def next_commands(folder: Place, verdict: Told, about: Told | None) -> list[str]:
+def next_commands(folder: Place, verdict: Json, about: Json | None) -> list[str]:
     """Where there is something to be looked into: how to look, what it means, how to see it again."""
     findings = worst_first(verdict.get("findings") or ())
     if about is None or not isinstance(folder, Path) or (not findings and verdict.get("valid") is True):
@@ -245,7 +245,7 @@ def next_commands(folder: Place, verdict: Told, about: Told | None) -> list[str]
     return [f"  {head:<9}  {harmless(command)}" for head, command in typed]
 
 
-def worst_first(findings: Sequence[Told]) -> list[Told]:
+def worst_first(findings: Sequence[Json]) -> list[Json]:
     """Bugs before what is permitted; the gravest first, what came of it after it; else by name."""
     return sorted(findings, key=lambda found: (found["class"] != BUG, gravity(found["name"]), found["name"]))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.reports.trace_text import TraceLine, listed, told
+from floodmark.harness.reports.trace_text import TraceLine, clause_of, listed
 from floodmark.harness.trace import FIELDS
 
 STATE = {"epoch": 2, "leo": 5, "hw": 4}
@@ -32,7 +32,7 @@ STATE = {"epoch": 2, "leo": 5, "hw": 4}
 def test_what_a_replica_did(event: str, fields: dict[str, Any], words: str) -> None:
     fields = {"node": "n1", "event": event, "time": 1_033_370_564, **STATE, **fields}
     line = TraceLine(number=7, fields=fields)
-    assert told(line) == f"at 1.033 s {words} (trace.jsonl:7)"
+    assert clause_of(line) == f"at 1.033 s {words} (trace.jsonl:7)"
 
 
 @pytest.mark.parametrize(("event", "fields", "words"), [
@@ -50,13 +50,13 @@ def test_what_a_replica_did(event: str, fields: dict[str, Any], words: str) -> N
 def test_what_the_controller_did(event: str, fields: dict[str, Any], words: str) -> None:
     """It has neither LEO nor HW."""
     line = TraceLine(number=None, fields={"node": "controller", "event": event, "epoch": 2, **fields})
-    assert told(line) == f"{words} (trace.jsonl)"
+    assert clause_of(line) == f"{words} (trace.jsonl)"
 
 
 @pytest.mark.parametrize("event", [*FIELDS, "unheard-of", None, 5])
 def test_a_line_that_lacks_its_fields_is_told_all_the_same(event: object) -> None:
     for fields in ({}, dict.fromkeys((*FIELDS.get(str(event), ()), *STATE), "?")):
-        assert told(TraceLine(number=1, fields={"event": event, **fields})).endswith(" (trace.jsonl:1)")
+        assert clause_of(TraceLine(number=1, fields={"event": event, **fields})).endswith(" (trace.jsonl:1)")
 
 
 def test_names_are_listed_as_people_do() -> None:

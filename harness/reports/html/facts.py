@@ -32,7 +32,7 @@ from floodmark.harness.run import Run
 STORIES = 6  # findings with a viewer of their own
 FINALS = 12
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +48,8 @@ class RunFacts:
     """All that a page says."""
 
     folder: Path
-    verdict: Told | None
-    about: Told
+    verdict: Json | None
+    about: Json
     ruled: Ruling | None
     tested: str
     made_at: datetime.datetime | None
@@ -58,7 +58,7 @@ class RunFacts:
     clients: Clients
     traced: Traced
     spans: tuple[Span, ...]
-    finals: tuple[Told, ...] = ()  # partitions that no story is of, at their end
+    finals: tuple[Json, ...] = ()  # partitions that no story is of, at their end
     lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that are named
     blamed: frozenset[int] = field(default_factory=frozenset)  # lines of the trace, from 1
     standing: Standing = field(default_factory=Standing)
@@ -70,12 +70,12 @@ class RunFacts:
         return max(self.clients.last_ns, self.traced.last_ns, 1)
 
     @property
-    def findings(self) -> list[Told]:
+    def findings(self) -> list[Json]:
         return verdict_text.worst_first((self.verdict or {}).get("findings") or ())
 
 
 def facts_of(
-    folder: Path, verdict: Told | None = None, reading: verdict_text.Reading | None = None
+    folder: Path, verdict: Json | None = None, reading: verdict_text.Reading | None = None
 ) -> RunFacts:
     """Read once. verdict: as verdict.json has it, and its reading, where the caller has just made them."""
     run, problems = Run(folder=folder.resolve()), list[str]()
@@ -122,15 +122,15 @@ def stories_of(
                    for at, course in courses.items()}  # fmt: skip
 
 
-def finals_of(gathering: Gathering, told: Sequence[int]) -> tuple[Told, ...]:
+def finals_of(gathering: Gathering, told: Sequence[int]) -> tuple[Json, ...]:
     """The partitions of run.json that have a row in replicas.jsonl and no story, the first few."""
     known = sorted({partition for _, partition in gathering.files.replicas} - set(told))
     return tuple(final_story(gathering.files, gathering.about, partition) for partition in known[:FINALS])
 
 
-def told_by(run: Run, verdict: Told | None, problems: list[str]) -> tuple[Told, Told | None]:
+def told_by(run: Run, verdict: Json | None, problems: list[str]) -> tuple[Json, Json | None]:
     """run.json and the verdict; what is the matter with them goes to the problems."""
-    about: Told = {}
+    about: Json = {}
     try:
         about = read_about(run)
     except FloodmarkError as error:
@@ -152,7 +152,7 @@ def courses_of(gathering: Gathering, reading: verdict_text.Reading) -> dict[int,
     return found
 
 
-def lost_of(findings: Sequence[Told]) -> tuple[tuple[int, int], ...]:
+def lost_of(findings: Sequence[Json]) -> tuple[tuple[int, int], ...]:
     return tuple(
         (example["partition"], example["value"])
         for found in findings
@@ -162,7 +162,7 @@ def lost_of(findings: Sequence[Told]) -> tuple[tuple[int, int], ...]:
     )
 
 
-def blamed_of(findings: Sequence[Told]) -> frozenset[int]:
+def blamed_of(findings: Sequence[Json]) -> frozenset[int]:
     """The lines that some finding blames."""
     lines = (
         whole(dict(example), "event")

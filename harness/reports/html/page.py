@@ -39,7 +39,7 @@ DEFINED = (
 )
 CLASSES = {"valid": "good", "unknown": "doubt", "interrupted": "doubt", "let through": "doubt"}
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 def page_of(facts: RunFacts) -> bytes:
@@ -283,7 +283,7 @@ def availability_card(facts: RunFacts) -> str:
     )
 
 
-def availability(row: Told, last_ns: int) -> list[str]:
+def availability(row: Json, last_ns: int) -> list[str]:
     """A row of the measures' faults in words."""
     lasts, mended = row["kind"] in LASTING, row["mended_s"]
     until = mended if mended is not None else last_ns / 1e9
@@ -362,7 +362,7 @@ def details(event: Event, stories: Sequence[Event]) -> str:
     )
 
 
-def held_for(found: Told) -> str:
+def held_for(found: Json) -> str:
     if found["class"] == BUG:
         return "a bug"
     cause = str(found.get("permitted_by"))

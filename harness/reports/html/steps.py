@@ -20,7 +20,7 @@ from floodmark.harness.reports.html.spans import DOWN
 from floodmark.harness.reports.html.traced import Shown
 from floodmark.harness.reports.phrases import Record, fault_text, seconds
 from floodmark.harness.reports.record_story import Course, began, short
-from floodmark.harness.reports.trace_text import TraceLine, told
+from floodmark.harness.reports.trace_text import TraceLine, clause_of
 
 STEPS, FEW = 8, 4
 CURES = {  # what the protocol has done since, by the step's event
@@ -114,7 +114,7 @@ def op_step(op: Op) -> Step:
 
 
 def step_of(evidence: Evidence, line: TraceLine, name: str, weight: int) -> Step:
-    sentence = f"{told(line)}{meaning(evidence, line)}."
+    sentence = f"{clause_of(line)}{meaning(evidence, line)}."
     return Step(
         time_ns=line.whole_number("time") or 0,
         name=name,

@@ -21,9 +21,9 @@ from floodmark.harness.reports.html.traced import Focus, Shown
 from floodmark.harness.reports.phrases import cut_text, seconds
 from floodmark.harness.reports.record_story import Course
 from floodmark.harness.reports.run_files import RunFiles, fields_of, place_of
-from floodmark.harness.reports.trace_text import TraceLine, told
+from floodmark.harness.reports.trace_text import TraceLine, clause_of
 
-Told = Mapping[str, Any]
+Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 AROUND = 200  # offsets on each side of the finding whose values are looked up
 MARGIN_NS = 300_000_000
@@ -126,7 +126,7 @@ def story(
     }
 
 
-def final_story(files: RunFiles, about: Told, partition: int) -> dict[str, Any]:
+def final_story(files: RunFiles, about: Json, partition: int) -> dict[str, Any]:
     """A partition that no story is of, as its dumps have it at its end."""
     end = end_of(files, partition)
     near = partition, max(0, end - AROUND), end + 1
@@ -237,14 +237,14 @@ def compact(event: Line) -> dict[str, Any]:
         **kept,
         "seq": whole(event, "seq"),
         "line": whole(event, "line"),
-        "x": cut_text(told(line), 300),
+        "x": cut_text(clause_of(line), 300),
     }
 
 
 # -- values and acks ----------------------------------------------------------------------------------------
 
 
-def values_near(files: RunFiles, about: Told, near: Near) -> dict[str, int | None]:
+def values_near(files: RunFiles, about: Json, near: Near) -> dict[str, int | None]:
     """offset:epoch -> value, as the final logs have it."""
     values: dict[str, int | None] = {}
     for node in replicas_of(about, near[0]):
@@ -270,7 +270,7 @@ def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
         yield row
 
 
-def final_replicas(files: RunFiles, about: Told, near: Near) -> list[dict[str, Any]]:
+def final_replicas(files: RunFiles, about: Json, near: Near) -> list[dict[str, Any]]:
     """What the dumps hold near the finding, and what each replica believed."""
     partition = near[0]
     led = leader_of(about, partition)

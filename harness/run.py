@@ -189,7 +189,8 @@ def link_latest(folder: Path, runs: Path = RUNS) -> None:
 
 
 def system_of(about: Mapping[str, Any]) -> str:
-    """Of run.json: `kip-320`, `kip-320+trunc_hw`: what runs, with its known-bad rules."""
+    """Of run.json: `kip-320`, `kip-320+trunc_hw`, `kafka-4.3.1+kip-320`: what runs, and its known-bad rules.
+    """
     bugs: list[str] = []
     configs = about.get("config")
     for config in (configs.values() if isinstance(configs, dict) else ()):
@@ -198,7 +199,8 @@ def system_of(about: Mapping[str, Any]) -> str:
             break
     system = about.get("system")
     name = system.get("name", "?") if isinstance(system, dict) else "?"
-    return "+".join((str(about.get("rules") or name), *sorted(bugs)))
+    kafka = [f"kafka-{system.get('version')}"] if isinstance(system, dict) and name == "kafka" else []
+    return "+".join((*kafka, str(about.get("rules") or name), *sorted(bugs)))
 
 
 def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:

@@ -29,6 +29,7 @@ class Case:
     workload: str = "log"
     concurrency: int = 10
     rate: float | None = None
+    kafka: str | None = None  # a version of Apache Kafka; None: the reference broker
     partitions: int = 4
     replication_factor: int | None = None
     acks: str = "all"
@@ -43,8 +44,9 @@ class Case:
 
     @property
     def system(self) -> str:
-        """What runs: `kip-320`, `kip-320+ack-early`."""
-        return "+".join((self.rules, *self.bugs))
+        """What runs: `kip-320`, `kip-320+ack-early`, `kafka-4.3.1+kip-320`."""
+        words = (self.rules, *self.bugs)
+        return "+".join(words if self.kafka is None else (f"kafka-{self.kafka}", *words))
 
     @property
     def faults(self) -> str:

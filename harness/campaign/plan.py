@@ -14,6 +14,8 @@
     [[system]]
     rules = "kip-279"
     config = { "replica.lag.time.max.ms" = "1000" }
+    [[system]]
+    kafka = "4.3.1"                     # Apache Kafka of this version; absent: the reference broker
 
     [[workload]]                        # what clients do
     workload = "idempotent"
@@ -45,6 +47,7 @@ Rules
 
 import itertools
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +75,8 @@ AXES: Mapping[str, tuple[str, ...]] = {
 }
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", "except", *AXES)
 _OF_CASES = tuple(name for name in Case.__dataclass_fields__ if name != "said")
-_NOT_YET = {"kafka": "Apache Kafka", "bootstrap": "a cluster of one's own"}
+VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")  # of Apache Kafka
+_NOT_YET = {"bootstrap": "a cluster of one's own"}
 _MAY_BE_DRAWN = ("nodes", "partitions", "replication_factor", "workload")
 _USUAL = {"rules": catalog.RULES[-1]}
 
@@ -240,7 +244,9 @@ class _Reader:
             return tuple(value)
         if key == "config":
             return self._config(line, value)
-        if key in ("nemesis", "scenario"):
+        if key == "kafka" and not (isinstance(value, str) and VERSION.fullmatch(value)):
+            self._refuse(line, f"kafka is {value!r}, should be a version of Apache Kafka, such as \"4.3.1\"")
+        if key in ("nemesis", "scenario", "kafka"):
             if not isinstance(value, str) or not value:
                 self._refuse(line, f"{key} is {value!r}, should be a name")
             return value

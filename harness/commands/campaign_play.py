@@ -15,6 +15,7 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def plan_of(asked: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
 def options_of(case: Case, seed: int, folder: Path) -> RunOptions:
     """As `floodmark run` would have them."""
     return RunOptions(
+        kafka=case.kafka,
         rules=case.rules, bugs=case.bugs, cluster=case.cluster, nodes=case.nodes, links=case.links,
         workload=case.workload, concurrency=case.concurrency, rate=case.rate, partitions=case.partitions,
         replication_factor=case.replication_factor, acks=case.acks, config=case.config, nemesis=case.nemesis,
@@ -101,7 +103,7 @@ def scenario_options(case: Case, scenario: Scenario, folder: Path) -> RunOptions
     """Its own cluster and steps, on the case's rules. (Nothing in it is drawn: no seed changes it.)"""
     config = dict(word.split("=", 1) for word in case.config)
     row = Row(rules=case.rules, bugs=case.bugs, config=config)
-    return options_of_part(Part(scenario=scenario, row=row), case.cluster, folder)
+    return replace(options_of_part(Part(scenario=scenario, row=row), case.cluster, folder), kafka=case.kafka)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ class Form(Protocol):
     @property
     def decides_alone(self) -> bool: ...  # the process `controller`; else a broker does
     @property
+    def waiting_line(self) -> str: ...  # what a broker logs while it waits for its controller to be there
+    @property
     def lacks(self) -> Mapping[type, str]: ...  # abilities that this form has not, and why
 
     def write_files(self, layout: Layout) -> None: ...  # all that its processes read when they start

@@ -26,7 +26,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +65,17 @@ LOOK_S = 2.0  # for one broker to answer a look
 ASK_S = 15.0
 FREEZE_S = 10.0  # for the looks of a freeze to agree
 SAME_LOOKS = 3
+CONTROLLER_S = 3.0  # longer than a controller that can be reached takes to acknowledge a broker
 BETWEEN_LOOKS_S = 0.2
 CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, removed at the next start
+
+
+@dataclass(slots=True, kw_only=True)
+class _Start:
+    """One start of a process."""
+
+    log_bytes: int  # how long its log was before
+    waits_since_s: float | None = None  # monotonic, when it was seen to wait for its controller
 
 
 class KafkaSystem:
@@ -96,6 +105,7 @@ class KafkaSystem:
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
         self._ends, self._metadata = WireLooks(), BrokerMetadata()
+        self._starts: dict[str, _Start] = {}  # of each process, the last
         self._clean: dict[str, bool] = {}  # whether the last stop of each node was orderly
         self._attached: tuple[Layout, Hosts] | None = None
         self._clock = Clock.now()
@@ -140,15 +150,28 @@ class KafkaSystem:
 
     async def starting(self, name: str) -> None:
         await self._form.starting(name)
+        log = self._layout.log_of(name)
+        self._starts[name] = _Start(log_bytes=log.stat().st_size if log.exists() else 0)
         if name != CONTROLLER:
             log_dir = self._layout.places[name].log_dir
             self._clean[name] = name not in self._clean or (log_dir / CLEAN_STOP).exists()
 
     async def is_up(self, name: str) -> bool:
+        """A broker opens its listeners when its controller has acknowledged it. One that has got as far as to
+        wait for that, and waits on, has started: its controller is down, or cut off from it."""
         if name == CONTROLLER:
             return await self._form.controller_is_up()
         reached = {name: self._layout.places[name].reached}
-        return bool(await self._metadata.of_each(reached, self.partitions, LOOK_S))
+        return bool(await self._metadata.of_each(reached, self.partitions, LOOK_S)) or self._waits(name)
+
+    def _waits(self, name: str) -> bool:
+        start = self._starts[name]
+        if start.waits_since_s is None:
+            with self._layout.log_of(name).open("rb") as log:
+                log.seek(start.log_bytes)
+                if self._form.waiting_line.encode() in log.read():
+                    start.waits_since_s = time.monotonic()
+        return start.waits_since_s is not None and time.monotonic() - start.waits_since_s > CONTROLLER_S
 
     def started(self, name: str) -> None:
         pass

@@ -64,6 +64,7 @@ class KRaft:
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
         self.name = "kraft"
+        self.waiting_line = "Waiting for the controller to acknowledge that we are caught up"
         self.decides_alone = True
         self.about: Mapping[str, Any] = {}
         self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **given}.items()))

@@ -85,6 +85,7 @@ class ZooKeeper:
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int], *, rules: str
                  ) -> None:
         self.name = "zookeeper"
+        self.waiting_line = "Waiting until connected."
         self.decides_alone = False
         self.about: Mapping[str, Any] = {}
         version = PROTOCOL_VERSIONS[rules]

@@ -113,6 +113,9 @@ class KafkaSystem:
     # -- System -------------------------------------------------------------------------------------------
 
     def attach(self, layout: Layout, hosts: Hosts) -> None:
+        if "," in str(layout.folder):
+            raise FloodmarkError(f"Kafka takes a comma in log.dirs for the end of a folder's name: choose one "
+                                 f"without it, not {layout.folder}")
         self._attached = layout, hosts
         self._form.write_files(layout)
         write_hosts(layout)

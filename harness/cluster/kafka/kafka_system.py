@@ -114,8 +114,8 @@ class KafkaSystem:
 
     def attach(self, layout: Layout, hosts: Hosts) -> None:
         if "," in str(layout.folder):
-            raise FloodmarkError(f"Kafka takes a comma in log.dirs for the end of a folder's name: choose one "
-                                 f"without it, not {layout.folder}")
+            raise FloodmarkError("Kafka takes a comma in log.dirs for the end of a folder's name: choose a "
+                                 f"folder without one, not {layout.folder}")
         self._attached = layout, hosts
         self._form.write_files(layout)
         write_hosts(layout)

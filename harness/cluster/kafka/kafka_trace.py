@@ -13,6 +13,9 @@ Rules
    A controller's records are stamped when their batch was begun: what was decided later, while an earlier
    batch was being written or the process stood still, has the same stamp. An unclean election could seem to
    come before somebody asked for it, or before the power cut that is its excuse; so no check may ask.
+   Besides, a cluster with eligible leader replicas (KIP-966, the default from 4.1 on) elects the last known
+   leader uncleanly by itself where ISR and ELR are empty, whatever unclean.leader.election.enable says: seen
+   on 4.3.1 after all replicas were killed. `unclean-election` would accuse it.
 2. No line tells of an append, a fetch, an ack or a HW that moves: the trace has none.
 3. A broker's lines are in the order of its log, whose lines of one replica are in the order of its roles
    (log_lines.py). Times never fall: a wall clock that is set back repeats the last one.

@@ -33,7 +33,8 @@ _ROLE = re.compile(
     r"(?:,? ISR \[(?P<isr>[\d,]*)\])?(?P<rest>.*)")
 _CURRENT_LEADER = re.compile(r"\. Current leader is (-?\d+)\.")
 _WHY = re.compile(rf"{_FETCHER} Truncating partition {_PLACE} "
-                  r"(?P<how>to local high watermark|with TruncationState\(.*leader epoch)")
+                  r"(?P<how>to local high watermark|with TruncationState\(.*?\) due to "
+                  r"(?:local high watermark|leader epoch))")
 _TRUNCATED = re.compile(
     rf"\[(?:Log|UnifiedLog) partition={_PLACE}, dir=.*\] Truncating to offset (?P<to>\d+) ")
 _STOPPED = re.compile(r"(?:(?P<unclean>Attempting recovery for all|Recovering \d+)"
@@ -93,7 +94,7 @@ def _why(text: str, time_ms: int) -> Said | None:
     found = _WHY.match(text)
     if found is None:
         return None
-    why = HIGH_WATERMARK if found["how"].startswith("to local") else LEADER_EPOCH
+    why = HIGH_WATERMARK if found["how"].endswith("local high watermark") else LEADER_EPOCH
     return Said(kind="why", time_ms=time_ms, topic=found["topic"], partition=int(found["partition"]), why=why)
 
 

@@ -113,7 +113,9 @@ class KafkaBrokers:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{self.port[CONTROLLER]}",
-            "auto.leader.rebalance.enable": "false", "log.dirs": str(self.folder / f"k{node}"), **self._keys,
+            "auto.leader.rebalance.enable": "false",
+            "log.retention.ms": "-1",  # raw.batch is of 1970: all of it would be deleted at a restart
+            "log.dirs": str(self.folder / f"k{node}"), **self._keys,
         }  # fmt: skip
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         (self.folder / f"n{node}.properties").write_text(text)

@@ -86,7 +86,7 @@ class MetadataLog:
             if not header.control:
                 try:
                     for record in records(data, at, header):
-                        _apply(self._decisions, record.value or b"")
+                        apply_record(self._decisions, record.value or b"")
                         if self._seen is not None:
                             self._seen(_batch_time_ms(data, at), self._decisions)
                 except (BatchError, LookupError, struct.error) as error:
@@ -151,7 +151,7 @@ class _Reader:
         return found
 
 
-def _apply(decisions: Decisions, value: bytes) -> None:
+def apply_record(decisions: Decisions, value: bytes) -> None:
     reader = _Reader(value)
     reader.uvarint()  # the version of the frame
     apply = _APPLY.get(reader.uvarint())

@@ -1,0 +1,230 @@
+"""Apache Kafka as a system, without Java: its settings, its command, its controller's records, refusals."""
+
+import asyncio
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from floodmark.harness import catalog
+from floodmark.harness.client.batch import uvarint
+from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.kafka import choice, kraft
+from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
+from floodmark.harness.cluster.kafka.kraft import KRaft
+from floodmark.harness.cluster.kafka.metadata_log import Decisions, PartitionState, apply_record
+from floodmark.harness.cluster.kafka.settings import OURS, effective, property_line
+from floodmark.harness.cluster.layout import Layout, lay_out
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.errors import UsageError
+from floodmark.harness.protocols import CONTROLLER, Expires, Failpoints
+
+KAFKA = Distribution(version="4.3.1", form="kraft", classpath="/jars/a.jar", java=Path("/bin/java"))
+IDS = {"n1": 1, "n2": 2, "n3": 3, CONTROLLER: CONTROLLER_ID}
+TOPIC = bytes(range(16))
+
+
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Kafka is there, whatever this machine has."""
+    monkeypatch.setattr(choice, "found", lambda _: KAFKA)
+
+
+def system(**words: Any) -> KafkaSystem:
+    return choice.kafka_system(3, **{"version_or_dir": "4.3.1", "rules": "kip-320", "bugs": (), "config": {},
+                                     "topic_config": {}, **words})
+
+
+# -- settings -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Layout]]:
+    """Formatted by a tool that only leaves the folder's own file."""
+
+    def format_folder(_: KRaft, settings: Path) -> None:
+        folder = next(line.partition("=")[2] for line in settings.read_text().splitlines()
+                      if line.startswith("log.dirs="))
+        (Path(folder) / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
+
+    monkeypatch.setattr(KRaft, "_format", format_folder)
+    ports = Ports()
+    yield {word: lay_out(tmp_path / word, IDS, proxied=word == "proxied", ports=ports, first_port=None,
+                         by_name=True) for word in ("direct", "proxied")}
+    ports.close()
+
+
+def written(layout: Layout, name: str) -> dict[str, str]:
+    lines = layout.properties_of(name).read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+def test_every_process_has_its_place_and_its_folder(layouts: dict[str, Layout], found: None) -> None:
+    """Each node an id of its own, and of its folder; what is set goes to all, the controller too."""
+    layout = layouts["direct"]
+    runs = system(config={"min.insync.replicas": "2", "num.io.threads": "3"})
+    runs.attach(layout, cast(Hosts, None))
+
+    for name, number in IDS.items():
+        keys = written(layout, name)
+        assert (keys["node.id"], keys["min.insync.replicas"], keys["num.io.threads"]) == (
+            str(number), "2", "3")
+        assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{layout.places[CONTROLLER].listens[1]}"
+    metas = {(layout.places[node].log_dir / "meta.properties").read_text() for node in layout.nodes}
+    assert len(metas) == 3
+    assert {meta.splitlines()[1] for meta in metas} == {"node.id=1", "node.id=2", "node.id=3"}
+    assert not any("directory.id=template" in meta for meta in metas)
+    assert "-Djdk.net.hosts.file" not in " ".join(runs.command("n1"))
+    assert runs.command("n1")[-2:] == ["kafka.Kafka", str(layout.properties_of("n1"))]
+
+
+def test_proxied_brokers_dial_one_another_by_name(layouts: dict[str, Layout], found: None) -> None:
+    """The name means the dialer's own link; to itself, where it listens. Each link has a place of its own."""
+    layout = layouts["proxied"]
+    runs = system()
+    runs.attach(layout, cast(Hosts, None))
+
+    second = {node: layout.places[node].control[1] for node in layout.nodes}
+    for node in layout.nodes:
+        assert f"BROKERS://{node}:{second[node]}" in written(layout, node)["advertised.listeners"]
+        assert f"BROKERS://127.0.0.1:{second[node]}" in written(layout, node)["listeners"]
+    hosts = {name: dict(reversed(line.split()) for line in layout.hosts_of(name).read_text().splitlines()[1:])
+             for name in IDS}
+    assert hosts["n1"] == {"n2": "127.0.1.1", "n3": "127.0.1.1", CONTROLLER: "127.0.1.1"}
+    assert hosts["n2"] == {"n1": "127.0.1.2", "n3": "127.0.1.2", CONTROLLER: "127.0.1.2"}
+    assert layout.hosts_of("n1").read_text().splitlines()[0].endswith(" n1")
+    links = layout.links_told()
+    assert len({(link["host"], link["port"]) for link in links}) == len(links) == 3 + 4 * 3
+    assert {link["to"][1] for link in links if link["dialer"] == "n1" and link["listener"] == "n2"} == {
+        second["n2"]}
+    assert f"-Djdk.net.hosts.file={layout.hosts_of('n1')}" in runs.command("n1")
+
+
+def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: None) -> None:
+    layout = layouts["direct"]
+    runs = system()
+    runs.attach(layout, cast(Hosts, None))
+    meta = layout.places["n2"].log_dir / "meta.properties"
+    before = meta.read_text()
+    meta.unlink()
+
+    asyncio.run(runs.starting("n2"))
+
+    assert "node.id=2" in meta.read_text()
+    assert meta.read_text() != before
+
+
+# -- what may be set, what may not --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("words", "match"), [
+    ({"config": {"log.dirs": "/tmp"}}, r"-c log\.dirs=\.\.\. cannot be set"),
+    ({"topic_config": {"node.id": "1"}}, r"-t node\.id=\.\.\. cannot be set"),
+    ({"config": {"a": "x\nb=y"}}, "a line of a properties file cannot hold that"),
+    ({"config": {"a b": "x"}}, "a line of a properties file cannot hold that"),
+    ({"rules": "kip-101"}, "--rules kip-101 takes a Kafka that runs with ZooKeeper, such as 2.8.2"),
+    ({"bugs": ("ack-early",)}, "--bug ack-early is put into the reference broker"),
+])  # fmt: skip
+def test_refused_before_anything_starts(words: dict[str, Any], match: str, found: None) -> None:
+    with pytest.raises(UsageError, match=match):
+        system(**words)
+
+
+def test_any_other_key_is_kafkas_to_judge(found: None) -> None:
+    runs = system(config={"no.such.key": "x\\"}, topic_config={"flush.messages": "1", "segment.ms": "7"})
+
+    assert runs.config["n1"]["no.such.key"] == "x\\"
+    assert runs.config["n1"]["log.flush.interval.messages"] == 1
+    assert "segment.ms" not in runs.config["n1"]
+    assert runs.about == {"name": "kafka", "version": "4.3.1", "form": "kraft",
+                          "topic_config": {"flush.messages": "1", "segment.ms": "7"}}
+    assert property_line("no.such.key", "x\\") == "no.such.key=x\\\\\n"
+
+
+def test_a_topics_word_goes_before_its_brokers() -> None:
+    both = effective({"min.insync.replicas": "1", "a": "TRUE"}, {"min.insync.replicas": "2", "b": "1"})
+
+    assert both == {"min.insync.replicas": 2, "a": True}
+
+
+def test_the_reference_broker_refuses_a_topics_key_that_it_has_not(tmp_path: Path) -> None:
+    made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct"}
+    taken = catalog.cluster("local", tmp_path, 3, topic_config={"flush.messages": "1"}, **made)
+
+    assert taken.config["n1"]["log.flush.interval.messages"] == 1
+    with pytest.raises(UsageError, match=r"-t segment\.ms: no topic of the reference broker knows this key"):
+        catalog.cluster("local", tmp_path, 3, topic_config={"segment.ms": "7"}, **made)
+
+
+def test_what_kraft_cannot_suffer_is_named_with_the_reason(found: None) -> None:
+    runs = system()
+
+    assert "no session that others could end" in runs.lacks[Expires]
+    assert "no failpoints" in runs.lacks[Failpoints]
+    not_struck = catalog.not_struck("4.3.1", "kip-320")
+    assert {"expire", "moments"} <= set(not_struck)
+    assert not {"crash", "pause", "elect"} & set(not_struck)
+    assert catalog.not_struck(None, "kip-320") == {}
+
+
+def test_the_preferred_settings_hold_nothing_of_a_place() -> None:
+    assert not {*kraft.PREFERRED} & OURS
+
+
+# -- the controller's records -------------------------------------------------------------------------------
+
+
+def record(key: int, body: bytes) -> bytes:
+    return b"\x01" + uvarint(key) + b"\x00" + body
+
+
+def int32s(*numbers: int) -> bytes:
+    return uvarint(len(numbers) + 1) + struct.pack(f">{len(numbers)}i", *numbers)
+
+
+def tags(fields: dict[int, bytes]) -> bytes:
+    found = b"".join(uvarint(tag) + uvarint(len(data)) + data for tag, data in fields.items())
+    return uvarint(len(fields)) + found
+
+
+def after(*values: bytes) -> Decisions:
+    decisions = Decisions()
+    for value in values:
+        apply_record(decisions, value)
+    return decisions
+
+
+CREATED = (
+    record(2, uvarint(4) + b"log" + TOPIC + b"\x00"),
+    record(3, struct.pack(">i", 0) + TOPIC + int32s(1, 2, 3) + int32s(1, 2, 3) + int32s() + int32s()
+           + struct.pack(">iii", 1, 0, 0) + b"\x00"),
+)  # fmt: skip
+
+
+def change(fields: dict[int, bytes]) -> bytes:
+    return record(5, struct.pack(">i", 0) + TOPIC + tags(fields))
+
+
+def test_a_partition_and_its_changes() -> None:
+    """A new leader raises the epoch; another ISR alone does not; each change counts."""
+    shrunk = after(*CREATED, change({0: int32s(2, 3)}))
+    led = after(*CREATED, change({0: int32s(2, 3), 1: struct.pack(">i", 2)}), change({0: int32s(1, 2, 3)}))
+
+    assert after(*CREATED).by_name() == {
+        ("log", 0): PartitionState(leader=1, epoch=0, isr=(1, 2, 3), partition_epoch=0)}
+    assert shrunk.by_name()["log", 0] == PartitionState(leader=1, epoch=0, isr=(2, 3), partition_epoch=1)
+    assert led.by_name()["log", 0] == PartitionState(leader=2, epoch=1, isr=(1, 2, 3), partition_epoch=2)
+    assert after(*CREATED, record(9, TOPIC + b"\x00")).by_name() == {}
+
+
+def test_brokers_are_fenced_until_they_are_not() -> None:
+    fence, unfence = (struct.pack(">b", one) for one in (1, -1))
+    changed = [record(17, struct.pack(">iq", 1, 5) + tags({0: one})) for one in (unfence, fence)]
+
+    assert after(changed[0]).fenced == {1: False}
+    assert after(*changed).fenced == {1: True}
+    assert after(record(7, struct.pack(">iq", 2, 5) + b"\x00")).fenced == {2: True}
+    assert after(record(8, struct.pack(">iq", 2, 5) + b"\x00")).fenced == {2: False}

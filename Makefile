@@ -3,7 +3,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-docker check bench soak teeth mutants hunt beside-kafka pictures clean
+.PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants hunt beside-kafka pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -23,6 +23,9 @@ test-long: setup  ## the tests that take long (.ci/run runs them too): standalon
 
 test-docker: setup  ## the tests that need a Docker engine: a running one, or (root, Debian) one installed and started for them
 	@docker/engine.sh run -- env FLOODMARK_ENGINE=1 $(BIN)/python -m pytest -q -m docker $(ARGS)
+
+test-kafka: setup  ## the tests that run Apache Kafka, whose jars Maven fetches once (.ci/run runs those that are not long)
+	@$(BIN)/python -m pytest -q -m kafka $(ARGS)
 
 check: setup  ## ruff, mypy strict, import contracts
 	@$(BIN)/ruff check .

@@ -33,7 +33,7 @@ from floodmark.harness.logdir.segments import batches_of, segments_of
 from floodmark.harness.logdir.transactions import aborted_index, fates_of
 from floodmark.harness.protocols import PartitionSpec
 
-pytestmark = pytest.mark.kafka
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 RECORDS = 10_200  # of each format and compression, by two or three writers
 SEGMENTS = {"2.8.2": "65536", "4.3.1": "1048576"}  # as small as each lets them be, or need be
 TEXT_BYTES = {"2.8.2": 300, "4.3.1": 1_200}  # of two records of three, so that there are several segments

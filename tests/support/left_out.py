@@ -9,7 +9,7 @@ import pytest
 # Kind (a marker of setup.cfg) -> how to have it; the first that a test bears names it.
 KINDS: Mapping[str, str] = {
     "docker": "they need a Docker engine that answers: pytest -m docker",
-    "kafka": "they run Apache Kafka, whose jars Maven fetches once: pytest -m kafka",
+    "kafka": "they run Apache Kafka, whose jars Maven fetches once: make test-kafka",
     "long": "they take long, and .ci/run runs them: make test-long",
     "kcat": "they need kcat: apt-get install kcat",
     "java": "they need a JDK and Maven: apt-get install default-jdk-headless maven",

@@ -19,7 +19,7 @@ RUN_FOLDER = click.Path(path_type=Path)
 OWN_CLUSTER = ("client_config", "faults_file", "may_break")
 _NOT_OF_OWN = {  # what somebody's own cluster decides
     "cluster": "--cluster", "system": "--system", "nodes": "--nodes", "rules": "--rules", "bugs": "--bug",
-    "links": "--links", "trace": "--trace", "settings": "--settings",
+    "kafka": "--kafka", "links": "--links", "trace": "--trace", "settings": "--settings",
 }
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
 

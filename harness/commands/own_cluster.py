@@ -68,7 +68,7 @@ def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
     prefix = f"floodmark-{run_id}-"
     factor = min(3, len(nodes)) if options.replication_factor is None else options.replication_factor
     specs = options.assignment or spread(nodes, f"{prefix}{run.TOPIC}", options.partitions, factor)
-    given = pairs(options.config)
+    given = {**pairs(options.config), **pairs(options.topic_config, "-t")}
     cluster = catalog.own_cluster(found, folder, prefix=prefix, bootstrap=own.bootstrap, security=security,
                                   commands=commands, may_break=own.may_break, topic_settings=given)
     least = whole_number(_INSYNC, given.get(_INSYNC) or found.settings.get(_INSYNC, "1"))

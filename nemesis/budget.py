@@ -8,6 +8,9 @@ written. It outlives one lost page cache at a time, if acks rest on two copies a
 3. after it nothing strikes, but the start of what is down, until the cluster is healthy again;
 4. and none of it with min.insync.replicas=1; while with flush.messages=1 a power cut takes nothing (a wiped
    disk takes all the same).
+The controller may be killed, paused or cut at any time: it fsyncs what it decides before anybody hears of it.
+What a failpoint does once it is met is a kill, a pause, or a message that is lost, late or doubled, which the
+budget allows too; only beside a loss (2, 3) must nothing be armed.
 What stays within can have no permitted findings.
 """
 

@@ -81,7 +81,7 @@ def moments(scope: PatternScope) -> FaultPattern:
     for _ in range(strikes):
         at_s += scope.while_s(0.1, scope.session_s)
         _strike(scene, at_s)
-    _let_go(scene, at_s + scope.while_s(0.1, scope.longest_s))
+    _let_go(scene, at_s + scope.while_s(0.5, max(scope.longest_s, scope.session_s)))
     return FaultPattern(steps=tuple(scene.steps), touches=tuple(sorted({at, other})))
 
 
@@ -94,9 +94,9 @@ def _arm(scene: _Scene, group: str, node: str, at_s: float) -> None:
     point: dict[str, Any] = {"name": name, "action": action}
     if name == "C.elected":
         point["peer"] = random.choice((scene.at, scene.other))
-    elif name not in _OF_NO_PARTITION and random.random() < 0.2:
+    elif name not in _OF_NO_PARTITION and random.random() < 0.1:
         point["partition"] = random.choice(scope.partitions)
-    if skipped := random.choice((0, 0, 0, 0, 1, 4)):
+    if skipped := random.choice((0, 0, 0, 0, 0, 1, 4)):
         point["skip"] = skipped
     if action == DELAY:
         point["for_ms"] = random.randint(20, round(1500 * scope.session_s))

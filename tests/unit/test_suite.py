@@ -29,7 +29,7 @@ KILL = {"f": "kill", "nodes": ["n1"]}
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, system, nodes"),
+        ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, kafka, "),
         ({"scenario": "double-failover", "nodes": 5}, "does not know 'nodes'; valid: scenario, rules"),
         ({"scenario": "nothing"}, "no scenario 'nothing'"),
         ({"scenario": "Z06"}, "that is 2 scenarios"),

@@ -7,12 +7,14 @@ Rules
 
 import errno
 import os
+import re
 import signal
 from pathlib import Path
 
 # No process sends itself these: somebody did, or the kernel for want of memory. An abort, a segmentation
 # fault or an exit code is the process's own end.
 _FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FRAME = re.compile(r"\s+(at [^ ]+\(.*\)|\.\.\. \d+ (more|common frames omitted))\s*$")  # of Java
 LINES = 20
 LAST_WORDS_LINES = 5
 LINE_CHARS = 500
@@ -31,14 +33,14 @@ def exit_report(log: Path, code: int) -> str:
 
 
 def log_tail(log: Path, lines: int = LINES) -> list[str]:
-    """The last lines, without blank ones; none where there is no log."""
+    """The last lines, without blank ones and the frames of Java's stack traces; none where there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             said = file.read().decode(errors="replace").splitlines()
     except OSError:
         return []
-    kept = [line.strip() for line in said if line.strip()][-lines:]
+    kept = [line.strip() for line in said if line.strip() and _FRAME.match(line) is None][-lines:]
     return [line if len(line) <= LINE_CHARS else f"{line[:LINE_CHARS]}... ({len(line)} characters)"
             for line in kept]
 

@@ -33,7 +33,7 @@ def exit_report(log: Path, code: int) -> str:
 
 
 def log_tail(log: Path, lines: int = LINES) -> list[str]:
-    """The last lines, without blank ones and the frames of Java's stack traces; none where there is no log."""
+    """The last lines, no blank ones and no frames of stack traces; none where there is no log."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))

@@ -17,7 +17,7 @@ from floodmark.harness.commands.explain import PERMITS, parts_of
 
 PAGE = Path(__file__).parents[2] / "harness" / "README.md"
 # Left out, these say nothing: a file is not written, a question not asked.
-NOTHING = {"--bootstrap", "--client-config", "--faults",
+NOTHING = {"--bootstrap", "--topic-config", "--client-config", "--faults",
            "--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
            "--loses", "--spares", "--from", ("mark", "--known"), ("mark", "--note"), ("stats", "--parquet")}
 

@@ -35,10 +35,11 @@ class HuntBug:
 BUGS: dict[str, HuntBug] = {}
 
 
-def bug(name: str, where: str, area: str, hard: int, does: str) -> Callable[[Replacement], Replacement]:
+def bug(name: str, where: str, area: str, hard: int, does: str, *,
+        into: dict[str, HuntBug] = BUGS) -> Callable[[Replacement], Replacement]:
     def register(replacement: Replacement) -> Replacement:
-        assert name not in BUGS, name
-        BUGS[name] = HuntBug(name=name, where=where, area=area, hard=hard, does=does, replacement=replacement)
+        assert name not in BUGS.keys() | into.keys(), name
+        into[name] = HuntBug(name=name, where=where, area=area, hard=hard, does=does, replacement=replacement)
         return replacement
 
     return register
@@ -46,10 +47,11 @@ def bug(name: str, where: str, area: str, hard: int, does: str) -> Callable[[Rep
 
 def install(name: str) -> None:
     """Puts the bug in place of its function; to be called before the broker is imported."""
-    if name not in BUGS:
-        raise SystemExit(f"no bug {name!r}; there are: {', '.join(BUGS)}")
-    holder, attribute, found = find(BUGS[name])
-    wrong = BUGS[name].replacement(found.fget if isinstance(found, property) else found)
+    listed: dict[str, HuntBug] = BUGS | import_module("fresh_bugs").FRESH  # which imports this module
+    if name not in listed:
+        raise SystemExit(f"no bug {name!r}; there are: {', '.join(listed)}")
+    holder, attribute, found = find(listed[name])
+    wrong = listed[name].replacement(found.fget if isinstance(found, property) else found)
     setattr(holder, attribute, property(wrong) if isinstance(found, property) else wrong)
 
 

@@ -1,6 +1,7 @@
 """`make hunt`: what random faults find of the small bugs of bugs.py, bug by bug.
 
     python tests/hunt/hunt.py                     all bugs: --nemesis all, at most three seeds of 40 s each
+    python tests/hunt/hunt.py --fresh             the bugs of fresh_bugs.py in their place
     python tests/hunt/hunt.py --only NAME,...     some of them
     ... --write FILE                              the table goes into FILE, a row as soon as it is known
     ... --floodmark PROGRAM                       the floodmark of another checkout
@@ -27,6 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import bugs
+from fresh_bugs import FRESH
 
 HERE = Path(__file__).resolve().parent
 FLOODMARK = Path(sys.executable).parent / "floodmark"
@@ -90,7 +92,7 @@ def hunt(one: bugs.HuntBug, plan: Plan) -> Hunted:
 
 def seeds_of(one: bugs.HuntBug, count: int) -> Sequence[int]:
     """The same ones in every pass, and no two bugs share any."""
-    first = 1 + 10 * list(bugs.BUGS).index(one.name)
+    first = 1 + 10 * [*bugs.BUGS, *FRESH].index(one.name)
     return range(first, first + count)
 
 
@@ -164,7 +166,7 @@ class Table:
     def add(self, one: Hunted) -> None:
         self.rows[one.bug.name] = one.row()
         if self._file is not None:
-            rows = [self.rows[name] for name in bugs.BUGS if name in self.rows]
+            rows = [self.rows[name] for name in (*bugs.BUGS, *FRESH) if name in self.rows]
             text = f"{self._about}\n\n{HEAD}" + "\n".join(rows) + f"\n\n{summary(rows)}\n"
             fresh = self._file.with_suffix(".new")
             fresh.write_text(text, encoding="utf-8")
@@ -173,6 +175,7 @@ class Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--fresh", action="store_true", help="those of fresh_bugs.py, not of bugs.py")
     parser.add_argument("--only", default="", help="names of bugs, with commas")
     parser.add_argument("--write", type=Path, help="the file of the table")
     parser.add_argument("--floodmark", type=Path, default=FLOODMARK)
@@ -183,13 +186,14 @@ def main() -> None:
     parser.add_argument("more", nargs="*", help="after `--`: further arguments of `floodmark run`")
     asked = parser.parse_args()
     only = [name for name in asked.only.split(",") if name]
-    if unknown := [name for name in only if name not in bugs.BUGS]:
-        raise SystemExit(f"no bug {unknown[0]!r}; there are: {', '.join(bugs.BUGS)}")
+    listed = FRESH if asked.fresh else bugs.BUGS
+    if unknown := [name for name in only if name not in listed]:
+        raise SystemExit(f"no bug {unknown[0]!r}; there are: {', '.join(listed)}")
     plan = Plan(floodmark=asked.floodmark, seeds=asked.seeds, duration_s=asked.duration,
                 more=tuple(asked.more), keep=asked.keep)
     table = Table(asked.write, "Runs: `" + " ".join(("--nemesis all", f"--duration {asked.duration:g}",
                                                     *asked.more)) + f"`, {asked.at_a_time} at a time.")
-    wanted = [one for name, one in bugs.BUGS.items() if name not in table.rows and (not only or name in only)]
+    wanted = [one for name, one in listed.items() if name not in table.rows and (not only or name in only)]
     with ThreadPoolExecutor(asked.at_a_time) as pool:
         hunts = [pool.submit(hunt, one, plan) for one in wanted]
         try:

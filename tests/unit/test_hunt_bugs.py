@@ -24,6 +24,29 @@ def test_each_bug_replaces_a_function_that_is_there() -> None:
     assert int(found.stdout) >= 40
 
 
+FRESH = [
+    "leo-never-falls", "followers-note-no-epochs", "recovery-point-outlives-a-truncation",
+    "a-time-means-after-it", "answers-in-order-of-arrival", "altered-min-isr-waits-for-a-restart",
+    "a-known-batch-is-answered-at-once", "producer-ids-are-not-in-the-journal",
+    "fencing-stops-at-the-first-partition", "false-is-a-text-too",
+]
+
+
+def test_the_fresh_bugs_are_a_list_of_their_own() -> None:
+    then = "from fresh_bugs import FRESH; print(*FRESH); print(*FRESH.keys() & bugs.BUGS.keys())"
+    found = broker_with(FRESH[0], then)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == " ".join(FRESH) + "\n\n"
+
+
+@pytest.mark.parametrize("name", FRESH)
+def test_a_broker_starts_with_each_fresh_bug(name: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(HUNT / "inject"), "FLOODMARK_HUNT": name}
+    found = subprocess.run([sys.executable, "-P", "-m", "floodmark.broker", "--help"], env=environment,
+                           capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stderr
+
+
 @pytest.mark.parametrize(("where", "why"), [
     ("protocol.leader:Leader.gone", "there is no protocol.leader:Leader.gone any more"),
     ("protocol.leader:Gone.step", "there is no protocol.leader:Gone.step any more"),

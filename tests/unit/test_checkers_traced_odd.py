@@ -12,10 +12,7 @@ from floodmark.harness.verdict import Verdict
 TALES = Tales()
 verdicts = TALES.fixture()
 GUARDED = ("candidate-incomplete", "leader-incomplete", "unsafe-isr", "unsafe-truncation")
-OF_THE_TRACE = (
-    *GUARDED, "ack-rule", "end-offset-ahead", "epoch-regressed", "hw-regressed", "read-above-hw",
-    "recovery-loss", "two-leaders", "unclean-election",
-)  # fmt: skip
+OF_THE_TRACE = (*GUARDED, "ack-rule", "epoch-regressed", "hw-regressed", "two-leaders", "unclean-election")
 traced = traced_in(TALES)
 
 

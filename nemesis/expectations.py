@@ -6,7 +6,8 @@ Rules
 3. A row that names a lost write need not name its consequences: its offset is assigned again, which shows in
    acks (AGAIN); and where the loss is permitted, so are the trace's findings about that record (ON_THE_WAY).
 4. Latent findings are those of the trace: they need no client. Manifest ones are those of the history and the
-   logs. Where what runs shows less than the trace has, latent findings may be there or not.
+   logs. Where what runs shows less than the trace has, latent findings may be there or not, and it may stay
+   unknown whether a setting permits all of a harm that the row permits.
 5. Where topics with settings of their own lie in one cluster, `spared` says what one partition must not show
    while another does: the control of the same run.
 """
@@ -93,7 +94,9 @@ def differences(row: Row, verdict: Verdict, *, traced: bool = True) -> list[str]
               for key, names in sorted(row.spared.items()) for found in verdict.findings
               if found.name in names and any(one.get("partition") == key for one in found.examples)]
     if not row.harm and verdict.valid == "unknown":
-        words += [f"unknown: {verdict.unknown[0].reason}" if verdict.unknown else "unknown"]
+        in_doubt = {name for one in verdict.unknown for name in one.names}
+        if traced or not in_doubt or in_doubt - allowed_permitted:
+            words += [f"unknown: {verdict.unknown[0].reason}" if verdict.unknown else "unknown"]
     return words
 
 

@@ -4,9 +4,11 @@ Rules
 1. A scenario plays as a whole or not at all: a step left out would make it another experiment.
 2. Failpoints, known bugs and switches are the reference broker's. Single topics have settings on Kafka alone.
 3. Sessions that can be ended by hand, and older protocol generations, are those of Kafka with ZooKeeper.
+4. Eligible leader replicas (KIP-966) are a feature of Kafka in KRaft mode; level 0 is to be without them, as
+   every other system is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.nemesis.expectations import Row
@@ -16,6 +18,8 @@ REFERENCE = "reference"
 ZOOKEEPER = "kafka with ZooKeeper"
 KRAFT = "kafka in KRaft mode"
 SYSTEMS = (REFERENCE, ZOOKEEPER, KRAFT)
+ELR = "eligible.leader.replicas.version"
+WITHOUT = "0"
 _LATEST_RULES = "kip-320"
 _OF_FAILPOINTS = frozenset({"arm", "release"})
 
@@ -26,12 +30,20 @@ def systems_of(one: Scenario) -> tuple[str, ...]:
                  if any(why_not_played(one.schedule, row, system) is None for row in one.rows))
 
 
+def config_on(config: Mapping[str, str], system: str) -> Mapping[str, str]:
+    """A row's settings as this system takes them: what it has none of need not be turned off."""
+    return config if system == KRAFT else {
+        key: value for key, value in config.items() if (key, value) != (ELR, WITHOUT)}
+
+
 def why_not_played(schedule: Schedule, row: Row, system: str) -> str | None:
     """None: it plays there, as far as its words say."""
     return next(_reasons(schedule, row, system), None)
 
 
 def _reasons(schedule: Schedule, row: Row, system: str) -> Iterator[str]:
+    if system != KRAFT and row.config.get(ELR, WITHOUT) != WITHOUT:
+        yield "eligible leader replicas are those of Kafka in KRaft mode"
     if system == REFERENCE:
         if row.topics:
             yield "its topics have settings of their own, and the reference broker has none"

@@ -16,10 +16,9 @@ import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
-from floodmark.harness.cluster.kafka.distribution import form_of, is_version
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play
+from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play, system_of
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
@@ -133,14 +132,6 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
     for line in unfit:
         click.echo(line, err=True)
     return fit
-
-
-def system_of(kafka: str | None) -> str:
-    """By the word of --kafka. A folder's form is known when it is opened: what it cannot do is refused
-    then."""
-    if kafka is None:
-        return systems.REFERENCE
-    return systems.KRAFT if is_version(kafka) and form_of(kafka) == "kraft" else systems.ZOOKEEPER
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool) -> list[Row]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.cluster.kafka.distribution import form_of, is_version
 from floodmark.harness.commands.error_exits import sigterm_kept
 from floodmark.harness.commands.run import TOPIC, RunOptions, planned
 from floodmark.harness.errors import FloodmarkError
@@ -25,6 +26,7 @@ from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.reports.schedule_outcome import missed_moment_text
 from floodmark.harness.run import DONE, INTERRUPTED, Run
 from floodmark.harness.runner import Progress, carry_out
+from floodmark.nemesis import systems
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
 
@@ -142,7 +144,7 @@ def missed(scenario: Scenario, about: Mapping[str, Any]) -> str | None:
 def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
     """A cluster that is idle but for what the steps send."""
     scenario, row, setting = part.scenario, part.row, part.scenario.setting
-    config = {**scenario.config, **row.config}
+    config = {**scenario.config, **systems.config_on(row.config, system_of(part.kafka))}
     if row.switches:
         config["floodmark.switches"] = ",".join(row.switches)
     return RunOptions(
@@ -165,6 +167,14 @@ def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
         asked={SCENARIO: scenario.name, ROW: row.label},
         out=folder,
     )
+
+
+def system_of(kafka: str | None) -> str:
+    """By the word of --kafka. A folder's form is known when it is opened: what it cannot do is refused
+    then."""
+    if kafka is None:
+        return systems.REFERENCE
+    return systems.KRAFT if is_version(kafka) and form_of(kafka) == "kraft" else systems.ZOOKEEPER
 
 
 def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:

@@ -3,6 +3,7 @@
 import asyncio
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,6 +61,23 @@ def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[st
 def written(layout: Layout, name: str) -> dict[str, str]:
     lines = layout.properties_of(name).read_text().splitlines()
     return dict(line.split("=", 1) for line in lines)
+
+
+@pytest.mark.parametrize(("version", "given", "features"), [
+    ("4.3.1", {"eligible.leader.replicas.version": "1"}, {"eligible.leader.replicas.version": "1"}),
+    ("4.3.1", {"eligible.leader.replicas.version": "0"}, {"eligible.leader.replicas.version": "0"}),
+    ("3.9.2", {"eligible.leader.replicas.version": "0"}, {}),  # it has none that could be turned off
+    ("3.9.2", {"eligible.leader.replicas.version": "1"}, {"eligible.leader.replicas.version": "1"}),
+    ("4.3.1", {"num.io.threads": "3"}, {}),
+])
+def test_a_feature_goes_to_the_format_and_not_into_the_settings(
+        version: str, given: dict[str, str], features: dict[str, str]) -> None:
+    form = KRaft(replace(KAFKA, version=version), given, IDS)
+    assert form.feature_words() == [word for name, level in features.items()
+                                    for word in ("--feature", f"{name}={level}")]
+    assert form.about == ({"features": features} if features else {})
+    assert not set(form.settings) & kraft.FEATURES
+    assert set(given) - kraft.FEATURES <= set(form.settings)
 
 
 def test_every_process_has_its_place_and_its_folder(layouts: dict[str, Layout], found: None) -> None:

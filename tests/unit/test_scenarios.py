@@ -1,5 +1,6 @@
 """Scenario files: what is read from one, what is refused and on which line; rows and what is as expected."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,16 @@ from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, V
 from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.expectations import Row, Words, differences
 from floodmark.nemesis.scenario import Scenario, parse, shipped
-from floodmark.nemesis.systems import REFERENCE, ZOOKEEPER, why_not_played
+from floodmark.nemesis.systems import (
+    ELR,
+    KRAFT,
+    REFERENCE,
+    WITHOUT,
+    ZOOKEEPER,
+    config_on,
+    systems_of,
+    why_not_played,
+)
 
 FILE = Path("mine.toml")
 KNOWN = Words(
@@ -229,9 +239,13 @@ def test_every_row_makes_a_plan(every: tuple[Scenario, ...], tmp_path: Path) -> 
                 assert why_not_played(scenario.schedule, row, REFERENCE) is not None, part.title
                 assert why_not_played(scenario.schedule, row, ZOOKEEPER) is None, part.title
                 continue
+            if row.config.get(ELR, WITHOUT) != WITHOUT:
+                assert systems_of(replace(scenario, rows=(row,))) == (KRAFT,), part.title
+                continue
             plan = planned(options_of(part, "local", tmp_path / part.folder_name), scenario.schedule)
             config = plan.cluster.config["n1"]
             assert config["floodmark.bugs"] == ",".join(row.bugs)
             assert config.get("floodmark.switches", "") == ",".join(row.switches)
-            assert {key: str(config[key]).lower() for key in row.config} == dict(row.config)
+            given = config_on(row.config, REFERENCE)
+            assert {key: str(config[key]).lower() for key in given} == dict(given)
             assert plan.concurrency == 0

@@ -3,11 +3,20 @@
 import pytest
 
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.verdict import BUG, Finding, Verdict
+from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Verdict
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import Row, differences
 from floodmark.nemesis.scenario import Scenario
-from floodmark.nemesis.systems import KRAFT, REFERENCE, ZOOKEEPER, systems_of, why_not_played
+from floodmark.nemesis.systems import (
+    ELR,
+    KRAFT,
+    REFERENCE,
+    SYSTEMS,
+    ZOOKEEPER,
+    config_on,
+    systems_of,
+    why_not_played,
+)
 
 
 @pytest.fixture(name="shipped", scope="module")
@@ -19,6 +28,12 @@ def the_shipped() -> dict[str, Scenario]:
     ("double-failover", (REFERENCE,)),  # it holds a broker at a failpoint
     ("double-failover-expired", (REFERENCE, ZOOKEEPER)),  # sessions are ended by hand
     ("power-divergence-two-topics", (REFERENCE, ZOOKEEPER)),
+    ("unclean-after-a-cut", (REFERENCE, ZOOKEEPER)),
+    ("uneven-epochs", (REFERENCE, ZOOKEEPER)),
+    ("last-replica-crashes", SYSTEMS),
+    ("last-replica-after-stops", SYSTEMS),
+    ("unclean-by-hand", SYSTEMS),
+    ("deposed-with-a-record", SYSTEMS),
 ])
 def test_where_a_scenario_plays(name: str, where: tuple[str, ...], shipped: dict[str, Scenario]) -> None:
     assert systems_of(shipped[name]) == where
@@ -48,3 +63,29 @@ def test_without_a_whole_trace_latent_findings_may_be_missing() -> None:
     row = Row(rules="kip-320", latent=frozenset({"candidate-incomplete"}), manifest=frozenset({"lost-write"}))
     assert differences(row, lost(0)) == ["no candidate-incomplete"]
     assert differences(row, lost(0), traced=False) == []
+
+
+def test_eligible_leader_replicas_are_of_kraft_and_need_no_turning_off_elsewhere(
+        shipped: dict[str, Scenario]) -> None:
+    one = shipped["last-replica-after-stops"]
+    level = {row.config[ELR]: row for row in one.rows if row.rules == "kip-320" and ELR in row.config}
+    for system in (REFERENCE, ZOOKEEPER):
+        assert "eligible leader replicas" in (why_not_played(one.schedule, level["1"], system) or "")
+        assert why_not_played(one.schedule, level["0"], system) is None
+        assert config_on(level["0"].config, system) == {}
+    assert why_not_played(one.schedule, level["1"], KRAFT) is None
+    assert config_on(level["0"].config, KRAFT) == {ELR: "0"}
+
+
+def in_doubt(*names: str) -> Verdict:
+    """A permitted loss, and these checks cannot tell."""
+    return Verdict(valid="unknown", findings=(Finding(
+        name="lost-write", klass=PERMITTED, permitted_by="unclean.leader.election.enable", count=1,
+        examples=()),), unknown=(Unknown(names=names, reason="no trace"),))
+
+
+def test_without_a_whole_trace_a_permission_may_stay_in_doubt() -> None:
+    row = Row(rules="kip-320", permitted=frozenset({"lost-write"}))
+    assert differences(row, in_doubt("lost-write", "inconsistent-offsets"), traced=False) == []
+    assert differences(row, in_doubt("lost-write")) == ["unknown: no trace"]
+    assert differences(row, in_doubt("lost-write", "diverged"), traced=False) == ["unknown: no trace"]

@@ -6,6 +6,8 @@ Rules
    broker would lack the features that 4.4 writes on controllers alone.
 3. The features that the format asked for are asserted once the controller has written them.
 4. Sessions and lag are short, as in every test cluster: a run of 30 s must see sessions end and ISRs shrink.
+5. A feature (KIP-584) is given as a setting is, by its name and level, and goes to the format. One that a
+   version has not need not be turned off.
 """
 
 import asyncio
@@ -33,6 +35,11 @@ FORMAT_TIMEOUT_S = 120.0
 ASK_S = 2.0
 CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER = "CLIENTS", "BROKERS", "CONTROLLER"
 META = "meta.properties"
+FEATURES = frozenset({
+    "eligible.leader.replicas.version", "group.version", "kraft.version", "metadata.version",
+    "share.version", "streams.version", "transaction.version",
+})
+ELR, FIRST_WITH_ELR = "eligible.leader.replicas.version", 4  # KIP-966; on in new clusters from 4.1
 
 PREFERRED: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
@@ -66,8 +73,11 @@ class KRaft:
         self.name = "kraft"
         self.waiting_line = "Waiting for the controller to acknowledge that we are caught up"
         self.decides_alone = True
-        self.about: Mapping[str, Any] = {}
-        self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **given}.items()))
+        self._features = {key: level for key, level in given.items() if key in FEATURES
+                          and not ((key, level) == (ELR, "0") and _major(kafka.version) < FIRST_WITH_ELR)}
+        self.about: Mapping[str, Any] = {"features": self._features} if self._features else {}
+        settings = {key: value for key, value in given.items() if key not in FEATURES}
+        self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **settings}.items()))
         self.lacks: Mapping[type, str] = {
             Expires: "in KRaft mode a broker has no session that others could end, but sends heartbeats: "
                      "pause it, or cut it from the controller, for longer than broker.session.timeout.ms"}
@@ -124,7 +134,7 @@ class KRaft:
     def _format(self, settings: Path) -> None:
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         argv = [str(self._kafka.java), *JVM, "-cp", self._kafka.classpath, "kafka.tools.StorageTool",
-                "format", "-t", cluster_id, "-c", str(settings)]
+                "format", "-t", cluster_id, "-c", str(settings), *self.feature_words()]
         try:
             ran = subprocess.run(argv, capture_output=True, text=True, check=False,
                                  timeout=FORMAT_TIMEOUT_S, stdin=subprocess.DEVNULL)
@@ -134,6 +144,10 @@ class KRaft:
         if ran.returncode != 0:
             raise FloodmarkError(f"Kafka {self._kafka.version} does not start with these settings: "
                                  f"{_reason(ran.stdout + ran.stderr)}")
+
+    def feature_words(self) -> list[str]:
+        """The options of the format for what was given."""
+        return [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
 
     def _give_folder(self, node: str) -> None:
         """A formatted folder with the node's own id, and a new one of the folder's."""
@@ -195,6 +209,11 @@ class KRaft:
 
     async def close(self) -> None:
         pass
+
+
+def _major(version: str) -> int:
+    head = version.partition(".")[0]
+    return int(head) if head.isdecimal() else FIRST_WITH_ELR
 
 
 def _host_port(address: tuple[str, int]) -> str:

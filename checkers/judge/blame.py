@@ -1,37 +1,235 @@
-"""Which line of the trace is to blame: of what the trace shows its own, of a loss the first that allowed it.
+"""Which line of the trace is to blame for a finding, and why: the step that surely broke a rule, or nobody.
 
-A loss is blamed on the earliest finding of the trace that concerns its record: the partition is the same, and
-the offset lies in the range that the finding speaks of.
+A record is lost, a log is cut, a leader lacks what was committed: often long after the step that was wrong,
+and by a node that only obeyed. So a loss, and what completeness.py finds, is blamed on the earliest line that
+concerns its record: a finding of the trace, or one of these steps, which are no findings.
+
+early-commit        a leader moved its HW over the record before a member of its ISR had appended it
+early-fetch         the same, but that member had asked the leader for an offset above its own log's end
+hw-ahead            a follower took an HW above that of every leader so far, and then led with it
+isr-proposal        a leader proposed an ISR with a replica below the leader's HW
+isr-by-controller   the controller took such a replica in, and no leader had proposed that
+
+Why no node is blamed wrongly. early-commit claims what ack-rule claims, of the line by which the HW moved:
+the leader counts every broker that it has learnt to be in the ISR, and that the controller has there too
+(KIP-497), and a member's append stands in the trace before the fetch that proves it. A follower knows an HW
+from a leader's answer, whose line was written before the answer was sent. A proposal counts if no line of the
+replica between it and the ruling shortened its log.
+
+Where the earliest line only shows that something is wrong, the finding says that nobody can tell: a leader or
+a candidate that lacks the record has done nothing by that; a follower that cuts where its leader said obeys,
+and of the leader's answer the trace has only the follower's own word (`why` of truncate). If it cut below
+that, the cut is its own.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
-from floodmark.checkers.laws import finding_names
+import pyarrow as pa
 
-SUSPECTS = 1_000  # of one run, the earliest
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.laws.tables import FINDINGS
+from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.text.blame_words import (
+    BY_CONTROLLER,
+    EARLY_COMMIT,
+    EARLY_FETCH,
+    HW_AHEAD,
+    PROPOSAL,
+    words_of_blame,
+)
+
 Row = dict[str, Any]
+_INCOMPLETE = (names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION)
+_COLUMNS = ("run", "partition", "offset", "epoch", "name", "how", "nodes", "node", "seq", "tick", "permit")
+_UNBLAMED = dict.fromkeys(("blame", "blamed_node", "blamed_seq"))
+_ASKED = pa.schema([("id", pa.int64()), *(FINDINGS.field(name) for name in _COLUMNS)])
 
 
-def guilty(row: Row, suspects: Sequence[Row]) -> int | None:
-    """Where the line to blame for a finding stands in the trace, as `at`."""
-    if row["seq"] is None and row["name"] in finding_names.LOSSES and row["offset"] is not None:
-        concerned = (each for each in suspects if concerns(each, row))
-        row = min(concerned, key=lambda each: (each["tick"], each["node"], each["seq"]), default=row)
-    at: int | None = row["at"]
-    return at
+def with_blame(unit: Unit, rows: Sequence[Row]) -> list[Row]:
+    """The rows, each with `blame`: the sentence about who is to blame (null: the finding says all), and with
+    the line to blame, by its node and seq."""
+    if not (unit.has("members") and unit.has("epoch_spans")):  # these laws are not asked of the trace
+        return [{**row, **_UNBLAMED} for row in rows]
+    asked = [
+        {"id": number, **{name: row[name] for name in _COLUMNS}}
+        for number, row in enumerate(rows) if is_asked(row)
+    ]  # fmt: skip
+    blamed = dict(guilty(unit, asked))
+    return [{**row, **blamed.get(number, _UNBLAMED)} for number, row in enumerate(rows)]
 
 
-def concerns(suspect: Row, loss: Row) -> bool:
-    """Whether a finding of the trace is about the record that was lost."""
-    first, end = suspect["offset"], suspect["upto"]
-    return (
-        suspect["partition"] == loss["partition"]
-        and first is not None
-        and first <= loss["offset"]
-        and (end is None or loss["offset"] < end)
-    )
+def is_asked(row: Row) -> bool:
+    """Whether somebody else than the finding itself names may be to blame for it."""
+    if row["name"] in names.LOSSES:
+        return row["seq"] is None and row["offset"] is not None
+    behind = row["name"] == names.UNSAFE_ISR and row["how"] == "behind"
+    return row["permit"] is None and (behind or row["name"] in _INCOMPLETE)
 
 
-def suspects_of(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row["name"] in finding_names.GUILTY and row["seq"] is not None]
+def guilty(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
+    """By the number of the row: the sentence, and the line if one is to blame."""
+    unit.load("asked_rows", pa.Table.from_pylist(list(asked), schema=_ASKED))
+    for name, select in _STEPS.items():
+        unit.make(name, select)
+    suspects = {row["id"]: row for row in unit.rows(_EARLIEST).to_pylist()}
+    found = []
+    for row in asked:
+        first = suspects.get(row["id"])
+        if first is not None:
+            words = words_of_blame(first, row) if row["permit"] is None else None
+            line = {"blamed_node": first["node"], "blamed_seq": first["seq"]}
+            found.append((row["id"], {"blame": words, **line}))
+    return found
+
+
+# -- the steps ----------------------------------------------------------------------------------------------
+
+_GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
+_ASKED_OFFSETS = """
+    select distinct run, partition, "offset", epoch from asked_rows
+    where name not in ('unsafe-isr') and "offset" is not null"""
+# The line by which the HW passed a record of the leader's own epoch, and members that had not appended it.
+_LACKING = """
+    with passed as (
+        select t.line, t.run, t.partition, a."offset", t.node, t.seq, t.tick, t.epoch
+        from timeline t join asked_offsets a using (run, partition) join traced p using (run, partition)
+        where t.event = 'hw' and t.fresh_from <= a."offset" and a."offset" < t.fresh_to and p.complete
+            and t.epoch_start is not null and coalesce(a.epoch = t.epoch, true)),
+    learnt as (
+        select run, partition, node, seq, epoch, isr from timeline
+        semi join asked_offsets using (run, partition)
+        where leads and isr is not null and event in ('become_leader', 'isr')),
+    counted as (
+        select p.*, l.isr from passed p asof join learnt l on p.run = l.run and p.partition = l.partition
+            and p.node = l.node and p.seq >= l.seq
+        where l.epoch = p.epoch)
+    select c.*, m.node as who, greatest(coalesce(m.leo, 0), coalesce(m.appended_to, 0)) as reached
+    from counted c join views v using (line) join members m
+        on c.run = m.run and c.partition = m.partition and c.line = m.line and not m.moment
+    where m.node != c.node and list_contains(c.isr, m.node)
+        and v.isr_epoch = c.epoch and list_contains(v.isr, m.node)
+        and not coalesce(m.appended_epoch > c.epoch
+            or (m.appended_epoch = c.epoch and m.appended_to > c."offset"), false)"""
+_PRETENDED = """
+    select l.line, l."offset", l.who, min({'seq': f.seq, 'tick': f.tick}) as asked
+    from lacking l join timeline f on l.run = f.run and l.partition = f.partition and l.node = f.node
+        and f.event = 'fetch' and f.epoch = l.epoch and f.follower = l.who
+    where f.seq < l.seq and f."offset" > l."offset" and f."offset" > l.reached group by all"""
+_EARLY_COMMITS = f"""
+    select run, partition, l."offset", '{EARLY_COMMIT}' as name, l.node, l.seq, l.tick,
+        list(l.who order by l.who) as nodes, cast(null as bigint) as seen
+    from lacking l anti join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who
+    group by all
+    union all by name
+    select l.run, l.partition, l."offset", '{EARLY_FETCH}' as name, l.node, p.asked.seq as seq,
+        p.asked.tick as tick, [l.who] as nodes
+    from lacking l join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who"""
+# Who begins to lead shows what it has below its HW. Leaders of a trace that never tells one show nothing.
+_HWS_AHEAD = f"""
+    with begun as (
+        select t.run, t.partition, a."offset", t.node, t.seq, t.tick, t.hw
+        from timeline t join asked_offsets a using (run, partition) join traced p using (run, partition)
+        where t.event = 'become_leader' and t.inherited_from <= a."offset" and a."offset" < t.inherited_to
+            and p.complete),
+    shown as (
+        select run, partition, node, seq, tick, hw, event from timeline
+        semi join begun using (run, partition) where leads and hw is not null),
+    untold as (
+        select b.* from begun b
+        semi join shown s on b.run = s.run and b.partition = s.partition and s.event = 'hw'
+        anti join shown s on b.run = s.run and b.partition = s.partition and s.hw > b."offset"
+            and s.tick <= b.tick + 1 and not (s.node = b.node and s.seq >= b.seq)),
+    moved as (
+        select u.run, u.partition, u."offset", u.node, t.seq, t.tick, t.hw as seen,
+            t.hw > u."offset" as above, t.leads
+        from untold u join timeline t on u.run = t.run and u.partition = t.partition and u.node = t.node
+        where t.seq <= u.seq and t.hw is not null)
+    select run, partition, "offset", '{HW_AHEAD}' as name, node, seq, tick, [node] as nodes, seen
+    from moved anti join moved l on moved.run = l.run and moved.partition = l.partition
+        and moved.node = l.node and moved."offset" = l."offset" and not l.above and l.seq > moved.seq
+    where above qualify row_number() over (partition by run, partition, "offset", node order by seq) = 1"""
+# Of each replica that an ISR took in behind the HW: who wanted it there.
+_PROPOSED = f"""
+    with taken_in as (
+        select f.run, f.partition, f."offset", f.seen, f.nodes, f.node as by_node, f.seq as by_seq, r.tick,
+            list_sort(r.isr) as isr, r.ruled_partition_epoch as builds_on
+        from ranked_rows f join timeline r on f.run = r.run and f.partition = r.partition and f.node = r.node
+            and f.seq = r.seq and r.ruling
+        where f.name = '{names.UNSAFE_ISR}' and f.how = 'behind'),
+    proposals as (
+        select run, partition, node, seq, tick, list_sort(isr) as isr, partition_epoch as builds_on
+        from timeline where event = 'isr_proposed'),
+    matched as (
+        select t.*, p.node, p.seq, p.tick as proposed from taken_in t left join proposals p
+            on t.run = p.run and t.partition = p.partition and t.isr = p.isr and t.builds_on = p.builds_on
+            and p.tick <= t.tick + 1),
+    shortened as (
+        select m.by_node, m.by_seq, m.run, m.partition from matched m join timeline s
+            on m.run = s.run and m.partition = s.partition and list_contains(m.nodes, s.node)
+        where s.event in ('start', 'truncate') and s.tick >= m.proposed - 1 and s.tick <= m.tick + 1)
+    select run, partition, "offset", seen as upto, '{PROPOSAL}' as name, node, seq, proposed as tick, nodes,
+        by_node, by_seq
+    from matched anti join shortened using (run, partition, by_node, by_seq) where seq is not null
+    union all by name
+    select run, partition, "offset", seen as upto, '{BY_CONTROLLER}' as name, by_node as node, by_seq as seq,
+        tick, nodes, by_node, by_seq
+    from matched semi join proposals using (run, partition) where seq is null"""
+# Findings of the trace, and the records that they concern.
+_SUSPECTS = f"""
+    select r.run, r.partition, r."offset", coalesce(r.upto, case
+            when r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}') and r.how = 'short'
+                or r.name = '{names.UNSAFE_ISR}' and r.how = 'behind' then r.seen end) as upto,
+        r.name, r.how, r.node, r.seq, r.tick, r.nodes, r.seen, r.permit,
+        case r.name when '{names.ACK_RULE}' then t.epoch else r.epoch end as epoch
+    from ranked_rows r left join timeline t on r.run = t.run and r.partition = t.partition
+        and r.node = t.node and r.seq = t.seq
+    where r.name in ({_GUILTY}) and r.seq is not null
+    union all by name select * from early_commits_at
+    union all by name select * from hws_ahead_at
+    union all by name select * from proposed"""
+# Each holds one offset.
+_AT = """select *, cast(least("offset"::hugeint + 1, 9223372036854775807) as bigint) as upto from {}"""
+_STEPS = {
+    "asked_offsets": _ASKED_OFFSETS,
+    "lacking": _LACKING,
+    "pretended": _PRETENDED,
+    "early_commits": _EARLY_COMMITS,
+    "early_commits_at": _AT.format("early_commits"),
+    "hws_ahead": _HWS_AHEAD,
+    "hws_ahead_at": _AT.format("hws_ahead"),
+    "proposed": _PROPOSED,
+    "suspects": _SUSPECTS,
+}
+# Of a record the epoch is known, or not; what came after a finding of the trace did not bring it about. A
+# replica that cut what its leader held needs no earlier line to lack it.
+_EARLIEST = f"""
+    with pairs as (
+        select a.id, a."offset" as asked_offset, a.permit as asked_permit, a.nodes[1] as asked_node,
+            s.* exclude (by_node, by_seq)
+        from asked_rows a join suspects s using (run, partition)
+        where case a.name when '{names.UNSAFE_ISR}' then
+                (s.by_node = a.node and s.by_seq = a.seq) or (s.node = a.node and s.seq = a.seq)
+            else s."offset" <= a."offset" and (s.upto is null or a."offset" < s.upto)
+                and (a.tick is null or s.tick <= a.tick)
+                and coalesce(a.epoch = s.epoch, true) end),
+    led as (
+        select run, partition, epoch, any_value(node) as leader from timeline
+        where event = 'become_leader' group by all having min(node) = max(node)),
+    cuts as (
+        select p.id, p.run, p.partition, p.node, p.seq, p.tick, p.epoch, p.asked_offset, t.why, led.leader
+        from pairs p join timeline t on p.run = t.run and p.partition = t.partition
+            and p.node = t.node and p.seq = t.seq
+        left join led on t.run = led.run and t.partition = led.partition and t.epoch = led.epoch
+        where p.name = '{names.UNSAFE_TRUNCATION}'),
+    held as (
+        select distinct c.id, c.node, c.seq, true as held
+        from cuts c join epoch_spans s on s.run = c.run and s.partition = c.partition and s.node = c.leader
+            and s.epoch = c.epoch
+        where s.lo <= c.asked_offset and c.asked_offset < s.hi
+            and s."full" + 2 <= c.tick and (s.gone is null or s.gone >= c.tick + 2))
+    select p.*, c.why, c.leader, coalesce(h.held, false) as held
+    from pairs p left join cuts c using (id, node, seq) left join held h using (id, node, seq)
+    qualify row_number() over (partition by p.id
+        order by coalesce(h.held and p.node = p.asked_node, false) desc,
+            p.asked_permit is null and p.permit is not null, p.tick, p.node, p.seq, p.name desc) = 1"""

@@ -5,8 +5,8 @@ for a group may come from many units: both are one ranking, in orders that are t
 findings were gathered the verdict is the same.
 
 Columns of a row: those of tables.FINDINGS; `count`, of the group; `rank`, the place in the group, from 1;
-`suspect`, the place among the run's findings that may be to blame for a loss, by time, null for the others;
-`at`, where the line of the trace stands that (node, seq) names.
+`blame`, who is to blame, in words (blame.py), null where the finding says it; `blamed_node`, `blamed_seq`,
+the line of the trace to blame where it is not (node, seq); `at`, where that line stands.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,15 +14,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from floodmark.checkers.judge.blame import SUSPECTS
-from floodmark.checkers.laws import finding_names
+from floodmark.checkers.judge.blame import with_blame
 from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.unit import Unit, opened
 
 EXAMPLES = 5
 Row = dict[str, Any]
-_ROWS = pa.schema([*FINDINGS, *((name, pa.int64()) for name in ("count", "rank", "at"))])
-_GUILTY = ", ".join(f"'{name}'" for name in finding_names.GUILTY)
+_ROWS = pa.schema([
+    *FINDINGS, ("count", pa.int64()), ("rank", pa.int64()), ("at", pa.int64()),
+    ("blame", pa.string()), ("blamed_node", pa.string()), ("blamed_seq", pa.int64()),
+])  # fmt: skip
 # Of ranked_rows, as units gave them, each counts its group in the first row. A group may be of most records
 # of a run: only those that lie as low as its worst ones are compared in full.
 _RANKED = f"""
@@ -34,26 +35,29 @@ _RANKED = f"""
         select r.* exclude (count, rank), g.count
         from ranked_rows r join groups g
             on r.run = g.run and r.name = g.name and r.permit is not distinct from g.permit
-        where {{'partition': partition, 'offset': "offset"}} <= last or r.name in ({_GUILTY}))
+        where {{'partition': partition, 'offset': "offset"}} <= last)
     select *, row_number() over (partition by run, name, permit order by partition nulls last,
             "offset" nulls last, value nulls first, nodes nulls first, process nulls first,
-            how nulls first, node, seq, ops, seen, epoch, upto, tick) as rank,
-        case when name in ({_GUILTY}) then row_number() over (
-            partition by run, name in ({_GUILTY}) order by tick nulls last, node, seq) end as suspect
-    from lowest qualify rank <= {EXAMPLES} or suspect <= {SUSPECTS}"""
+            how nulls first, node, seq, ops, seen, epoch, upto, tick) as rank
+    from lowest qualify rank <= {EXAMPLES}"""
 
 _PLACED = """
-    with lines as (
-        select run, node, seq, min("at") as "at" from trace semi join worst_rows using (run, node, seq)
-        group by run, node, seq)
-    select worst_rows.*, lines."at" from worst_rows left join lines using (run, node, seq)"""
+    with worst as (
+        select *, coalesce(blamed_node, node) as at_node, coalesce(blamed_seq, seq) as at_seq
+        from worst_rows),
+    lines as (
+        select t.run, t.node, t.seq, min(t."at") as "at" from trace t
+        semi join worst w on t.run = w.run and t.node = w.at_node and t.seq = w.at_seq group by all)
+    select w.* exclude (at_node, at_seq), lines."at" from worst w
+    left join lines on w.run = lines.run and w.at_node = lines.node and w.at_seq = lines.seq"""
 
 
 def worst(unit: Unit, findings: pa.Table) -> list[Row]:
-    """Of each group the EXAMPLES lowest, and of each run the SUSPECTS earliest."""
+    """Of each group the EXAMPLES lowest, each with the line to blame."""
     once = pa.repeat(pa.scalar(1, pa.int64()), findings.num_rows)
     unit.load("ranked_rows", findings.append_column("count", once).append_column("rank", once))
-    unit.make("worst_rows", _RANKED)
+    blamed = with_blame(unit, unit.rows(_RANKED).to_pylist())
+    unit.load("worst_rows", pa.Table.from_pylist(blamed, schema=_ROWS.remove(_ROWS.get_field_index("at"))))
     rows: list[Row] = unit.rows(_PLACED).to_pylist()
     return rows
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from floodmark.checkers.judge.blame import guilty, suspects_of
 from floodmark.checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.preconditions import Preconditions, TraceSummary
@@ -13,6 +12,7 @@ from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from floodmark.checkers.read.folder import Folder
 from floodmark.checkers.read.observed import ELECTIONS, not_made
+from floodmark.checkers.text.blame_words import BLAMED, NO_STEP, words_without_line
 from floodmark.checkers.text.words import text_of
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
@@ -30,12 +30,12 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
     folder, seen = run.folder, run.preconditions
     rows = merged([*found, found_by_driver(driver_findings(number, run))])
     worst = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
+    traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     findings = [
-        *groups(worst, suspects_of(rows), seen.traced),
-        *of_run(finding_names.STUCK, stuck(folder)),
+        *groups(worst, seen.traced if traced else None),
+        *of_run(finding_names.STUCK, stuck(folder), NO_STEP if traced else None),
         *of_run(finding_names.BROKER_DIED, broker_died(folder)),
     ]
-    traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     without = not_made(folder.observes)
     every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows)]
     unknown = list(of_those_made(every_reason, without))
@@ -100,8 +100,9 @@ def counts_of(folder: Folder, seen: Preconditions) -> dict[str, Any]:
     }
 
 
-def groups(rows: Sequence[Row], suspects: Sequence[Row], trace: TraceSummary) -> list[Finding]:
-    """One Finding a (name, class, permitted_by); causes that differ only in being sure are one."""
+def groups(rows: Sequence[Row], trace: TraceSummary | None) -> list[Finding]:
+    """One Finding a (name, class, permitted_by); causes that differ only in being sure are one. trace: None
+    where nothing shows who is to blame."""
     counts: dict[tuple[str, str | None], dict[int | None, int]] = {}
     shown: dict[tuple[str, str | None], list[Row]] = {}
     for row in rows:
@@ -114,9 +115,7 @@ def groups(rows: Sequence[Row], suspects: Sequence[Row], trace: TraceSummary) ->
             klass=PERMITTED if by else BUG,
             permitted_by=by,
             count=sum(counts[name, by].values()),
-            examples=tuple(
-                example(row, suspects, trace) for row in sorted(shown[name, by], key=place)[:EXAMPLES]
-            ),
+            examples=tuple(example(row, trace) for row in sorted(shown[name, by], key=place)[:EXAMPLES]),
         )
         for name, by in counts
     ]
@@ -127,15 +126,21 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
     return partition is None, partition or 0, offset is None, offset or 0, row["rank"]
 
 
-def example(row: Row, suspects: Sequence[Row], trace: TraceSummary) -> dict[str, Any]:
+def example(row: Row, trace: TraceSummary | None) -> dict[str, Any]:
     """One finding as verdict.json shows it."""
-    shown = applying(row)
+    shown, blame = applying(row), row["blame"]
     if row["name"] in finding_names.CYCLES:
         shown.pop("how", None)  # the cycle, for the words
-    blamed = guilty(row, suspects)
-    if blamed is not None:
-        shown["event"] = trace.line_at(blamed)
-    return {**shown, "text": text_of(row["name"], row)}
+    if trace is not None and row["at"] is not None:
+        shown["event"] = trace.line_at(row["at"])
+    elif trace is not None and row["permit"] is None:
+        blame = words_without_line(row["name"], row)
+    return {**shown, "text": text_of(row["name"], row) + blamed(blame)}
+
+
+def blamed(words: str | None) -> str:
+    """The sentence about who is to blame, if there is one."""
+    return "" if words is None else f"{BLAMED}{words}."
 
 
 def applying(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,8 +191,10 @@ def broker_died(folder: Folder) -> list[dict[str, Any]]:
     return [{"nodes": [node], "last_words": last_words.get(node)} for node in died(folder) or []]
 
 
-def of_run(name: str, rows: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def of_run(name: str, rows: Sequence[Mapping[str, Any]], blame: str | None = None) -> list[Finding]:
     """Findings that run.json shows: always bugs."""
-    examples = tuple({**applying(row), "text": text_of(name, row)} for row in rows[:EXAMPLES])
+    examples = tuple(
+        {**applying(row), "text": text_of(name, row) + blamed(blame)} for row in rows[:EXAMPLES]
+    )
     one = Finding(name=name, klass=BUG, permitted_by=None, count=len(rows), examples=examples)
     return [one] if rows else []

@@ -90,7 +90,7 @@ TABLES: Mapping[str, pa.Schema] = {
     "trace": _schema(at=INT, time=INT, node=TEXT, seq=INT, event=TEXT, partition=INT, epoch=INT, leo=INT,
                      hw=INT, role=TEXT, offset=INT, count=INT, epochs=pa.list_(pa.list_(INT)), cut_from=INT,
                      cut_to=INT, why=TEXT, isr=pa.list_(TEXT), start=INT, leader=TEXT, partition_epoch=INT,
-                     acks=TEXT, broker=TEXT, clean=FLAG),
+                     acks=TEXT, broker=TEXT, follower=TEXT, clean=FLAG),
     # One row a partition of a run that has a trace. nodes: the run's brokers; replicas: the partition's;
     # clock_error: ns; min_isr: how many an acks=all ack needs; complete: no line of the trace is missing;
     # unfenced: ticks at which a broker of it was; excuses: records written up to `epoch` may be lost by

@@ -27,6 +27,7 @@ class Unit:
     def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
         self._db = db
         self.statements: list[str] = []
+        self._loaded: set[str] = set()
         self._grown: set[str] = set()  # tables that `append` has made
         for name, schema in TABLES.items():
             self.load(name, tables.get(name, schema.empty_table()))
@@ -36,6 +37,11 @@ class Unit:
     def load(self, name: str, table: pa.Table) -> None:
         """The Arrow table under this name."""
         self._db.register(name, table)
+        self._loaded.add(name)
+
+    def has(self, name: str) -> bool:
+        """Whether some family has loaded a table of this name."""
+        return name in self._loaded
 
     def append(self, name: str, rows: pa.Table) -> None:
         """More rows of a table, into the database itself, which compresses them (at a checkpoint, and many at

@@ -525,6 +525,7 @@ TRACE = Table(
         Field(name="isr", type=list_of(TEXT)),
         *(Field(name=name, type=integer()) for name in ("start", "partition_epoch")),
         Field(name="broker", type=TEXT),
+        Field(name="follower", type=TEXT),
         Field(name="clean", type=FLAG),
     ),
     rules=(

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.text.blame_words import split_blame
 from floodmark.harness.reports.finding_evidence import Gathering
 from floodmark.harness.reports.trace_text import FILE, listed
 
@@ -181,7 +182,7 @@ def clause(found: Json) -> str:
     nodes = sorted({str(node) for example in examples for node in items(example, "nodes")})
     if found["name"] in _CLAUSES and nodes:
         return _CLAUSES[found["name"]].format(listed(nodes))
-    text = str(examples[0].get("text") or dict(examples[0])) if examples else ""
+    text = split_blame(str(examples[0].get("text") or dict(examples[0])))[0] if examples else ""
     text = text.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else text
     return _REMARKS.sub("", text).rstrip(".")
 

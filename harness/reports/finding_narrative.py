@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.text.blame_words import UNDECIDED, split_blame
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.op import Op, Read, Send, Type
@@ -46,7 +47,7 @@ Record = Send | Read
 def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
     """The paragraph about one example. `before`: the examples that are printed above it, of the same run."""
     parts = [
-        ("what", what_happened(evidence)),
+        ("what", f"{what_happened(evidence)} {blame_of(evidence)}".rstrip()),
         ("when", unless_said_before(when_and_by_whom, evidence, before)),
         ("held", unless_said_before(who_held_it, evidence, before)),
         ("guilty" if is_blamed(evidence) else "event", blamed_event(evidence, before)),
@@ -59,12 +60,17 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
 
 def what_happened(evidence: Evidence) -> str:
     """The example's sentence, without the lines that are named by file and number below."""
-    text = str(evidence.example.get("text") or dict(evidence.example))
+    text = split_blame(str(evidence.example.get("text") or dict(evidence.example)))[0]
     if telling_ops(evidence) and evidence.name not in names.CYCLES:
         text = _INDEXES.sub("", text)
     if evidence.name == names.BROKER_DIED and lines_of_died_broker(evidence):
         text = text.split("; its last words: ")[0].removesuffix(".") + "."  # quoted below, line by line
     return text if evidence.event is None else _SEQ.sub("", text)
+
+
+def blame_of(evidence: Evidence) -> str:
+    """Who is to blame, or that nobody can tell, where the judge says it."""
+    return split_blame(str(evidence.example.get("text") or ""))[1]
 
 
 def quote_died_broker(evidence: Evidence) -> Iterator[Part]:
@@ -283,7 +289,8 @@ def fates_of_copies(evidence: Evidence, before: Sequence[Evidence]) -> str:
 
 def is_blamed(evidence: Evidence) -> bool:
     """Whether somebody broke the rules, and the judge knows by which line."""
-    return evidence.found["class"] == BUG and evidence.event is not None
+    is_known = UNDECIDED not in blame_of(evidence)
+    return evidence.found["class"] == BUG and evidence.event is not None and is_known
 
 
 def meaning(evidence: Evidence, event: TraceLine) -> str:

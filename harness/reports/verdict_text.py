@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from floodmark.checkers.laws import finding_names as checks
+from floodmark.checkers.text.blame_words import split_blame
 from floodmark.harness.reports import reproduce_command
 from floodmark.harness.reports.case_names import promises
 from floodmark.harness.reports.finding_evidence import Evidence, Gathering
@@ -172,7 +173,7 @@ def followed(followers: Sequence[Follower]) -> Iterator[str]:
 def others(found: Json, parts: Sequence[Part]) -> list[str]:
     """The sentences of the examples that have no paragraph."""
     examples = (found.get("examples") or ())[1 if parts else 0:LISTED]
-    return [str(example.get("text") or dict(example)) for example in examples]
+    return [split_blame(str(example.get("text") or dict(example)))[0] for example in examples]
 
 
 def left_out(found: Json) -> int:

@@ -31,7 +31,8 @@ from floodmark.checkers.laws.unit import Unit
 FAR = 1 << 60  # ns: later times are taken for this one where ticks are twice the time
 _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
 _AS_WRITTEN = """t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
-    t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.start, t."at", t.time"""
+    t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.follower, t.start,
+    t."at", t.time"""
 _TICK = f"""case when p.clock_error = 0 then 2 * greatest(least(t.time, {FAR}), -{FAR})
     else t.time // (least(p.clock_error, {2**63 - 2}) + 1) end"""
 # The controller is no broker of the run; any other line by a name that no broker has is nobody's.

@@ -6,20 +6,23 @@ concerns its record: a finding of the trace, or one of these steps, which are no
 
 early-commit        a leader moved its HW over the record before a member of its ISR had appended it
 early-fetch         the same, but that member had asked the leader for an offset above its own log's end
-hw-ahead            a follower took an HW above that of every leader so far, and then led with it
+early-diverged      the same, but that member had asked for a higher offset, with another record at this one:
+                    it should have cut that, or the leader should have seen it
+hw-ahead            a node began to lead with an HW above that of every leader so far
 isr-proposal        a leader proposed an ISR with a replica below the leader's HW
 isr-by-controller   the controller took such a replica in, and no leader had proposed that
 
 Why no node is blamed wrongly. early-commit claims what ack-rule claims, of the line by which the HW moved:
 the leader counts every broker that it has learnt to be in the ISR, and that the controller has there too
-(KIP-497), and a member's append stands in the trace before the fetch that proves it. A follower knows an HW
-from a leader's answer, whose line was written before the answer was sent. A proposal counts if no line of the
-replica between it and the ruling shortened its log.
+(KIP-497), and a member's append stands in the trace before the fetch that proves it. What it asked for stands
+in the leader's own line. A proposal counts if no line of the replica between it and the ruling shortened its
+log.
 
 Where the earliest line only shows that something is wrong, the finding says that nobody can tell: a leader or
 a candidate that lacks the record has done nothing by that; a follower that cuts where its leader said obeys,
 and of the leader's answer the trace has only the follower's own word (`why` of truncate). If it cut below
-that, the cut is its own.
+that, the cut is its own. Of early-diverged nobody can tell either: it depends on who was asked before, and on
+what the protocol's generation compares. Nor of hw-ahead: the trace does not have the HW of a leader's answer.
 """
 
 from collections.abc import Sequence
@@ -33,6 +36,7 @@ from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.text.blame_words import (
     BY_CONTROLLER,
     EARLY_COMMIT,
+    EARLY_DIVERGED,
     EARLY_FETCH,
     HW_AHEAD,
     PROPOSAL,
@@ -85,7 +89,7 @@ def guilty(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
 
 # -- the steps ----------------------------------------------------------------------------------------------
 
-_GUILTY = ", ".join(f"'{name}'" for name in names.GUILTY)
+_GUILTY = ", ".join(f"'{name}'" for name in (*names.GUILTY, names.TWO_LEADERS))
 _ASKED_OFFSETS = """
     select distinct run, partition, "offset", epoch from asked_rows
     where name not in ('unsafe-isr') and "offset" is not null"""
@@ -112,18 +116,20 @@ _LACKING = """
         and not coalesce(m.appended_epoch > c.epoch
             or (m.appended_epoch = c.epoch and m.appended_to > c."offset"), false)"""
 _PRETENDED = """
-    select l.line, l."offset", l.who, min({'seq': f.seq, 'tick': f.tick}) as asked
+    select l.line, l."offset", l.who,
+        min({'seq': f.seq, 'tick': f.tick}) filter (f."offset" > l.reached) as asked
     from lacking l join timeline f on l.run = f.run and l.partition = f.partition and l.node = f.node
         and f.event = 'fetch' and f.epoch = l.epoch and f.follower = l.who
-    where f.seq < l.seq and f."offset" > l."offset" and f."offset" > l.reached group by all"""
+    where (f.seq < l.seq or f.tick <= l.tick) and f."offset" > l."offset" group by all"""
 _EARLY_COMMITS = f"""
     select run, partition, l."offset", '{EARLY_COMMIT}' as name, l.node, l.seq, l.tick,
-        list(l.who order by l.who) as nodes, cast(null as bigint) as seen
+        list(distinct l.who order by l.who) as nodes, cast(null as bigint) as seen
     from lacking l anti join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who
     group by all
     union all by name
-    select l.run, l.partition, l."offset", '{EARLY_FETCH}' as name, l.node, p.asked.seq as seq,
-        p.asked.tick as tick, [l.who] as nodes
+    select l.run, l.partition, l."offset",
+        if(p.asked is null, '{EARLY_DIVERGED}', '{EARLY_FETCH}') as name, l.node,
+        coalesce(p.asked.seq, l.seq) as seq, coalesce(p.asked.tick, l.tick) as tick, [l.who] as nodes
     from lacking l join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who"""
 # Who begins to lead shows what it has below its HW. Leaders of a trace that never tells one show nothing.
 _HWS_AHEAD = f"""
@@ -135,20 +141,13 @@ _HWS_AHEAD = f"""
     shown as (
         select run, partition, node, seq, tick, hw, event from timeline
         semi join begun using (run, partition) where leads and hw is not null),
-    untold as (
+    ahead as (
         select b.* from begun b
         semi join shown s on b.run = s.run and b.partition = s.partition and s.event = 'hw'
         anti join shown s on b.run = s.run and b.partition = s.partition and s.hw > b."offset"
-            and s.tick <= b.tick + 1 and not (s.node = b.node and s.seq >= b.seq)),
-    moved as (
-        select u.run, u.partition, u."offset", u.node, t.seq, t.tick, t.hw as seen,
-            t.hw > u."offset" as above, t.leads
-        from untold u join timeline t on u.run = t.run and u.partition = t.partition and u.node = t.node
-        where t.seq <= u.seq and t.hw is not null)
-    select run, partition, "offset", '{HW_AHEAD}' as name, node, seq, tick, [node] as nodes, seen
-    from moved anti join moved l on moved.run = l.run and moved.partition = l.partition
-        and moved.node = l.node and moved."offset" = l."offset" and not l.above and l.seq > moved.seq
-    where above qualify row_number() over (partition by run, partition, "offset", node order by seq) = 1"""
+            and s.tick <= b.tick + 1 and not (s.node = b.node and s.seq >= b.seq))
+    select run, partition, "offset", '{HW_AHEAD}' as name, node, seq, tick, [node] as nodes, hw as seen
+    from ahead"""
 # Of each replica that an ISR took in behind the HW: who wanted it there.
 _PROPOSED = f"""
     with taken_in as (
@@ -175,19 +174,22 @@ _PROPOSED = f"""
     select run, partition, "offset", seen as upto, '{BY_CONTROLLER}' as name, by_node as node, by_seq as seq,
         tick, nodes, by_node, by_seq
     from matched semi join proposals using (run, partition) where seq is null"""
-# Findings of the trace, and the records that they concern.
+# Findings of the trace, and the records that they concern. `shows` orders what concerns one line: the steps,
+# then what is a wrong step itself, then what only shows that there was one.
 _SUSPECTS = f"""
     select r.run, r.partition, r."offset", coalesce(r.upto, case
             when r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}') and r.how = 'short'
                 or r.name = '{names.UNSAFE_ISR}' and r.how = 'behind' then r.seen end) as upto,
         r.name, r.how, r.node, r.seq, r.tick, r.nodes, r.seen, r.permit,
-        case r.name when '{names.ACK_RULE}' then t.epoch else r.epoch end as epoch
+        case r.name when '{names.ACK_RULE}' then t.epoch when '{names.TWO_LEADERS}' then r.seen
+            else r.epoch end as epoch,
+        1 + (r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}'))::int as shows
     from ranked_rows r left join timeline t on r.run = t.run and r.partition = t.partition
         and r.node = t.node and r.seq = t.seq
     where r.name in ({_GUILTY}) and r.seq is not null
-    union all by name select * from early_commits_at
-    union all by name select * from hws_ahead_at
-    union all by name select * from proposed"""
+    union all by name select *, 0 as shows from early_commits_at
+    union all by name select *, 0 as shows from hws_ahead_at
+    union all by name select *, 0 as shows from proposed"""
 # Each holds one offset.
 _AT = """select *, cast(least("offset"::hugeint + 1, 9223372036854775807) as bigint) as upto from {}"""
 _STEPS = {
@@ -232,4 +234,4 @@ _EARLIEST = f"""
     from pairs p left join cuts c using (id, node, seq) left join held h using (id, node, seq)
     qualify row_number() over (partition by p.id
         order by coalesce(h.held and p.node = p.asked_node, false) desc,
-            p.asked_permit is null and p.permit is not null, p.tick, p.node, p.seq, p.name desc) = 1"""
+            p.asked_permit is null and p.permit is not null, p.tick, p.node, p.seq, p.shows, p.name) = 1"""

@@ -10,7 +10,8 @@ BLAMED = " To blame: "  # begins that sentence
 UNDECIDED = "nobody can tell"
 NO_STEP = f"{UNDECIDED}: no line of the trace shows a wrong step"
 # Steps that are no findings (judge/blame.py says what they are).
-EARLY_COMMIT, EARLY_FETCH, HW_AHEAD = "early-commit", "early-fetch", "hw-ahead"
+EARLY_COMMIT, EARLY_FETCH, EARLY_DIVERGED = "early-commit", "early-fetch", "early-diverged"
+HW_AHEAD = "hw-ahead"
 PROPOSAL, BY_CONTROLLER = "isr-proposal", "isr-by-controller"
 _OWN_CACHE = ("cache", "cache above LEO")
 _TOLD_END = re.compile(r"ends at (\d+)")
@@ -73,8 +74,10 @@ _WORDS: dict[tuple[str, str | None], str] = {
     "ISR had appended it",
     (EARLY_FETCH, None): "{who}, which asked its leader {node} for an offset above its own LEO, as if it had "
     "offset {offset}",
-    (HW_AHEAD, None): "{node}, which as a follower took an HW of {seen} when no leader's HW was above "
-    "{offset}",
+    (EARLY_DIVERGED, None): f"{UNDECIDED}: {{node}} moved its HW over offset {{offset}} by a fetch of "
+    "{who}, which had another record there; whose step that was, no line shows",
+    (HW_AHEAD, None): f"{UNDECIDED}: {{node}} began to lead with an HW of {{seen}} when no leader's HW had "
+    "been above {offset}; whether its leader said so or it took it so, no line shows",
     (PROPOSAL, None): "{node}, which as the leader proposed an ISR with " + _BEHIND,
     (BY_CONTROLLER, None): "the controller, which took into the ISR, though no leader had proposed it, "
     + _BEHIND,
@@ -82,6 +85,8 @@ _WORDS: dict[tuple[str, str | None], str] = {
     (names.ACK_RULE, "isr"): "{node}, which acked with an ISR of {who}, smaller than min.insync.replicas",
     (names.ACK_RULE, "member"): "{node}, which acked offset {leo} before {who} of its ISR had appended it",
     (names.UNSAFE_ISR, "smaller"): "{node}, which as the leader did not count {who}, in the controller's ISR",
+    (names.TWO_LEADERS, None): f"{UNDECIDED}: {{who}} both acted as leader of epoch {{seen}}; whether the "
+    "controller gave it to both, no line shows",
     (names.LEADER_INCOMPLETE, None): f"{UNDECIDED}: {{node}} began to lead without the record, and no line "
     "shows whose step took it away",
     (names.CANDIDATE_INCOMPLETE, None): f"{UNDECIDED}: {{who}} lacked the record while in the ISR, and no "

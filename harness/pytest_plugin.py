@@ -6,7 +6,8 @@
 
     floodmark_run(...)
         Plays a run, judges it, and gives it: folder, verdict, findings, bugs, valid, unknown. Its words are
-        the options of `floodmark run` (`config` is a dict, `schedule` a list of entries or a file); or
+        the options of `floodmark run` (`config` is a dict, `schedule` a list of entries or a file;
+        `settings="drawn"` draws from the seed what no other word says); or
         `scenario`, a name or a FILE.toml, with rules, bugs, config and cluster. Besides: `strict`, `allow`,
         `allow_unknown`, as of `floodmark check`.
     floodmark_schedule(...)

@@ -7,12 +7,13 @@ Rules
 """
 
 import asyncio
+import secrets
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,19 @@ import click
 import orjson
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import DRAWN, FIXED, Case
 from floodmark.harness.commands.campaign_play import scenario_options
 from floodmark.harness.commands.check import gate, outcome_of, save
 from floodmark.harness.commands.cluster import ask_cluster
 from floodmark.harness.commands.report import REPORT, page_beside
-from floodmark.harness.commands.run import RunOptions, config_of, planned, record, schedule_of_options
+from floodmark.harness.commands.run import (
+    RunOptions,
+    config_of,
+    planned,
+    record,
+    schedule_of_options,
+    with_drawn_settings,
+)
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.commands.scenario_runs import TRIES, missed
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -41,7 +49,7 @@ from floodmark.harness.verdict import EXIT_VALID, Policy
 CLUSTER_MODULE = "floodmark.harness.commands.pytest_cluster"
 CLUSTER_WORDS = ("cluster", "kafka", "topic_config", "nodes", "rules", "bugs", "config", "links")
 RUN_WORDS = (*CLUSTER_WORDS, "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
-             "nemesis", "interval", "overspend", "schedule", "trace", "seed", "duration")
+             "nemesis", "interval", "overspend", "schedule", "trace", "settings", "seed", "duration")
 SCENARIO_WORDS = ("scenario", "rules", "bugs", "config", "cluster")
 GATE_WORDS = ("strict", "allow", "allow_unknown")
 SEED = 1  # of a schedule that is asked for without one
@@ -120,15 +128,27 @@ def options_of(folder: Path | None, words: Words) -> tuple[RunOptions, Schedule 
     refuse_unknown("floodmark_run", words, (*RUN_WORDS, "scenario", *GATE_WORDS))
     plain = as_options(words)
     given = plain.pop("schedule", None)
-    options = RunOptions(**plain, out=folder)
+    options = RunOptions(**plain, out=folder, given=frozenset(words))
+    if options.settings not in (FIXED, DRAWN):
+        raise UsageError(f"settings is {options.settings!r}; valid: {FIXED}, {DRAWN}")
     if given is None:
         return options, None
     if options.nemesis != "none":
         raise UsageError("schedule and nemesis cannot both say what is to strike: leave one out")
+    options = drawn_now(options, secrets.randbelow(2**31))
     nodes, partitions = nodes_of(options), range(options.partitions)
     if isinstance(given, str | Path):
         return options, json_form.load(Path(given), nodes=nodes, partitions=partitions)
     return options, json_form.read(given, nodes=nodes, partitions=partitions)
+
+
+def drawn_now(options: RunOptions, seed: int) -> RunOptions:
+    """The same, with nothing left to be drawn: a schedule names the nodes and partitions that there will be.
+    seed: where the options have none."""
+    seed = seed if options.seed is None else options.seed
+    if options.settings == DRAWN:
+        options = with_drawn_settings(options, seed)
+    return replace(options, seed=seed, settings=FIXED)
 
 
 def scenario_played(folder: Path, words: Words) -> Path:
@@ -181,9 +201,10 @@ def judged(folder: Path, policy: Policy) -> JudgedRun:
 def entries(words: Words) -> list[dict[str, Any]]:
     """What the nemesis of these words strikes, in the form that floodmark_run(schedule=...) takes."""
     refuse_unknown("floodmark_schedule", words, [name for name in RUN_WORDS if name != "schedule"])
-    options, _ = options_of(None, words)
-    seed = SEED if options.seed is None else options.seed
-    return json_form.write(schedule_of_options(options, seed, nodes_of(options), config_of(options)).schedule)
+    options = drawn_now(options_of(None, words)[0], SEED)
+    assert options.seed is not None
+    strikes = schedule_of_options(options, options.seed, nodes_of(options), config_of(options))
+    return json_form.write(strikes.schedule)
 
 
 # -- words --------------------------------------------------------------------------------------------------

@@ -14,11 +14,13 @@ from floodmark.harness import catalog
 from floodmark.harness.commands import pytest_nemesis, pytest_support
 from floodmark.harness.commands.pytest_support import (
     ClusterUp,
+    drawn_now,
     entries,
     judged_run,
     options_of,
     scenario_played,
 )
+from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.schedule.entry import ACTS
 from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
@@ -34,6 +36,7 @@ KILL = {"f": "kill", "nodes": ["n1"]}
         ({"scenario": "nothing"}, "no scenario 'nothing'"),
         ({"scenario": "Z06"}, "that is 2 scenarios"),
         ({"nemesis": "crsh"}, "no nemesis 'crsh'"),
+        ({"settings": "draw"}, "settings is 'draw'; valid: fixed, drawn"),
         ({"nemesis": "crash", "schedule": [KILL]}, "cannot both say what is to strike"),
         ({"schedule": [{**KILL, "nodes": ["n9"]}]}, "n9"),
         ({"allow": ["lost-writes"]}, "no finding is called 'lost-writes'"),
@@ -50,6 +53,31 @@ def test_words_are_those_of_the_command_line(tmp_path: Path) -> None:
         "nemesis": ["crash", "cut"], "config": {"min.insync.replicas": 1}, "bugs": ["ack_early"], "nodes": 5})
     assert (options.nemesis, options.config) == ("crash,cut", ("min.insync.replicas=1",))
     assert (options.bugs, options.nodes, options.out, schedule) == (("ack_early",), 5, tmp_path, None)
+
+
+def test_settings_are_drawn_but_for_the_words_given(tmp_path: Path) -> None:
+    """From the seed, and run.json tells them; words not asked for are as ever."""
+    words = {"settings": "drawn", "partitions": 3, "seed": 5}
+    plan = planned(*options_of(tmp_path / "run", words))
+    assert plan.drawn
+    assert "partitions" not in plan.drawn
+    assert {spec.key for spec in plan.partitions} == {0, 1, 2}
+    assert planned(*options_of(tmp_path / "again", words)).drawn == plan.drawn
+    assert planned(*options_of(tmp_path / "other", {**words, "seed": 6})).drawn != plan.drawn
+    assert planned(*options_of(tmp_path / "fixed", {"partitions": 3})).drawn is None
+
+
+def test_a_schedule_names_nodes_and_partitions_that_were_drawn(tmp_path: Path) -> None:
+    """The same ones in floodmark_schedule and floodmark_run, for the same seed."""
+    seed = next(seed for seed in range(50)
+                if drawn_now(options_of(None, {"settings": "drawn"})[0], seed).nodes == 5)
+    words = {"settings": "drawn", "seed": seed, "duration": 10}
+    told = entries({**words, "nemesis": "crash", "interval": 0.5})
+    assert {node for entry in told for node in entry.get("nodes", ())} >= {"n4", "n5"}
+    options, schedule = options_of(tmp_path, {**words, "schedule": told})
+    assert (options.nodes, options.seed) == (5, seed)
+    assert options.drawn
+    assert planned(options, schedule).drawn == options.drawn
 
 
 def test_a_schedule_is_data_and_the_same_for_the_same_words(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ _STEPS = {
 _EARLIEST = f"""
     with pairs as (
         select a.id, a."offset" as asked_offset, a.permit as asked_permit, a.nodes[1] as asked_node,
-            s.* exclude (by_node, by_seq)
+            a.seq as asked_seq, s.* exclude (by_node, by_seq)
         from asked_rows a join suspects s using (run, partition)
         where case a.name when '{names.UNSAFE_ISR}' then
                 (s.by_node = a.node and s.by_seq = a.seq) or (s.node = a.node and s.seq = a.seq)
@@ -234,4 +234,5 @@ _EARLIEST = f"""
     from pairs p left join cuts c using (id, node, seq) left join held h using (id, node, seq)
     qualify row_number() over (partition by p.id
         order by coalesce(h.held and p.node = p.asked_node, false) desc,
+            coalesce(h.held and p.seq = p.asked_seq, false) desc,
             p.asked_permit is null and p.permit is not null, p.tick, p.node, p.seq, p.shows, p.name) = 1"""

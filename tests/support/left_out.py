@@ -18,8 +18,10 @@ KINDS: Mapping[str, str] = {
     "cluster": "they start brokers on loopback: pytest -m cluster",
 }
 OTHERS = "other"
+NAMED = frozenset({"kafka"})  # kinds whose modules are named
 OUTPUT = "left out"
-_deselected = pytest.StashKey[Counter[str]]()
+Counts = dict[str, dict[str, int]]  # kind -> module -> tests of it
+_deselected = pytest.StashKey[Counts]()
 
 
 def kind_of(words: Iterable[str]) -> str:
@@ -28,11 +30,16 @@ def kind_of(words: Iterable[str]) -> str:
     return next((kind for kind in KINDS if kind in borne), OTHERS)
 
 
-def lines(deselected: Mapping[str, int], skipped: Sequence[tuple[str, str]], why: str) -> list[str]:
-    """One line a kind that was deselected, one a reason for skipping (kind, reason)."""
+def lines(deselected: Mapping[str, Mapping[str, int]], skipped: Sequence[tuple[str, str]], why: str
+          ) -> list[str]:
+    """One line a kind that was deselected (kind -> module -> tests), one a reason for skipping (kind,
+    reason)."""
     told = [
-        f"{kind}: {number} not selected ({why}); {KINDS.get(kind, 'leave that out to have them')}"
-        for kind, number in sorted(deselected.items())
+        f"{kind}: {sum(modules.values())} not selected ({why}); "
+        f"{KINDS.get(kind, 'leave that out to have them')}"
+        + (f" ({', '.join(f'{module} {number}' for module, number in sorted(modules.items()))})"
+           if kind in NAMED else "")
+        for kind, modules in sorted(deselected.items())
     ]
     told += [f"{kind}: {number} skipped: {reason}"
              for (kind, reason), number in sorted(Counter(skipped).items())]
@@ -48,21 +55,22 @@ def selection(config: pytest.Config) -> str:
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     """pytest's hook: counts the kinds of what was not selected."""
     for item in items:
-        counts = item.config.stash.setdefault(_deselected, Counter())
-        counts[kind_of(mark.name for mark in item.iter_markers())] += 1
+        modules = item.config.stash.setdefault(_deselected, {}).setdefault(
+            kind_of(mark.name for mark in item.iter_markers()), {})
+        modules[item.path.stem] = modules.get(item.path.stem, 0) + 1
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """pytest's hook: one of several processes tells the first of them, which selects nothing itself."""
     if (told := getattr(session.config, "workeroutput", None)) is not None:
-        told[OUTPUT] = dict(session.config.stash.get(_deselected, Counter()))
+        told[OUTPUT] = session.config.stash.get(_deselected, {})
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """xdist's hook: every process has selected from the same tests."""
     if told := getattr(node, "workeroutput", {}).get(OUTPUT):  # nothing of one that crashed
-        node.config.stash[_deselected] = Counter(told)
+        node.config.stash[_deselected] = told
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -73,5 +81,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         if isinstance(report.longrepr, tuple)
     ]
     terminalreporter.section("left out")
-    for line in lines(config.stash.get(_deselected, Counter()), skipped, selection(config)):
+    for line in lines(config.stash.get(_deselected, {}), skipped, selection(config)):
         terminalreporter.line(line)

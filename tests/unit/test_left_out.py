@@ -18,6 +18,11 @@ def test_in_a_container(): ...
 @pytest.mark.cluster
 def test_a_night(): ...
 
+@pytest.mark.kafka
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["2.8.2", "4.3.1"])
+def test_on_kafka(version): ...
+
 @pytest.mark.kcat
 @pytest.mark.skipif(True, reason="kcat is not installed")
 def test_with_kcat(): ...
@@ -50,5 +55,7 @@ def test_a_run_tells_what_was_deselected_and_what_was_skipped(tmp_path: Path) ->
     assert f"docker: 1 not selected ({selected}); they need a Docker engine" in told
     assert f"long: 1 not selected ({selected}); they take long, and .ci/run runs them" in told
     assert "kcat: 1 skipped: kcat is not installed" in told
-    assert "kafka:" not in told
-    assert "1 passed, 1 skipped, 2 deselected" in ran.stdout
+    assert "browser:" not in told
+    assert (f"kafka: 2 not selected ({selected}); they run Apache Kafka, whose jars Maven fetches once: "
+            "make test-kafka (test_suite 2)") in told
+    assert "1 passed, 1 skipped, 4 deselected" in ran.stdout

@@ -30,6 +30,7 @@ def the_shipped() -> dict[str, Scenario]:
     ("power-divergence-two-topics", (REFERENCE, ZOOKEEPER)),
     ("unclean-after-a-cut", (REFERENCE, ZOOKEEPER)),
     ("uneven-epochs", (REFERENCE, ZOOKEEPER)),
+    ("reassigned-around-a-sleeper", SYSTEMS),
     ("last-replica-crashes", SYSTEMS),
     ("last-replica-after-stops", SYSTEMS),
     ("unclean-by-hand", SYSTEMS),

@@ -19,10 +19,12 @@ in the leader's own line. A proposal counts if no line of the replica between it
 log.
 
 Where the earliest line only shows that something is wrong, the finding says that nobody can tell: a leader or
-a candidate that lacks the record has done nothing by that; a follower that cuts where its leader said obeys,
-and of the leader's answer the trace has only the follower's own word (`why` of truncate). If it cut below
-that, the cut is its own. Of early-diverged nobody can tell either: it depends on who was asked before, and on
-what the protocol's generation compares. Nor of hw-ahead: the trace does not have the HW of a leader's answer.
+a candidate that lacks the record has done nothing by that. (If it came back without it, that start is the
+line; but an append stands in the trace before it is on disk, and a power cut may have taken it.) A follower
+that cuts where its leader said obeys, and of the leader's answer the trace has only the follower's own word
+(`why` of truncate). If it cut below that, the cut is its own. Of early-diverged nobody can tell either: it
+depends on who was asked before, and on what the protocol's generation compares. Nor of hw-ahead: the trace
+does not have the HW of a leader's answer.
 """
 
 from collections.abc import Sequence
@@ -74,7 +76,7 @@ def is_asked(row: Row) -> bool:
 def guilty(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
     """By the number of the row: the sentence, and the line if one is to blame."""
     unit.load("asked_rows", pa.Table.from_pylist(list(asked), schema=_ASKED))
-    for name, select in _STEPS.items():
+    for name, select in {**_STEPS, "chosen": _CHOSEN}.items():
         unit.make(name, select)
     suspects = {row["id"]: row for row in unit.rows(_EARLIEST).to_pylist()}
     found = []
@@ -83,6 +85,8 @@ def guilty(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
         if first is not None:
             words = words_of_blame(first, row) if row["permit"] is None else None
             line = {"blamed_node": first["node"], "blamed_seq": first["seq"]}
+            if first["start_seq"] is not None:
+                line = {"blamed_node": first["nodes"][0], "blamed_seq": first["start_seq"]}
             found.append((row["id"], {"blame": words, **line}))
     return found
 
@@ -205,7 +209,7 @@ _STEPS = {
 }
 # Of a record the epoch is known, or not; what came after a finding of the trace did not bring it about. A
 # replica that cut what its leader held needs no earlier line to lack it.
-_EARLIEST = f"""
+_CHOSEN = f"""
     with pairs as (
         select a.id, a."offset" as asked_offset, a.permit as asked_permit, a.nodes[1] as asked_node,
             a.seq as asked_seq, s.* exclude (by_node, by_seq)
@@ -236,3 +240,14 @@ _EARLIEST = f"""
         order by coalesce(h.held and p.node = p.asked_node, false) desc,
             coalesce(h.held and p.seq = p.asked_seq, false) desc,
             p.asked_permit is null and p.permit is not null, p.tick, p.node, p.seq, p.shows, p.name) = 1"""
+# Where no more is known than that a replica lacked the record: the start at which it came back without it.
+_EARLIEST = """
+    with gone as (
+        select c.id, max({'tick': s.gone, 'line': s.gone_line}) as last
+        from chosen c join epoch_spans s
+            on c.run = s.run and c.partition = s.partition and c.nodes[1] = s.node
+        where c.shows = 2 and s.lo <= c.asked_offset and c.asked_offset < s.hi and s.gone <= c.tick
+            and coalesce(c.epoch = s.epoch, true) group by all)
+    select c.*, t.seq as start_seq, t.leo as start_leo
+    from chosen c left join gone g using (id)
+    left join timeline t on g.last.line = t.line and t.event = 'start'"""

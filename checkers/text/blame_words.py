@@ -39,6 +39,9 @@ def words_of_blame(first: Row, row: Row) -> str | None:
     if (first["name"], first["how"]) == (names.UNSAFE_ISR, "behind"):
         return f"{UNDECIDED}: the leader may have proposed, or the controller accepted, " + _BEHIND.format(
             who=listed(first["nodes"]))  # fmt: skip
+    if first["start_seq"] is not None:
+        return (f"{UNDECIDED}: {listed(first['nodes'])} started with LEO {first['start_leo']}, without the "
+                "record, and was in the ISR; what its disk should have had, no line shows")  # fmt: skip
     words = _WORDS.get((first["name"], first["how"])) or _WORDS.get((first["name"], None))
     if words is None:
         return None

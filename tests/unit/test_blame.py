@@ -143,6 +143,26 @@ def test_whether_a_diverging_member_or_its_leader_was_wrong_nobody_can_tell(tmp_
     assert blame(worst).startswith(f"{UNDECIDED}: n2 moved its HW over offset 1 by a fetch of n3")
 
 
+@pytest.mark.parametrize("fetched_again", [False, True])
+def test_a_member_that_came_back_without_the_record_is_named_with_its_start(
+        tmp_path: Path, fetched_again: bool) -> None:
+    """Nobody can tell whether its disk should have had it. What it has fetched since it has not lost so."""
+    story = begun().produce(2).restart("n3", leo=1, epochs=[[0, 0]])
+    if fetched_again:
+        story.append("n3")
+    for event in ("register", "unfence"):
+        story.say("controller", event, broker="n3", broker_epoch=2, clean=False, alone=True)
+    story.take_role("n3")
+    if fetched_again:
+        story.append("n1").append("n2").commit()
+    worst = told(tmp_path, story)["candidate-incomplete"]
+    if fetched_again:
+        assert blame(worst).startswith("n1, which as the leader moved its HW over offset 2")
+    else:
+        assert (worst["line"]["node"], worst["line"]["event"]) == ("n3", "start")
+        assert blame(worst).startswith(f"{UNDECIDED}: n3 started with LEO 1, without the record")
+
+
 def taken_in(*, proposed: bool, restarted: bool = False) -> Story:
     """n3 is taken into the ISR behind the HW."""
     story = begun().produce(1)

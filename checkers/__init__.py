@@ -7,6 +7,7 @@ is one finding an offset; what is said of one log (malformed-log, epochs that fa
 place of it; lost-write, unseen, duplicate, phantom and G1a one a value; saw-then-lost one a value and offset;
 inconsistent-offsets one an offset; realtime-order and nonmonotonic-send one a send that has a lower offset
 than some earlier one; stuck one a partition; broker-died one a node; unclean-election one an election;
+recovery-loss one a start; read-above-hw one a record of a poll; end-offset-ahead one a place of an answer;
 precommitted-read one a transaction.
 
 Cycles. One finding a strong component of ops, at the weakest kinds of edges that make it one; a wider one

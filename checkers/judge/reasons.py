@@ -39,6 +39,16 @@ def reasons_of(folder: Folder, seen: Preconditions) -> None:
     if seen.acked == 0:
         folder.reasons.append((finding_names.IF_NOTHING_ACKED, "nothing was acked at all"))
     folder.reasons += [((finding_names.UNFIT,), f"not what was asked: {why}") for why in unfit(folder)]
+    if folder.trace:
+        folder.reasons[:] = [with_the_trace(reason) for reason in folder.reasons]
+
+
+def with_the_trace(reason: Reason) -> Reason:
+    """What leaves checks of the history unknown does so to those that ask the trace besides."""
+    names, why = reason
+    if names == finding_names.IF_BREACHED:
+        return (*names, *finding_names.OF_TRACE_AND_HISTORY), why
+    return ((*names, finding_names.RECOVERY_LOSS), why) if names == finding_names.IF_KILLED else reason
 
 
 def of_the_end(folder: Folder) -> Iterator[Reason]:

@@ -5,7 +5,7 @@ partitions, replicas  those of which the history or a dump says anything: of the
                       here though its partition has none.
 traced                every partition of a run that has a trace
 processes             those of the final reads, and those that overlap
-faults, runs, active_brokers
+faults, runs, active_brokers, strikes
 
 A column is made at once for all partitions of a run, or all replicas. What many of them have in common
 (lists above all) is made once and taken as often as it is needed.
@@ -30,7 +30,7 @@ from floodmark.checkers.judge.claim_gates import (
     is_uncommitted,
     reads_committed,
 )
-from floodmark.checkers.judge.permissions import Excuse, min_insync
+from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
 from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read.columns import Flags, Ints, contains
@@ -60,6 +60,7 @@ def tables_of_runs(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
         "faults": [_from_rows("faults", fault_rows(*one)) for one in judged],
         "runs": [_from_rows("runs", run_rows(*one)) for one in judged],
         "active_brokers": [_from_rows("active_brokers", active_rows(*one)) for one in traced],
+        "strikes": [_from_rows("strikes", strike_rows(*one)) for one in traced],
     })
 
 
@@ -315,3 +316,10 @@ def active_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
         ends = (time for time in run.rulings.restarts[each.node] if time + error_ns >= each.since)
         since, until = max(each.since, -FAR_NS), min(each.until, FAR_NS, *ends)
         yield number, each.node, tick(since, error_ns), tick(until, error_ns)
+
+
+def strike_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
+    """When each fault that lost data struck a node."""
+    error_ns = clock_error_ns(run.folder)
+    for strike in strikes_of(run.preconditions.nemesis):
+        yield number, strike.node, tick(strike.began, error_ns), tick(strike.time, error_ns)

@@ -91,7 +91,7 @@ def silent_names(run: Run) -> tuple[str, ...]:
     return (
         *(finding_names.SILENT_IF_BREACHED if run.breached else ()),
         *(finding_names.SILENT_IF_DISORDERED if run.preconditions.disordered else ()),
-        *(finding_names.IF_KILLED if run.folder.killed else ()),
+        *((*finding_names.IF_KILLED, finding_names.RECOVERY_LOSS) if run.folder.killed else ()),
         *(finding_names.SILENT_IF_TRACE_TORN if run.folder.trace and not run.rulings.complete else ()),
         *silent_of_trace(run.folder.observes),
     )

@@ -11,8 +11,10 @@ from floodmark.checkers.laws.sends import sends
 from floodmark.checkers.laws.trace.cluster_views import cluster_views
 from floodmark.checkers.laws.trace.completeness import completeness
 from floodmark.checkers.laws.trace.epoch_spans import epoch_spans
+from floodmark.checkers.laws.trace.high_watermarks import high_watermarks
 from floodmark.checkers.laws.trace.node_timeline import node_timeline
 from floodmark.checkers.laws.trace.quorums import quorums
+from floodmark.checkers.laws.trace.recovery import recovery
 from floodmark.checkers.laws.trace.trace_checks import trace_checks
 from floodmark.checkers.laws.transactions import transactions
 from floodmark.checkers.laws.unit import Family
@@ -29,6 +31,8 @@ FAMILIES: Sequence[Family] = (
     transactions,
     node_timeline,
     trace_checks,
+    recovery,
+    high_watermarks,
     cluster_views,
     quorums,
     epoch_spans,

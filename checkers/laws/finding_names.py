@@ -33,6 +33,9 @@ ACK_RULE = "ack-rule"
 UNSAFE_TRUNCATION = "unsafe-truncation"
 UNSAFE_ISR = "unsafe-isr"
 EPOCH_REGRESSED = "epoch-regressed"
+RECOVERY_LOSS = "recovery-loss"
+READ_ABOVE_HW = "read-above-hw"
+END_OFFSET_AHEAD = "end-offset-ahead"
 UNCLEAN_ELECTION = "unclean-election"
 PRECOMMITTED_READ = "precommitted-read"
 G0 = "G0"
@@ -80,6 +83,9 @@ OF_THE_TRACE = (
     UNSAFE_ISR,
     EPOCH_REGRESSED,
     UNCLEAN_ELECTION,
+    RECOVERY_LOSS,
+    READ_ABOVE_HW,
+    END_OFFSET_AHEAD,
 )
 GUILTY = (  # what may be to blame for the loss of a record
     UNSAFE_TRUNCATION,
@@ -103,6 +109,7 @@ SILENT_IF_BREACHED = (
     REALTIME_ORDER,
     *BY_PROCESS,
     *BY_TIME,
+    RECOVERY_LOSS,  # the line of a fault that lost data may be missing
 )
 # With indexes that do not rise from line to line nobody can say which of two lines came first.
 SILENT_IF_DISORDERED = (NONMONOTONIC_SEND, END_OFFSET_REGRESSED)
@@ -111,5 +118,13 @@ IF_LEADER_UNKNOWN = (LOST_WRITE, UNSEEN, SAW_THEN_LOST, UNDER_REPLICATED)
 IF_NOT_SETTLED = (DIVERGED, UNDER_REPLICATED, UNSEEN)
 IF_COMPACT = (LOST_WRITE, SAW_THEN_LOST, UNDER_REPLICATED, EPOCH_LINEAGE)
 IF_NOTHING_ACKED = (LOST_WRITE, UNSEEN)
+# Of the history and the trace together: a breach of the one, or of the other, leaves them unknown.
+OF_TRACE_AND_HISTORY = (RECOVERY_LOSS, READ_ABOVE_HW, END_OFFSET_AHEAD)
 # With a line missing, what it told may excuse these; what the others saw they saw.
-SILENT_IF_TRACE_TORN = (LEADER_INCOMPLETE, CANDIDATE_INCOMPLETE, UNSAFE_TRUNCATION, UNSAFE_ISR)
+SILENT_IF_TRACE_TORN = (
+    LEADER_INCOMPLETE,
+    CANDIDATE_INCOMPLETE,
+    UNSAFE_TRUNCATION,
+    UNSAFE_ISR,
+    *OF_TRACE_AND_HISTORY,
+)

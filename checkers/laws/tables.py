@@ -101,6 +101,8 @@ TABLES: Mapping[str, pa.Schema] = {
                                                   ("tick", INT)]))),
     # When a broker was registered and not fenced, in ticks.
     "active_brokers": _schema(node=TEXT, since=INT, until=INT),
+    # When a fault that lost data struck a node, in ticks: set about, and in effect.
+    "strikes": _schema(node=TEXT, since=INT, until=INT),
 }  # fmt: skip
 
 # What units of partitions send to the one unit of their run, if it has transactions (transactions.py).

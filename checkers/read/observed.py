@@ -24,6 +24,7 @@ OF_FILES = (*finding_names.OF_THE_LOGS, finding_names.UNSEEN, finding_names.SAW_
 _COMMITTED = frozenset({
     "append", "truncate", "hw", "become_leader", "become_follower", "start", "elect", "isr",
 })  # fmt: skip
+_HIGH_WATERMARKS = frozenset({"hw", "become_leader", "become_follower", "start"})  # where one is first told
 _LIVES = frozenset({"register", "fence", "unfence"})
 # The events that each check of the trace needs: those that show what it looks for, and those that excuse it.
 NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
@@ -36,6 +37,9 @@ NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
     finding_names.UNSAFE_TRUNCATION: _COMMITTED,
     finding_names.UNSAFE_ISR: _COMMITTED | _LIVES | {"ack"},
     finding_names.UNCLEAN_ELECTION: frozenset({"elect"}),
+    finding_names.RECOVERY_LOSS: frozenset({"start", "append", "truncate", "fetch", "ack"}),
+    finding_names.READ_ABOVE_HW: _HIGH_WATERMARKS,
+    finding_names.END_OFFSET_AHEAD: _HIGH_WATERMARKS,
 }
 EVENTS = frozenset().union(*NEEDED_EVENTS.values())
 # These claim nothing below the final log start, which only replicas.jsonl tells.

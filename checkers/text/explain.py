@@ -245,7 +245,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     finding_names.CANDIDATE_INCOMPLETE: Explanation(
         means="A registered, unfenced member of the controller's ISR lacks a committed record, or holds "
         "another in its place: elected now, it would lose it. Nobody need have noticed yet.",
-        near_miss="A broker that was started again and has not been given a role yet; one that is fenced.",
+        near_miss="A broker that was started again and has not been registered since; one that is fenced.",
         permitted=f"{_LOSS}.",
         law="Whoever the controller may choose has all that was committed: the next election would lose it",
         facts=("S12", "S20"),
@@ -292,6 +292,35 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         permitted=_NOTHING,
         law="A node takes a role only in an epoch above its last, restarts or not",
         facts=("S20",),
+    ),
+    finding_names.RECOVERY_LOSS: Explanation(
+        means="A replica started with a LEO below what it surely held before: after an orderly stop its last "
+        "LEO; after any other end the highest offset below which its fetch, as a leader's trace tells "
+        "it, or its own ack proves its records. No fault that loses data had struck the node since its "
+        "start before, and it told of no truncation.",
+        near_miss="A broker that was killed with an append under way: its trace tells of the append before "
+        "it is on disk, and nothing proves that it was. What a power cut, a wiped disk or a truncation "
+        "took.",
+        permitted="nothing: where data were lost by a fault it is no finding.",
+        law="A kill loses nothing that was written: recovery keeps every record that is whole",
+        facts=("S8", "S20"),
+    ),
+    finding_names.READ_ABOVE_HW: Explanation(
+        means="A poll returned a record at an offset that was not below any HW of the partition told in the "
+        "trace by the time the poll was over.",
+        near_miss="A record just below a HW that a line tells in the same moment, or within the error of the "
+        "clocks. A reader far behind.",
+        permitted=_NOTHING,
+        law="Readers are shown only what lies below the HW: anything above may still be cut",
+        facts=("S14",),
+    ),
+    finding_names.END_OFFSET_AHEAD: Explanation(
+        means="list_offsets returned an end above every HW of the partition told in the trace by the time "
+        "the op was over.",
+        near_miss="An end that equals the HW, or the last stable offset below it.",
+        permitted=_NOTHING,
+        law="The end of a log, as clients are told it, is its HW: what lies above is not theirs yet",
+        facts=("S14", "S15"),
     ),
     finding_names.PRECOMMITTED_READ: Explanation(
         means="A transaction read a value that it itself sends: a reader was shown what was not committed "

@@ -42,6 +42,7 @@ def phrases(row: Row) -> dict[str, str]:
         "lack": "lacks" if len(nodes) == 1 else "lack",
         "holders": holders,
         "if_held": f"; it is {holders}" if nodes else "",
+        "above_hw": f"when the highest HW was {seen}",
         "lines": cycle_words.lines(row),
         "where_seen": f"was read{cycle_words.lines(row)}" if ops else f"is {holders}",
         "acked": f"{at_offset} (index {ops[-1]})" if ops else at_offset,
@@ -62,6 +63,10 @@ def last_words(output: object) -> str:
 
 _ACKED = "The send of {value} to partition {partition} was acked{acked}, but "
 _CANDIDATE = "{who}, a candidate for leadership, lacks {record}: its log "
+_RECOVERED = (
+    "{who} started with a log of partition {partition} that ends at {offset}, though no fault had lost data "
+    "and it had truncated nothing: "
+)
 _ISR = "The ISR of partition {partition} "
 # By the finding's name and its `how`; None: whatever that is.
 _SENTENCES: dict[tuple[str, str | None], str] = {
@@ -128,6 +133,14 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     "to {offset} in one epoch{trace_line}.",
     (finding_names.EPOCH_REGRESSED, None): "{who} took a role in epoch {how} of partition {partition} after "
     "one in epoch {seen}{trace_line}.",
+    (finding_names.RECOVERY_LOSS, "clean"): _RECOVERED + "its log had ended at {seen} when it stopped "
+    "orderly{trace_line}.",
+    (finding_names.RECOVERY_LOSS, "fetch"): _RECOVERED + "it had asked a leader for offset {seen}, so it "
+    "held all below{trace_line}.",
+    (finding_names.RECOVERY_LOSS, "ack"): _RECOVERED + "it had acked all below {seen}{trace_line}.",
+    (finding_names.READ_ABOVE_HW, None): "Process {process} was shown {value} at {place}, {above_hw}{lines}.",
+    (finding_names.END_OFFSET_AHEAD, None): "Process {process} was told end offset {offset} of partition "
+    "{partition}, {above_hw}{lines}.",
     (finding_names.UNCLEAN_ELECTION, None): "{elected} was elected leader of partition {partition} in epoch "
     "{seen} from outside the ISR{trace_line}, though unclean.leader.election.enable is off and nothing had "
     "asked for an unclean election.",

@@ -29,7 +29,7 @@ Line = Mapping[str, Any]
 # Findings that name a broken rule, the one that explains most first.
 RULES_BROKEN = (
     names.UNCLEAN_ELECTION, names.TWO_LEADERS, names.EPOCH_REGRESSED, names.ACK_RULE, names.UNSAFE_ISR,
-    names.MALFORMED_LOG,
+    names.RECOVERY_LOSS, names.MALFORMED_LOG,
 )  # fmt: skip
 # What the second leader happened to do first is not what made it one.
 _ANY_STEP_SHOWS = frozenset({names.TWO_LEADERS})

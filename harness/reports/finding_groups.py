@@ -29,13 +29,13 @@ PLACES = 3  # lines named behind a finding
 # How a record came to be lost.
 _CAUSES = frozenset({
     names.UNSAFE_TRUNCATION, names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR,
-    names.ACK_RULE, names.UNCLEAN_ELECTION, "recovery-loss",
+    names.ACK_RULE, names.UNCLEAN_ELECTION, names.RECOVERY_LOSS,
 })  # fmt: skip
 _AFTER_A_LOSS = _CAUSES | {
     names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.REALTIME_ORDER, names.NONMONOTONIC_SEND,
     names.INT_NONMONOTONIC_SEND, names.DUPLICATE, names.END_OFFSET_REGRESSED, names.NONMONOTONIC_POLL,
     names.INT_NONMONOTONIC_POLL, names.POLL_SKIP, names.INT_POLL_SKIP, names.DIVERGED, names.EPOCH_LINEAGE,
-    names.UNDER_REPLICATED, names.HW_REGRESSED,
+    names.UNDER_REPLICATED, names.HW_REGRESSED, names.READ_ABOVE_HW, names.END_OFFSET_AHEAD,
 }  # fmt: skip
 OF_ONE_EVENT: Mapping[str, frozenset[str]] = {
     names.LOST_WRITE: _AFTER_A_LOSS,
@@ -49,7 +49,7 @@ OF_ONE_EVENT: Mapping[str, frozenset[str]] = {
     names.LEADER_INCOMPLETE: frozenset({names.CANDIDATE_INCOMPLETE}),
     names.ACK_RULE: frozenset({names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR}),
     names.UNSAFE_ISR: frozenset({names.CANDIDATE_INCOMPLETE}),
-    "recovery-loss": frozenset({names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE}),
+    names.RECOVERY_LOSS: frozenset({names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE}),
 }
 _CLAUSES = {  # of what a node did to the record that the event is about
     names.UNSAFE_TRUNCATION: "{} cut it off, although it was committed",

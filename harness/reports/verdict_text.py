@@ -35,8 +35,9 @@ GRAVEST = (  # what clients suffered, then what the logs are, then how it came a
     checks.LOST_WRITE, checks.DIVERGED, checks.SAW_THEN_LOST, checks.INCONSISTENT_OFFSETS, checks.G1A,
     checks.PHANTOM, checks.DUPLICATE, checks.UNSEEN, checks.BROKER_DIED, checks.STUCK, "",
     checks.EPOCH_LINEAGE, checks.MALFORMED_LOG, checks.UNDER_REPLICATED, checks.UNSAFE_TRUNCATION,
-    checks.UNCLEAN_ELECTION, checks.LEADER_INCOMPLETE, checks.ACK_RULE, checks.UNSAFE_ISR,
-    checks.TWO_LEADERS, checks.HW_REGRESSED, checks.EPOCH_REGRESSED, checks.CANDIDATE_INCOMPLETE,
+    checks.UNCLEAN_ELECTION, checks.LEADER_INCOMPLETE, checks.RECOVERY_LOSS, checks.ACK_RULE,
+    checks.UNSAFE_ISR, checks.READ_ABOVE_HW, checks.END_OFFSET_AHEAD, checks.TWO_LEADERS,
+    checks.HW_REGRESSED, checks.EPOCH_REGRESSED, checks.CANDIDATE_INCOMPLETE,
 )  # fmt: skip
 LISTED = 3  # examples of one finding
 WIDTH = 110

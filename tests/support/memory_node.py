@@ -33,7 +33,9 @@ class Disk:
             expected, good = batch.last_offset + 1, good + 1
         if good < len(self.batches) and rules.recovery_checks_batches:
             del self.batches[good if rules.recovery_keeps_segments else 0 :]
-            self.flushed = min(self.flushed, len(self.batches))
+        if self.batches and not rules.recovery_keeps_last_batch:
+            del self.batches[-1]
+        self.flushed = min(self.flushed, len(self.batches))
         frames = [replace(batch, data=b"") for batch in self.batches]
         return RecoveredState(log_start=self.log_start, batches=frames, epochs=self.epochs, hw=self.hw)
 

@@ -253,7 +253,7 @@ def fits(row: Row) -> bool:
     ):
         if row.get(name) is not None and not is_int(row[name]):
             return False
-    for name in ("leader", "broker"):  # the role, acks and why are harmless whatever they are
+    for name in ("leader", "broker", "follower"):  # the role, acks and why are harmless whatever they are
         if row.get(name) is not None and not isinstance(row[name], str):
             return False
     if row.get("clean") is not None and not isinstance(row["clean"], bool):

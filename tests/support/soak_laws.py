@@ -30,7 +30,9 @@ OF_THE_HISTORY = frozenset({
     "end-offset-regressed"})
 OF_THE_TRACE = frozenset({
     "hw-regressed", "leader-incomplete", "candidate-incomplete", "two-leaders", "ack-rule",
-    "unsafe-truncation", "unsafe-isr", "epoch-regressed", "unclean-election"})
+    "unsafe-truncation", "unsafe-isr", "epoch-regressed", "unclean-election", "recovery-loss",
+    "read-above-hw", "end-offset-ahead"})
+OF_TRACE_AND_HISTORY = frozenset({"unclean-election", "recovery-loss", "read-above-hw", "end-offset-ahead"})
 INSTEAD = {"unseen": "lost-write", "lost-write": "duplicate"}  # rule 5
 # Each proves itself.
 OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed", "unclean-election"})
@@ -39,7 +41,7 @@ OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed", "unc
 def stands_without(name: str) -> frozenset[str] | None:
     """The findings that need nothing of this file; None: all that are not the trace's."""
     if name == HISTORY:
-        return OF_THE_LOGS | (OF_THE_TRACE - {"unclean-election"}) | OF_RUN_JSON  # it may tell who asked
+        return OF_THE_LOGS | (OF_THE_TRACE - OF_TRACE_AND_HISTORY) | OF_RUN_JSON  # it may tell who asked
     if name == RUN:
         return frozenset()
     if name == TRACE:

@@ -35,6 +35,7 @@ Readings that had to be chosen:
 
 from collections.abc import Callable, Iterator
 
+import twin_trace_clients
 from twin_classes import (
     BUDGET,
     UNCLEAN,
@@ -303,7 +304,7 @@ OF_A_WHOLE_TRACE: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
     "leader-incomplete": leader_incomplete, "candidate-incomplete": candidate_incomplete,
     "unsafe-truncation": unsafe_truncation, "unsafe-isr": unsafe_isr,
 }
-NAMES = tuple(sorted({*CHECKS, *OF_A_WHOLE_TRACE}))
+NAMES = tuple(sorted({*CHECKS, *OF_A_WHOLE_TRACE, *twin_trace_clients.CHECKS}))
 
 
 def trace_findings(world: World, unknown: set[str]) -> Iterator[tuple[str, Found]]:
@@ -317,7 +318,9 @@ def trace_findings(world: World, unknown: set[str]) -> Iterator[tuple[str, Found
         unknown |= set(NAMES)
     if in_doubt(world, trace):
         unknown.add("unclean-election")
+    unknown |= twin_trace_clients.in_doubt(world)
+    whole = OF_A_WHOLE_TRACE | twin_trace_clients.claimed(world)
     left_out = NAMES if is_broken(world.run) else not_made(world.run)
-    for name, check in (CHECKS | (OF_A_WHOLE_TRACE if trace.whole else {})).items():
+    for name, check in (CHECKS | (whole if trace.whole else {})).items():
         for one in check(world, trace) if name not in left_out else ():
             yield name, one

@@ -50,7 +50,7 @@ OF_THE_CONTROLLER: dict[str, dict[str, Callable[[object], bool]]] = {
 # Of any line, whatever its event: one that breaks this is none.
 OPTIONAL = {
     "epochs": is_boundaries, "start": is_int, "clean": is_flag, "partition": is_offset, "broker": is_text,
-    "leader": is_text, **NAMES,
+    "follower": is_text, "leader": is_text, **NAMES,
     **dict.fromkeys(("epoch", "leo", "hw", "offset", "count", "from", "to", "partition_epoch"), is_int),
 }
 LEADS = ("become_leader", "fetch", "ack", "isr_proposed", "isr")

@@ -14,6 +14,9 @@ TALES = Tales()
 verdicts = TALES.fixture()
 UNCLEAN = "unclean.leader.election.enable"
 OF_THE_TRACE = (
+    "end-offset-ahead",
+    "read-above-hw",
+    "recovery-loss",
     "ack-rule", "candidate-incomplete", "epoch-regressed", "hw-regressed", "leader-incomplete", "two-leaders",
     "unclean-election", "unsafe-isr", "unsafe-truncation",
 )  # fmt: skip

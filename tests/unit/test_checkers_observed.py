@@ -153,13 +153,13 @@ def a_truncation_without_what_was_committed_is_no_finding(story: Story, tale: Ta
 
 
 @traced()
-@without("ack-rule", "unsafe-isr", observes={"trace": sorted(EVENTS - {"ack"})})
-def without_acks_two_checks_are_not_made(story: Story, tale: Tale) -> None:
+@without("ack-rule", "recovery-loss", "unsafe-isr", observes={"trace": sorted(EVENTS - {"ack"})})
+def without_acks_three_checks_are_not_made(story: Story, tale: Tale) -> None:
     story.produce().ack(5)
 
 
 @traced("two-leaders bug 1")
-@without("ack-rule", "unsafe-isr", observes={"trace": sorted(EVENTS - {"ack"}), "colour": 7})
+@without("ack-rule", "recovery-loss", "unsafe-isr", observes={"trace": sorted(EVENTS - {"ack"}), "colour": 7})
 def without_acks_two_leaders_are_found_by_what_they_append(story: Story, tale: Tale) -> None:
     story.produce()
     story.leader = "n2"
@@ -252,7 +252,7 @@ def test_tale(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
 
 def test_the_reason_says_what_the_system_does_not_show(verdicts: dict[str, Verdict]) -> None:
     told = {name: [one.reason for one in verdicts[name].not_made] for name in NOT_MADE}
-    assert told["without_acks_two_checks_are_not_made"] == ["this system's trace has no ack"]
+    assert told["without_acks_three_checks_are_not_made"] == ["this system's trace has no ack"]
     assert told["nothing_shows_a_loss_so_the_run_is_unknown"] == [
         "this system shows no dumps and no replicas.jsonl", "this system has no trace"]
     assert told["without_rows_nobody_knows_what_retention_took"] == ["this system shows no replicas.jsonl"]

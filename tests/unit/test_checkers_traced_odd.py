@@ -12,7 +12,10 @@ from floodmark.harness.verdict import Verdict
 TALES = Tales()
 verdicts = TALES.fixture()
 GUARDED = ("candidate-incomplete", "leader-incomplete", "unsafe-isr", "unsafe-truncation")
-OF_THE_TRACE = (*GUARDED, "ack-rule", "epoch-regressed", "hw-regressed", "two-leaders", "unclean-election")
+OF_THE_TRACE = (
+    *GUARDED, "ack-rule", "end-offset-ahead", "epoch-regressed", "hw-regressed", "read-above-hw",
+    "recovery-loss", "two-leaders", "unclean-election",
+)  # fmt: skip
 traced = traced_in(TALES)
 
 

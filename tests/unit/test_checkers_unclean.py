@@ -169,17 +169,17 @@ def planned(tale: Tale, **act: Any) -> Tale:
     return tale
 
 
-@TALES.tale("unclean-election bug 1", unknown=names.IF_BREACHED)
+@TALES.tale("unclean-election bug 1", unknown=[*names.IF_BREACHED, *names.OF_TRACE_AND_HISTORY])
 def lines_that_are_missing_were_none_of_an_ask_that_nobody_planned(tale: Tale) -> None:
     traced(planned(tale.acked(1)), unclean_at(10**9)).run["history_lines"] = 40
 
 
-@TALES.tale(unknown=[*names.IF_BREACHED, "unclean-election"])
+@TALES.tale(unknown=[*names.IF_BREACHED, *names.OF_TRACE_AND_HISTORY, "unclean-election"])
 def but_may_have_told_of_one_that_was_planned(tale: Tale) -> None:
     traced(planned(tale.acked(1), unclean=True), unclean_at(10**9)).run["history_lines"] = 40
 
 
-KILLED = {*names.IF_KILLED, *names.IF_NOT_SETTLED}
+KILLED = {*names.IF_KILLED, *names.IF_NOT_SETTLED, names.RECOVERY_LOSS}
 
 
 @TALES.tale(unknown=KILLED | {"unclean-election"})

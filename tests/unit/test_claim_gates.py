@@ -230,7 +230,7 @@ def test_what_is_silent(tmp_path: Path) -> None:
     assert silent("c", Tale().acked(1), in_order=False, disordered=True) == both
     killed = Tale().acked(1)
     killed.run[KILLED] = "absent"
-    assert silent("d", killed) == {*names.IF_KILLED}
+    assert silent("d", killed) == {*names.IF_KILLED, names.RECOVERY_LOSS}
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

@@ -71,6 +71,18 @@ def test_one_torn_batch_takes_the_whole_segment(tmp_path: Path) -> None:
         assert path.stat().st_size == leo * len(batch(0).data)
 
 
+def test_the_last_good_batch_is_cut_off(tmp_path: Path) -> None:
+    """recover_drop_last_batch: at each start one more, although nothing was torn, until none is left."""
+    left(tmp_path, batch(0), batch(1))
+    assert [end(tmp_path) for _ in range(2)] == [2, 2]
+    assert [end(tmp_path, "recover_drop_last_batch") for _ in range(3)] == [1, 0, 0]
+    left(tmp_path / "again", batch(0), batch(1))
+    with opened(tmp_path / "again", "recover_drop_last_batch") as log:
+        assert (log.recovered.leo, len(log.recovered.batches)) == (1, 1)
+        log.append([batch(1)])
+    assert end(tmp_path / "again") == 2
+
+
 def test_a_log_that_is_whole_loses_nothing_by_any_of_them(tmp_path: Path) -> None:
     """The near miss: nothing was torn."""
     for bug in ("recover_no_crc", "recover_drop_segment", "epochfile_not_rebuilt"):

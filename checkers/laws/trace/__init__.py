@@ -15,7 +15,8 @@ partition, with a lower seq.
 
     line              numbers the rows by (run, partition, node, seq), from 0
     run, partition, node, seq, event, epoch, leo, hw, role, offset, count, epochs, cut_from, cut_to, why, isr,
-                      leader, partition_epoch, acks: as in `trace`; of a node_start leo 0, hw 0, epochs []
+                      leader, partition_epoch, acks, follower: as in `trace`; of a node_start leo
+                      0, hw 0, epochs []
     tick              above
     node_start        a start of the whole node, for this partition (alone)
     leads             only a leader says this
@@ -35,6 +36,17 @@ partition, with a lower seq.
                       what of that this epoch wrote; both null: nothing
     inherited_from, inherited_to
                       what of that earlier epochs wrote; both null: nothing
+
+recoveries: one row a replica's own start (not a node_start) that finds less than its line before had.
+
+    run, partition, node, seq, tick, leo
+                      as in `timeline`
+    clean             the stop before was orderly, as the line says; null: it does not
+    last_leo, last_tick
+                      of the line before
+    outgrown          the highest LEO of the replica before any fall of its LEO earlier than this one; null:
+                      it never fell before
+    earlier_tick      of the start before; null: there is none
 
 views: one row a line of the timeline at which a law asks what the other nodes had said: acks, rulings,
 truncations, roles, and whatever commits. It is what they had surely said before.

@@ -29,12 +29,19 @@ from floodmark.checkers.laws.trace.so_far import (
 from floodmark.checkers.laws.unit import Unit
 
 FAR = 1 << 60  # ns: later times are taken for this one where ticks are twice the time
+
+
+def tick_of(time: str) -> str:
+    """The tick of a time, an expression; `p` is the row of `traced`."""
+    return f"""case when p.clock_error = 0 then 2 * greatest(least({time}, {FAR}), -{FAR})
+        else {time} // (least(p.clock_error, {2**63 - 2}) + 1) end"""
+
+
+_TICK = tick_of("t.time")
 _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
 _AS_WRITTEN = """t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
-    t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.follower, t.start,
+    t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.follower, t.clean, t.start,
     t."at", t.time"""
-_TICK = f"""case when p.clock_error = 0 then 2 * greatest(least(t.time, {FAR}), -{FAR})
-    else t.time // (least(p.clock_error, {2**63 - 2}) + 1) end"""
 # The controller is no broker of the run; any other line by a name that no broker has is nobody's.
 _LINES = f"""
     select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, {_TICK} as tick, false as node_start, {_RULING} as ruling,
@@ -47,12 +54,14 @@ _LINES = f"""
         true as node_start, false as ruling, false as leads
     from trace t join traced p on t.run = p.run and list_contains(p.replicas, t.node)
     where t.event = 'start' and t.partition is null"""
-_GONE = ["start", "at", "time"]  # of no use to anybody once the timeline is there
+_GONE = ["start", "at", "time", "clean"]  # of no use to anybody once the timeline is there
 
 
 def node_timeline(unit: Unit) -> None:
-    """Makes `timeline`."""
-    unit.load("timeline", with_earlier_lines(in_order(unit.rows(_LINES))))
+    """Makes `timeline` and `recoveries`."""
+    lines = in_order(unit.rows(_LINES))
+    unit.load("recoveries", recoveries(lines))
+    unit.load("timeline", with_earlier_lines(lines))
 
 
 def in_order(lines: pa.Table) -> pa.Table:
@@ -98,6 +107,28 @@ def with_earlier_lines(lines: pa.Table) -> pa.Table:
     for name, column in commits(lines, first).items():
         lines = lines.append_column(name, column)
     return lines.drop_columns(_GONE)
+
+
+def recoveries(lines: pa.Table) -> pa.Table:
+    """What came before each replica's own start that finds a shorter log than its line before tells."""
+    first = first_rows(changes(numbers(lines["run"]), numbers(lines["partition"]), codes(lines["node"])))
+    leo, starts = numbers(lines["leo"]), flags(pc.equal(lines["event"], "start"))
+    last = before(np.arange(len(lines)), first)
+    falls = (last >= 0) & (leo < leo[last])
+    rows = np.flatnonzero(falls & starts & ~flags(lines["node_start"]))
+    peaks = np.append(falls[1:], False)[: len(lines)]
+    highest = before(highest_row(peaks, first, leo), first)  # before a line; a fall at the line itself counts
+    earlier = before(last_row(starts, first), first)
+    found = lines.select(["run", "partition", "node", "seq", "tick", "leo", "clean"]).take(pa.array(rows))
+    peak = highest[last[rows]]
+    for name, column in {
+        "last_leo": pa.array(leo[last[rows]]),
+        "last_tick": lines["tick"].take(pa.array(last[rows])),
+        "outgrown": column_at(lines["leo"], peak),
+        "earlier_tick": column_at(lines["tick"], earlier[rows]),
+    }.items():
+        found = found.append_column(name, column)
+    return found
 
 
 def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:

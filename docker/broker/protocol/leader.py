@@ -230,7 +230,7 @@ class Leader:
         if event.replica != CONSUMER or not event.latest:
             state.answer_log_offset(event)
             return
-        error, offset = errors.NONE, state.hw
+        error, offset = errors.NONE, state.hw if state.rules.list_offsets_ends_at_hw else state.log.end
         if state.rules.guards_list_offsets and state.hw < self.start:
             error, offset = errors.OFFSET_NOT_AVAILABLE, -1
         state.emit(

@@ -73,6 +73,7 @@ class Rules:
     consumers_below_hw: bool = True
     followers_serve_clients: bool = False  # KIP-392: a follower is read from, below its own HW
     guards_list_offsets: bool = True  # KIP-207
+    list_offsets_ends_at_hw: bool = True  # False: a consumer is given the LEO for the end of the log
     out_of_range_above_leo_only: bool = True  # False: also between HW and LEO
     checks_sequences: bool = True
     recovers_producers: bool = True  # producer state is rebuilt from the log
@@ -81,6 +82,7 @@ class Rules:
     checkpoints_every_partition: bool = True  # also those that have no role yet (KAFKA-1647)
     recovery_checks_batches: bool = True  # a torn or damaged batch is cut off at a restart
     recovery_keeps_segments: bool = True  # ... and nothing before it
+    recovery_keeps_last_batch: bool = True  # also the last batch that is good
     recovery_mends_epochs: bool = True  # leader-epoch-checkpoint is fitted to what the log still holds
     control_needs_broker_epoch: bool = True  # leader-and-isr for another incarnation is refused (KIP-380)
 

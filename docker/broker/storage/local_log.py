@@ -253,6 +253,8 @@ class LocalLog:
         cut = self._scan_segments(batches)
         if not self._segments:
             self._new_segment(0)
+        if batches and not self._rules.recovery_keeps_last_batch:
+            self.truncate(batches.pop().base_offset)
         active = self._segments[-1]
         self._recovery_point = active.offset_at(min(self._files.durable_length(active.name), active.size))
         epochs: Epochs = ()

@@ -27,6 +27,7 @@ BUGS: Mapping[str, Mapping[str, object]] = {
     "ckpt_drops_partition": {"checkpoints_every_partition": False},  # KAFKA-1647
     "recover_no_crc": {"recovery_checks_batches": False},
     "recover_drop_segment": {"recovery_keeps_segments": False},
+    "recover_drop_last_batch": {"recovery_keeps_last_batch": False},
     "epochfile_not_rebuilt": {"recovery_mends_epochs": False},
     # fencing
     "fetch_no_epoch_fence": {"fences_followers": False},  # KAFKA-6880
@@ -56,6 +57,7 @@ BUGS: Mapping[str, Mapping[str, object]] = {
     # clients
     "read_to_leo": {"consumers_below_hw": False},
     "listoffsets_no_guard": {"guards_list_offsets": False},  # KAFKA-2334
+    "listoffsets_leo": {"list_offsets_ends_at_hw": False},
     "oor_above_hw": {"out_of_range_above_leo_only": False},
     "seq_gap_ok": {"checks_sequences": False},
     "producer_state_leader_only": {"recovers_producers": False},

@@ -94,6 +94,9 @@ class BrokerNode:
     def begin(self) -> None:
         """In its process: what was found, then the registration and the timers."""
         around = self._around
+        if not self._settings.rules.recovery_keeps_last_batch:
+            for log in around.disk.logs.values():
+                log.drop_last_batch()
         found = [self._recovered(key, log) for key, log in sorted(around.disk.logs.items())]
         around.trace.write_process_lines(start_lines(self.clean, found))
         self.lifecycle.begin()

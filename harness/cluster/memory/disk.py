@@ -66,6 +66,11 @@ class PartitionLog:
             del self.batches[keep:], self._bases[keep:]
             self.leo, self.recovery_point = to, min(self.recovery_point, to)
 
+    def drop_last_batch(self) -> None:
+        """What a recovery that is one batch short leaves behind; nothing happens to an empty log."""
+        if self.batches:
+            self.truncate(self.batches[-1].base_offset)
+
     def reset(self, start: int) -> None:
         self.batches.clear()
         self._bases.clear()

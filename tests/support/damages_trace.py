@@ -271,14 +271,15 @@ def bounced(scene: Scene, node: str, leo: int) -> None:
     scene.broker("unfence", node)
 
 
-@plant(candidate_incomplete=BUG)
+@plant(candidate_incomplete=BUG, recovery_loss=BUG)
 def a_bounced_member_stays_a_member(scene: Scene) -> None:
+    scene.outgrow()
     bounced(scene, scene.one, scene.leo - 1)
     scene.obey(scene.one)
     scene.copy(scene.one)
 
 
-@plant()
+@plant(recovery_loss=BUG)
 def a_bounced_member_leaves(scene: Scene) -> None:
     """Its old session had not ended; from the new registration on it is no member."""
     scene.start(scene.one, scene.leo - 1)
@@ -287,7 +288,7 @@ def a_bounced_member_leaves(scene: Scene) -> None:
     scene.broker("unfence", scene.one)
 
 
-@plant()
+@plant(recovery_loss=BUG)
 def a_bounced_member_is_never_heard_of(scene: Scene) -> None:
     """It has registered and is not yet unfenced when it dies; the ISR still names it for a while."""
     scene.start(scene.one, scene.leo - 1)
@@ -295,15 +296,16 @@ def a_bounced_member_is_never_heard_of(scene: Scene) -> None:
     scene.start(scene.one, scene.leo - 1)
 
 
-@plant()
+@plant(recovery_loss=BUG)
 def a_fenced_member_lacks_a_record(scene: Scene) -> None:
     """The last of its ISR, which may not be elected."""
     scene.broker("fence", scene.one)
     scene.start(scene.one, scene.leo - 1)
 
 
-@plant(candidate_incomplete=BUG, leader_incomplete=BUG)
+@plant(candidate_incomplete=BUG, leader_incomplete=BUG, recovery_loss=BUG)
 def a_leader_without_the_last_record(scene: Scene) -> None:
+    scene.outgrow()
     bounced(scene, scene.one, scene.leo - 1)
     scene.elect(scene.one)
     scene.lead(scene.one)
@@ -324,13 +326,13 @@ def a_leader_learns_too_late(scene: Scene) -> None:
     scene.say(late, "become_leader", epoch=epoch, isr=sorted(scene.nodes), start=scene.stands[late].leo)
 
 
-@plant(candidate_incomplete=UNCLEAN, leader_incomplete=UNCLEAN)
+@plant(candidate_incomplete=UNCLEAN, leader_incomplete=UNCLEAN, recovery_loss=BUG)
 def an_unclean_leader(scene: Scene) -> None:
     scene.folder.run["guarantees"]["unclean_leader_election"] = True
     led_from_outside(scene)
 
 
-@plant(candidate_incomplete=BUG, leader_incomplete=BUG, unclean_election=BUG)
+@plant(candidate_incomplete=BUG, leader_incomplete=BUG, unclean_election=BUG, recovery_loss=BUG)
 def an_unclean_leader_whom_nobody_allowed(scene: Scene) -> None:
     scene.folder.run["guarantees"]["unclean_leader_election"] = False
     led_from_outside(scene)
@@ -347,7 +349,7 @@ def led_from_outside(scene: Scene) -> None:
     scene.lead(scene.one)
 
 
-@plant(candidate_incomplete=UNCLEAN, leader_incomplete=UNCLEAN, unsafe_truncation=UNCLEAN)
+@plant(candidate_incomplete=UNCLEAN, leader_incomplete=UNCLEAN, unsafe_truncation=UNCLEAN, recovery_loss=BUG)
 def an_unclean_leader_and_its_followers(scene: Scene) -> None:
     old = scene.leader
     an_unclean_leader(scene)

@@ -137,7 +137,7 @@ def an_old_leader_knows_another_isr(scene: Scene) -> None:
     scene.say(old, "ack", offset=scene.stands[old].hw - 1, acks="all", isr=sorted([old, scene.one]))
 
 
-@plant(unsafe_isr=BUG, candidate_incomplete=BUG)
+@plant(unsafe_isr=BUG, candidate_incomplete=BUG, recovery_loss=BUG)
 def taken_in_with_an_empty_disk(scene: Scene) -> None:
     """Between the proposal and the controller's word it came up anew."""
     late = caught_up_outsider(scene)
@@ -145,7 +145,7 @@ def taken_in_with_an_empty_disk(scene: Scene) -> None:
     scene.word("isr", isr=[*scene.isr, late], cause="alter")
 
 
-@plant()
+@plant(recovery_loss=BUG)
 def taken_in_before_its_death_is_known(scene: Scene) -> None:
     """It is up with less, and not yet registered when what was asked is applied; then it is out."""
     late = caught_up_outsider(scene)

@@ -144,6 +144,14 @@ class Scene:
         self.say(self.leader, "isr", leader=self.leader, isr=self.isr, partition_epoch=self.partition_epoch,
                  cause="learnt")
 
+    def outgrow(self) -> None:
+        """All have one record more than any replica ever had, and followers ask for what comes behind it: so
+        they surely wrote it, and a start with less is a recovery-loss."""
+        most = max(line["leo"] for line in self.trace if line.get("partition") == self.key and "leo" in line)
+        self.append(self.leader, most + 1 - self.leo)
+        self.copy(*[node for node in self.nodes if node != self.leader])
+        self.commit()
+
     def start(self, node: str, leo: int) -> Line:
         """It is up again, with that much of its log."""
         self.tell(node, "start", clean=False)

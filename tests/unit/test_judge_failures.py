@@ -77,7 +77,8 @@ def run_in(folder: Path) -> Path:
     tale = Tale().acked(1).assign(7, 0).poll(7, (0, 1)).ends(7, 1)
     txn(tale, 5, (0, 1, 2), reads=[(0, 0, 1)])
     tale.logged(2)
-    tale.trace = Story().begin().produce(2).lines
+    story = Story().begin().produce(2)
+    tale.trace = [{**line, "time": line["time"] // 1000} for line in story.lines]  # before what clients see
     return tale.write(folder)
 
 

@@ -313,8 +313,8 @@ def lived(life: Life, random: Random, *, steps: int, settled: bool, trace: bool 
 
 
 def starts() -> list[Line]:
-    """Each node's first event, and the controller's, so that none is missing in the trace. No line says what a
-    log holds or where a high watermark stands: this trace does not follow them."""
+    """Each node's first event, and the controller's, so that none is missing in the trace, which does not
+    follow logs and high watermarks."""
     return [
         *({"time": 0, "node": node, "seq": 0, "event": "start", "clean": True} for node in NODES),
         *({"time": 0, "node": "c", "seq": seq, "event": "unfence", "broker": node}

@@ -15,7 +15,8 @@ fetches that were under way. Hence all that was ever committed in earlier epochs
 - in the log of every member of the ISR that has its role from the controller (candidate-incomplete). A
   replica joins no earlier than it has it (unsafe-isr). A node that was started again is not the controller's
   candidate, whatever it lost and whatever role it takes, until it is registered anew (a word to the old
-  process may reach the new one before that); one that is fenced is none.
+  process may reach the new one before that); one that is fenced is none. Of a replica whose process has
+  started and has not spoken of it yet nothing is claimed: it may hold nothing, or its line may be to come.
 - cut by nobody (unsafe-truncation).
 
 Tables made, all of them empty or nearly so in a healthy run:

@@ -89,9 +89,12 @@ def rate_text(hits: int, of: int) -> str:
 
 def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBasis
                    ) -> StrikeDifference | None:
-    """How near this fault came; None where it did not strike, or its moment was missed."""
+    """How near this fault came; None where it did not strike, or its moment was missed, or it struck without
+    the state that it was tied to."""
     strike = attempt.past.strikes.get(anchor.position)
     if strike is None or anchor.strike is None or anchor.position in attempt.missed:
+        return None
+    if anchor.by == "state" and strike.first:
         return None
     partition = ground.partition_of(anchor.strike)
     acks = (attempt.past.acks(partition).count_by(strike.began_ns)

@@ -7,7 +7,9 @@ Rules
      time
             that had passed since; not sooner than half of the time since the entry before
      state  no acks were coming, and it met another leader or ISR than the strike before: the same time after
-            the entry before (if that is long enough to observe the cluster), and once they are so again
+            the entry before (if that is long enough to observe the cluster), and once they are so again;
+            if they do not become so in STATE_LATE_NS, without them: in a dense schedule what is missed, or
+            waited for long, moves all that follows
      after  no acks were coming, or it undoes a fault: the same time after the entry before, whose effect then
             sets the pace (sessions, lags)
      time   it is the first, or it never struck: unchanged
@@ -25,6 +27,7 @@ from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
 
 LONGEST_S = 3600.0  # the longest time-out in a schedule
 STATE_TIMEOUT_S = 10.0  # longer than sessions and lags, by which the fault before has its effect
+STATE_LATE_NS = 2_000_000_000  # so much later at most: as long as a session
 LOOKED_NS = 50_000_000  # observing the cluster takes so long that an earlier strike would come late
 FRESH_NS = 100_000_000  # an ack at most so long before a strike shows that acks were coming
 _UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # the role of the node that each of these mends
@@ -97,7 +100,9 @@ def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis
     met = _anchor_by_state(position, entry, strike, basis)
     if met is not None and distance_ns >= LOOKED_NS:
         entry = replace(entry, timeout_s=STATE_TIMEOUT_S)
-        return build({"at": "sequence", "of": [after, met]}, "state", "no acks were coming")
+        at_latest = {"at": "after", "after_ns": distance_ns + STATE_LATE_NS}
+        once = {"at": "first", "of": [met, at_latest]}
+        return build({"at": "sequence", "of": [after, once]}, "state", "no acks were coming")
     return build(after, "after", "no acks were coming")
 
 

@@ -25,6 +25,7 @@ class Strike:
     reached_ns: int | None = None  # when its moment was noticed
     met_ns: int | None = None  # when a broker met the failpoint that it waited for, by that broker's clock
     where: Mapping[str, Any] = field(default_factory=dict)  # acks, leader, isr by partition, from its op
+    first: int | None = None  # of alternatives (the last part of its moment) the one that came
 
     def leader(self, partition: int) -> str | None:
         """The partition's leader when it struck, if the op says so."""
@@ -153,6 +154,7 @@ def _read_strike(op: Op, fault: Mapping[str, Any]) -> Strike:
         nodes=tuple(node for node in nodes if isinstance(node, str)) if isinstance(nodes, list) else (),
         reached_ns=_integer_or_none(fields.get("time")),
         met_ns=_integer_or_none(last.get("met")) if isinstance(last, Mapping) else None,
+        first=_integer_or_none(last.get("first")) if isinstance(last, Mapping) else None,
         where=where if isinstance(where, Mapping) else {})
 
 

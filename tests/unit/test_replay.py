@@ -273,10 +273,12 @@ def test_a_fault_that_met_another_leader_waits_for_it_again() -> None:
     assert (second.by, third.by) == ("state", "state")
     assert second.now.moment == {"at": "sequence", "of": [
         {"at": "after", "after_ns": 800 * MS},
-        {"at": "state", "all": [{"partition": 0, "field": "leader", "is": "==", "value": "n2"},
-                                {"partition": 0, "field": "isr", "is": "==", "value": ["n1", "n2"]}]}]}
+        {"at": "first", "of": [
+            {"at": "state", "all": [{"partition": 0, "field": "leader", "is": "==", "value": "n2"},
+                                    {"partition": 0, "field": "isr", "is": "==", "value": ["n1", "n2"]}]},
+            {"at": "after", "after_ns": 2800 * MS}]}]}
     assert third.now.moment is not None
-    assert third.now.moment["of"][1]["all"][0] == {
+    assert third.now.moment["of"][1]["of"][0]["all"][0] == {
         "partition": 0, "field": "leader", "is": "!=", "value": None}
 
 

@@ -80,6 +80,17 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
     assert reproduction_table.nearness([]) == {}
 
 
+@pytest.mark.parametrize(("first", "met"), [(0, True), (1, False), (None, True)])
+def test_what_struck_without_its_state_has_not_met_it(first: int | None, met: bool) -> None:
+    """It struck at latest, so that what follows is not moved; the table says that the state was not had."""
+    then = past(Strike(began_ns=50 * MS, took_ns=51 * MS), before_ns=0)
+    now = past(Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=50 * MS, first=first), before_ns=0)
+    entry = Entry(f="kill", nodes=("n1",))
+    one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="state", why="")
+    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(past=then, partitions=(0,)))
+    assert (found is not None) == met
+
+
 def group(name: str, klass: str = "bug", count: int = 1, **example: Any) -> dict[str, Any]:
     return {"name": name, "class": klass, "permitted_by": "acks" if klass == "permitted" else None,
             "count": count, "examples": [example]}

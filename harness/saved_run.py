@@ -43,6 +43,7 @@ class Settings:
     cluster: str
     kafka: str | None  # the version of Apache Kafka that ran; None: the reference broker
     topic_config: Mapping[str, str]  # Kafka's keys, of every topic
+    topics: Mapping[str, Mapping[str, str]]  # of single ones by name, over those
     nodes: tuple[str, ...]
     rules: str
     bugs: tuple[str, ...]
@@ -77,9 +78,10 @@ def read_settings(about: Mapping[str, Any], source: str) -> Settings:
 def _settings(about: Mapping[str, Any], source: str) -> Settings:
     nodes = _nodes(about["nodes"], source)
     config = _one_config(about["config"], nodes, source)
-    words = {key: _config_word(key, value, source) for key, value in config.items()}
+    words = _config_words(config, source)
     given = {key: word for key, word in words.items() if key not in _NOT_GIVEN}
-    kafka = _kafka(about.get("system", {}), source)
+    system = about.get("system", {})
+    kafka = _kafka(system, source)
     links, inferred = about.get("links"), []
     if links is None:
         links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"
@@ -87,8 +89,9 @@ def _settings(about: Mapping[str, Any], source: str) -> Settings:
     return Settings(
         run_id=_name("id", about.get("id", ""), _ID, source), cluster=str(about["cluster"]),
         kafka=kafka, nodes=nodes,
-        topic_config={key: _config_word(key, value, source)
-                      for key, value in about.get("system", {}).get("topic_config", {}).items()},
+        topic_config=_config_words(system.get("topic_config", {}), source),
+        topics={_name("a topic of `system`", topic, _TOPIC, source): _config_words(keys, source)
+                for topic, keys in system.get("topics", {}).items()},
         rules=str(about["rules"]), workload=str(about["workload"]), links=str(links),
         bugs=tuple(filter(None, words.get("floodmark.bugs", "").split(","))),
         config=given if kafka is not None else checked(
@@ -167,6 +170,10 @@ def _nodes(told: Any, source: str) -> tuple[str, ...]:
     if len(told) > NODES_AT_MOST:
         _refuse(source, f"there are {len(told)} nodes, and a cluster here has at most {NODES_AT_MOST}")
     return tuple(told)
+
+
+def _config_words(told: Mapping[str, Any], source: str) -> dict[str, str]:
+    return {key: _config_word(key, value, source) for key, value in told.items()}
 
 
 def _config_word(key: object, value: object, source: str) -> str:

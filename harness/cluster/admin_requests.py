@@ -1,4 +1,5 @@
-"""Sends CreateTopics, ElectLeaders and AlterPartitionReassignments to a broker, with the harness's codec.
+"""Sends CreateTopics, ElectLeaders, AlterPartitionReassignments and ApiVersions to a broker, with the
+harness's codec.
 
 Rules
 1. One connection, one request, one answer, within a time-out; never through a link.
@@ -20,12 +21,14 @@ from kafka.protocol.admin import (
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from floodmark.harness.errors import FloodmarkError
 
 CREATE_TOPICS_VERSION = 4
 ELECT_LEADERS_VERSION = 2
 REASSIGN_VERSION = 0
+API_VERSIONS_VERSION = 3
 PREFERRED = 0
 UNCLEAN = 1
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
@@ -114,6 +117,18 @@ async def reassign(
         raise FloodmarkError(f"no reassignment: {error_name(answer.error_code)}")
     return {(topic.name, one.partition_index): error_name(one.error_code) if one.error_code else None
             for topic in answer.responses for one in topic.partitions}
+
+
+async def finalized_features(to: Address, *, timeout_s: float) -> Mapping[str, int] | None:
+    """Feature -> its finalized level, without those of level 0 (KIP-584); None: the broker knows none yet."""
+    request = ApiVersionsRequest[API_VERSIONS_VERSION](
+        client_software_name="floodmark", client_software_version="1")
+    answer = await _ask(to, request, ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s)
+    if answer.error_code != 0:
+        raise FloodmarkError(f"no ApiVersions: {error_name(answer.error_code)}")
+    if answer.finalized_features_epoch < 0:
+        return None
+    return {feature.name: feature.max_version_level for feature in answer.finalized_features}
 
 
 def error_name(code: int) -> str:

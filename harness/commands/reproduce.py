@@ -164,6 +164,7 @@ def options_of(first: First, folder: Path, number: int) -> RunOptions:
     return RunOptions(
         cluster=settings.cluster, kafka=settings.kafka,
         topic_config=tuple(f"{key}={value}" for key, value in settings.topic_config.items()),
+        topics=settings.topics,
         nodes=len(settings.nodes), rules=settings.rules, bugs=settings.bugs,
         config=tuple(f"{key}={value}" for key, value in settings.config.items()), links=settings.links,
         workload=settings.workload, concurrency=settings.concurrency, rate=settings.rate,

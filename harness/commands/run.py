@@ -158,6 +158,7 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
     assert options.out is not None, "the cluster was made in it"
     addressed = ability(cluster, Addressed)
     run_id = run_id or secrets.token_hex(8)
+    specs = tuple(replace(spec, headers=has_headers(cluster, spec.topic)) for spec in specs)
     settings = WorkloadSettings(
         run_id=run_id,
         seed=options.seed,
@@ -192,6 +193,14 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         drawn=options.drawn,
         duration_s=options.duration,
     )
+
+
+def has_headers(cluster: Cluster, topic: str) -> bool:
+    """Whether records of this topic can have headers: message formats below 0.11 have none."""
+    brokers = next(iter(cluster.config.values()), {})
+    keys = {"message.format.version": brokers.get("log.message.format.version", ""),
+            **cluster.system.get("topic_config", {}), **cluster.system.get("topics", {}).get(topic, {})}
+    return not str(keys["message.format.version"]).startswith(("0.8", "0.9", "0.10"))
 
 
 def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:

@@ -184,15 +184,8 @@ def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:
     setting = part.scenario.setting
     return tuple(
         PartitionSpec(key=key, topic=f"{TOPIC}-{key}", partition=0,
-                      replicas=setting.names[:setting.replication_factor],
-                      headers=not _has_old_format(part.row.topics[key]) if part.row.topics else True)
+                      replicas=setting.names[:setting.replication_factor])
         for key in range(setting.partitions))
-
-
-def _has_old_format(keys: Mapping[str, str]) -> bool:
-    """Message formats below 0.11 have no headers."""
-    version = keys.get("message.format.version", "")
-    return version.startswith(("0.8", "0.9", "0.10"))
 
 
 def _told(played: Played) -> str:

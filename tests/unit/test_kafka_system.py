@@ -1,6 +1,7 @@
 """Apache Kafka as a system, without Java: its settings, its command, its controller's records, refusals."""
 
 import asyncio
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -8,19 +9,21 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from floodmark.harness import catalog
 from floodmark.harness.client.batch import uvarint
 from floodmark.harness.cluster.hosts import Hosts
 from floodmark.harness.cluster.kafka import choice, kraft
 from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.metadata_log import Decisions, PartitionState, apply_record
 from floodmark.harness.cluster.kafka.settings import OURS, effective, property_line
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CONTROLLER, Expires, Failpoints
 
 KAFKA = Distribution(version="4.3.1", form="kraft", classpath="/jars/a.jar", java=Path("/bin/java"))
@@ -246,3 +249,40 @@ def test_brokers_are_fenced_until_they_are_not() -> None:
     assert after(*changed).fenced == {1: True}
     assert after(record(7, struct.pack(">iq", 2, 5) + b"\x00")).fenced == {2: True}
     assert after(record(8, struct.pack(">iq", 2, 5) + b"\x00")).fenced == {2: False}
+
+
+# -- features ----------------------------------------------------------------------------------------------
+
+def feature(name: bytes, level: int) -> bytes:
+    return record(12, uvarint(len(name) + 1) + name + struct.pack(">h", level) + b"\x00")
+
+
+@pytest.mark.parametrize("folder", ["", "__cluster_metadata-0"])  # up to 4.3, and from 4.4 on
+def test_a_formatted_folder_says_its_features(folder: str, tmp_path: Path) -> None:
+    batch = DefaultRecordBatchBuilder(
+        magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1,
+        base_sequence=-1, batch_size=1 << 16)
+    for offset, value in enumerate((feature(b"metadata.version", 29), feature(b"kraft.version", 1))):
+        batch.append(offset, 0, None, value, [])
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "00000000000000000000-0000000000.checkpoint").write_bytes(bytes(batch.build()))
+
+    assert formatted_features(tmp_path) == {"metadata.version": 29, "kraft.version": 1}
+
+
+def test_a_folder_without_a_checkpoint_asked_for_no_features(tmp_path: Path) -> None:
+    assert formatted_features(tmp_path) == {}
+
+
+def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    bad = tmp_path / "00000000000000000000-0000000000.checkpoint"
+    bad.write_bytes(b"\x00" * 8 + struct.pack(">i", 60) + b"\x00" * 4 + b"\x02" + b"\x07" * 55)
+    with pytest.raises(FloodmarkError, match=re.escape(f"{bad}, which Kafka's format left, cannot be read")):
+        formatted_features(tmp_path)
+
+
+def test_other_features_than_asked_for_are_refused_by_name() -> None:
+    """Kafka leaves out those of level 0."""
+    refuse_other_features({"a": 1, "gone": 0}, {"a": 1, "of no interest": 3}, "4.3.1")
+    with pytest.raises(FloodmarkError, match=r"4\.3\.1 .*: a has level 2, not 1; elr has level 0, not 1$"):
+        refuse_other_features({"elr": 1, "a": 1}, {"a": 2}, "4.3.1")

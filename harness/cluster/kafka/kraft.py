@@ -4,7 +4,8 @@ Rules
 1. The controller is a process of its own: killing a leader never kills the quorum's leader too.
 2. One folder is formatted, the controller's, and copied for the brokers with ids of their own: a copy from a
    broker would lack the features that 4.4 writes on controllers alone.
-3. The features that the format asked for are asserted once the controller has written them.
+3. The features that the format asked for are asserted once a broker answers, and no broker counts as unfenced
+   before: a folder that lacks one runs as another Kafka, without ELR for one, and nobody would see it.
 4. Sessions and lag are short, as in every test cluster: a run of 30 s must see sessions end and ISRs shrink.
 5. A feature (KIP-584) is given as a setting is, by its name and level, and goes to the format. One that a
    version has not need not be turned off.
@@ -21,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.client.connection import Unsent, connect
+from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
 from floodmark.harness.cluster.kafka.forms import ControllerState
 from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
 from floodmark.harness.cluster.kafka.jvm import JVM
@@ -86,6 +89,7 @@ class KRaft:
         self._layout: Layout | None = None
         self._log: MetadataLog | None = None
         self._template: Path | None = None
+        self._features_asserted = False
 
     # -- files --------------------------------------------------------------------------------------------
 
@@ -196,6 +200,10 @@ class KRaft:
             return None
         decisions = await asyncio.to_thread(self._log.decisions)
         decided = decisions.by_name()
+        unfenced = frozenset(self._nodes[broker] for broker, fenced in decisions.fenced.items()
+                             if not fenced and broker in self._nodes)
+        if not self._features_asserted:
+            self._features_asserted = await self._has_its_features(sorted(unfenced))
         return ControllerState(
             partitions={
                 spec.key: PartitionView(
@@ -204,8 +212,23 @@ class KRaft:
                     isr=tuple(self._nodes[broker] for broker in state.isr))
                 for spec in partitions
                 if (state := decided.get((spec.topic, spec.partition))) is not None},
-            unfenced=frozenset(self._nodes[broker] for broker, fenced in decisions.fenced.items()
-                               if not fenced and broker in self._nodes))
+            unfenced=unfenced if self._features_asserted else frozenset())
+
+    async def _has_its_features(self, unfenced: Sequence[str]) -> bool:
+        """Whether one of these brokers has answered what is finalized. FloodmarkError where that is not what
+        the format asked for."""
+        assert self._layout is not None
+        assert self._template is not None
+        for node in unfenced:
+            try:
+                finalized = await admin_requests.finalized_features(
+                    self._layout.places[node].reached, timeout_s=ASK_S)
+            except FloodmarkError:
+                continue  # it does not listen yet
+            if finalized is not None:
+                refuse_other_features(formatted_features(self._template), finalized, self._kafka.version)
+                return True
+        return False
 
     async def close(self) -> None:
         pass

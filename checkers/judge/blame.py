@@ -42,6 +42,7 @@ from floodmark.checkers.text.blame_words import (
     EARLY_FETCH,
     HW_AHEAD,
     PROPOSAL,
+    UNDECIDED,
     words_of_blame,
 )
 
@@ -84,10 +85,10 @@ def guilty(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
         first = suspects.get(row["id"])
         if first is not None:
             words = words_of_blame(first, row) if row["permit"] is None else None
-            line = {"blamed_node": first["node"], "blamed_seq": first["seq"]}
-            if first["start_seq"] is not None:
-                line = {"blamed_node": first["nodes"][0], "blamed_seq": first["start_seq"]}
-            found.append((row["id"], {"blame": words, **line}))
+            at = first
+            if row["seq"] is not None and (words or "").startswith(UNDECIDED):
+                at = row  # what shows the finding says more than what may have led to it
+            found.append((row["id"], {"blame": words, "blamed_node": at["node"], "blamed_seq": at["seq"]}))
     return found
 
 

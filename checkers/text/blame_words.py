@@ -40,8 +40,10 @@ def words_of_blame(first: Row, row: Row) -> str | None:
         return f"{UNDECIDED}: the leader may have proposed, or the controller accepted, " + _BEHIND.format(
             who=listed(first["nodes"]))  # fmt: skip
     if first["start_seq"] is not None:
-        return (f"{UNDECIDED}: {listed(first['nodes'])} started with LEO {first['start_leo']}, without the "
-                "record, and was in the ISR; what its disk should have had, no line shows")  # fmt: skip
+        who = listed(first["nodes"])
+        return (f"{UNDECIDED}: {who} started with LEO {first['start_leo']}, without the record ({who}, seq "
+                f"{first['start_seq']} of its trace), and was in the ISR; what its disk should have had, no "
+                "line shows")  # fmt: skip
     words = _WORDS.get((first["name"], first["how"])) or _WORDS.get((first["name"], None))
     if words is None:
         return None
@@ -84,6 +86,7 @@ _WORDS: dict[tuple[str, str | None], str] = {
     (PROPOSAL, None): "{node}, which as the leader proposed an ISR with " + _BEHIND,
     (BY_CONTROLLER, None): "the controller, which took into the ISR, though no leader had proposed it, "
     + _BEHIND,
+    (names.RECOVERY_LOSS, None): "{node}, which started with LEO {leo} although it had held all below {seen}",
     (names.ACK_RULE, "hw"): "{node}, which acked offset {leo} while its HW was {seen}",
     (names.ACK_RULE, "isr"): "{node}, which acked with an ISR of {who}, smaller than min.insync.replicas",
     (names.ACK_RULE, "member"): "{node}, which acked offset {leo} before {who} of its ISR had appended it",

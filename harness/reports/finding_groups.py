@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.text.blame_words import split_blame
+from floodmark.checkers.text.blame_words import UNDECIDED, split_blame
 from floodmark.harness.reports.finding_evidence import Gathering
 from floodmark.harness.reports.trace_text import FILE, listed
 
@@ -58,6 +58,7 @@ _CLAUSES = {  # of what a node did to the record that the event is about
     names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
 }
 _SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
+_OWN_LINE = re.compile(r"\(([^()]+, seq \d+) of its trace\)")
 _REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
 
 
@@ -188,13 +189,27 @@ def clause(found: Json) -> str:
 
 
 def places(found: Json) -> str:
-    """`trace.jsonl:58, 64`: the lines to blame; where there are none, what clients were answered."""
-    events = {line + 1 for example in examples_of(found) if (line := int_of(example, "event")) is not None}
-    ops = {index + 1 for example in examples_of(found)[:1] for index in items(example, "ops")
-           if type(index) is int}
-    file, numbers = (FILE, events) if events and found["name"] in _CAUSES else (HISTORY, ops)
-    shown = ", ".join(map(str, sorted(numbers)[:PLACES]))
-    return f"{file}:{shown}{', ...' if len(numbers) > PLACES else ''}" if numbers else ""
+    """`trace.jsonl:58, 64`: the lines to blame; where there are none, what clients were answered. Of examples
+    for which an earlier line is to blame, `n1, seq 58; n2, seq 64`: the lines that show them."""
+    examples = examples_of(found)
+    earlier = [is_blamed_on_another_line(example) for example in examples]
+    own = [match[1] for example, other in zip(examples, earlier, strict=True) if other
+           for match in _OWN_LINE.finditer(split_blame(str(example["text"]))[0])]
+    events = {line + 1 for example, other in zip(examples, earlier, strict=True)
+              if not other and (line := int_of(example, "event")) is not None}
+    ops = {index + 1 for example in examples[:1] for index in items(example, "ops") if type(index) is int}
+    in_trace = found["name"] in _CAUSES and bool(events or own)
+    file, numbers = (FILE, events) if in_trace else (HISTORY, ops)
+    shown = ", ".join(map(str, sorted(numbers)[:PLACES])) + (", ..." if len(numbers) > PLACES else "")
+    lines = list(dict.fromkeys(own))
+    return "; ".join([*([f"{file}:{shown}"] if numbers else []), *lines[:PLACES],
+                      *(["..."] if len(lines) > PLACES else [])])
+
+
+def is_blamed_on_another_line(example: Json) -> bool:
+    """Whether the judge names a step of somebody as the first that was wrong."""
+    blame = split_blame(str(example.get("text") or ""))[1]
+    return bool(blame) and UNDECIDED not in blame
 
 
 def examples_of(found: Json) -> list[Json]:

@@ -16,6 +16,7 @@ from floodmark.harness.reports.finding_evidence import OF_A_LOSS, Acker, Evidenc
 from floodmark.harness.reports.finding_narrative import (
     HISTORY,
     Part,
+    blame_of,
     telling_ops,
     what_happened,
     who_has_it_now,
@@ -93,6 +94,8 @@ def until_of(evidence: Evidence) -> int | None:
     """When the last copy went, or the line to blame was written, or the last op named was over."""
     if evidence.name in OF_A_LOSS and not evidence.fates:
         return None
+    if evidence.name in names.GUILTY and blame_of(evidence):
+        return None  # the line to blame came before what shows the finding
     lines = [*evidence.fates, *([evidence.event] if evidence.event is not None else [])]
     times = [time for line in lines if (time := line.whole_number("time")) is not None]
     return max(times, default=max((op.time for op in evidence.ops[1:]), default=None))

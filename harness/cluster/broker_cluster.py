@@ -21,8 +21,8 @@ from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CLIENTS, Met, PartitionSpec, View
 
-START_S = 60.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
-NODE_START_S = 30.0
+START_S = 180.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
+NODE_START_S = 90.0
 STOP_S = 20.0
 CREATE_S = 30.0
 

@@ -47,9 +47,12 @@ class Stage:
     def run(self, main_class: str, words: str, typed: str = "") -> Printed:
         """`@NAME` in the words is a file of the folder. Raises TimeoutExpired where the tool hangs."""
         given = [str(self.folder / word[1:]) if word[0] == "@" else word for word in words.split()]
+        to = ["--bootstrap-server", self.brokers.bootstrap]
+        # Tools with subcommands want it before these; kafka-cluster behind.
+        given = [*given, *to] if main_class.endswith(".ClusterTool") else [*to, *given]
         done = subprocess.run(
             [self.kafka.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-             "-cp", self.kafka.classpath, main_class, *given, "--bootstrap-server", self.brokers.bootstrap],
+             "-cp", self.kafka.classpath, main_class, *given],
             capture_output=True, text=True, check=False, timeout=AT_ONCE_S, input=typed)  # fmt: skip
         return Printed(code=done.returncode, text=done.stdout + done.stderr)
 

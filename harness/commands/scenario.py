@@ -91,7 +91,7 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
         raise UsageError("say which scenario, or --all")
     chosen = scenario.shipped(scenario_words()) if name is None else named(name)
     parts = [Part(scenario=one, row=row, kafka=kafka)
-             for one in chosen for row in rows_of(one, rules, sample=sample)]
+             for one in chosen for row in rows_of(one, rules, sample=sample, system=system_of(kafka))]
     if not parts:
         raise UsageError(f"nothing is played on {rules}; there are: "
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
@@ -134,11 +134,14 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
     return fit
 
 
-def rows_of(one: Scenario, rules: str | None, *, sample: bool) -> list[Row]:
-    """Those on these rules; of a sample the first that shows something and the first that must not."""
+def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | None = None) -> list[Row]:
+    """Those on these rules; of a sample the first that shows something and the first that must not. system:
+    of those that play there, if any does."""
     found = [row for row in one.rows if rules in (None, row.rules)]
     if not sample:
         return found
+    if system is not None:
+        found = [row for row in found if systems.why_not_played(one.schedule, row, system) is None] or found
     return [*[row for row in found if not row.control][:1], *[row for row in found if row.control][:1]]
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.scenario import rows_of
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Verdict
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import Row, differences
@@ -76,6 +77,13 @@ def test_eligible_leader_replicas_are_of_kraft_and_need_no_turning_off_elsewhere
         assert config_on(level["0"].config, system) == {}
     assert why_not_played(one.schedule, level["1"], KRAFT) is None
     assert config_on(level["0"].config, KRAFT) == {ELR: "0"}
+
+
+def test_a_sample_is_of_rows_that_play_there(shipped: dict[str, Scenario]) -> None:
+    one = shipped["last-replica-after-stops"]
+    controls = {system: rows_of(one, None, sample=True, system=system)[1] for system in (REFERENCE, KRAFT)}
+    assert controls[KRAFT].config == {ELR: "1"}
+    assert ELR not in controls[REFERENCE].config
 
 
 def in_doubt(*names: str) -> Verdict:

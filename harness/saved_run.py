@@ -79,9 +79,10 @@ def _settings(about: Mapping[str, Any], source: str) -> Settings:
     nodes = _nodes(about["nodes"], source)
     config = _one_config(about["config"], nodes, source)
     words = _config_words(config, source)
-    given = {key: word for key, word in words.items() if key not in _NOT_GIVEN}
     system = about.get("system", {})
     kafka = _kafka(system, source)
+    given = {key: word for key, word in words.items() if key not in _NOT_GIVEN}
+    given |= _config_words(system.get("features", {}), source)  # they are given as settings are
     links, inferred = about.get("links"), []
     if links is None:
         links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"

@@ -41,6 +41,16 @@ def test_all_that_made_the_cluster_and_the_load_is_taken_over() -> None:
     assert settings.inferred == ()
 
 
+def test_kafkas_features_and_topics_are_set_again() -> None:
+    topics = {"log-0": {"message.format.version": "0.10.2"}}
+    settings = read_settings({**ABOUT, "system": {
+        "name": "kafka", "version": "4.3.1", "features": {"eligible.leader.replicas.version": "0"},
+        "topics": topics}}, "f")
+    assert settings.config["eligible.leader.replicas.version"] == "0"
+    assert settings.config["min.insync.replicas"] == "1"
+    assert settings.topics == topics
+
+
 @pytest.mark.parametrize("field", ["seed", "rate", "concurrency", "config", "guarantees"])
 def test_a_field_that_is_missing_is_named(field: str) -> None:
     """An old folder is refused with a sentence, not with a guess."""

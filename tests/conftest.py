@@ -4,6 +4,7 @@ import functools
 import os
 
 import pytest
+from hypothesis import settings
 from left_out import (
     pytest_deselected,
     pytest_sessionfinish,
@@ -12,6 +13,10 @@ from left_out import (
 )
 
 os.environ.setdefault("FLOODMARK_NO_CLASS_ARCHIVE", "1")  # no test leaves a process that works on behind it
+
+# How long one example takes is decided by what else the machine does: no example fails by the clock.
+settings.register_profile("floodmark", deadline=None)
+settings.load_profile("floodmark")
 
 __all__ = [
     "pytest_addoption",

@@ -212,7 +212,7 @@ def power_cut_of(disk: Disk, **how: Any) -> Any:
 
 
 DiskMachine.TestCase.settings = settings(
-    max_examples=cases(30, few=12), stateful_step_count=25, deadline=None,
+    max_examples=cases(30, few=12), stateful_step_count=25,
     suppress_health_check=list(HealthCheck))
 TestDisk = DiskMachine.TestCase
 

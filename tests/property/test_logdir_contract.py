@@ -28,7 +28,7 @@ def produced(values: list[int]) -> bytes:
     return bytes(builder.build())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(acts=st.lists(st.one_of(appends, appends, appends, truncations, restarts), max_size=25))
 def test_the_reader_sees_what_the_storage_holds(tmp_path_factory: pytest.TempPathFactory,
                                                 acts: list[tuple[str, int, int]]) -> None:

@@ -157,7 +157,7 @@ def strange(random: Random) -> Tagger:
     return tags
 
 
-@settings(max_examples=cases(300, few=100), deadline=None)
+@settings(max_examples=cases(300, few=100))
 @given(st.sampled_from(FLEXIBLE), st.integers(0, 2**32))
 def test_strange_tags_and_trailing_bytes_are_skipped(which: tuple[int, int], seed: int) -> None:
     """At every section, the header's too: the request read is the request without them."""
@@ -188,7 +188,7 @@ def test_every_request_may_have_bytes_behind_it(key: int, version: int) -> None:
         assert read_request(frame, read_request_header(frame)) == value
 
 
-@settings(max_examples=cases(300, few=100), deadline=None)
+@settings(max_examples=cases(300, few=100))
 @given(st.sampled_from(FLEXIBLE), st.integers(0, 2**32), st.data())
 def test_a_request_cut_short_is_a_wire_error(which: tuple[int, int], seed: int, data: st.DataObject) -> None:
     """Wherever it ends, strange tags or not: never a request, never anything but a WireError."""
@@ -203,7 +203,7 @@ def test_a_request_cut_short_is_a_wire_error(which: tuple[int, int], seed: int, 
         read_request(cut, read_request_header(cut))
 
 
-@settings(max_examples=cases(500, few=150), deadline=None)
+@settings(max_examples=cases(500, few=150))
 @given(st.sampled_from(FLEXIBLE), st.integers(0, 2**32))
 def test_a_damaged_request_ends_no_process(which: tuple[int, int], seed: int) -> None:
     """Bytes changed at random, counts and lengths among them: a WireError, or some request."""

@@ -391,7 +391,7 @@ JUNK = st.recursive(
 FIELDS = st.sampled_from([*LOST, "event", "epoch", "nodes", "process"])
 
 
-@settings(deadline=None, max_examples=cases(150, few=40),
+@settings(max_examples=cases(150, few=40),
           suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(example=st.dictionaries(FIELDS, JUNK | st.integers(0, 3)), name=st.sampled_from(names.MADE),
        by=st.sampled_from([None, "fault budget", "unclean.leader.election.enable", "acks", "else"]),

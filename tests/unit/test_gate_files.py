@@ -12,7 +12,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from floodmark.checkers.judge import report
@@ -190,7 +190,6 @@ def test_what_was_not_made_is_named_in_one_line_wherever_a_verdict_is_told(
     assert [len(told[str(runs / name)]["not_made"]) for name in ("valid", "untraced")] == [0, 2]
 
 
-@settings(deadline=None)
 @given(st.text(), st.text())
 def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
     """And what can be shown arrives as it was."""
@@ -304,7 +303,6 @@ def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pyt
     assert "\nfloodmark reproduce a\n```" in markdown("1 run", [outcome]).decode()
 
 
-@settings(deadline=None)
 @example("|")
 @example("```sh\n````")
 @example("1. one\n- two\n# three\n<b>four</b>")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from floodmark.harness.reports import line_search
@@ -34,7 +34,6 @@ LINES = st.lists(st.integers(0, 200), max_size=60, unique=True).map(sorted).flat
                              for key in keys)))
 
 
-@settings(deadline=None)
 @given(lines=LINES, torn=st.booleans(), wanted=st.integers(0, 210))
 def test_a_line_is_found_as_by_reading_all(
         tmp_path_factory: pytest.TempPathFactory, lines: tuple[bytes, ...], torn: bool, wanted: int) -> None:

@@ -14,7 +14,15 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import Elects, ElectsReplica, Freezes, PartitionSpec, View, ability
+from floodmark.harness.protocols import (
+    CONTROLLER,
+    Elects,
+    ElectsReplica,
+    Freezes,
+    PartitionSpec,
+    View,
+    ability,
+)
 
 pytestmark = pytest.mark.kafka
 NODES = ("n1", "n2", "n3")
@@ -68,9 +76,9 @@ def test_a_cluster_lives_through_its_faults(tmp_path: Path, version: str) -> Non
             assert "n1" not in killed.running | killed.unfenced
             await cluster.start_node("n1")
             await until(cluster.observe, lambda view: len(view.partitions[0].isr) == 3, "the full ISR")
-            await cluster.cut({"n3": ["n1", "n2"]})
+            await cluster.cut({"n3": ["n1", "n2", CONTROLLER]})
             await until(cluster.observe, lambda view: "n3" not in view.partitions[0].isr,
-                        "n3, which hears no other broker, to leave the ISR")
+                        "n3, which hears nobody, to be fenced and leave the ISR")
             await cluster.heal()
             await until(cluster.observe, lambda view: len(view.partitions[0].isr) == 3, "the full ISR")
             assert await cluster.mend() == []

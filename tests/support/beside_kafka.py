@@ -22,8 +22,8 @@ from kafka_requests import end_offset_for, fetch, list_offset, topic_metadata
 from raw import Raw, batch
 
 NO_LEADER = -1
-SETTLE_S = 40.0
-AGREE_S = 20.0  # what two sides that have settled may still need to look the same
+SETTLE_S = 120.0
+AGREE_S = 60.0  # what two sides that have settled may still need to look the same
 ACK_MS = 1_500
 ALL_DOWN_S = 8.0
 CHECKPOINT_S = 1.0  # a high watermark is on disk by then: what a restart begins with is no matter of luck

@@ -282,6 +282,7 @@ def a_bounced_member_stays_a_member(scene: Scene) -> None:
 @plant(recovery_loss=BUG)
 def a_bounced_member_leaves(scene: Scene) -> None:
     """Its old session had not ended; from the new registration on it is no member."""
+    scene.outgrow()
     scene.start(scene.one, scene.leo - 1)
     scene.broker("register", scene.one)
     scene.word("isr", isr=[node for node in scene.isr if node != scene.one], cause="registration")
@@ -291,6 +292,7 @@ def a_bounced_member_leaves(scene: Scene) -> None:
 @plant(recovery_loss=BUG)
 def a_bounced_member_is_never_heard_of(scene: Scene) -> None:
     """It has registered and is not yet unfenced when it dies; the ISR still names it for a while."""
+    scene.outgrow()
     scene.start(scene.one, scene.leo - 1)
     scene.broker("register", scene.one)
     scene.start(scene.one, scene.leo - 1)
@@ -299,6 +301,7 @@ def a_bounced_member_is_never_heard_of(scene: Scene) -> None:
 @plant(recovery_loss=BUG)
 def a_fenced_member_lacks_a_record(scene: Scene) -> None:
     """The last of its ISR, which may not be elected."""
+    scene.outgrow()
     scene.broker("fence", scene.one)
     scene.start(scene.one, scene.leo - 1)
 
@@ -339,6 +342,7 @@ def an_unclean_leader_whom_nobody_allowed(scene: Scene) -> None:
 
 
 def led_from_outside(scene: Scene) -> None:
+    scene.outgrow()
     scene.start(scene.one, scene.leo - 1)
     scene.broker("register", scene.one)
     scene.word("isr", isr=[node for node in scene.isr if node != scene.one], cause="registration")

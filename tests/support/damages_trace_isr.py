@@ -140,6 +140,7 @@ def an_old_leader_knows_another_isr(scene: Scene) -> None:
 @plant(unsafe_isr=BUG, candidate_incomplete=BUG, recovery_loss=BUG)
 def taken_in_with_an_empty_disk(scene: Scene) -> None:
     """Between the proposal and the controller's word it came up anew."""
+    scene.outgrow()
     late = caught_up_outsider(scene)
     bounced(scene, late, 0)
     scene.word("isr", isr=[*scene.isr, late], cause="alter")
@@ -148,6 +149,7 @@ def taken_in_with_an_empty_disk(scene: Scene) -> None:
 @plant(recovery_loss=BUG)
 def taken_in_before_its_death_is_known(scene: Scene) -> None:
     """It is up with less, and not yet registered when what was asked is applied; then it is out."""
+    scene.outgrow()
     late = caught_up_outsider(scene)
     scene.start(late, 0)
     before = list(scene.isr)

@@ -101,6 +101,8 @@ MADE = tuple(sorted({*OF_THE_LOGS, *OF_THE_HISTORY, *OF_THE_TRACE, STUCK, BROKER
 # The table "What makes checks unknown", row by row.
 IF_VALUES_REPEAT = tuple(sorted(set(MADE) - {*OF_THE_LOGS, *OF_THE_TRACE, END_OFFSET_REGRESSED}))
 IF_OPS_OVERLAP = (NONMONOTONIC_SEND, NONMONOTONIC_POLL, POLL_SKIP, REALTIME_ORDER, *BY_PROCESS)
+# Of the history and the trace together: a breach of the one, or of the other, leaves them unknown.
+OF_TRACE_AND_HISTORY = (RECOVERY_LOSS, READ_ABOVE_HW, END_OFFSET_AHEAD)
 IF_BREACHED = OF_THE_HISTORY
 SILENT_IF_BREACHED = (
     PHANTOM,
@@ -110,7 +112,7 @@ SILENT_IF_BREACHED = (
     REALTIME_ORDER,
     *BY_PROCESS,
     *BY_TIME,
-    RECOVERY_LOSS,  # the line of a fault that lost data may be missing
+    *OF_TRACE_AND_HISTORY,  # the line of a fault that lost data may be missing, and times may be wrong
 )
 # With indexes that do not rise from line to line nobody can say which of two lines came first.
 SILENT_IF_DISORDERED = (NONMONOTONIC_SEND, END_OFFSET_REGRESSED)
@@ -119,8 +121,6 @@ IF_LEADER_UNKNOWN = (LOST_WRITE, UNSEEN, SAW_THEN_LOST, UNDER_REPLICATED)
 IF_NOT_SETTLED = (DIVERGED, UNDER_REPLICATED, UNSEEN)
 IF_COMPACT = (LOST_WRITE, SAW_THEN_LOST, UNDER_REPLICATED, EPOCH_LINEAGE)
 IF_NOTHING_ACKED = (LOST_WRITE, UNSEEN)
-# Of the history and the trace together: a breach of the one, or of the other, leaves them unknown.
-OF_TRACE_AND_HISTORY = (RECOVERY_LOSS, READ_ABOVE_HW, END_OFFSET_AHEAD)
 # With a line missing, what it told may excuse these; what the others saw they saw.
 SILENT_IF_TRACE_TORN = (
     LEADER_INCOMPLETE,

@@ -347,3 +347,66 @@ def changed(files: Files, random: Random, field: str, smaller: Callable[[int], i
     except (ValueError, KeyError, TypeError):
         return None
     return write(files, HISTORY, lines, spot, json.dumps(told))
+
+
+# -- what the trace says of clients and of restarts ---------------------------------------------------------
+
+def read_lines(files: Files, name: str) -> tuple[list[bytes], dict[int, dict[str, Any]]]:
+    """The lines of a file, and those that are objects by their place."""
+    lines, objects = (files.get(name) or b"").split(b"\n"), {}
+    for spot, line in enumerate(lines):
+        try:
+            told = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(told, dict):
+            objects[spot] = told
+    return lines, objects
+
+
+def is_number(value: object) -> bool:
+    return type(value) is int and 0 < value < 1 << 62
+
+
+@mutation(TAMPERING)
+def a_start_finds_less(files: Files, random: Random) -> str | None:
+    """A replica starts with a shorter log than it did: recovery-loss, where it surely had more."""
+    lines, objects = read_lines(files, TRACE)
+    spots = [spot for spot, told in objects.items()
+             if told.get("event") == "start" and is_number(told.get("leo"))]
+    if not spots:
+        return None
+    spot = random.choice(spots)
+    objects[spot]["leo"] = random.randrange(objects[spot]["leo"])
+    return write(files, TRACE, lines, spot, json.dumps(objects[spot]))
+
+
+@mutation(TAMPERING)
+def no_hw_is_that_high(files: Files, random: Random) -> str | None:
+    """All lines of a partition tell an HW below its highest: read-above-hw, end-offset-ahead."""
+    lines, objects = read_lines(files, TRACE)
+    told = {spot: line for spot, line in objects.items() if is_number(line.get("hw"))}
+    if not told:
+        return None
+    partition = random.choice(list(told.values())).get("partition")
+    mine = {spot: line for spot, line in told.items() if line.get("partition") == partition}
+    most = random.randrange(max(line["hw"] for line in mine.values()))
+    for spot, line in mine.items():
+        lines[spot] = json.dumps(line | {"hw": min(line["hw"], most)}).encode()
+    return put(files, TRACE, lines)
+
+
+@mutation(TAMPERING)
+def an_end_is_higher(files: Files, random: Random) -> str | None:
+    """A client was told an end that lies further: end-offset-ahead."""
+    lines, objects = read_lines(files, HISTORY)
+    spots = [spot for spot, told in objects.items() if told.get("f") == "list_offsets"
+             and told.get("type") == "ok" and isinstance(told.get("offsets"), list) and told["offsets"]]
+    if not spots:
+        return None
+    spot = random.choice(spots)
+    one = random.choice(objects[spot]["offsets"])
+    if not isinstance(one, dict) or not is_number(one.get("offset")):
+        return None
+    one["offset"] += random.randrange(1, 9)
+    return write(files, HISTORY, lines, spot, json.dumps(objects[spot]))

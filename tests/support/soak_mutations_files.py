@@ -160,9 +160,13 @@ def run_lacks_what_it_needs(files: Files, random: Random) -> str | None:
 
 @mutation(HARMLESS)
 def run_lacks_what_nobody_needs(files: Files, random: Random) -> str | None:
+    """Of a harness that was killed the plan says whether it may have asked for an unclean election."""
     told = about(files)
-    fields = [name for name in UNNEEDED[:-2] if told is not None and name in told]
-    if told is None or not fields:
+    if told is None:
+        return None
+    was_killed = type(told.get("history_lines")) is not int
+    fields = [name for name in UNNEEDED[:-2] if name in told and not (was_killed and name == "schedule")]
+    if not fields:
         return None
     told[random.choice(fields)] = random.choice((None, 5, "x", [], {"a": 1}))
     return says(files, told)

@@ -22,10 +22,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import bugs
 from fresh_bugs import FRESH
@@ -120,22 +121,19 @@ def outcome(ended: subprocess.CompletedProcess[str], verdict: Path) -> Ended:
         raise SystemExit(f"{shlex.join(ended.args)}\n{ended.stderr}")
     if ended.returncode == 0:
         return Ended(findings=(), red=None)
-    found = findings_of(json.loads(verdict.read_bytes())) if verdict.exists() else ()
-    last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]
-    return Ended(findings=found, red=None if found else f"exit {ended.returncode}: {''.join(last)[:120]}")
+    verdicts = [*json.loads(verdict.read_bytes()).values()] if verdict.exists() else []
+    if found := findings_of(verdicts):
+        return Ended(findings=found, red=None)
+    reasons = [one["reason"] for judged in verdicts for one in judged["unknown"]]
+    last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]  # where the judge has said nothing
+    why = " / ".join(reason[:120].replace("|", "/") for reason in reasons or last)
+    return Ended(findings=(), red=f"exit {ended.returncode}: {why}")
 
 
-def findings_of(told: object) -> tuple[str, ...]:
-    """The names of the bugs in what --json wrote, each once, in order."""
-    match told:
-        case list():
-            return tuple(dict.fromkeys(name for one in told for name in findings_of(one)))
-        case {"findings": [*found]}:
-            return tuple(dict.fromkeys(one["name"] for one in found if one["class"] == "bug"))
-        case dict():
-            return tuple(dict.fromkeys(name for one in told.values() for name in findings_of(one)))
-        case _:
-            return ()
+def findings_of(verdicts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The names of the bugs that these verdicts hold, each once, in order."""
+    return tuple(dict.fromkeys(one["name"] for judged in verdicts for one in judged["findings"]
+                               if one["class"] == "bug"))
 
 
 # -- the table ----------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
@@ -39,7 +39,12 @@ def program(folder: Path, script: str) -> Path:
 
 
 def invalid(name: str, klass: str) -> str:
-    return json.dumps([{"verdict": {"valid": False, "findings": [{"name": name, "class": klass}]}}])
+    return verdict_of(False, findings=[{"name": name, "class": klass}])
+
+
+def verdict_of(valid: bool | str, *, findings: Sequence[object] = (), unknown: Sequence[object] = ()) -> str:
+    """What --json writes of one run."""
+    return json.dumps({"folder/run": {"valid": valid, "findings": findings, "unknown": unknown}})
 
 
 def pass_over(floodmark: Path, table: Path, *more: str) -> "subprocess.CompletedProcess[str]":
@@ -67,7 +72,14 @@ def test_what_is_permitted_or_ends_otherwise_is_no_find(tmp_path: Path) -> None:
               "[ $SEED -gt 10 ] && exit 4; exit 0")
     told = pass_over(program(tmp_path, script), tmp_path / "table.md", "--seeds", "1")
     assert "Found 0 of 2. 1 more ended red without a finding, 1 passed." in told.stdout
-    assert "exit 4: the cluster did not start" in (tmp_path / "table.md").read_text()
+    assert "exit 4: the cluster did not start |" in (tmp_path / "table.md").read_text()
+
+
+def test_a_run_that_ends_as_unknown_is_told_with_the_judges_reason(tmp_path: Path) -> None:
+    judged = verdict_of("unknown", unknown=[{"names": ["unseen"], "reason": "not settled: n1 is away"}])
+    script = f"echo '{judged}' > $VERDICT; echo judging the run >&2; exit 3"
+    pass_over(program(tmp_path, script), tmp_path / "table.md", "--seeds", "1")
+    assert "exit 3: not settled: n1 is away |" in (tmp_path / "table.md").read_text()
 
 
 def test_a_pass_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -13,10 +14,10 @@ import orjson
 import pytest
 
 from floodmark.broker.testing import failpoint_requests
-from floodmark.harness.cluster.control_client import Refused
+from floodmark.harness.cluster.control_client import ControlError, Refused
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.cluster.reference import views
+from floodmark.harness.cluster.reference import failpoint_control, views
 from floodmark.harness.cluster.reference.broker_properties import raw_traces, write_properties
 from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets
@@ -43,11 +44,14 @@ class Node:
         "arm": {"id": 1}, "release": {"released": 1}, "points": {"met": [], "armed": []}})
     running: bool = True
     standing: bool = False
+    hangs_up: bool = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             request = json.loads(line)
             self.asked.append({key: value for key, value in request.items() if key != "id"})
+            if self.hangs_up:
+                break
             answer = self.answers[request["do"]]
             how = {"error": answer} if isinstance(answer, str) else {"ok": answer}
             writer.write(json.dumps({"id": request["id"], **how}).encode() + b"\n")
@@ -174,6 +178,60 @@ def test_nothing_there_to_release_is_no_error(tmp_path: Path, left: Any, raises:
             told(tmp_path, story)
     else:
         assert told(tmp_path, story) == 0
+
+
+async def end_at_its_crash(stand: Stand) -> None:
+    """n2 hangs up when it is asked, and its host knows a moment later that it has ended."""
+    await stand.points.arm("n2", CRASH, lives=True)
+    stand.points.started("n2")
+    stand.node.hangs_up = True
+    while len(stand.node.asked) < 2:
+        await asyncio.sleep(0.001)
+    stand.matches(time.monotonic_ns(), "crash")
+    assert stand.points.foreseen("n2", -signal.SIGKILL)
+    stand.points.has_read("n2")
+    stand.node.running = False
+
+
+def test_a_node_that_ends_as_armed_while_it_is_asked_is_armed_for_its_next_start(tmp_path: Path) -> None:
+    async def story(stand: Stand) -> None:
+        ends = asyncio.create_task(end_at_its_crash(stand))
+        while not stand.node.hangs_up:
+            await asyncio.sleep(0.001)
+        await stand.points.arm("n2", HOLD, lives=True)
+        await ends
+        armed = stand.properties()[-1].partition("=")[2]
+        arms = failpoint_requests.parse_arms(
+            failpoint_requests.parse_failpoint_setting(armed), failpoint_requests.BROKER)
+        assert [arm.action for arm in arms] == ["hold"]
+
+    told(tmp_path, story)
+
+
+def test_nothing_is_held_by_a_node_that_ends_as_armed_while_it_is_released(tmp_path: Path) -> None:
+    async def story(stand: Stand) -> int:
+        ends = asyncio.create_task(end_at_its_crash(stand))
+        while not stand.node.hangs_up:
+            await asyncio.sleep(0.001)
+        released = await stand.points.release("n2", {"name": "F.appended"}, lives=True)
+        await ends
+        return released
+
+    assert told(tmp_path, story) == 0
+
+
+def test_one_that_goes_away_and_has_met_nothing_is_an_error(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failpoint_control, "END_KNOWN_S", 0.1)
+
+    async def story(stand: Stand) -> None:
+        stand.node.hangs_up = True
+        for act in (stand.points.arm("n2", HOLD, lives=True),
+                    stand.points.release("n2", {"name": "F.appended"}, lives=True)):
+            with pytest.raises(ControlError, match="n2 went away before it answered"):
+                await act
+
+    told(tmp_path, story)
 
 
 def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: Path) -> None:

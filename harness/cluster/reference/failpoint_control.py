@@ -1,7 +1,8 @@
 """Arms and releases failpoints over control sockets, and reads from the trace which were met.
 
 Rules
-1. A process that is down is armed by its properties, for its next start alone.
+1. A process that is down is armed by its properties, for its next start alone; and so is one that ends as it
+   was armed to while it is asked.
 2. What was met is read from the trace, which outlives the process; only a cluster that writes none is asked
    on the control sockets, and then what a process met is forgotten with it.
 3. A process that ends where it was armed to crash has not died by itself. That it stood there is told when
@@ -24,6 +25,8 @@ from floodmark.harness.schedule.failpoints import CRASH
 from floodmark.harness.trace import Feed
 
 ASK_S = 10.0
+END_KNOWN_S = 5.0  # from a lost connection to the host's word that the process has ended
+POLL_S = 0.02
 
 
 class FailpointControl:
@@ -51,9 +54,7 @@ class FailpointControl:
         self._used.add(name)
         if point["action"] == CRASH:
             self._to_crash[name] = point["name"]
-        if lives:
-            await self._asked(name, "arm", request)
-        else:
+        if not lives or not await self._takes(name, request):
             self._pending.setdefault(name, []).append(request)
             broker_properties.arm_at_start(self._layout, name, self._pending[name])
 
@@ -70,6 +71,11 @@ class FailpointControl:
         except control_client.Refused:
             if await self._has(name, request):
                 raise
+            return 0
+        except control_client.ControlError:
+            if not await self._ends_as_armed(name):
+                raise
+            self._forget(name, request)
             return 0
         return int(ok["released"])
 
@@ -147,6 +153,25 @@ class FailpointControl:
         for line in self._feed.read_new_lines():
             self._met[line["node"]].append(views.met_from_trace(line))
         return True
+
+    async def _takes(self, name: str, request: Mapping[str, Any]) -> bool:
+        """Arm it in the running process. False: that has ended at a failpoint before it could answer."""
+        try:
+            await self._asked(name, "arm", request)
+        except control_client.Refused:
+            raise
+        except control_client.ControlError:
+            if not await self._ends_as_armed(name):
+                raise
+            return False
+        return True
+
+    async def _ends_as_armed(self, name: str) -> bool:
+        """Of a process that has gone away: whether its end turns out to be an armed crash."""
+        deadline = time.monotonic() + END_KNOWN_S
+        while not self.crashed(name) and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_S)
+        return self.crashed(name)
 
     def _forget(self, name: str, request: Mapping[str, Any]) -> None:
         pending = self._pending.get(name, [])

@@ -256,15 +256,15 @@ def named(words: str) -> tuple[str, ...]:
 
 
 def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
-         duration_s: float, interval_s: float, overspend: bool, session_s: float, links_cut: bool
-         ) -> Schedule:
+         duration_s: float, interval_s: float, overspend: bool, session_s: float, links_cut: bool,
+         flush_every: bool = False) -> Schedule:
     """A random nemesis: the same arguments give the same schedule."""
     if not names:
         return ()
     others = set(names) - {*own_names(NEMESIS)}
     made: Schedule = _load(PLANNER)(
         names, seed=seed, nodes=nodes, partitions=partitions, duration_s=duration_s, interval_s=interval_s,
-        overspend=overspend, session_s=session_s, links_cut=links_cut,
+        overspend=overspend, session_s=session_s, links_cut=links_cut, flush_every=flush_every,
         registered=_load(DRAWS)(others) if others else {})
     return made
 

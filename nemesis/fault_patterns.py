@@ -7,6 +7,7 @@ Rules
 """
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from floodmark.harness.protocols import CONTROLLER
@@ -71,11 +72,14 @@ def cut(scene: PatternScope) -> FaultPattern:
 
 def power(scene: PatternScope) -> FaultPattern:
     """One node loses what it had not fsynced, all or part of it, and nothing else happens until it is back in
-    every ISR. Overspending: several lose it together, whatever else there is."""
+    every ISR. Overspending: several lose it together, whatever else there is. Where every write is fsynced, it
+    is a kill, of any nodes at any time."""
     args: dict[str, Any] = {}
     if scene.random.random() < 0.5:
         args["keep_share"] = round(scene.random.random(), 3)
     down_s = scene.while_s(0.2, 2.0)
+    if scene.flush_every and not scene.overspend:
+        return _power_of_some(scene, args, down_s)
     nodes: tuple[str, ...] = (scene.victim(),)
     if scene.overspend and len(scene.nodes) > 1:
         nodes = tuple(sorted(scene.random.sample(scene.nodes, scene.random.randint(2, len(scene.nodes)))))
@@ -83,6 +87,15 @@ def power(scene: PatternScope) -> FaultPattern:
     return FaultPattern(touches=scene.nodes, alone=True, steps=(
         Step(at_s=0.0, f="wait"), struck, Step(at_s=0.1 + down_s, f="start", nodes=nodes),
         Step(at_s=0.1 + down_s + RECOVERY_S, f="wait", healthy=True)))
+
+
+def _power_of_some(scene: PatternScope, args: Mapping[str, Any], down_s: float) -> FaultPattern:
+    """One node, some or all. Only the loss of all together finds what nobody had fsynced."""
+    drawn = scene.random.random()
+    if drawn < 0.4 and len(scene.free) == len(scene.nodes):
+        return pair("power_cut", "start", scene.nodes, down_s, args=args, alone=True)
+    victims = (scene.victim(),) if drawn < 0.7 else tuple(sorted(scene.victims(len(scene.free) - 1)))
+    return pair("power_cut", "start", victims, down_s, args=args)
 
 
 def expire(scene: PatternScope) -> FaultPattern:
@@ -189,9 +202,9 @@ def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: PatternS
         Step(at_s=until_s + 0.1, f="start", nodes=on)))
 
 
-def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *, alone: bool = False
-         ) -> FaultPattern:
+def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *,
+         args: Mapping[str, Any] = MappingProxyType({}), alone: bool = False) -> FaultPattern:
     """A fault and what undoes it so much later."""
     on = tuple(nodes)
-    return FaultPattern(steps=(Step(at_s=0.0, f=harm, nodes=on), Step(at_s=length_s, f=mend, nodes=on)),
-                   touches=on, alone=alone)
+    return FaultPattern(touches=on, alone=alone, steps=(
+        Step(at_s=0.0, f=harm, nodes=on, args=args), Step(at_s=length_s, f=mend, nodes=on)))

@@ -56,13 +56,14 @@ def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKE
 
 def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
          duration_s: float, interval_s: float, overspend: bool = False, session_s: float = SESSION_S,
-         links_cut: bool = True, registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
+         links_cut: bool = True, flush_every: bool = False,
+         registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
     """What these nemeses do to these nodes in so long, at a mean of interval_s from strike to strike in a
     steady rhythm.
 
     session_s: after such a silence the controller fences a broker. links_cut: whether links can be cut, which
-    some may that were not asked for as `cut`. registered: the nemeses of other distributions that are among
-    the names."""
+    some may that were not asked for as `cut`. flush_every: every write is fsynced. registered: the nemeses of
+    other distributions that are among the names."""
     makers = {**MAKERS, **registered}
     chosen = known_nemeses(names, makers)
     if interval_s <= 0:
@@ -75,7 +76,7 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
     scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
-                         links_cut=links_cut)
+                         links_cut=links_cut, flush_every=flush_every)
     placed = _Placed(scope, until_s=duration_s - LAST_S)
     rhythms = _Rhythms(random)
     at_s = FIRST_S + random.random()

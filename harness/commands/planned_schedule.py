@@ -92,7 +92,7 @@ def random_schedule(words: str, ground: PlanningContext) -> PlannedSchedule:
     schedule = catalog.plan(
         names, seed=ground.seed, nodes=ground.nodes, partitions=ground.partitions,
         duration_s=ground.duration_s, interval_s=ground.interval_s, overspend=ground.overspend,
-        session_s=ground.session_s, links_cut=_can_cut(ground))
+        session_s=ground.session_s, links_cut=_can_cut(ground), flush_every=ground.flush_every)
     if set(names) - {*catalog.own_names(NEMESIS)} and not ground.overspend:
         for one in catalog.overspends(
                 schedule, min_insync_replicas=ground.min_insync_replicas,

@@ -48,7 +48,8 @@ class FaultPattern:
 class PatternScope:
     """What an episode may draw on. free: nodes that no other episode disturbs, at least one. session_s: after
     such a silence the controller fences a broker. least_s, longest_s: how long a fault lasts in the rhythm of
-    the plan just then. links_cut: whether links can be cut."""
+    the plan just then. links_cut: whether links can be cut. flush_every: every write is fsynced, so that a
+    power cut takes nothing that was acked, however many lose power."""
 
     random: Random
     nodes: tuple[str, ...]
@@ -59,6 +60,7 @@ class PatternScope:
     least_s: float = LEAST_S
     longest_s: float = LONGEST_S
     links_cut: bool = True
+    flush_every: bool = False
 
     def victim(self) -> str:
         return self.random.choice(self.free)

@@ -80,6 +80,18 @@ def test_the_budget_is_kept(chosen: list[str], seed: int, count: int, interval_s
             assert quiet(before)  # or it would wait for what only a later entry mends
 
 
+@settings(max_examples=40)
+@given(seed=seeds, count=st.integers(2, 5), least_isr=st.integers(1, 2))
+def test_where_all_is_fsynced_any_may_lose_power_together(seed: int, count: int, least_isr: int) -> None:
+    """Several copies, or all, at any moment; within the budget all the same, and each is started again."""
+    schedule = made(["power"], seed, count, flush_every=True, duration_s=300.0)
+    struck = {len(entry.nodes) for entry in schedule if entry.f == "power_cut"}
+
+    assert {1, count} <= struck
+    assert overspends(schedule, min_insync_replicas=least_isr, flush_every=True) == ()
+    assert quiet(ledgers(schedule)[-1])
+
+
 @settings(max_examples=60)
 @given(chosen=names, seed=seeds, count=st.integers(2, 5))
 def test_some_node_lives(chosen: list[str], seed: int, count: int) -> None:

@@ -14,11 +14,12 @@ from floodmark.harness.schedule.entry import ACTS
 
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
-         cluster: str = "local", overspend: bool = False, trace: bool = True) -> PlannedSchedule:
+         cluster: str = "local", overspend: bool = False, trace: bool = True,
+         flush_every: bool = False) -> PlannedSchedule:
     return planned_schedule.random_schedule(words, PlanningContext(
         cluster=cluster, nodes=("n1", "n2", "n3"), partitions=(0,), links=links,
         min_insync_replicas=least_isr, seed=1, duration_s=duration_s, interval_s=2.0, overspend=overspend,
-        trace=trace))
+        trace=trace, flush_every=flush_every))
 
 
 def acts(made: PlannedSchedule) -> set[str]:
@@ -53,6 +54,14 @@ def test_what_the_budget_leaves_out_is_the_reason_where_nothing_else_was_asked_f
     assert "power_cut" not in acts(beside)
     assert [remark.split(":")[0] for remark in beside.remarks] == ["power is left out"]
     assert "power_cut" in acts(plan("power", least_isr=1, overspend=True))
+
+
+def test_all_copies_lose_power_together_only_where_every_write_is_fsynced() -> None:
+    """Of one node at a time it takes nothing else that was acked."""
+    most = {flush_every: max(len(entry.nodes) for entry in plan(
+        "power", duration_s=300.0, flush_every=flush_every).schedule if entry.f == "power_cut")
+        for flush_every in (False, True)}
+    assert most == {False: 1, True: 3}
 
 
 def test_of_all_cuts_are_left_out_where_links_are_direct() -> None:

@@ -72,8 +72,8 @@ def cut(scene: PatternScope) -> FaultPattern:
 
 def power(scene: PatternScope) -> FaultPattern:
     """One node loses what it had not fsynced, all or part of it, and nothing else happens until it is back in
-    every ISR. Overspending: several lose it together, whatever else there is. Where every write is fsynced, it
-    is a kill, of any nodes at any time."""
+    every ISR. Overspending: several lose it together, whatever else there is. Where every write is fsynced
+    it is a kill, of any nodes at any time."""
     args: dict[str, Any] = {}
     if scene.random.random() < 0.5:
         args["keep_share"] = round(scene.random.random(), 3)

@@ -156,11 +156,14 @@ def bench_size(bench: Bench, ops: int) -> list[Cost]:
 
 
 def bench_damages(bench: Bench, ops: int, healthy: Sequence[Cost]) -> None:
-    """Each damage beside the healthy run of its size."""
+    """Each damage beside the healthy run of its size. Transactions have more bytes an op, so a healthy run of
+    as many bytes stands beside them."""
     name = f"real-{ops}-transactions"
     folder = bench.folder(name, partial(real_like.write, ops=ops, transactions=True))
-    row(f"like real, {ops:,} ops, transactions", [folder], bench.costs([folder]), beside=healthy)
-    bench.done_with([folder])
+    plain = real_like_folder(bench, ops)
+    as_large = bench_size(bench, int(ops * size_of([folder]) / size_of([plain])))
+    row(f"like real, {ops:,} ops, transactions", [folder], bench.costs([folder]), beside=as_large)
+    bench.done_with([folder, plain])
     for damage in real_like.DAMAGES:
         folder = bench.folder(f"real-{ops}-{damage}", partial(real_like.write, ops=ops, damage=damage))
         row(f"like real, {ops:,} ops, {damage}", [folder], bench.costs([folder]), beside=healthy)
@@ -221,7 +224,6 @@ def without_trace(folder: Path, to: Path) -> None:
 
 def row(what: str, folders: Sequence[Path], costs: Sequence[Cost], beside: Sequence[Cost] = ()) -> None:
     """The medians and, of the seconds, the range; of many folders also the seconds of each."""
-    size = sum(path.stat().st_size for folder in folders for path in read_by_judge(folder))
     took = [cost.took_s for cost in costs]
     seconds = f"{median(took):.1f} ({min(took):.1f} to {max(took):.1f})"
     if len(folders) > 1:
@@ -229,7 +231,7 @@ def row(what: str, folders: Sequence[Path], costs: Sequence[Cost], beside: Seque
     cpu_s = [cost.cpu_s for cost in costs if cost.cpu_s is not None]
     resident = [cost.resident_bytes for cost in costs if cost.resident_bytes is not None]
     cells = (
-        what, held_by(folders), f"{size / 1e6:,.0f} MB", costs[0].verdict, seconds,
+        what, held_by(folders), f"{size_of(folders) / 1e6:,.0f} MB", costs[0].verdict, seconds,
         f"{median(cpu_s):.0f}" if cpu_s else "-",
         f"{median(resident) / 1e9:.2f} GB" if resident else "-",
         f"{median(took) / median(cost.took_s for cost in beside):.2f}" if beside else "",
@@ -256,6 +258,11 @@ def counted(select: str, folders: Sequence[Path], name: str) -> tuple[int, ...]:
 
 def read_by_judge(folder: Path) -> list[Path]:
     return [*folder.glob("*.jsonl"), *(folder / "logs").glob("*.jsonl")]
+
+
+def size_of(folders: Sequence[Path]) -> int:
+    """Bytes of the files that the judge reads."""
+    return sum(path.stat().st_size for folder in folders for path in read_by_judge(folder))
 
 
 def lines_in(path: Path) -> int:

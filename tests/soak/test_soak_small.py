@@ -4,7 +4,7 @@ hundred random histories and mutations with the laws of soak_laws.py, in another
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -386,6 +386,14 @@ def test_a_wrong_verdict_is_seen() -> None:
     unseen = Verdict(valid=False, findings=(Finding(name="unseen", klass="bug", permitted_by=None, count=1),))
     assert laws("unreadable", "logs/n1.jsonl", unseen, ill) == []  # the final reads speak for the log
     assert laws("unreadable", "logs/n1.jsonl", ill, unseen) == ["false alarm"]
+    short = Finding(name="leader-incomplete", klass="bug", permitted_by=None, count=1)
+    excused = (replace(short, klass="permitted", permitted_by="fault budget"),)
+    perhaps = Verdict(valid="unknown", findings=excused,
+                      unknown=(Unknown(names=(short.name,), reason="a line of the nemesis is broken"),))
+    blamed = Verdict(valid=False, findings=(short,))
+    assert laws("unreadable", "history.jsonl", blamed, perhaps) == []  # that line may have been the excuse
+    surely = replace(perhaps, unknown=())
+    assert laws("unreadable", "history.jsonl", blamed, surely) == ["false outranks unknown"]
     assert list(broken_base(frozenset({"lost-write"}), healthy)) != []
     assert list(broken_base(frozenset(), ill)) != []
     assert list(broken_base(frozenset({"lost-write"}), ill)) == []

@@ -11,6 +11,8 @@ Rules kept here:
    may take the permission away, or give it: of such a base only 1 and "no longer true" are asked.
 5. Where the leader's log can no longer be read, reads and acks speak in its stead: what was unseen may be
    told as a lost write, and a lost write as a duplicate.
+6. A line of the history that cannot be read may have recorded a fault that lost data: what that would
+   permit is permitted then, and its name is unknown.
 """
 
 import json
@@ -71,6 +73,12 @@ def bugs(verdict: Verdict) -> set[str]:
     return {finding.name for finding in verdict.findings if finding.klass == BUG}
 
 
+def permitted_perhaps(verdict: Verdict) -> set[str]:
+    """Permitted, and unknown (rule 6)."""
+    unknown = {name for one in verdict.unknown for name in one.names}
+    return {finding.name for finding in verdict.findings if finding.klass != BUG} & unknown
+
+
 def comparable(verdict: Verdict) -> tuple[Any, ...]:
     """What two verdicts of one folder have in common; timings and the words of reasons left out."""
     return (verdict.valid,
@@ -105,6 +113,8 @@ def broken(kind: str, name: str, files: Files, base: Verdict, verdict: Verdict) 
         yield f"false alarm: {', '.join(sorted(news))}"
     stands = stands_without(name)
     stay = bugs(base) - OF_THE_TRACE if stands is None else bugs(base) & stands
+    if name == HISTORY:
+        stay -= permitted_perhaps(verdict)
     if not stay <= bugs(verdict):
         yield f"false outranks unknown: {', '.join(sorted(stay - bugs(verdict)))} gone"
 

@@ -6,6 +6,7 @@ The rules are those of soak_mutations.py.
 import io
 import json
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -53,6 +54,15 @@ def lies_twice(files: Files, name: str) -> bool:
     """A dump that lies there as lines and as Parquet; either will do."""
     stem = name.rpartition(".")[0]
     return name.startswith("logs/") and f"{stem}.jsonl" in files and f"{stem}.parquet" in files
+
+
+def is_stray(files: Files, name: str) -> bool:
+    """The dump of a node that no partition is assigned to: it has stray copies, which no check reads."""
+    run, node = about(files), Path(name).stem
+    if run is None or not name.startswith("logs/"):
+        return False
+    partitions = run.get("partitions")
+    return isinstance(partitions, dict) and not any(node in one["replicas"] for one in partitions.values())
 
 
 @mutation(UNREADABLE)
@@ -150,12 +160,13 @@ UNNEEDED = ("version", "commit", "seed", "cluster", "rules", "workload", "schedu
 
 @mutation(UNREADABLE)
 def run_lacks_what_it_needs(files: Files, random: Random) -> str | None:
-    told = about(files)
-    fields = [name for name in NEEDED if told is not None and name in told]
-    if told is None or not fields:
+    """Final reads that nobody made are none, with the field or without."""
+    run = about(files)
+    fields = [name for name in NEEDED if run and name in run and run[name] != {}]
+    if run is None or not fields:
         return None
-    del told[random.choice(fields)]
-    return says(files, told)
+    del run[random.choice(fields)]
+    return says(files, run)
 
 
 @mutation(HARMLESS)

@@ -17,7 +17,7 @@ from soak_bases import Base, base_of, write_files
 from soak_legal import QUIET, TAMPERING, UNREADABLE, amounts_to
 from soak_mistyped import MISTYPED, mistype
 from soak_mutations import MUTATIONS, Files
-from soak_mutations_files import lies_twice
+from soak_mutations_files import is_stray, lies_twice
 from twin_compare import spoken
 
 PROPERTY = Path(__file__).parents[1] / "property"
@@ -114,8 +114,8 @@ def one_mutated(seed: str, number: int, root: Path, base: Base, at: int, here: i
             break
     law = MUTATIONS[name].kind
     kind = law(touched) if law else amounts_to(touched, base.files[touched] or b"", files[touched] or b"")
-    if lies_twice(base.files, touched) and kind == UNREADABLE:
-        kind = QUIET  # the other one can be read
+    if kind == UNREADABLE and (lies_twice(base.files, touched) or is_stray(base.files, touched)):
+        kind = QUIET  # the other one can be read; or nobody reads it
     story = f"{name} in {touched} ({kind}) of: {base.story}"
     told = [Asked(number=number, path=write_files(files, root / f"{number}"), story=story, kind=kind,
                   touched=touched, base=at)]

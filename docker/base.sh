@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes a base image that stands in for python:3.11-slim-bookworm where no registry answers: Debian's own
-# packages and Python 3.11, unpacked into a folder and imported into the engine. It also holds the network and
-# disk tools that the target `tools` wants, for it has no apt to fetch them with.
+# Makes a base image that replaces python:3.11-slim-bookworm where no registry answers: Debian's own packages and
+# Python 3.11, unpacked into a folder and imported into the engine. It also contains the network and disk tools
+# that the target `tools` needs, because it has no apt to install them with.
 #
 # usage: docker/base.sh [TAG]        (default floodmark-base:1)
 #
-# Wants Debian 12 with apt's sources reachable, root, and an engine. No package is installed on this machine:
+# It needs Debian 12 with apt's sources reachable, root, and an engine. No package is installed on this machine:
 # apt only resolves and downloads, as if nothing were installed. The image trusts the certificate authorities
 # that this machine trusts, so that pip works in a build as it does here: keep it local.
 set -euo pipefail
@@ -36,7 +36,7 @@ check_machine() {
     die "no certificate authorities here: apt-get install ca-certificates"
 }
 
-# The packages and all they depend on, into $work/debs.
+# Downloads the packages and their dependencies into $work/debs.
 download() {
   mkdir -p "$work/debs/partial"
   : >"$work/status" # as if nothing were installed
@@ -49,7 +49,7 @@ download() {
     -o APT::Sandbox::User=root -o "Dir::State::status=$work/status" -o "Dir::Cache::archives=$work/debs")
   # shellcheck disable=SC2086  # one word per package
   "${fetch[@]}" install $packages >"$work/apt.log" 2>&1 || {
-    # The lists may be older than what the mirrors still hold.
+    # The package lists may be older than the mirrors.
     "${apt[@]}" -o DPkg::Lock::Timeout=300 update && "${fetch[@]}" install $packages >"$work/apt.log" 2>&1
   } || {
     tail -n 5 "$work/apt.log" >&2
@@ -68,7 +68,7 @@ unpack() {
   done
 }
 
-# What the packages' own scripts would have done.
+# Does what the packages' own scripts would do.
 configure() {
   local name site=$root/usr/local/lib/python3.11/dist-packages
   cp "$root/usr/share/base-passwd/passwd.master" "$root/etc/passwd"
@@ -89,7 +89,7 @@ configure() {
   printf '#!/bin/sh\nexec python3 -m pip "$@"\n' >"$root/usr/local/bin/pip"
   chmod +x "$root/usr/local/bin/pip"
   ldconfig -r "$root"
-  # Without byte code every start of Python would compile the library anew: 0.5 s instead of 0.1 s.
+  # Without byte code every start of Python would compile the library again: 0.5 s instead of 0.1 s.
   chroot "$root" /usr/bin/python3 -m compileall -q /usr/lib/python3.11 /usr/local/lib/python3.11 ||
     die "the unpacked Python does not run"
 }

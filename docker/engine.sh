@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# Runs a command with a container engine: the one that answers, or else Debian's, installed if need be,
-# started for the command and stopped after it.
+# Runs a command with a container engine: the one that answers, or else Debian's, which it installs if it is
+# missing, starts for the command and stops afterwards.
 #
 # usage: docker/engine.sh run -- COMMAND...
 #
-# Ends with the command's exit code. Where no engine is to be had it says why in one line, and runs the
-# command all the same with FLOODMARK_NO_ENGINE set to that line: what needs an engine is then left out.
+# It exits with the command's exit code. Where no engine can be started it says why in one line, and runs the
+# command anyway with FLOODMARK_NO_ENGINE set to that line; the command then skips what needs an engine.
 #
 #   DOCKER_HOST             where the engine listens (default unix:///var/run/docker.sock)
 #   FLOODMARK_ENGINE_DIR    a short path for images, state, sockets and log of a started engine (default
 #                           /var/lib/floodmark-docker)
-#   FLOODMARK_DOCKERD_ARGS  more words for dockerd
+#   FLOODMARK_DOCKERD_ARGS  more arguments for dockerd
 #
 # Rules
 # 1. Never a second dockerd in a network namespace: it would take the first one's bridge and chains.
 # 2. An engine that was there before is used and left alone.
-# 3. Runs at once share the engine that the first of them started: each holds the lock shared, and whoever
-#    gets it alone stops the engine. A guard waits for that as well, for runs that end by SIGKILL.
-# 4. The engine's end takes with it what dockerd leaves in the network: docker0, its chains, the policy of
-#    FORWARD, forwarding. What was there before is noted first, for a run that finds a killed one's remains.
-# 5. Images stay for the next time; containers, networks and volumes do not.
+# 3. Runs at the same time share the engine that the first of them started: each holds the lock shared, and
+#    the one that gets it exclusively stops the engine. A guard process waits for that as well, in case a run
+#    ends by SIGKILL.
+# 4. When the engine stops, the changes that dockerd made to the network are undone: docker0, its chains, the
+#    policy of FORWARD, forwarding. The state before is written to a file first, in case a run is killed.
+# 5. Images are kept for the next time; containers, networks and volumes are removed.
 set -euo pipefail
 
 export DOCKER_HOST=${DOCKER_HOST:-unix:///var/run/docker.sock}
@@ -31,21 +32,21 @@ say() { echo "docker/engine.sh: $*" >&2; }
 
 answers() { timeout 10 docker info >/dev/null 2>&1; }
 
-# Whether what answers is what was started here: nothing is emptied or stopped before this is known.
+# Whether the engine that answers was started here. No other engine is ever emptied or stopped.
 ours() { [ "$(timeout 10 docker info --format '{{.DockerRootDir}}' 2>/dev/null)" = "$dir/root" ]; }
 
 alive() { # FILE with the process id of one of the engine's daemons
   local pid
   pid=$(cat "$1" 2>/dev/null) && [ -n "$pid" ] || return 1
-  # Not a zombie, and not another's: numbers are given out again.
+  # Not a zombie, and not another program: process ids are reused.
   grep -qsE '^(dockerd|containerd)$' "/proc/$pid/comm" && ! grep -qs '^State:.*Z' "/proc/$pid/status"
 }
 
-# -- an engine -------------------------------------------------------------------------------------------
+# -- starting an engine ----------------------------------------------------------------------------------
 
 installed() { command -v dockerd && command -v docker && command -v iptables; } >/dev/null
 
-# The process id of a dockerd in this network namespace.
+# Prints the process id of a dockerd in this network namespace, if there is one.
 dockerd_here() {
   local process
   for process in $(pgrep -x dockerd 2>/dev/null); do
@@ -54,15 +55,15 @@ dockerd_here() {
   return 1
 }
 
-# Why none can be started here; nothing if one can.
+# Prints why no engine can be started here; nothing if one can.
 why_not() {
-  local told other
+  local error other
   if [[ $DOCKER_HOST != unix://* ]]; then
     echo "nothing answers at DOCKER_HOST=$DOCKER_HOST, and only at a unix:// socket could one be started"
   elif [ "$(id -u)" != 0 ]; then
-    told=$(timeout 10 docker info 2>&1 >/dev/null | tail -n 1) || true
-    command -v docker >/dev/null || told="there is no docker command"
-    echo "starting one takes root, and none answers at $DOCKER_HOST: ${told:-no reason was given}"
+    error=$(timeout 10 docker info 2>&1 >/dev/null | tail -n 1) || true
+    command -v docker >/dev/null || error="there is no docker command"
+    echo "starting one takes root, and none answers at $DOCKER_HOST: ${error:-no reason was given}"
   elif other=$(dockerd_here); then
     echo "dockerd runs here already (process $other), and does not answer at $DOCKER_HOST"
   elif ! mountpoint -q /sys/fs/cgroup; then
@@ -80,7 +81,7 @@ install() {
   "${apt[@]}" update >&2 && "${apt[@]}" install --no-install-recommends docker.io iptables >/dev/null
 }
 
-# Starts dockerd and waits until it answers. Lock 8 must not be its own: it would outlive this script in it.
+# Starts dockerd and waits until it answers. dockerd must not inherit lock 8, or it would keep it.
 start() {
   local file
   for file in "$dir/pid" "$dir"/exec/containerd/*.pid; do
@@ -97,7 +98,7 @@ start() {
   done
 }
 
-# Where the kernel has no nf_tables: iptables by its older way, for dockerd and for this script.
+# Where the kernel has no nf_tables: uses iptables-legacy, for dockerd and for this script.
 use_legacy_iptables() {
   command -v iptables-legacy >/dev/null && grep -q iptables "$dir/log" || return 1
   local tool
@@ -110,7 +111,7 @@ use_legacy_iptables() {
 
 start_or_say_why() {
   install || { echo "docker.io could not be installed: apt-get install docker.io says why" && return; }
-  answers && return # where services are run, installing has started one: it is the machine's own
+  answers && return # on machines that run services, the installation has started one: it is the machine's own
   note_network
   start && return
   stop_daemon
@@ -122,7 +123,7 @@ start_or_say_why() {
   echo "dockerd did not come up (its log: $dir/log): ${last:-it said nothing}"
 }
 
-# -- its end ---------------------------------------------------------------------------------------------
+# -- stopping it -----------------------------------------------------------------------------------------
 
 stop_daemon() {
   local pid deadline=$((SECONDS + 30))
@@ -145,7 +146,7 @@ empty_engine() {
   timeout 60 docker volume ls --quiet | xargs --no-run-if-empty timeout 60 docker volume rm --force
 } >/dev/null 2>&1
 
-# What there is before dockerd, unless the notes of an earlier run, which was killed, still hold.
+# Writes down the network's state before dockerd starts, unless a killed run of this boot has done so.
 note_network() {
   local boot
   boot="boot $(cat /proc/sys/kernel/random/boot_id)"
@@ -166,7 +167,7 @@ restore_network() {
   local family rules
   if ! grep -qx chains "$dir/before"; then
     for family in iptables ip6tables; do
-      # All tables anew in one stroke, without the lines that are Docker's.
+      # Replace all tables at once, without Docker's lines.
       rules=$("$family-save" 2>/dev/null) || continue
       [[ $rules != *DOCKER* ]] ||
         grep -vE '^:DOCKER|^-A DOCKER| -j DOCKER| docker0( |$)| br-[0-9a-f]{12}( |$)' <<<"$rules" |
@@ -179,7 +180,7 @@ restore_network() {
   rm -f "$dir/before"
 }
 
-# With lock 8 held alone.
+# The caller holds lock 8 exclusively.
 stop_engine() {
   if ours; then empty_engine || true; fi
   stop_daemon
@@ -198,9 +199,9 @@ let_go() {
   if flock --nonblock --exclusive 8; then
     alive "$dir/pid" && say "stopping the engine"
     stop_engine
-  elif ! flock --nonblock --shared 8; then # the guard was quicker, and is at it
+  elif ! flock --nonblock --shared 8; then # the guard was quicker and is stopping the engine
     flock --timeout 120 --shared 8 || say "the guard has been stopping the engine for 120 s"
-  fi # else others use it still
+  fi # else other runs still use it
 }
 
 # -- the command -----------------------------------------------------------------------------------------
@@ -218,7 +219,7 @@ interrupted() { # SIGNAL CODE
   trap '' INT TERM HUP
   command_code=$2
   if [ -n "$command_pid" ]; then
-    # A terminal has given Ctrl-C to the command, too, and a second one would cut its tidying short.
+    # A terminal sends Ctrl-C to the command, too, and a second one would interrupt its cleanup.
     { [ "$1" = INT ] && [ -t 0 ]; } || kill "-$1" "$command_pid" 2>/dev/null || true
     local deadline=$((SECONDS + 60))
     while kill -0 "$command_pid" 2>/dev/null && [ $SECONDS -lt $deadline ]; do sleep 0.1; done
@@ -229,8 +230,8 @@ interrupted() { # SIGNAL CODE
 
 with_started() { # COMMAND...
   [ -e /dev/fd/0 ] || exec </dev/null
-  # In the background, for bash hears a signal only after a command in the foreground; with signals and
-  # input as if it were there.
+  # In the background, because bash handles a signal only after a command in the foreground has ended; signals
+  # and input are set as for a command in the foreground.
   env --default-signal=INT,QUIT "$@" <&0 8>&- &
   command_pid=$!
   wait "$command_pid" && command_code=0 || command_code=$?
@@ -246,7 +247,7 @@ without() { # REASON COMMAND...
 
 run() { # COMMAND...
   local why
-  # One that was started here may be about to end: without the lock nothing is known of it.
+  # An engine that was started here may be about to stop; only the lock prevents that.
   if [ ! -e "$dir/lock" ] || [ "$(id -u)" != 0 ]; then
     if answers; then exec "$@"; fi
     why=$(why_not)
@@ -280,7 +281,7 @@ run() { # COMMAND...
 if [ "${1:-}" = run ] && [ "${2:-}" = -- ] && [ $# -gt 2 ]; then
   shift 2
   run "$@"
-elif [ "${1:-}" = guard ] && [ -e "$dir/lock" ]; then # of its own calling
+elif [ "${1:-}" = guard ] && [ -e "$dir/lock" ]; then # called by `run` alone
   guard
 else
   echo "usage: docker/engine.sh run -- COMMAND..." >&2

@@ -24,7 +24,7 @@ for minor in $(seq 36 -1 17); do platforms+=(--platform "manylinux_2_${minor}_$m
 platforms+=(--platform "manylinux2014_$machine")
 
 mkdir -p "$folder"
-rm -f "$folder"/*.whl # two versions of one package would leave the choice to chance
+rm -f "$folder"/*.whl # with two versions of one package nobody knows which is installed
 "${PYTHON:-python3}" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: \
   --python-version 3.11 --implementation cp --abi cp311 --abi abi3 --abi none "${platforms[@]}" \
   --dest "$folder" --requirement "$here/requirements.txt"

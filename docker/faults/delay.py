@@ -1,22 +1,22 @@
-"""Holds packets up: a queue of the kernel's (NFQUEUE) for each kind of slowness, in user space.
+"""Delays packets in user space: reads them from NFQUEUE queues, one queue for each kind of slowness.
 
-For where the kernel has no netem. Started in the network namespace whose firewall hands packets to queues.
-Needs NET_ADMIN there, Linux, and nothing but the standard library. Usage:
+It is used where the kernel has no netem. It runs in the network namespace whose firewall sends packets to the
+queues, needs NET_ADMIN there, and uses the standard library alone. Usage:
 
     python delay.py QUEUE[,delay_ms=N][,jitter_ms=N][,loss=SHARE][,rate_kbit=N][,resend=1] ...
 
-Returns when all queues are bound, and prints the id of the process that serves them: the kernel's table
-/proc/net/netfilter/nfnetlink_queue tells it, too. With an error nothing is bound.
+It returns when all queues are bound, and prints the id of the process that serves them (which the kernel's
+table /proc/net/netfilter/nfnetlink_queue shows, too). After an error nothing is bound.
 
 Rules
-1. Packets of one queue leave in the order they came: none overtakes because its jitter was less.
-2. A packet that is let go meets the firewall again from its first rule, with MARK on it: so a cut that came
+1. The packets of one queue leave in the order in which they came: less jitter never lets one overtake.
+2. A released packet passes the firewall again from its first rule, with MARK on it: so a cut that was made
    meanwhile stops it, and a rule on MARK keeps it from being queued twice.
-3. On SIGTERM all that is held is let go at once, and the process ends. When it is killed the kernel drops
-   what is held; `--queue-bypass` in the firewall's rule then lets later packets pass.
+3. On SIGTERM it releases all packets at once and ends. When it is killed, the kernel drops the packets in its
+   queues; `--queue-bypass` in the firewall's rule then lets later packets pass.
 4. `resend=1` is for packets that leave this namespace (OUTPUT): the packet is dropped at once, and a copy of
-   it is sent when it is due. As long as a packet is held its sender takes it for unsent, and TCP sends next
-   to nothing more: 0.03 MB/s under 100 ms. Needs NET_RAW, too.
+   it is sent when it is due. Without it TCP counts a queued packet as not sent yet, and sends almost nothing
+   more: 0.03 MB/s at 100 ms. It needs NET_RAW, too.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ QUEUE_PACKETS = 65536  # beyond it the kernel drops, as any full queue does
 LATEST_S = 1.0  # a packet that would wait longer for its turn at a rate is dropped, as of any full queue
 SOCKET_BYTES = 8 * 2**20
 RECEIVE_BYTES = 2**17
-COPY_BYTES = 20  # enough for what the kernel then tells besides: the size
+COPY_BYTES = 20  # enough: the kernel then gives the packet's size in an attribute
 ALL_BYTES = 0xFFFF
 READY = "ready"
 
@@ -60,10 +60,10 @@ ATTRIBUTE_TYPE = 0x3FFF  # without the bits for nested and for byte order
 
 @dataclass(slots=True, kw_only=True)
 class Slowness:
-    """What one queue does to its packets, and since when it has been busy."""
+    """The delay, loss and rate of one queue, and until when it is busy."""
 
     delay_ms: float = 0.0
-    jitter_ms: float = 0.0  # evenly spread, at most so much more or less
+    jitter_ms: float = 0.0  # added or subtracted, at most this much, evenly spread
     loss: float = 0.0  # 0 to 1
     rate_kbit: float = 0.0  # 0: without a limit
     resend: float = 0.0  # 1: rule 4
@@ -71,7 +71,7 @@ class Slowness:
     last_due_s: float = 0.0
 
     def due_s(self, now_s: float, size_bytes: int, chance: Callable[[], float]) -> float | None:
-        """When a packet that came now is let go; None: it is lost. `chance` gives 0 to 1."""
+        """When to release a packet that came at now_s; None: it is lost. `chance` returns 0 to 1."""
         if self.loss and chance() < self.loss:
             return None
         leaves_s = now_s
@@ -80,8 +80,8 @@ class Slowness:
             if begins_s - now_s > LATEST_S:
                 return None
             self.free_at_s = leaves_s = begins_s + size_bytes * 8 / (self.rate_kbit * 1000)
-        off_ms = self.jitter_ms * (2 * chance() - 1) if self.jitter_ms else 0.0
-        due_s = leaves_s + max(0.0, self.delay_ms + off_ms) / 1000
+        jitter_ms = self.jitter_ms * (2 * chance() - 1) if self.jitter_ms else 0.0
+        due_s = leaves_s + max(0.0, self.delay_ms + jitter_ms) / 1000
         self.last_due_s = max(due_s, self.last_due_s)
         return self.last_due_s
 
@@ -89,8 +89,8 @@ class Slowness:
 WORDS = ("delay_ms", "jitter_ms", "loss", "rate_kbit", "resend")
 
 
-def told(words: Sequence[str]) -> dict[int, Slowness]:
-    """Queue number -> its slowness, from the command line. ValueError with the word that is off."""
+def parse_queues(words: Sequence[str]) -> dict[int, Slowness]:
+    """Parse the command line: queue number -> its slowness. ValueError names the bad word."""
     queues: dict[int, Slowness] = {}
     for word in words:
         number, *qualities = word.split(",")
@@ -103,15 +103,15 @@ def told(words: Sequence[str]) -> dict[int, Slowness]:
     return queues
 
 
-# -- what the kernel says and is told ---------------------------------------------------------------------
+# -- netlink messages -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packet:
-    """One that the kernel holds for us."""
+    """A packet that the kernel holds until its verdict."""
 
     queue: int
-    number: int  # the kernel's, in that queue
+    number: int  # given by the kernel, in that queue
     size_bytes: int
     copied: bytes  # its first COPY_BYTES, or all of it where the queue resends
 
@@ -125,14 +125,14 @@ def message(kind: int, queue: int, body: bytes, flags: int = NLM_F_REQUEST) -> b
     return HEADER.pack(HEADER.size + len(payload), kind, flags, 0, 0) + payload
 
 
-def verdict(packet: Packet, what: int) -> bytes:
-    mark = attribute(PACKET_MARK, struct.pack("!I", MARK)) if what == NF_REPEAT else b""
-    judged = attribute(VERDICT_HDR, struct.pack("!II", what, packet.number))
-    return message(MSG_VERDICT, packet.queue, judged + mark)
+def verdict(packet: Packet, action: int) -> bytes:
+    mark = attribute(PACKET_MARK, struct.pack("!I", MARK)) if action == NF_REPEAT else b""
+    head = attribute(VERDICT_HDR, struct.pack("!II", action, packet.number))
+    return message(MSG_VERDICT, packet.queue, head + mark)
 
 
 def packets(data: bytes) -> Iterator[Packet]:
-    """What the kernel sent. What is no packet is left out."""
+    """Parse the packets that the kernel sent; skip other messages."""
     at = 0
     while at + HEADER.size <= len(data):
         length, kind, _, _, _ = HEADER.unpack_from(data, at)
@@ -140,7 +140,7 @@ def packets(data: bytes) -> Iterator[Packet]:
             _, _, queue = GENERIC.unpack_from(data, at + HEADER.size)
             known = dict(attributes(data[at + HEADER.size + GENERIC.size : at + length]))
             copied = known.get(PAYLOAD, b"")
-            # Told where less was copied than there is.
+            # The attribute is there only if fewer bytes were copied than the packet has.
             size_bytes = struct.unpack("!I", known[CAP_LEN])[0] if CAP_LEN in known else len(copied)
             (number,) = struct.unpack_from("!I", known[PACKET_HDR])
             yield Packet(queue=queue, number=number, size_bytes=size_bytes, copied=copied)
@@ -156,14 +156,14 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def bind(queues: Mapping[int, Slowness]) -> socket.socket:
-    """A socket that serves them all. OSError: the kernel has no NFQUEUE, or somebody serves one already."""
+    """Bind one socket to all queues. OSError: no NFQUEUE in the kernel, or another process serves a queue."""
     netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_NETFILTER)
     netlink.bind((os.getpid(), 0))
     netlink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, SOCKET_BYTES)
     netlink.setsockopt(SOL_NETLINK, NETLINK_NO_ENOBUFS, 1)
     for number, slowness in queues.items():
-        # Whole, as segmentation offload made it, up to 64 KB: cheaper, and a hearer's own TCP takes it. What
-        # is resent must be as it goes over the wire; at a slow rate one such packet would take seconds.
+        # GSO: take packets as segmentation offload made them, up to 64 KB, which is cheaper. Not for resent
+        # packets, which must be as they go over the wire, and not with a rate: one would take seconds.
         flags = 0 if slowness.resend or slowness.rate_kbit else FLAG_GSO
         copied = ALL_BYTES if slowness.resend else COPY_BYTES
         for body in (
@@ -173,22 +173,22 @@ def bind(queues: Mapping[int, Slowness]) -> socket.socket:
             + attribute(CFG_MASK, struct.pack("!I", FLAG_GSO))
             + attribute(CFG_MAXLEN, struct.pack("!I", QUEUE_PACKETS)),
         ):
-            ask(netlink, message(MSG_CONFIG, number, body, NLM_F_REQUEST | NLM_F_ACK), f"queue {number}")
+            configure(netlink, message(MSG_CONFIG, number, body, NLM_F_REQUEST | NLM_F_ACK), number)
     return netlink
 
 
-def ask(netlink: socket.socket, request: bytes, what: str) -> None:
-    """No rule leads to a queue that is being bound: what comes back is the answer, not a packet."""
+def configure(netlink: socket.socket, request: bytes, queue: int) -> None:
+    """Send one request and check its answer. No firewall rule uses the queue yet, so no packet can come."""
     netlink.send(request)
     answer = netlink.recv(RECEIVE_BYTES)
     _, kind, _, _, _ = HEADER.unpack_from(answer)
     (error,) = struct.unpack_from("=i", answer, HEADER.size)
     if kind != NLMSG_ERROR or error:
-        raise OSError(-error, f"{what}: {os.strerror(-error)}")
+        raise OSError(-error, f"queue {queue}: {os.strerror(-error)}")
 
 
-def sender() -> socket.socket:
-    """Sends whole IP packets with MARK on them."""
+def open_raw_socket() -> socket.socket:
+    """Open a socket that sends complete IP packets with MARK on them."""
     try:
         raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
     except PermissionError as error:
@@ -198,30 +198,30 @@ def sender() -> socket.socket:
     return raw
 
 
-# -- the work ---------------------------------------------------------------------------------------------
+# -- serving the queues -----------------------------------------------------------------------------------
 
 
 class Delay:
-    """Holds packets until they are due."""
+    """Keeps packets until they are due."""
 
     def __init__(self, queues: Mapping[int, Slowness]) -> None:
         self._queues = queues
         self._netlink = bind(queues)
         self._netlink.setblocking(False)
-        self._raw = sender() if any(slowness.resend for slowness in queues.values()) else None
-        self._held: list[tuple[float, int, Packet]] = []  # a heap: due, how many came before, which
-        self._came = 0
+        self._raw = open_raw_socket() if any(slowness.resend for slowness in queues.values()) else None
+        self._waiting: list[tuple[float, int, Packet]] = []  # a heap: due, number of arrival, packet
+        self._arrivals = 0
 
     def serve(self, stop: int) -> None:
-        """Until a byte comes on the descriptor `stop`; then everything held is let go."""
+        """Serve until a byte comes on the descriptor `stop`; then release all packets."""
         while True:
-            self._let_go(time.monotonic())
-            timeout_s = max(0.0, self._held[0][0] - time.monotonic()) if self._held else None
+            self._release_due(time.monotonic())
+            timeout_s = max(0.0, self._waiting[0][0] - time.monotonic()) if self._waiting else None
             readable, _, _ = select.select([self._netlink.fileno(), stop], [], [], timeout_s)
             if self._netlink.fileno() in readable:
                 self._receive()
             elif stop in readable:  # and no packet is left to be read
-                self._let_go(float("inf"))
+                self._release_due(float("inf"))
                 return
 
     def _receive(self) -> None:
@@ -236,33 +236,33 @@ class Delay:
             if due_s is None or slowness.resend:
                 self._netlink.send(verdict(packet, NF_DROP))
             if due_s is not None:
-                self._came += 1
-                heapq.heappush(self._held, (due_s, self._came, packet))
+                self._arrivals += 1
+                heapq.heappush(self._waiting, (due_s, self._arrivals, packet))
 
-    def _let_go(self, now_s: float) -> None:
-        while self._held and self._held[0][0] <= now_s:
-            packet = heapq.heappop(self._held)[2]
+    def _release_due(self, now_s: float) -> None:
+        while self._waiting and self._waiting[0][0] <= now_s:
+            packet = heapq.heappop(self._waiting)[2]
             if not self._queues[packet.queue].resend:
                 self._netlink.send(verdict(packet, NF_REPEAT))
             elif self._raw is not None:
-                # A cut that came meanwhile is EPERM, a full device ENOBUFS: lost, either way.
+                # EPERM after a cut, ENOBUFS on a full device: the packet is lost in either case.
                 with contextlib.suppress(OSError):
                     self._raw.sendto(packet.copied, (socket.inet_ntoa(packet.copied[16:20]), 0))
 
 
 def main() -> None:
-    """The parent waits until its child has bound the queues, and tells how that went."""
+    """Fork a child that serves the queues; the parent waits until they are bound, and reports any error."""
     try:
-        queues = told(sys.argv[1:])
+        queues = parse_queues(sys.argv[1:])
     except ValueError as error:
         sys.exit(f"delay: {error}")
-    hears, says = os.pipe()
+    from_child, to_parent = os.pipe()
     if child := os.fork():
-        os.close(says)
-        with os.fdopen(hears) as answer:
-            why = answer.read()
-        if why != READY:
-            sys.exit(f"delay: {why or 'it ended at once'}")
+        os.close(to_parent)
+        with os.fdopen(from_child) as answer:
+            word = answer.read()
+        if word != READY:
+            sys.exit(f"delay: {word or 'it ended at once'}")
         print(child)
         return
     os.setsid()
@@ -273,14 +273,14 @@ def main() -> None:
     try:
         delay = Delay(queues)
     except OSError as error:
-        os.write(says, (error.strerror or str(error)).encode())
+        os.write(to_parent, (error.strerror or str(error)).encode())
         os._exit(1)
-    # Who started us waits for the end of our output.
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    # The caller waits for the end of this process's output.
+    devnull = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    os.write(says, READY.encode())
-    os.close(says)
+        os.dup2(devnull, descriptor)
+    os.write(to_parent, READY.encode())
+    os.close(to_parent)
     delay.serve(stop)
 
 

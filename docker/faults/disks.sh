@@ -1,12 +1,12 @@
 #!/bin/sh
-# Disks for brokers: small ext4 file systems in files, on loop devices; and what is done to the files on a disk.
+# Makes disks for brokers (small ext4 file systems in files, on loop devices), and damages the files on them.
 #
 # usage: disks.sh make FOLDER BYTES UID:GID NAME...   FOLDER/NAME.img each, sparse; prints their devices, in order
-#        disks.sh check DEVICE        make the file system whole that the kernel found broken; not mounted
-#        disks.sh fill | free         leave no room on the disk mounted at /disk; leave room again
-#        disks.sh empty               take away all that is there
-#        disks.sh edit [remove FILE | size FILE BYTES | byte FILE POSITION OCTAL]...     files there
-# Needs, for make and check, SYS_ADMIN and the machine's /dev.
+#        disks.sh check DEVICE        repair a file system that the kernel found broken and that is not mounted
+#        disks.sh fill | free         fill the disk mounted at /disk; remove the fill again
+#        disks.sh empty               delete everything on it
+#        disks.sh edit [remove FILE | size FILE BYTES | byte FILE POSITION OCTAL]...     change files on it
+# make and check need SYS_ADMIN and the machine's /dev.
 set -eu
 fill=/disk/.floodmark-fill
 
@@ -20,7 +20,7 @@ make() {
     truncate -s "$bytes" "$folder/$name.img"
     mkfs.ext4 -q -F -m 0 -N 16384 -J size=16 \
       -E "root_owner=$owner,lazy_itable_init=0,lazy_journal_init=1" "$folder/$name.img"
-    without_lost_and_found "$folder/$name.img"
+    remove_lost_and_found "$folder/$name.img"
     device=$(losetup -f --show "$folder/$name.img")
     made="$made $device"
   done
@@ -28,27 +28,27 @@ make() {
   echo "${made# }"
 }
 
-without_lost_and_found() { # a log directory holds logs, and can all be read by its owner
+remove_lost_and_found() { # a log directory has nothing but logs, and its owner can read all of it
   debugfs -w -R 'rmdir lost+found' "$1" 2>/dev/null
 }
 
 check() {
-  e2fsck -p "$1" || [ $? = 1 ] # it has corrected something
-  without_lost_and_found "$1"
+  e2fsck -p "$1" || [ $? = 1 ] # 1: it has corrected something
+  remove_lost_and_found "$1"
 }
 
 room() {
   df -B1 --output=avail /disk | tail -n 1
 }
 
-fill() { # blocks behind the end of a file (-n): who copies the disk does not copy them
-  most=$(($(room) - 1048576)) # what is told of them takes room too
+fill() { # with blocks after the end of a file (-n): a copy of the disk does not copy them
+  most=$(($(room) - 1048576)) # their metadata takes room too
   : >"$fill-1"
   [ "$most" -le 0 ] || fallocate -n -l "$most" "$fill-1"
   : >"$fill-2"
-  # Again, for a broker at work gives a block back now and then: it puts a file in the place of another.
+  # Repeated: a running broker frees a block now and then, when it replaces a file.
   for _ in 1 2 3 4 5 6 7 8 9 10; do
-    dd if=/dev/zero of="$fill-2" bs=4k oflag=append conv=notrunc,fsync 2>/dev/null || : # until there is no more
+    dd if=/dev/zero of="$fill-2" bs=4k oflag=append conv=notrunc,fsync 2>/dev/null || : # until it fails: the disk is full
     sync "$fill-1" "$fill-2"
     [ "$(room)" -ge 4096 ] || return 0
   done

@@ -1,14 +1,15 @@
-# Loads what a node's network namespace is to hold, and tells what it holds. Run by the harness in the node's
-# net container (harness/cluster/containers/network.py), as root with NET_ADMIN. In the environment, any of:
-#   LOOK     before: tell first what there is; after: tell it at the end
-#   WAYS     1: tell what this kernel can do to packets
-#   RULES    the whole table `filter`, for iptables-restore --noflush
-#   RESHAPE  1: the device's queueing is replaced by SHAPING, for tc -batch (empty: the kernel's own)
-#   REQUEUE  1: from now on QUEUES are served (delay.py's words; empty: none), and no others
+# Sets up the firewall, queueing and packet queues of a node's network namespace, and prints its state. The harness
+# runs it in the node's net container (harness/cluster/containers/network.py), as root with NET_ADMIN. It reads
+# these environment variables, each of which may be missing:
+#   LOOK     before: print the state first; after: print it at the end
+#   WAYS     1: print what this kernel can do to packets
+#   RULES    the complete table `filter`, for iptables-restore --noflush
+#   RESHAPE  1: replace the device's queueing by SHAPING, for tc -batch (empty: the kernel's default)
+#   REQUEUE  1: from now on serve QUEUES (arguments of delay.py; empty: none), and no others
 #   SERVED   numbers of the queues that should be served until now
-#   RESET    a filter for ss: connections to be reset
-# What it tells stands below headings: "== before", "== ways", "== unserved" (queues), "== there", "== reset"
-# and "== kept" (connections), "== after", and "== failed", with what went wrong.
+#   RESET    a filter for ss: reset these connections
+# It prints below headings: "== before", "== ways", "== unserved" (queues), "== there", "== reset" and "== kept"
+# (connections), "== after", and "== failed" with the error.
 set -eu
 device=eth0
 delay=/opt/floodmark/faults/delay.py
@@ -40,7 +41,7 @@ look() {
     served
 }
 
-# In a chain that nothing leads to, and at the loopback device: nobody's packets pass either.
+# It tries them in a chain that no rule uses, and on the loopback device, so no packet is affected.
 ways() {
     chain=floodmark-ways
     iptables -w 5 -N "$chain"
@@ -61,10 +62,10 @@ ways() {
         tc -batch - 2>/dev/null; then
         echo netem
     fi
-    tc qdisc del dev lo root 2>/dev/null || : # as far as it came
+    tc qdisc del dev lo root 2>/dev/null || : # there is none if the batch failed early
 }
 
-# Those who serve queues, but for the one named.
+# Prints the processes that serve queues, except the given one.
 servers() {
     served | while read -r _ server _; do
         [ "$server" = "$1" ] || echo "$server"
@@ -87,13 +88,13 @@ for queue in ${SERVED-}; do
     served | grep -q "^ *$queue " || printf '== unserved\n%s\n' "$queue"
 done
 
-# What is to be done comes first, then whom it replaces ends: no packet passes in between.
+# The new rules and queues start before the old ones end: no packet passes in between.
 if [ -n "${REQUEUE-}" ] && [ -n "${QUEUES-}" ]; then
     # shellcheck disable=SC2086 # a word for each queue
     new=$(python "$delay" $QUEUES)
 fi
 if [ -n "${RULES-}" ]; then
-    # Without --noflush its chains would be made anew, and the kernel would drop what queues hold.
+    # Without --noflush the chains would be created again, and the kernel would drop the queued packets.
     printf %s "$RULES" | iptables-restore -w 5 --noflush
 fi
 if [ -n "${RESHAPE-}" ]; then
@@ -105,14 +106,14 @@ if [ -n "${REQUEUE-}" ]; then
     left=$((end_s * 100))
     while [ -n "$(servers "$new")" ]; do
         if [ "$left" = 0 ]; then
-            echo "waited $end_s s for delay.py to let go what it held" >&2
+            echo "waited $end_s s for delay.py to release its packets" >&2
             exit 1
         fi
         left=$((left - 1))
         sleep 0.01
     done
 fi
-new= # from here on it stays
+new= # from here on `finish` does not kill it
 
 if [ -n "${RESET-}" ]; then
     echo "== there"

@@ -1,14 +1,14 @@
-"""What can be done to processes in containers on this machine: tried out, and told as one line of JSON.
+"""Tries which faults work on the containers of this machine, and prints the results as one line of JSON.
 
 usage: probe.py network|disks
 network needs NET_ADMIN in a network namespace of its own, disks SYS_ADMIN, the machine's /dev, its /sys at
 /host/sys, and a tmpfs at /images.
 
 Rules
-1. What can be tried is tried; nothing is concluded from a version.
-2. The answer is {"can": {name: null, or why not}, "seen": {name: anything}}; the exit code is 0 all the same.
-3. Nothing outlives the container: rules and qdiscs are its namespace's, and a loop device that was made by
-   mount frees itself when the last mount of it goes.
+1. Everything is tried; nothing is concluded from a version.
+2. The answer is {"can": {name: null, or why not}, "seen": {name: anything}}; the exit code is always 0.
+3. Nothing outlives the container: rules and qdiscs belong to its namespace, and a loop device that was made
+   by mount is freed when its last mount ends.
 """
 
 import errno
@@ -24,11 +24,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 COMMAND_S = 10.0
-NOBODY = "192.0.2.1"  # no such address anywhere (RFC 5737)
+NOBODY = "192.0.2.1"  # nobody has this address (RFC 5737)
 QUEUE = 4077  # of netfilter, in a namespace where nobody else has any
 FAKETIME = "/opt/floodmark/libfaketime.so.1"
 AHEAD_S = 5000
-BOUND = Path("/probe")  # a folder of the harness's, if it can be seen from here
+BOUND = Path("/probe")  # a folder that the harness has mounted, if mounts from its machine work
 IMAGE = Path("/images/probe.img")
 MOUNTED = Path("/images/disk")
 HOST_SYS = Path("/host/sys")
@@ -37,11 +37,11 @@ NO_LOG_FLUSH = 2
 
 
 class Refused(Exception):
-    """It cannot be done, and why."""
+    """It does not work here; the text says why."""
 
 
 def run(*argv: str, given: str = "", env: dict[str, str] | None = None) -> str:
-    """What the command printed; Refused with what it complained of."""
+    """Run a command and return its output; Refused with its error message."""
     try:
         ran = subprocess.run(argv, input=given, env=env, capture_output=True, text=True, timeout=COMMAND_S,
                              check=False)
@@ -50,15 +50,15 @@ def run(*argv: str, given: str = "", env: dict[str, str] | None = None) -> str:
     except subprocess.TimeoutExpired:
         raise Refused(f"{argv[0]} took longer than {COMMAND_S:g} s") from None
     if ran.returncode:
-        said = [line.strip() for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
-        told = next((line for line in said if line.startswith("Error:")), said[0] if said else "")
-        told = told.removeprefix(f"{argv[0]}: ") or f"exit code {ran.returncode}"
-        raise Refused(f"{argv[0]}: {told}")
+        lines = [line.strip() for line in (ran.stderr or ran.stdout).splitlines() if line.strip()]
+        why = next((line for line in lines if line.startswith("Error:")), lines[0] if lines else "")
+        why = why.removeprefix(f"{argv[0]}: ") or f"exit code {ran.returncode}"
+        raise Refused(f"{argv[0]}: {why}")
     return ran.stdout
 
 
-def tell(tries: dict[str, Callable[[], None]], seen: dict[str, object]) -> None:
-    """Try all, tell all."""
+def print_answer(tries: dict[str, Callable[[], None]], seen: dict[str, object]) -> None:
+    """Make every attempt, and print the results with `seen`."""
     can: dict[str, str | None] = {}
     for name, attempt in tries.items():
         try:
@@ -75,7 +75,7 @@ def tell(tries: dict[str, Callable[[], None]], seen: dict[str, object]) -> None:
 
 
 def rule(words: str) -> Callable[[], None]:
-    """Such a rule, for packets of nobody's, is taken by the kernel."""
+    """An attempt to load this firewall rule, for an address that nobody has."""
 
     def attempt() -> None:
         run("iptables-restore", "-w", given=f"*filter\n-A INPUT -s {NOBODY} {words}\nCOMMIT\n")
@@ -84,7 +84,7 @@ def rule(words: str) -> Callable[[], None]:
 
 
 def netem() -> None:
-    """What goes to one peer is late, few at a time, or lost; all else goes at once."""
+    """Delay, drop and throttle the packets to one peer with netem, and no others."""
     run("tc", "-batch", "-", given=f"""
 qdisc add dev lo root handle 1: htb default 0
 class add dev lo parent 1: classid 1:1 htb rate 10gbit quantum 60000
@@ -94,8 +94,7 @@ filter add dev lo parent 1: protocol ip prio 1 u32 match ip dst {NOBODY}/32 flow
 
 
 def queue() -> None:
-    """Packets can be queued to a process, and told by a mark when they come back; and this process can have
-    the queue."""
+    """Queue packets to a process, recognize them by a mark when they come back, and serve the queue."""
     rule("-m mark --mark 0x1 -j ACCEPT")()
     rule(f"-j NFQUEUE --queue-num {QUEUE} --queue-bypass")()
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12) as netlink:  # NETLINK_NETFILTER
@@ -110,8 +109,8 @@ def queue() -> None:
         raise Refused(f"no packet queue: {os.strerror(-code)}")
 
 
-def bent_clock() -> None:
-    """A wall clock of one process is set ahead while it runs, its monotonic clock is not."""
+def shift_clock() -> None:
+    """Set the wall clock of one running process ahead, and leave its monotonic clock."""
     if not Path(FAKETIME).exists():
         raise Refused("the image has no libfaketime")
     file = Path("/tmp/probe.clock")
@@ -119,16 +118,16 @@ def bent_clock() -> None:
     ahead = ("import time; a, b = time.time(), time.monotonic();"
              f"open({str(file)!r}, 'w').write('+{AHEAD_S}\\n');"
              "print(time.time() - a, time.monotonic() - b)")
-    told = run(sys.executable, "-c", ahead, env={
+    elapsed = run(sys.executable, "-c", ahead, env={
         "LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": str(file), "FAKETIME_NO_CACHE": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1"})
-    wall, monotonic = map(float, told.split())
+    wall, monotonic = map(float, elapsed.split())
     if not (AHEAD_S <= wall < AHEAD_S + COMMAND_S and monotonic < COMMAND_S):
         raise Refused(f"libfaketime: {AHEAD_S} s became {wall:.1f} s, {monotonic:.1f} s of monotonic time")
 
 
 def memory_limit() -> int | None:
-    """In bytes, of this container, as its kernel has it."""
+    """The memory limit of this container in bytes, as the kernel knows it; None: no limit."""
     for file in ("memory/memory.limit_in_bytes", "memory.max"):
         path = Path("/sys/fs/cgroup") / file
         if path.exists():
@@ -137,8 +136,8 @@ def memory_limit() -> int | None:
     return None
 
 
-def bound() -> str | None:
-    """What the harness has put into the folder it bound, and a word back."""
+def exchange_words() -> str | None:
+    """Read the word that the harness wrote into the mounted folder, and write it back; None: no folder."""
     try:
         word = (BOUND / "word").read_text()
         (BOUND / "back").write_text(word)
@@ -148,17 +147,17 @@ def bound() -> str | None:
 
 
 def network() -> None:
-    tell({
+    print_answer({
         "cut": rule("-j DROP"),
         "reset": rule("-p tcp -j REJECT --reject-with tcp-reset"),
         "loss": rule("-m statistic --mode random --probability 0.5 -j DROP"),
         "netem": netem,
         "queue": queue,
-        "clock": bent_clock,
+        "clock": shift_clock,
     }, {
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "memory_limit": memory_limit(),
-        "word": bound(),
+        "word": exchange_words(),
         "monotonic_ns": time.monotonic_ns(),
     })
 
@@ -167,7 +166,7 @@ def network() -> None:
 
 
 def make_disk() -> None:
-    """A file as a disk."""
+    """Make a disk of a file, and mount it."""
     with IMAGE.open("wb") as file:
         file.truncate(16 << 20)
     MOUNTED.mkdir()
@@ -183,14 +182,14 @@ def unmount() -> None:
     run("umount", str(MOUNTED))
 
 
-def there() -> None:
+def check_mounted() -> None:
     if not os.path.ismount(MOUNTED):
         raise Refused("no disk can be made of a file")
 
 
 def power_cut() -> None:
-    """What was fsynced is there afterwards, what was not is not; and until then nothing can be read."""
-    there()
+    """Cut the power: writes then fail until the next mount, after which only the fsynced file is there."""
+    check_mounted()
     for name in ("synced", "unsynced"):
         descriptor = os.open(MOUNTED / name, os.O_WRONLY | os.O_CREAT)
         os.write(descriptor, b"x" * 100)
@@ -212,12 +211,12 @@ def power_cut() -> None:
     mount()
     left = sorted(path.name for path in MOUNTED.iterdir() if path.is_file() and path.stat().st_size == 100)
     if left != ["synced"]:
-        raise Refused(f"after a power cut there was left: {', '.join(left) or 'nothing'}")
+        raise Refused(f"after a power cut these files were left: {', '.join(left) or 'none'}")
 
 
 def turn_read_only() -> None:
-    """As the kernel does by itself when it finds a broken file system."""
-    there()
+    """Make the file system read-only, as the kernel does when it finds it broken."""
+    check_mounted()
     (device,) = (line.split()[0] for line in Path("/proc/mounts").read_text().splitlines()
                  if line.split()[1] == str(MOUNTED))
     trigger = HOST_SYS / "fs" / "ext4" / Path(device).name / "trigger_fs_error"
@@ -235,7 +234,7 @@ def turn_read_only() -> None:
 
 def disks() -> None:
     try:
-        tell({"loops": make_disk, "power_cut": power_cut, "read-only": turn_read_only}, {})
+        print_answer({"loops": make_disk, "power_cut": power_cut, "read-only": turn_read_only}, {})
     finally:
         if os.path.ismount(MOUNTED):
             unmount()

@@ -1,22 +1,22 @@
-"""Cuts a mounted ext4 off from its disk as a loss of power or a broken disk does, and says what it held.
+"""Stops a mounted ext4 from reaching its disk, as a power cut or a broken disk does.
 
-usage: shutdown.py power|read-only DEVICE    what each log held the instant before:
-                                             {"log-0": [LEO, bytes, LEO of what was fsynced], ...}
-       shutdown.py look DEVICE...            how each is mounted now: {"/dev/loop0": ["rw", ...] or null, ...}
-environment: FSYNCED, the broker's account, {"log-0/00000000000000000000.log": bytes, ...}; without it
-everything counts as fsynced.
-Needs SYS_ADMIN and SYS_PTRACE, the machine's /dev, its /sys at /host/sys, and the process namespace of those
-who have the device mounted at /data.
+usage: shutdown.py power|read-only DEVICE    does it, and prints each log as it was right before:
+                                             {"log-0": [LEO, bytes, LEO of the fsynced part], ...}
+       shutdown.py look DEVICE...            prints mount options: {"/dev/loop0": ["rw", ...] or null, ...}
+environment: FSYNCED, the durable lengths that the broker noted, {"log-0/00000000000000000000.log": bytes,
+...}; without it everything counts as fsynced.
+It needs SYS_ADMIN and SYS_PTRACE, the machine's /dev, its /sys at /host/sys, and the process namespace of the
+processes that have the device mounted at /data.
 
 Rules
 1. The file system is reached through a process that has it mounted: nothing is mounted here, so nothing here
    keeps it from being unmounted when that process ends.
-2. power: every write, fsync and read fails with EIO from now on, and what was not fsynced by now never
-   reaches the disk. read-only: as when the kernel finds a broken file system: writes fail with EROFS, reads
-   go on, and what was not fsynced is lost when it is unmounted. Both end with the next mount.
-3. Back when it is so: a write was tried and refused.
-4. LEO: the offset after the last batch that is there whole. No checksum is looked at: a log is cut at its
-   first bad batch when it is opened, so that what was appended since is sound.
+2. power: from now on every write, fsync and read fails with EIO, and writes that were not fsynced never reach
+   the disk. read-only: as when the kernel finds a broken file system: writes fail with EROFS, reads still
+   work, and writes that were not fsynced are lost at the unmount. Both end with the next mount.
+3. It returns when a test write was refused.
+4. LEO: the offset after the last complete batch. Checksums are not verified: a log is cut at its first bad
+   batch when it is opened, so all batches appended since are good.
 """
 
 import errno
@@ -40,8 +40,8 @@ LENGTH_FROM = 12  # a batch's length counts the bytes after its own field
 MAGIC = 2
 
 
-def holder(device: str) -> Path | None:
-    """A process that has the device at /data; None: nobody has."""
+def find_process(device: str) -> Path | None:
+    """Find a process that has the device mounted at /data; None if there is none."""
     number = os.stat(device).st_rdev
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -53,8 +53,8 @@ def holder(device: str) -> Path | None:
     return None
 
 
-def options(process: Path) -> list[str]:
-    """How its /data is mounted: the mount's own words and the file system's, each once."""
+def mount_options(process: Path) -> list[str]:
+    """The options of its mount at /data: the mount's own and the file system's, each once."""
     for line in (process / "mountinfo").read_text().splitlines():
         mount, _, system = line.partition(" - ")
         if mount.split()[4] == f"/{DATA}":
@@ -62,8 +62,8 @@ def options(process: Path) -> list[str]:
     return []
 
 
-def held(log_dir: Path, fsynced: Mapping[str, int] | None) -> dict[str, tuple[int, int, int]]:
-    """Of each partition: the LEO of its log, its bytes, and the LEO of what was fsynced."""
+def log_extents(log_dir: Path, fsynced: Mapping[str, int] | None) -> dict[str, tuple[int, int, int]]:
+    """For each partition: the LEO of its log, its bytes, and the LEO of its fsynced part."""
     found = {}
     for folder in sorted(log_dir.iterdir()):
         segments = sorted(path for path in folder.glob("*.log") if SEGMENT.fullmatch(path.name))
@@ -76,7 +76,7 @@ def held(log_dir: Path, fsynced: Mapping[str, int] | None) -> dict[str, tuple[in
 
 
 def leos(segment: Path, durable: int | None) -> tuple[int, int]:
-    """From the heads of its batches alone: a large segment is read in no time."""
+    """(LEO, LEO of the fsynced part) of a segment. It reads only the batch headers, to be fast."""
     leo = durable_leo = int(segment.stem)
     descriptor = os.open(segment, os.O_RDONLY)
     try:
@@ -106,8 +106,8 @@ def turn_read_only(_log_dir: Path, device: str) -> None:
     (HOST_SYS / "fs" / "ext4" / Path(device).name / "trigger_fs_error").write_text("1")
 
 
-def refused(log_dir: Path) -> bool:
-    """Whether writes are."""
+def refuses_writes(log_dir: Path) -> bool:
+    """Whether a test write fails with EIO or EROFS."""
     probe = log_dir / PROBE
     try:
         os.close(os.open(probe, os.O_WRONLY | os.O_CREAT))
@@ -118,13 +118,13 @@ def refused(log_dir: Path) -> bool:
 
 
 def strike(how: str, device: str) -> dict[str, tuple[int, int, int]]:
-    process = holder(device)
+    process = find_process(device)
     if process is None:
         sys.exit(f"{device} is not mounted at /{DATA} by any process that can be seen")
     log_dir = process / "root" / DATA
-    before = held(log_dir, json.loads(os.environ.get("FSYNCED", "null")))
+    before = log_extents(log_dir, json.loads(os.environ.get("FSYNCED", "null")))
     {"power": lose_power, "read-only": turn_read_only}[how](log_dir, device)
-    if not refused(log_dir):
+    if not refuses_writes(log_dir):
         sys.exit(f"{device} still takes writes")
     return before
 
@@ -132,8 +132,8 @@ def strike(how: str, device: str) -> dict[str, tuple[int, int, int]]:
 def look(devices: list[str]) -> dict[str, list[str] | None]:
     found: dict[str, list[str] | None] = {}
     for device in devices:
-        process = holder(device)
-        found[device] = None if process is None else options(process)
+        process = find_process(device)
+        found[device] = None if process is None else mount_options(process)
     return found
 
 

@@ -50,7 +50,7 @@ def shutdown() -> ModuleType:
 def test_the_fault_program_and_the_harness_count_alike(disk: Disk, shutdown: ModuleType) -> None:
     fsynced = power_loss.fsynced(disk.durable)
 
-    told = shutdown.held(disk.log_dir, fsynced)
+    told = shutdown.log_extents(disk.log_dir, fsynced)
 
     assert told == {"log-0": (10, 5 * SIZE, 6)}
     assert log_extents(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
@@ -60,7 +60,7 @@ def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> No
     with disk.segments()[0].open("ab") as file:
         file.write(batch(10).data[:-1])
 
-    assert shutdown.held(disk.log_dir,
+    assert shutdown.log_extents(disk.log_dir,
                          None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
@@ -68,7 +68,7 @@ def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutd
     with disk.segments()[0].open("ab") as file:
         file.write(bytes(300))
 
-    assert shutdown.held(disk.log_dir,
+    assert shutdown.log_extents(disk.log_dir,
                          None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
@@ -78,7 +78,7 @@ def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: Modu
     one.kill()
 
     assert len(one.segments()) == 3
-    assert shutdown.held(one.log_dir, power_loss.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
+    assert shutdown.log_extents(one.log_dir, power_loss.fsynced(one.durable)) == {"log-0": (5, 5 * SIZE, 4)}
     assert log_extents(one.log_dir) == {"log-0": (5, 5 * SIZE)}
 
 

@@ -81,13 +81,13 @@ def test_a_full_line_drops(delay: ModuleType) -> None:
 
 def test_words(delay: ModuleType) -> None:
     """A queue each; what is off is named."""
-    queues = delay.told(["100,delay_ms=100,jitter_ms=20", "101,rate_kbit=1e+06,resend=1"])
+    queues = delay.parse_queues(["100,delay_ms=100,jitter_ms=20", "101,rate_kbit=1e+06,resend=1"])
 
     assert queues == {100: delay.Slowness(delay_ms=100, jitter_ms=20),
                       101: delay.Slowness(rate_kbit=1e6, resend=1)}
     for words, why in (([], "at least one"), (["11,colour=1"], "there is no 'colour'"), (["x"], "invalid")):
         with pytest.raises(ValueError, match=why):
-            delay.told(words)
+            delay.parse_queues(words)
 
 
 def from_kernel(delay: Any, queue: int, number: int, *more: tuple[int, bytes]) -> bytes:

@@ -70,7 +70,7 @@ class ClusterState:
         return found.partitions[index]
 
     def apply(self, record: Record) -> None:
-        """Apply one record of the journal; KeyError or ValueError if it is none of ours."""
+        """Apply one record of the journal; KeyError or ValueError for an unknown kind of record."""
         _APPLY[record["type"]](self, record)
 
 

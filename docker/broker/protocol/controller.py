@@ -2,8 +2,8 @@
 
 Rules
 1. Every change is a record; Persist comes before Publish and before every answer that rests on it.
-2. The state is what the records say: a controller started again from them goes on where it was. What is not
-   in them (when a broker was last heard of) begins anew.
+2. The state follows from the records: a controller that restarts from them has the same state. The time of
+   each broker's last heartbeat is not in them, and is lost at a restart.
 3. A registration is a new incarnation (KIP-380, KIP-903): it gets a new broker epoch, leaves every ISR of
    which it is not the last member and every leadership, before it is answered.
 4. An ISR changes by compare-and-set of leader epoch and partition epoch, and every member must be active and
@@ -76,10 +76,10 @@ class ControllerConfig:
 
 @dataclass(slots=True, kw_only=True)
 class _Session:
-    """What the controller knows of a broker's session; it is in no record."""
+    """A broker's session; no record stores it."""
 
     heard_ms: int
-    metadata_version: int = -1  # that it has applied, by its last heartbeat
+    metadata_version: int = -1  # the version that the broker has applied, by its last heartbeat
     stop_version: int = -1  # the metadata version that took its leaderships away, once it stops
 
 
@@ -140,7 +140,7 @@ class Controller:
                 session.heard_ms += gap_ms
 
     def metadata(self) -> Metadata:
-        """The whole metadata as of now."""
+        """All metadata, as it is now."""
         if self._metadata is None or self._metadata.version != self._state.version:
             self._metadata = build_metadata(self._state)
         return self._metadata

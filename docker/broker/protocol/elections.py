@@ -5,8 +5,9 @@ Rules
    is in the ISR and active; only where an unclean election is allowed, the first assigned replica that is
    active, and the ISR is then that one alone.
 2. The ISR is never emptied: its last member stays, without a leader if it cannot lead.
-3. A new leader, or none, is a new leader epoch (a broker that comes back as another incarnation had to be
-   none in between). A mere change of the ISR is not (KAFKA-15021). Every change is a new partition epoch.
+3. Every change of leader, also to no leader, starts a new leader epoch. (A broker that comes back as another
+   incarnation cannot stay the leader: there is no leader in between.) A change of the ISR alone does not
+   (KAFKA-15021). Every change starts a new partition epoch.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,7 @@ def remove_broker(
 ) -> Partition | None:
     """The partition after `broker` has failed, bounced or begun to stop; None if that changes nothing.
 
-    `active` must say no of `broker` already.
+    `active(broker)` must already be False.
     """
     isr = tuple(member for member in partition.isr if member != broker) or partition.isr
     if partition.leader != broker and isr == partition.isr:

@@ -43,7 +43,7 @@ class Follower:
         # only by the rule hw_before_trunc: where to truncate at the next tick
         self._deferred_divergence: EpochEnd | None = None
         if state.leader == NO_LEADER:
-            return  # KAFKA-1647: while nobody leads nothing is known to be wrong
+            return  # KAFKA-1647: without a leader there is no log to compare with
         if state.rules.truncates_to_hw:
             state.truncate(state.hw, "to the high watermark")
         elif self._must_ask_end_offset and state.epochs.latest_epoch == NO_EPOCH:
@@ -70,7 +70,7 @@ class Follower:
         )
 
     def handle_fetch_response(self, event: FetchResponse) -> None:
-        """Take over what the leader answered to a fetch."""
+        """Handle the leader's response to a fetch: append, truncate, or set the HW."""
         state = self.state
         if not self._answers_current_request(event):
             return

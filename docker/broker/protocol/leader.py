@@ -94,7 +94,7 @@ class Leader:
             state.answer_produce(parked, errors.NONE)
             self.maybe_increment_hw(event.now_ms)
             return
-        insort(state.delayed_produces, parked, key=_required)
+        insort(state.delayed_produces, parked, key=_required_hw)
         self.maybe_increment_hw(event.now_ms)
 
     def _check_produce(self, event: Produce) -> tuple[int, BatchMetadata | None]:
@@ -147,7 +147,7 @@ class Leader:
         consumer, follower = event.replica == CONSUMER, event.replica >= 0
         remote = self.remotes.get(event.replica)
         if follower:
-            if remote is None:  # who names the epoch may know of a new assignment (KIP-320)
+            if remote is None:  # a fetcher that names the epoch may know of a new assignment (KIP-320)
                 named = event.current_leader_epoch != NO_EPOCH
                 error = errors.UNKNOWN_LEADER_EPOCH if named else errors.NOT_LEADER_OR_FOLLOWER
                 self._answer_fetch_error(event, error)
@@ -291,7 +291,7 @@ class Leader:
         if self._other_remotes and (least > state.hw or not rises):
             lag_ms = state.config.replica_lag_time_max_ms
             joiners = self._other_remotes if state.rules.hw_awaits_joiners else ()
-            for remote in joiners:  # KAFKA-4485, KAFKA-15021: lest they never reach the HW
+            for remote in joiners:  # KAFKA-4485, KAFKA-15021: else they might never reach the HW
                 caught_up = now_ms - remote.caught_up_ms <= lag_ms
                 if remote.leo < least and caught_up and self._is_isr_eligible(remote):
                     least = remote.leo
@@ -302,7 +302,7 @@ class Leader:
             self._answer_acks()
 
     def _answer_acks(self) -> None:
-        """Answer the acks=all produces that the HW has passed; nothing else is a reason for an ack."""
+        """Answer the acks=all produces whose records are below the HW; an ack has no other reason."""
         state = self.state
         parked = state.delayed_produces
         if state.rules.ack_rule == "min-insync-copies":
@@ -409,5 +409,5 @@ class Leader:
         self._other_remotes = [remote for broker, remote in self.remotes.items() if broker not in maximal]
 
 
-def _required(parked: DelayedProduce) -> int:
+def _required_hw(parked: DelayedProduce) -> int:
     return parked.required

@@ -6,10 +6,10 @@ Rules
 1. Epochs rise strictly and start offsets never fall from entry to entry.
 2. An assignment drops every entry it contradicts: those of the same or a later epoch, those at or above its
    start.
-3. The last entry may stand at the LEO: its leader has written nothing yet (KAFKA-7415).
-4. `end_offset_for` answers the largest epoch <= the one asked (KIP-279), never an epoch that the cache lacks,
-   but for one older than all: that ended where the first known one began. `kip_101_end_offset_for` is what
-   was answered before: the start of the first larger epoch, whichever was asked.
+3. The last entry may start at the LEO: its leader has written nothing yet (KAFKA-7415).
+4. `end_offset_for` answers with the largest epoch <= the requested one (KIP-279), never with an epoch that
+   the cache lacks. One exception: an epoch older than all entries ended where the first entry begins.
+   `kip_101_end_offset_for` answers as before KIP-279: the start of the first larger epoch.
 """
 
 from collections.abc import Iterable
@@ -81,8 +81,8 @@ def rebuild_cache(
 ) -> LeaderEpochFileCache:
     """The cache that fits a recovered log: `written` is (epoch, first offset) of its batches.
 
-    Of the checkpoint only an entry at the LEO with a higher epoch than any record's is kept: elected and
-    nothing written yet, or what was written is lost; in either case that epoch begins at the LEO here.
+    From the checkpoint it keeps only an entry at the LEO whose epoch is higher than any record's: its leader
+    has written nothing yet, or those records are lost; in either case that epoch begins at the LEO here.
     """
     cache = LeaderEpochFileCache(written)
     for epoch, start in checkpoint:

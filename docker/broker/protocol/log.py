@@ -71,7 +71,7 @@ class Log:
         return to
 
     def reset(self, start: int) -> None:
-        """Forget everything; the log begins anew at `start`."""
+        """Drop everything; the log is then empty and begins at `start`."""
         del self._bases[:]
         del self._epochs[:]
         self.start = self.end = start

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 NO_EPOCH = -1
 NO_LEADER = -1
 CONSUMER = -1  # the replica id of a client's fetch
-DEBUGGING_CONSUMER = -2  # ... of who asks any replica for its LEO (ListOffsets)
+DEBUGGING_CONSUMER = -2  # ... of a client that asks any replica for its LEO (ListOffsets)
 
 
 # -- values -------------------------------------------------------------------------------------------
@@ -85,8 +85,8 @@ class Produce:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetch:
     """FOLLOWER or CLIENT -> leader: read from `offset`. Answered at once by a FetchAnswer; the purgatory
-    decides whether an empty answer waits, and tries again with `again` set: then nobody is credited and
-    the HW is read anew."""
+    decides whether an empty answer waits, and tries again with `again` set: then no follower is credited
+    and the HW is read again."""
 
     now_ms: int
     token: object
@@ -371,7 +371,7 @@ class CreateTopic:
     now_ms: int
     token: object
     topic: str
-    topic_id: str  # hex of a new uuid: chance is the server's
+    topic_id: str  # hex of a new uuid, made by the server: the machine uses no randomness
     partitions: int
     replication_factor: int
     assignment: tuple[tuple[int, ...], ...]

@@ -83,7 +83,7 @@ class ProducerStateManager:
         self._remember(len(self._ids) - 1)
 
     def truncate_to(self, to: int) -> None:
-        """The log now ends at `to`: producers that lost a batch are known by what is left of them."""
+        """The log now ends at `to`: drop the batches above, and rebuild the state of their producers."""
         keep = bisect_left(self._bases, to)
         if keep == len(self._bases):
             return

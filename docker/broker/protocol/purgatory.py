@@ -4,8 +4,8 @@ Rules
 1. A follower's fetch wakes when enough bytes have been appended, when a role or leader changes, or at its
    deadline; NEVER because a high watermark moved (that early answer of Kafka 2.4-2.5 was KAFKA-9731).
 2. A client's fetch wakes when a high watermark it waits on moves, on a role change, or at its deadline.
-3. A fetch that wakes has left the purgatory: the server asks again (Fetch.again), answers it, or parks it
-   again with the deadline it had.
+3. A fetch that wakes has left the purgatory: the server reads again (Fetch.again), then answers the fetch or
+   parks it again with its old deadline.
 """
 
 from collections.abc import Hashable, Iterable

@@ -1,7 +1,7 @@
 """Runs one replica of one partition as a pure machine: step(event) -> effects.
 
 Rules
-1. Every change of epoch, ISR, LEO or HW happens here (and in the role that is asked from here).
+1. Every change of epoch, ISR, LEO or HW happens here (and in the role that this module calls).
 2. Effects are carried out in the order given; what an ack rests on is decided in one function
    (Leader._answer_acks).
 3. A stale epoch changes nothing and says so: a request is answered 74, 75 or 6, a late answer or an outdated
@@ -10,8 +10,8 @@ Rules
 5. After every step the invariants of the rule set in force are asserted. A mutant's broken rule is not, or it
    would kill itself before it harms.
 
-Theory of operation: ReplicaState is what outlives a role (log, epochs, HW); a role (Leader, Follower) is made
-anew for each leader epoch, so that nothing learnt in one epoch is credited in another (KIP-320).
+Theory of operation: ReplicaState outlives a role (log, epochs, HW). Each leader epoch gets a new role (Leader
+or Follower), so that nothing learnt in one epoch is credited in another (KIP-320).
 """
 
 from collections.abc import Callable, Sequence
@@ -62,7 +62,7 @@ class RecoveredState:
 
     log_start: int = 0
     batches: Sequence[Batch] = ()  # the frames (data empty), in the order of the log
-    epochs: Sequence[tuple[int, int]] = ()  # leader-epoch-checkpoint as it stands: (epoch, start offset)
+    epochs: Sequence[tuple[int, int]] = ()  # leader-epoch-checkpoint as it is on disk: (epoch, start offset)
     hw: int = 0  # as checkpointed
 
 
@@ -235,8 +235,8 @@ class Replica:
         state.replicas, state.broker_epochs = event.replicas, event.broker_epochs
 
     def _may_lead(self, event: LeaderAndIsr) -> bool:
-        """Whether this replica may lead: nobody leads an epoch twice, for its records could not be
-        distinguished."""
+        """Whether this replica may lead: nobody leads an epoch twice, because nobody could tell the records
+        of the two terms apart."""
         state = self._state
         legal = state.me in event.isr or not state.rules.alter_compares_epochs
         if not legal or state.me not in event.replicas:

@@ -2,8 +2,8 @@
 
 Rules
 1. Log, epoch cache and producers change together, here and nowhere else.
-2. Epochs are durable before the first batch written in them: SaveEpochs stands before its Append. A
-   truncation stands before its SaveEpochs: recovery drops what a checkpoint says of offsets the log lacks.
+2. Epochs are durable before the first batch written in them: SaveEpochs comes before its Append. A truncation
+   comes before its SaveEpochs: recovery drops what a checkpoint says about offsets that the log lacks.
 3. The HW never lies above the LEO nor below the log start.
 """
 
@@ -58,7 +58,7 @@ class ReplicaState:
     epochs: LeaderEpochFileCache
     producers: ProducerStateManager
     hw: int
-    # the highest leader epoch that this replica has ever received or written: it obeys none below
+    # the highest leader epoch that this replica has ever received or written: it refuses lower ones
     seen_epoch: int = NO_EPOCH
     leader: int = NO_LEADER
     leader_epoch: int = NO_EPOCH  # of the role taken; NO_EPOCH until the first one since the start

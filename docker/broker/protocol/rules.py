@@ -4,8 +4,8 @@ Rules
 1. A generation is a value; the machines ask a switch and never a generation's name.
 2. Every switch is named so that True is what the correct protocol of today does, unless its comment says that
    it belongs to an older generation or is another correct way (SWITCHES).
-3. A known-bad rule (broker.testing.bugs) is a generation with a switch turned; what it breaks is then not
-   asserted.
+3. A known-bad rule (broker.testing.bugs) is a generation with one switch inverted; the invariants that it
+   breaks are then not asserted.
 4. What another correct broker does (SWITCHES) breaks nothing, and every invariant that it keeps is asserted.
 """
 
@@ -50,7 +50,7 @@ class Rules:
 
     # -- high watermark and acks ------------------------------------------------------------------------
     ack_rule: AckRule = "isr"
-    hw_needs_min_insync: bool = True  # the HW stands still below min.insync.replicas (KAFKA-15583)
+    hw_needs_min_insync: bool = True  # the HW does not move below min.insync.replicas (KAFKA-15583)
     hw_awaits_joiners: bool = True  # caught-up replicas about to join hold the HW (KAFKA-4485)
     rechecks_min_insync: bool = True  # error 20 at the ack
     fails_parked_on_demotion: bool = True  # error 6 with the offset for parked produces
@@ -155,7 +155,7 @@ GENERATIONS: dict[str, Rules] = {
     rules.generation: rules for rules in (HIGH_WATERMARK, KIP_101, KIP_279, KIP_320)
 }
 
-# Other correct brokers, by name: what a judge must not find fault with.
+# Other correct brokers, by name: the judge must find nothing wrong with them.
 SWITCHES: Mapping[str, Mapping[str, object]] = {
     # 2.1 to 2.6: a follower asks where to truncate before it fetches, fenced by its leader epoch
     "two-phase": {"truncates_on_fetch": False, "truncates_by_log_end": True},

@@ -22,7 +22,7 @@ def is_topic_name(name: str) -> bool:
 
 
 def _metric_name(topic: str) -> str:
-    """What Kafka's metrics make of a topic's name: no two topics may share it."""
+    """The topic's name in Kafka's metrics: no two topics may share it."""
     return topic.replace(".", "_")
 
 

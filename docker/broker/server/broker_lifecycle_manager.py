@@ -3,7 +3,7 @@
 Rules
 1. Every start registers with an incarnation of its own. A registration is repeated, the same, until answered.
 2. A heartbeat carries the applied metadata version; that of a fenced broker makes the controller unfence it.
-3. A broker whose epoch is not the controller's any more (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED)
+3. A broker whose epoch the controller no longer accepts (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED)
    registers as a new incarnation: it may have missed that it was removed from every ISR.
 4. At the end it asks for a controlled shutdown, which moves its leaderships away, and waits a limited time.
 """

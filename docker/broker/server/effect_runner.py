@@ -1,4 +1,4 @@
-"""The replicas of this broker, each a machine and its log on disk, and what steps them.
+"""Steps the replicas of this broker, each a machine and its log on disk.
 
 A machine that raises, a broken invariant or a disk that refuses halts the process at once, before anything of
 that step is answered. The order of effects, trace lines and failpoints is step_runner.py's.

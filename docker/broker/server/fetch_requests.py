@@ -3,8 +3,8 @@
 Rules
 1. All partitions of a fetch are asked first; then it is answered if it has its bytes, an error, a diverging
    epoch, or no more time; otherwise it is parked in the purgatory.
-2. A fetch that wakes is tried again with `again` set (nobody is credited twice, the HW is read anew), once
-   per turn of the event loop: produces that arrive together go to a follower in one response.
+2. A fetch that wakes is tried again with `again` set (no follower is credited twice, the HW is read again),
+   once per turn of the event loop: produces that arrive together go to a follower in one response.
 3. A fetch whose client has left is removed.
 4. A partition that gives no answer (a failpoint holds it) is left out of the response; a fetch without any
    answer continues to wait.

@@ -1,8 +1,8 @@
 """Refuses consumer groups and transactions, which this broker lacks, with errors that clients show.
 
 Rules
-1. A client that gets no response, or a retriable error, waits in silence for a minute. So every broker says
-   that it is the coordinator, and then refuses each request that would join a group (JoinGroup,
+1. A client that gets no response, or a retriable error, retries for a minute and reports nothing. So every
+   broker says that it is the coordinator, and then refuses each request that would join a group (JoinGroup,
    ConsumerGroupHeartbeat), commit an offset (OffsetCommit) or begin a transaction (InitProducerId with an id)
    with an error that no client retries.
 2. Requests that need no group work: there are no groups (ListGroups), and no offset has been committed

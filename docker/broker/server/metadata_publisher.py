@@ -34,7 +34,7 @@ _DUPLICATE_ID = 0x7FFFFFFF  # the correlation id of a message that may be sent t
 class _PendingMessage:
     metadata: Metadata
     epoch: int  # of the incarnation that it is for
-    before: Metadata | None  # the metadata that this incarnation has got before it, as far as any
+    before: Metadata | None  # the metadata that this incarnation received before; None: none
     kept: bool  # must be sent even when there is a later one
     may_go: bool = True  # not held at a failpoint
     frame: bytes | None = None  # of a duplicated message

@@ -36,7 +36,7 @@ from floodmark.broker.wire.codec import (
     write_response,
 )
 
-_STRANGER = 2**31 - 1  # a broker that is no replica
+_NO_REPLICA = 2**31 - 1  # a broker that is no replica
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -60,7 +60,7 @@ class PendingAnswers:
 def requesting_replica(replica: int, me: int) -> int:
     """The replica id for the machine: a negative id is a client's. This broker does not follow itself."""
     if replica == me:
-        return _STRANGER
+        return _NO_REPLICA
     return replica if replica >= DEBUGGING_CONSUMER else CONSUMER
 
 

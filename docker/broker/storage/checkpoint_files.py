@@ -1,7 +1,7 @@
 """Reads and writes Kafka's small text files in a log directory: checkpoints, meta.properties, markers.
 
 Rules
-1. Each file is replaced as a whole, and is durable when its writer returns (broker.storage.log_directory).
+1. Each write replaces the file, and is durable when it returns (broker.storage.log_directory).
 2. A malformed file raises CheckpointError with file and line, as Kafka stops at start; nothing is guessed.
 3. A missing file is normal: a new directory, or a power cut before the first write.
 

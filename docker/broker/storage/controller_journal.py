@@ -80,7 +80,7 @@ def _recover(path: Path, descriptor: int) -> tuple[tuple[Mapping[str, Any], ...]
     try:
         if complete < len(content):
             os.ftruncate(descriptor, complete)
-        # What a killed process left in the page cache must be durable, too, before anything rests on it.
+        # A killed process may have left lines in the page cache only: make them durable before they are used.
         os.fsync(descriptor)
         _sync_directory(path.parent)
     except OSError as error:

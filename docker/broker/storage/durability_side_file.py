@@ -21,7 +21,7 @@ Format (little endian)
 Mode 1: there are no notes yet and every file in the directory is durable (the side file is new, or a power
 cut has just been simulated); mode 0: the notes are valid. A slot whose name does not match its CRC is empty.
 Of its two notes with a valid CRC the one with the higher sequence counts; the other one is overwritten next,
-so that a kill in the middle of a write leaves the earlier note. The file grows by whole slots and never
+so that a kill in the middle of a write leaves the earlier note. The file grows slot by slot and never
 shrinks.
 """
 
@@ -47,7 +47,7 @@ _SLOTS_ADDED_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """What is durable of one file: its first `length` bytes, or, when kept > 0, the kept copy of that
+    """The durable part of one file: its first `length` bytes, or, when kept > 0, the kept copy of that
     number."""
 
     length: int

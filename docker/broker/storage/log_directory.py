@@ -4,16 +4,16 @@ The model of a power cut (durability_side_file.py stores the notes)
 - Appended bytes are lost back to the last fsync of their file. Bytes that were fsynced are never lost.
 - A new file is durable, and empty, when `create` returns: it fsyncs the directory. So is a new directory.
 - A truncation below the durable length is fsynced before `truncate` returns (Kafka leaves that to the
-  system): cut-off bytes never come back, so that no later epoch is written over a tail that could. Above
-  it, only bytes go that a power cut would have taken anyway, and nothing is fsynced.
-- A file is replaced whole: written beside it, fsynced, renamed, directory fsynced. A power cut before the
-  last step brings the old file back, never a mixture. With sync=False it brings the old one back until the
-  next with sync.
+  system): the bytes that were cut off never come back under the records of a later epoch. A truncation above
+  it removes only bytes that a power cut would have removed anyway, and is not fsynced.
+- A file is replaced in four steps: write a new file, fsync it, rename it, fsync the directory. A power cut
+  before the last step brings the old file back, never a mixture. With sync=False it brings the old one back
+  until the next write with sync.
 - An unlink is durable when `remove` returns; while it runs a power cut may have it either way, newest name
   first.
-- Not modelled: sectors torn inside what was not fsynced (the reader cuts at the first bad batch in any
-  case), bytes that the system wrote back of its own accord (a real power cut may keep more, never less), a
-  disk that lies.
+- Not modelled: torn sectors among the bytes that were not fsynced (the reader cuts at the first bad batch in
+  any case); writeback by the operating system (a real power cut may keep more, never less); a disk that says
+  it has synced and has not.
 
 A SIGKILL may come between a write and its note. So an operation that shrinks a file is noted before it is
 done, and one that extends it after: the notes never claim more than is true.
@@ -33,8 +33,9 @@ _TMP = ".tmp"
 
 
 class DiskError(Exception):
-    """The disk refused; the text says which file, what was tried, and the system's error. The process must
-    stop then: the page cache is in doubt (a failed fsync does not fail twice), what is durable is not."""
+    """A disk operation failed; the text says which file, what was tried, and the system's error. The process
+    must stop then: nobody knows the state of the page cache (a failed fsync does not fail twice); what is
+    durable is still known."""
 
 
 class LogDirectory:

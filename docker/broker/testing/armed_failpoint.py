@@ -1,6 +1,6 @@
 """Says what an armed failpoint does with a site, and what a release covers; pure.
 
-The broker's process (failpoints.py) and a cluster in memory arm, hold and release by these alike.
+Both the broker's process (failpoints.py) and a cluster in memory arm, hold and release by these rules.
 """
 
 import enum
@@ -39,7 +39,7 @@ class ArmedFailpoint:
         return self.done and not self.blocked
 
     def match(self, sites: Sequence[FailpointSite]) -> FailpointSite | None:
-        """The one of these sites (of one step or message) at which it acts now; None: at none."""
+        """Return the site, of the given sites of one step or message, at which it acts now; None: at none."""
         arm = self.arm
         site = next((each for each in sites if arm.matches(each)), None)
         if sites[0].peer in self.blocked:

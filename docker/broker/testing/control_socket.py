@@ -4,8 +4,8 @@ Rules
 1. The thread never touches the machines: it runs each request in the event loop's thread, and waits.
 2. `freeze` stops the event loop's thread itself, inside a callback, for good: no event is stepped, no timer
    runs, nothing is sent. This thread continues to answer `state` with the state at the freeze.
-3. A line that is no request is answered with an error; the connection stays open. A client whose address is
-   not in `floodmark.control.from`, where that is set, is disconnected.
+3. A line that is no request is answered with an error; the connection stays open. Where
+   `floodmark.control.from` is set, a client with any other address is disconnected.
 4. `arm`, `release` and `points` are served by this thread itself, even while a failpoint holds the event
    loop's thread; `state` is then the state at that stop, and every other request is refused.
 """
@@ -156,7 +156,7 @@ class ControlSocket:
 
     def _refuse_while_stopped(self) -> None:
         if self._points.stopped_state is not None:
-            raise ControlError("held as a whole at a failpoint; release that first")
+            raise ControlError("a failpoint holds the whole process; release that first")
 
     def _stop_for_good(self) -> State | None:
         return self._points.stopped_state if self._points.stay_stopped() else None

@@ -1,7 +1,7 @@
 """Finds the failpoints that a step of a replica, or new metadata on its way, passes; pure.
 
-A step changes the machine at once; a failpoint holds the rest of its effects. So each stop says after how
-many effects it comes, and how many of the step's trace lines describe what has happened by then.
+A step changes the machine at once; a failpoint holds the rest of its effects. So each stop says how many
+effects come before it, and how many of the step's trace lines describe what has happened by then.
 """
 
 from collections.abc import Mapping, Sequence

@@ -49,7 +49,7 @@ _END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class _Reached:
     armed: ArmedFailpoint
     site: FailpointSite
-    count: int  # the how-many-th match of this armed point
+    count: int  # 1 for the first match of this armed point, 2 for the second, ...
     time_ns: int
     held: bool = False
 

@@ -2,8 +2,8 @@
 
 Rules
 1. Only the replica that a message is about waits: the others' requests are sent, their responses taken.
-2. Once the replica of a held message requests something else, that is sent; a held request is then not sent
-   any more, a held response is still delivered when it is released: late, as responses may be.
+2. When the replica of a held message requests something else, that request is sent. A held request is then
+   dropped; a held response is still delivered when it is released, as a late response.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,13 @@
-"""Steps the replicas of one node and carries out their effects, in order, past the failpoints. Pure: where a
-log lies, what the trace is written to and what a failpoint does are whose it runs for.
+"""Steps the replicas of one node and carries out their effects in order, stopping at armed failpoints.
+
+Pure: the caller provides the logs, the trace and the failpoints.
 
 Rules
 1. There is one queue of events. An event is stepped and all its effects are carried out, in order and
    synchronously, before the next one is taken; events that an effect causes are queued.
 2. The trace lines of a step are written before any effect leaves the process; before an append, and after a
-   truncation, so that a process that ends in between never has more in its log than in its trace. What the
-   trace has too much, the next start line corrects.
+   truncation, so that a process that ends in between never has more in its log than in its trace. If the
+   trace has too much, the next start line corrects it.
 3. A replica held at a failpoint keeps the rest of its step and its later events, in order, until it is
    released; the other replicas go on. Fetches do not wait with it: they may be about other replicas as well,
    so that they get no answer from this one, and are tried again when it is released.
@@ -92,15 +93,15 @@ class SteppedReplica(Generic[Log]):
 
     @property
     def checkpointable_hw(self) -> int:
-        """The HW that may be checkpointed: of a held replica the HW before the held step, but never above its
-        LEO."""
+        """The HW that may be checkpointed. For a held replica it is the HW before the held step, but never
+        above its LEO."""
         if self.held_step is None:
             return self.replica.hw
         return min(self.held_step.hw, self.replica.leo)
 
     @property
     def visible_hw(self) -> int:
-        """The HW that others may see: a follower held after its append has not moved its HW yet."""
+        """The HW that others may see: a follower that is held after its append has not moved its HW yet."""
         held_step = self.held_step
         appended = held_step is not None and held_step.at is not None and held_step.at.name == "F.appended"
         return self.checkpointable_hw if appended else self.replica.hw

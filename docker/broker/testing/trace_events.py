@@ -1,8 +1,8 @@
 """Builds the trace lines of a replica's step and of the controller's records: pure functions.
 
 Rules for a replica's step
-1. The lines stand in the order in which things happened, and each gives epoch, LEO and HW as they were right
-   after: an append shows the HW before it moved, then comes the move, then the ack that rests on it.
+1. The lines come in the order of what happened, and each gives epoch, LEO and HW as they were right after it:
+   an append shows the HW before it moved, then comes the move, then the ack that rests on it.
 2. The line of a new role comes where the role is taken: a follower's before its truncation, a leader's after.
 3. A line is written only for what has happened: a follower's fetch that was served (not again when it wakes
    in the purgatory), a produce that was acked, an HW that no other line shows.

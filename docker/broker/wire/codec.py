@@ -124,7 +124,7 @@ def _decode(schema: Any, reader: Reader, frame: bytes, at: int) -> Any:
         return reader(frame, at)[0]
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # kio raises what its parsers raise, a panic of its native half included
+    except BaseException as error:  # kio raises whatever its parsers raise, also a panic of its native part
         raise WireError(f"unreadable: {type(error).__name__}: {error}") from error
 
 

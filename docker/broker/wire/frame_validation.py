@@ -7,7 +7,7 @@ first, by the fields of kio's own classes.
 Rules
 1. A walk reads lengths and counts only, and ends where the message ends. Bytes after it do not matter: Kafka
    ignores them too, and librdkafka sends some.
-2. What does not fit is an InvalidFrame; what fits is not yet valid, kio still decides that.
+2. A length that does not fit is an InvalidFrame. A frame that passes is not yet valid: kio decides that.
 3. Tagged fields that kio's class does not know are to be skipped (KIP-482), but kio raises on them: the walk
    notes each as an `Edit`, and kio reads a frame from which they are cut out.
 """

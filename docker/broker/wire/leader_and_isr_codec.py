@@ -45,7 +45,7 @@ def _write_partition(each: PartitionInfo) -> dict[str, object]:
 
 
 def read_leader_and_isr(frame: bytes, head: RequestHeader) -> tuple[int, int, Metadata]:
-    """(broker, broker epoch, metadata): whom the message is for, and its content. Raises WireError."""
+    """(broker, broker epoch, metadata): the addressee of the message, and its content. Raises WireError."""
     try:
         body: dict[str, Any] = json.loads(frame[head.body_at :])
         metadata = Metadata(

@@ -56,8 +56,8 @@ def parse_batches(
     """The batches of `data`, in order, each with its own bytes.
 
     Raises CorruptBatch with the byte position of the first that is bad, BatchTooLarge with its size. With
-    partial_tail a last batch that is cut short is left out; b"" has no batches. Base offset and epoch are as
-    they stand in the header (a client's batches begin at 0).
+    partial_tail a last batch that is cut short is left out; b"" has no batches. Base offset and epoch are
+    those in the header (a client's batches begin at 0).
     """
     view = memoryview(data)
     size = len(view)
@@ -112,7 +112,7 @@ def _parse_frame(view: memoryview, position: int, end: int, body: bytes) -> Batc
     (base, _, epoch, magic, crc, delta,
      producer, producer_epoch, sequence, count) = _FRAME.unpack_from(view, position)
     if magic != MAGIC:
-        raise CorruptBatch(position, f"magic {magic}, only {MAGIC} is spoken here")
+        raise CorruptBatch(position, f"magic {magic}, only {MAGIC} is supported")
     if crc32c(view[position + CRC_START:end]) != crc:
         raise CorruptBatch(position, f"CRC-32C is not the {crc:#010x} that the header says")
     # A log that is never compacted has no holes inside a batch.

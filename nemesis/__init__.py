@@ -1,1 +1,2 @@
-"""What can go wrong: grudges, moments, budgets and the faults themselves."""
+"""The nemeses: faults, grudges (network cuts), moments, budgets, and the schedules that random nemeses
+draw."""

@@ -1,7 +1,7 @@
 """Tracks which faults are in force and which failpoints are armed. Pure.
 
-The ledger is a value; `after` returns the next one. harness/faults.py says which act undoes which fault. An
-armed failpoint is no fault in force: it harms nobody until it is met.
+ActiveFaults is a value; `after` returns the next one. harness/faults.py says which act undoes which fault. An
+armed failpoint is no fault in force: it harms nobody until a node reaches it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 from floodmark.harness.faults import FAULTS, MENDING
 from floodmark.harness.schedule.failpoints import CRASH
 
-_OF_PROCESSES = ("start", "resume")  # what these undo ends with the process
+_OF_PROCESSES = ("start", "resume")  # the faults that these undo end with the process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,8 @@ class ActiveFaults:
 
     def after(self, f: str, nodes: Sequence[str], *, point: Mapping[str, Any] | None = None,
               began_ns: int = 0) -> "ActiveFaults":
-        """The ledger after f has struck these nodes. A heal undoes every cut and every packet fault."""
+        """The active faults after f has struck these nodes. A heal undoes every cut and every packet
+        fault."""
         if f == "arm":
             new_arms = (Armed(node=node, point=point or {}, began_ns=began_ns) for node in nodes)
             return replace(self, armed=(*self.armed, *new_arms))
@@ -44,9 +45,9 @@ class ActiveFaults:
                                  and (f == "heal" or lasting[1] in nodes))
         kept = self
         fault = FAULTS.get(f)
-        if fault is None:  # another distribution's: over when its strike has returned
+        if fault is None:  # another distribution's fault: it is over when its strike has returned
             return self
-        if fault.undone_by == "start":  # a process that is gone is not paused any more, nor killed twice
+        if fault.undone_by == "start":  # a process that has ended is not paused any more, nor killed twice
             kept = self._remove(lambda lasting: FAULTS[lasting[0]].undone_by in _OF_PROCESSES
                                  and lasting[1] in nodes)
             kept = kept._disarm(lambda armed: armed.node in nodes)

@@ -1,17 +1,16 @@
 """Finds the entries of a schedule that do more harm than Kafka's guarantees tolerate. Pure.
 
-The budget: an acked write outlives any number of kills, pauses and cuts, for what the kernel has stays
-written. It outlives one lost page cache at a time, if acks rest on two copies at least. So within the budget
+The budget: an acked write survives any number of kills, pauses and cuts, because the kernel keeps what was
+written. It survives one lost page cache at a time, if acks rest on at least two copies. So within the budget
 1. no election is unclean;
 2. a power cut, or a wiped disk, strikes one node, while every broker is up, every ISR full and no fault in
    force (`healthy`), and nothing is armed that could yet strike;
-3. after it nothing strikes, but the start of what is down, until the cluster is healthy again;
-4. and none of it with min.insync.replicas=1; while with flush.messages=1 a power cut takes nothing (a wiped
-   disk takes all the same).
-The controller may be killed, paused or cut at any time: it fsyncs what it decides before anybody hears of it.
-What a failpoint does once it is met is a kill, a pause, or a message that is lost, late or doubled, which the
-budget allows too; only beside a loss (2, 3) must nothing be armed.
-What stays within can have no permitted findings.
+3. after it nothing strikes, except the start of nodes that are down, until the cluster is healthy again;
+4. and neither happens with min.insync.replicas=1; but with flush.messages=1 a power cut loses nothing (a
+   wiped disk does). The controller may be killed, paused or cut at any time: it fsyncs its decisions before
+   anybody learns of them. A failpoint that is reached kills, pauses, or loses, delays or doubles a message,
+   which the budget allows too; only around a loss (2, 3) must nothing be armed. A schedule within the budget
+   can have no permitted findings.
 """
 
 from collections.abc import Mapping
@@ -35,8 +34,8 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
                flush_every: bool = False) -> tuple[Overspent, ...]:
     """Every entry of the schedule that overspends, in order; a schedule within the budget has none."""
     found: list[Overspent] = []
-    lost_at: int | None = None  # the loss from which the cluster is not known to have recovered
-    armed_at: int | None = None  # what may strike at any time
+    lost_at: int | None = None  # the last loss, until the cluster is known to have recovered from it
+    armed_at: int | None = None  # an armed failpoint, which may strike at any time
     for position, entry in enumerate(schedule):
         if _waits_for_healthy(entry.moment):
             lost_at = None
@@ -48,14 +47,14 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
             continue
         if lost_at is not None:
             found.append(Overspent(position=position, why=(
-                f"{entry.f} strikes before the cluster was waited for to be healthy after entry {lost_at}")))
+                f"{entry.f} strikes before the cluster has been seen healthy after entry {lost_at}")))
         if entry.f == "arm":
             armed_at = position
         if loses(entry.f, entry.args) and not (flush_every and entry.f == "power_cut"):
             found += [Overspent(position=position, why=why) for why in _of_a_loss(entry, min_insync_replicas)]
             if armed_at is not None:
                 found.append(Overspent(position=position, why=(
-                    f"what entry {armed_at} has armed may strike while the loss is not made good")))
+                    f"the failpoint armed by entry {armed_at} may strike before the loss is recovered")))
             lost_at = position
     return tuple(found)
 
@@ -67,9 +66,9 @@ def _harmless(entry: Entry) -> bool:
 
 def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
     why = []
-    held = "what they had not fsynced" if entry.f in ("power_cut", "bad_disk") else "all they held"
+    data = "what they had not fsynced" if entry.f in ("power_cut", "bad_disk") else "all their data"
     if len(entry.nodes) != 1 or entry.nodes[0] in ("down", "paused"):
-        why.append(f"{len(entry.nodes)} nodes lose {held} together")
+        why.append(f"{len(entry.nodes)} nodes lose {data} together")
     if min_insync_replicas < 2:
         why.append("an ack may rest on the one copy that loses power (min.insync.replicas is 1)")
     if not _waits_for_healthy(entry.moment):
@@ -80,7 +79,8 @@ def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
 
 
 def _waits_for_healthy(moment: Mapping[str, Any] | None) -> bool:
-    """Whether the cluster was seen healthy just then: what comes later, or before another moment, is not."""
+    """Whether the cluster was seen healthy right before; not if other time passes or another moment comes
+    after."""
     if moment is None or "then_ns" in moment:
         return False
     if moment["at"] == "sequence":

@@ -1,4 +1,4 @@
-"""Joins several nemeses into one, and builds all those that a cluster is able to suffer."""
+"""Joins several nemeses into one, and builds all those that a cluster can suffer."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -40,7 +40,7 @@ from floodmark.nemesis.power import Power
 
 
 class Composed:
-    """Passes each entry to the one nemesis that answers its f. Two that answer the same f are a mistake."""
+    """Passes each entry to the nemesis that carries out its f. No two nemeses may have the same f."""
 
     def __init__(self, nemeses: Sequence[Nemesis]) -> None:
         self._by_f: dict[str, Nemesis] = {}
@@ -58,18 +58,18 @@ class Composed:
 
 
 def arsenal(cluster: Cluster) -> tuple[Nemesis, ...]:
-    """Every nemesis whose ability this cluster has."""
+    """Every nemesis for which this cluster has the ability."""
     return tuple(nemesis for kind, made in _MAKERS if (part := ability(cluster, kind)) is not None
                  for nemesis in [made(part, cluster)])
 
 
 def unavailable(cluster: Cluster) -> Mapping[str, str]:
-    """f -> why this cluster cannot suffer it, in words."""
+    """f -> the reason why this cluster cannot suffer it."""
     return {f: why_not(cluster, kind) for kind, fs in _FAULTS_OF.items()
             if ability(cluster, kind) is None for f in sorted(fs)}
 
 
-# Builds each nemesis from the ability by which it strikes, and from the cluster where it needs more.
+# Builds each nemesis from the ability that it needs, and from the cluster if it needs more.
 _MAKERS: tuple[tuple[type, Callable[[Any, Cluster], Nemesis]], ...] = (
     (Kills, lambda part, _: Crash(part)),
     (Pauses, lambda part, _: Pause(part)),

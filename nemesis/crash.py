@@ -6,7 +6,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Crash:
-    """What was written stays written: a kill never loses what the kernel has."""
+    """A kill loses nothing that was written: the kernel keeps it."""
 
     answers = frozenset({"kill", "stop", "start"})
 

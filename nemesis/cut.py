@@ -1,4 +1,4 @@
-"""Cuts the network by a grudge (who does not hear whom), and heals it."""
+"""Cuts the network by a grudge (which node does not hear which), and heals it."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from floodmark.nemesis.grudges import apart
 
 
 class Cut:
-    """The grudge comes with the entry, its roles resolved; without one the struck nodes are set apart from
-    all the others and the controller (clients still reach them)."""
+    """The grudge comes with the entry, its roles resolved; without one the struck nodes are cut from all the
+    others and the controller (clients still reach them)."""
 
     answers = frozenset({"cut", "heal"})
 

@@ -12,8 +12,8 @@ WIPED = "wiped"
 
 
 class Disk:
-    """wiped: the node is killed and its log directory emptied, as if its disk had been replaced. All else
-    needs `bad`: a damaged disk kills its node too, a bad one lasts until it is mended."""
+    """wiped: the node is killed and its log directory emptied, as if its disk had been replaced. All other
+    kinds need `bad`: a damaged disk kills its node too, a bad one lasts until it is mended."""
 
     def __init__(self, cluster: Wipes, bad: BadDisks | None = None) -> None:
         self.answers = frozenset({"disk"} if bad is None else {"disk", "bad_disk", "mend_disk"})

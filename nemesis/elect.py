@@ -5,7 +5,7 @@ from floodmark.harness.schedule.entry import Entry
 
 
 class Elect:
-    """A refusal by the controller is in the op's `fault`: it is no error."""
+    """A refusal by the controller is recorded in the op's `fault`; it is no error."""
 
     answers = frozenset({"elect"})
 

@@ -1,15 +1,15 @@
 """Reads a scenario's rows (the rules of a run, the findings it must have) and compares verdicts with them.
 
 Rules
-1. Every bug that a row names must be found, and no other but those in `also`.
+1. Every bug that a row names must be found, and no other except those in `also`.
 2. A control has no bug at all and is valid. Permitted findings are in `permitted`, in controls too.
 3. A row that names a lost write need not name its consequences: its offset is assigned again, which shows in
-   acks (AGAIN); and where the loss is permitted, so are the trace's findings about that record (ON_THE_WAY).
+   acks (AGAIN); and if the loss is permitted, so are the trace's findings about that record (ON_THE_WAY).
 4. Latent findings are those of the trace: they need no client. Manifest ones are those of the history and the
-   logs. Where what runs shows less than the trace has, latent findings may be there or not, and it may stay
-   unknown whether a setting permits all of a harm that the row permits.
-5. Where topics with settings of their own lie in one cluster, `spared` says what one partition must not show
-   while another does: the control of the same run.
+   logs. If the system shows less than the trace has, latent findings may be there or not, and it may remain
+   unknown whether a setting permits all of the harm that the row permits.
+5. If topics with settings of their own are in one cluster, `spared` says which findings one partition must
+   not have while another does: it is the control in the same run.
 """
 
 from collections.abc import Collection, Iterator, Mapping

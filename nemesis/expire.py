@@ -6,7 +6,8 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Expire:
-    """The broker stays alive, fenced, until its next heartbeat makes it register again. Nothing lasts."""
+    """The broker stays alive, fenced, until its next heartbeat makes it register again. There is nothing to
+    mend."""
 
     answers = frozenset({"expire"})
 

@@ -10,7 +10,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Failpoint:
-    """Arms a point on each of the nodes; counts what a release lets go."""
+    """Arms a point on each of the nodes; counts how many a release releases."""
 
     answers = frozenset({"arm", "release"})
 
@@ -27,9 +27,9 @@ class Failpoint:
 
 
 def describe_death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
-    """Build the `fault` of a kill that no entry struck: the node met a point that was armed to crash it. The
-    kill began when the point was met, and was noticed later. count: which of its deaths at that point it is.
-    Or (action None) the node ended because of a fault in force, which `why` names."""
+    """Build the `fault` of a kill that no entry struck: the node reached a point that was armed to crash it.
+    The kill began when the point was reached, and was noticed later. count: which of its deaths at that point
+    it is. Or (action None) the node ended because of a fault in force, which `why` names."""
     if crash.action is None:
         return {"nodes": [crash.node], "why": crash.name, "reached": {"time": noticed_ns},
                 "began": crash.time_ns}

@@ -1,9 +1,10 @@
-"""Draws the fault patterns that several random nemeses make together: what one fault alone hardly brings.
+"""Draws the fault patterns that several random nemeses make together, for states that one fault alone hardly
+causes.
 
 Rules
-1. Those of fault_patterns.py. A mixture is drawn only where every nemesis whose faults it has was asked for.
-2. At least one broker stays undisturbed. So a mixture that needs two victims, where no two are free, strikes
-   one alone.
+1. Those of fault_patterns.py. A mixture is drawn only if all nemeses whose faults it uses were asked for.
+2. At least one broker stays undisturbed. So a mixture that needs two victims strikes only one if no two are
+   free.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, Patte
 from floodmark.nemesis.fault_patterns import crash, pair
 from floodmark.nemesis.grudges import Grudge, apart
 
-STILL_S = 0.02  # between two steps that are to follow at once
+STILL_S = 0.02  # between two steps that should follow immediately
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,8 @@ def stalls(scope: PatternScope) -> FaultPattern:
 
 
 def elections(scope: PatternScope) -> FaultPattern:
-    """Elections back to back: sessions end in turn and preferred leaders come back, before a replica can have
-    followed any of them for long."""
+    """Elections right after one another: sessions end in turn and preferred leaders return, before a replica
+    can have followed any of them for long."""
     steps, at_s = [], 0.0
     for _ in range(scope.random.randint(3, 7)):
         if scope.random.random() < 0.6:
@@ -47,8 +48,9 @@ def elections(scope: PatternScope) -> FaultPattern:
 
 
 def severed(scope: PatternScope) -> FaultPattern:
-    """One node is cut from its peers and the controller for longer than its session, while clients reach it
-    and write on. Sometimes from the one first and from the other within the session."""
+    """One node is cut from its peers and the controller for longer than its session, while clients still
+    reach it and go on writing. Sometimes it is cut from the one first and from the other within the session.
+    """
     node, random = scope.victim(), scope.random
     from_peers, from_controller = apart([node], scope.nodes), apart([node], [CONTROLLER])
     grudges: list[Grudge] = [apart([node], [*scope.nodes, CONTROLLER])]
@@ -66,8 +68,8 @@ def severed(scope: PatternScope) -> FaultPattern:
 
 
 def laggard(scope: PatternScope) -> FaultPattern:
-    """A follower falls far behind, for its peers and it do not hear each other; another node dies while it
-    catches up, or just before it can."""
+    """A follower is cut from its peers and falls far behind; another node dies while it catches up, or just
+    before."""
     victims = scope.victims(2)
     if len(victims) < 2:
         return crash(scope)
@@ -98,7 +100,7 @@ def upheaval(scope: PatternScope) -> FaultPattern:
 
 
 def cascade(scope: PatternScope) -> FaultPattern:
-    """A leader dies, is fenced at once, and so does its successor a moment later."""
+    """A leader dies and is fenced at once, and so is its successor a moment later."""
     victims = scope.victims(2)
     steps, at_s = [], 0.0
     for node in victims:
@@ -112,8 +114,8 @@ def cascade(scope: PatternScope) -> FaultPattern:
 
 
 def orphans(scope: PatternScope) -> FaultPattern:
-    """A leader dies while the controller is away: nobody is elected until that is back, before or after the
-    leader."""
+    """A leader dies while the controller is down: nobody is elected until the controller is back, before or
+    after the leader."""
     node, harm, mend = scope.victim(), *scope.random.choice((("kill", "start"), ("pause", "resume")))
     at_s = scope.while_s(0.0, 0.5)
     steps = [

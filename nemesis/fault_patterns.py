@@ -15,166 +15,167 @@ from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, Patte
 from floodmark.nemesis.grudges import KINDS
 from floodmark.nemesis.moment_patterns import moments
 
-RECOVERY_S = 3.0  # what a plan allows a node for coming back into every ISR; it waits for it in any case
+RECOVERY_S = 3.0  # what a plan allows a node to return to every ISR; the schedule waits for it in any case
 HEALTHY_TIMEOUT_S = 60.0
 HEALTHY = {"at": "state", "healthy": True}
 
 
-def crash(scene: PatternScope) -> FaultPattern:
+def crash(scope: PatternScope) -> FaultPattern:
     """Kill one node, and start it sometimes before its session ends (KIP-380); or all nodes, for a moment."""
-    drawn = scene.random.random()
-    if drawn < 0.15 and len(scene.free) == len(scene.nodes):
-        down_s = scene.while_s(0.2, 1.5)
-        return pair("kill", "start", scene.nodes, down_s, alone=True)
-    down_s = scene.while_s(0.1, 0.6) if drawn < 0.4 else scene.while_s()
-    return pair("kill", "start", (scene.victim(),), down_s)
+    drawn = scope.random.random()
+    if drawn < 0.15 and len(scope.free) == len(scope.nodes):
+        down_s = scope.while_s(0.2, 1.5)
+        return pair("kill", "start", scope.nodes, down_s, alone=True)
+    down_s = scope.while_s(0.1, 0.6) if drawn < 0.4 else scope.while_s()
+    return pair("kill", "start", (scope.victim(),), down_s)
 
 
-def restart(scene: PatternScope) -> FaultPattern:
-    """Stop one node in order, or all in turn, each back in every ISR before the next stops. Alone, because a
-    broker that cannot pass on its leadership does not stop in time."""
-    if scene.random.random() < 0.6:
-        return pair("stop", "start", (scene.victim(),), scene.while_s(0.1, 2.0), alone=True)
-    order = list(scene.nodes)
-    scene.random.shuffle(order)
+def restart(scope: PatternScope) -> FaultPattern:
+    """Stop one node in order, or all in turn, each back in every ISR before the next stops. It runs alone,
+    because a broker that cannot pass on its leaderships does not stop in time."""
+    if scope.random.random() < 0.6:
+        return pair("stop", "start", (scope.victim(),), scope.while_s(0.1, 2.0), alone=True)
+    order = list(scope.nodes)
+    scope.random.shuffle(order)
     steps: list[Step] = []
     at_s = 0.0
     for node in order:
-        down_s = scene.while_s(0.1, 0.6)
+        down_s = scope.while_s(0.1, 0.6)
         steps += [Step(at_s=at_s, f="stop", nodes=(node,)),
                   Step(at_s=at_s + down_s, f="start", nodes=(node,)),
                   Step(at_s=at_s + down_s + 1.0, f="wait", healthy=True)]
         at_s = steps[-1].at_s
-    return FaultPattern(steps=tuple(steps), touches=scene.nodes, alone=True)
+    return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
 
 
-def pause(scene: PatternScope) -> FaultPattern:
+def pause(scope: PatternScope) -> FaultPattern:
     """Pause a node, for less or more time than its session."""
-    return pair("pause", "resume", (scene.victim(),), scene.while_s())
+    return pair("pause", "resume", (scope.victim(),), scope.while_s())
 
 
-def cut(scene: PatternScope) -> FaultPattern:
-    """A grudge of any kind; the controller is among those who may be snubbed, half of the time."""
-    kind = scene.random.choice(sorted(KINDS))
-    named = scene.nodes
-    if kind in ("one-node", "halves", "one-way", "random") and scene.random.random() < 0.5:
+def cut(scope: PatternScope) -> FaultPattern:
+    """A grudge of any kind; half of the time the controller is among the nodes that may be cut off."""
+    kind = scope.random.choice(sorted(KINDS))
+    named = scope.nodes
+    if kind in ("one-node", "halves", "one-way", "random") and scope.random.random() < 0.5:
         named = (*named, CONTROLLER)
-    grudge = KINDS[kind](scene.random, named)
-    if not grudge:  # too few nodes for a ring: nobody to snub but the clients
+    grudge = KINDS[kind](scope.random, named)
+    if not grudge:  # too few nodes for a ring: only the clients can be cut off
         kind = "clients"
-        grudge = KINDS[kind](scene.random, scene.nodes)
+        grudge = KINDS[kind](scope.random, scope.nodes)
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
-    if scene.random.random() < 0.2:
+    if scope.random.random() < 0.2:
         args["reset"] = True
-    heal = Step(at_s=scene.while_s(1.0), f="heal")
-    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=_cut_off(grudge, scene))
+    heal = Step(at_s=scope.while_s(1.0), f="heal")
+    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=_cut_off(grudge, scope))
 
 
-def power(scene: PatternScope) -> FaultPattern:
-    """One node loses what it had not fsynced, all or part of it, and nothing else happens until it is back in
-    every ISR. Overspending: several lose it together, whatever else there is. Where every write is fsynced
-    it is a kill, of any nodes at any time."""
+def power(scope: PatternScope) -> FaultPattern:
+    """One node loses its unsynced data, all or part of it, and nothing else happens until it is back in every
+    ISR. With overspend several lose it together, whatever else is going on. If every write is fsynced it is a
+    kill, of any nodes at any time."""
     args: dict[str, Any] = {}
-    if scene.random.random() < 0.5:
-        args["keep_share"] = round(scene.random.random(), 3)
-    down_s = scene.while_s(0.2, 2.0)
-    if scene.flush_every and not scene.overspend:
-        return _power_of_some(scene, args, down_s)
-    nodes: tuple[str, ...] = (scene.victim(),)
-    if scene.overspend and len(scene.nodes) > 1:
-        nodes = tuple(sorted(scene.random.sample(scene.nodes, scene.random.randint(2, len(scene.nodes)))))
-    struck = Step(at_s=0.1, f="power_cut", nodes=nodes, args=args, healthy=not scene.overspend)
-    return FaultPattern(touches=scene.nodes, alone=True, steps=(
+    if scope.random.random() < 0.5:
+        args["keep_share"] = round(scope.random.random(), 3)
+    down_s = scope.while_s(0.2, 2.0)
+    if scope.flush_every and not scope.overspend:
+        return _power_of_some(scope, args, down_s)
+    nodes: tuple[str, ...] = (scope.victim(),)
+    if scope.overspend and len(scope.nodes) > 1:
+        nodes = tuple(sorted(scope.random.sample(scope.nodes, scope.random.randint(2, len(scope.nodes)))))
+    struck = Step(at_s=0.1, f="power_cut", nodes=nodes, args=args, healthy=not scope.overspend)
+    return FaultPattern(touches=scope.nodes, alone=True, steps=(
         Step(at_s=0.0, f="wait"), struck, Step(at_s=0.1 + down_s, f="start", nodes=nodes),
         Step(at_s=0.1 + down_s + RECOVERY_S, f="wait", healthy=True)))
 
 
-def _power_of_some(scene: PatternScope, args: Mapping[str, Any], down_s: float) -> FaultPattern:
-    """One node, some or all. Only the loss of all together finds what nobody had fsynced."""
-    drawn = scene.random.random()
-    if drawn < 0.4 and len(scene.free) == len(scene.nodes):
-        return pair("power_cut", "start", scene.nodes, down_s, args=args, alone=True)
-    victims = (scene.victim(),) if drawn < 0.7 else tuple(sorted(scene.victims(len(scene.free) - 1)))
+def _power_of_some(scope: PatternScope, args: Mapping[str, Any], down_s: float) -> FaultPattern:
+    """One node, some or all. Only when all lose power together is unsynced data lost everywhere."""
+    drawn = scope.random.random()
+    if drawn < 0.4 and len(scope.free) == len(scope.nodes):
+        return pair("power_cut", "start", scope.nodes, down_s, args=args, alone=True)
+    victims = (scope.victim(),) if drawn < 0.7 else tuple(sorted(scope.victims(len(scope.free) - 1)))
     return pair("power_cut", "start", victims, down_s, args=args)
 
 
-def expire(scene: PatternScope) -> FaultPattern:
+def expire(scope: PatternScope) -> FaultPattern:
     """A session ends though its broker lives."""
-    return FaultPattern(steps=(Step(at_s=0.0, f="expire", nodes=(scene.victim(),)),))
+    return FaultPattern(steps=(Step(at_s=0.0, f="expire", nodes=(scope.victim(),)),))
 
 
-def elect(scene: PatternScope) -> FaultPattern:
-    """Elect the preferred leaders. Overspending: an unclean election after all but one node were killed."""
-    partitions = list(scene.partitions)
-    if len(partitions) > 1 and scene.random.random() < 0.5:
-        partitions = [scene.random.choice(partitions)]
-    if not scene.overspend:
+def elect(scope: PatternScope) -> FaultPattern:
+    """Elect the preferred leaders. With overspend: an unclean election after all but one node were killed."""
+    partitions = list(scope.partitions)
+    if len(partitions) > 1 and scope.random.random() < 0.5:
+        partitions = [scope.random.choice(partitions)]
+    if not scope.overspend:
         return FaultPattern(steps=(Step(at_s=0.0, f="elect", args={"partitions": partitions}),))
-    victims = tuple(sorted(scene.random.sample(scene.free, max(1, len(scene.free) - 1))))
-    down_s = scene.while_s(2.5)
+    victims = tuple(sorted(scope.random.sample(scope.free, max(1, len(scope.free) - 1))))
+    down_s = scope.while_s(2.5)
     return FaultPattern(touches=victims, steps=(
         Step(at_s=0.0, f="kill", nodes=victims),
         Step(at_s=down_s - 0.3, f="elect", args={"partitions": partitions, "unclean": True}),
         Step(at_s=down_s, f="start", nodes=victims)))
 
 
-def packet(scene: PatternScope) -> FaultPattern:
-    """Some hear others badly: packets lost, late or few at a time; or connections are reset, and no more."""
-    kind = scene.random.choice(_AMONG_NODES)
-    grudge = KINDS[kind](scene.random, (*scene.nodes, CONTROLLER))
+def packet(scope: PatternScope) -> FaultPattern:
+    """Some nodes get packets from others badly: lost, late or few at a time; or connections are reset,
+    once."""
+    kind = scope.random.choice(_AMONG_NODES)
+    grudge = KINDS[kind](scope.random, (*scope.nodes, CONTROLLER))
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
-    drawn = scene.random.random()
+    drawn = scope.random.random()
     if drawn < 0.2:
         return FaultPattern(steps=(Step(at_s=0.0, f="reset", args=args),))
     if drawn < 0.5:
-        args["loss"] = round(scene.random.uniform(0.05, 0.4), 2)
+        args["loss"] = round(scope.random.uniform(0.05, 0.4), 2)
     elif drawn < 0.8:
-        args["delay_ms"] = scene.random.randint(20, 300)
-        args["jitter_ms"] = scene.random.randint(0, args["delay_ms"] // 2)
+        args["delay_ms"] = scope.random.randint(20, 300)
+        args["jitter_ms"] = scope.random.randint(0, args["delay_ms"] // 2)
     else:
-        args["rate_kbit"] = scene.random.choice((256, 512, 1024, 4096))
-    touched = tuple(node for node in scene.nodes if node in grudge)
-    heal = Step(at_s=scene.while_s(1.0), f="heal")
+        args["rate_kbit"] = scope.random.choice((256, 512, 1024, 4096))
+    touched = tuple(node for node in scope.nodes if node in grudge)
+    heal = Step(at_s=scope.while_s(1.0), f="heal")
     return FaultPattern(steps=(Step(at_s=0.0, f="packet", args=args), heal), touches=touched)
 
 
-def clock(scene: PatternScope) -> FaultPattern:
+def clock(scope: PatternScope) -> FaultPattern:
     """One wall clock jumps, by milliseconds or by hours, either way, and back."""
-    node = scene.victim()
-    most_ms = scene.random.choice((200, 5_000, 60_000, 3 * 3_600_000))
-    offset_ms = scene.random.choice((-1, 1)) * scene.random.randint(most_ms // 4, most_ms)
+    node = scope.victim()
+    most_ms = scope.random.choice((200, 5_000, 60_000, 3 * 3_600_000))
+    offset_ms = scope.random.choice((-1, 1)) * scope.random.randint(most_ms // 4, most_ms)
     return FaultPattern(touches=(node,), steps=(
         Step(at_s=0.0, f="clock", nodes=(node,), args={"offset_ms": offset_ms}),
-        Step(at_s=scene.while_s(), f="reset_clock", nodes=(node,))))
+        Step(at_s=scope.while_s(), f="reset_clock", nodes=(node,))))
 
 
-def disk(scene: PatternScope) -> FaultPattern:
-    """A disk is full for a while. A broker that ended of it is started."""
-    return _until_mended("bad_disk", {"kind": "full"}, "mend_disk", scene)
+def disk(scope: PatternScope) -> FaultPattern:
+    """A disk is full for a while. A broker that ends because of it is started."""
+    return _until_mended("bad_disk", {"kind": "full"}, "mend_disk", scope)
 
 
-def memory(scene: PatternScope) -> FaultPattern:
-    """A broker must do with little memory for a while. One that the kernel ended is started."""
-    return _until_mended("memory", {"limit_mb": scene.random.choice((16, 32, 48))}, "free_memory", scene)
+def memory(scope: PatternScope) -> FaultPattern:
+    """A broker has little memory for a while. One that the kernel ends is started."""
+    return _until_mended("memory", {"limit_mb": scope.random.choice((16, 32, 48))}, "free_memory", scope)
 
 
-def controller(scene: PatternScope) -> FaultPattern:
-    """Kill, pause or restart the controller, or cut it from brokers, for less or more than a session.
-    A restart comes alone, as that of a broker does."""
-    on, drawn = (CONTROLLER,), scene.random.random()
+def controller(scope: PatternScope) -> FaultPattern:
+    """Kill, pause or restart the controller, or cut it from brokers, for less or more than a session. A
+    restart runs alone, like a broker's."""
+    on, drawn = (CONTROLLER,), scope.random.random()
     if drawn < 0.3:
-        return pair("kill", "start", on, scene.while_s(0.1, 1.0) if drawn < 0.15 else scene.while_s())
+        return pair("kill", "start", on, scope.while_s(0.1, 1.0) if drawn < 0.15 else scope.while_s())
     if drawn < 0.4:
-        return pair("stop", "start", on, scene.while_s(0.1, 2.0), alone=True)
-    if drawn < 0.65 or not scene.links_cut:
-        return pair("pause", "resume", on, scene.while_s())
-    unheard = sorted(scene.random.sample(scene.nodes, scene.random.randint(1, len(scene.nodes))))
+        return pair("stop", "start", on, scope.while_s(0.1, 2.0), alone=True)
+    if drawn < 0.65 or not scope.links_cut:
+        return pair("pause", "resume", on, scope.while_s())
+    unheard = sorted(scope.random.sample(scope.nodes, scope.random.randint(1, len(scope.nodes))))
     to_it, from_it = {node: [CONTROLLER] for node in unheard}, {CONTROLLER: unheard}
-    grudge = scene.random.choice((to_it, from_it, {**to_it, **from_it}))
-    cut_off = tuple(unheard) if len(unheard) < len(scene.nodes) else ()
+    grudge = scope.random.choice((to_it, from_it, {**to_it, **from_it}))
+    cut_off = tuple(unheard) if len(unheard) < len(scope.nodes) else ()
     return FaultPattern(touches=cut_off, steps=(
         Step(at_s=0.0, f="cut", args={"kind": "controller", "grudge": grudge}),
-        Step(at_s=scene.while_s(), f="heal")))
+        Step(at_s=scope.while_s(), f="heal")))
 
 
 MAKERS: dict[str, DrawPattern] = {
@@ -182,21 +183,22 @@ MAKERS: dict[str, DrawPattern] = {
     "elect": elect, "controller": controller, "moments": moments, "packet": packet, "clock": clock,
     "disk": disk, "memory": memory,
 }
-_AMONG_NODES = ("halves", "one-node", "one-way", "random")  # kinds of grudges that also two nodes have
+# kinds of grudges that are possible with two nodes
+_AMONG_NODES = ("halves", "one-node", "one-way", "random")
 
 
-def _cut_off(grudge: Mapping[str, Sequence[str]], scene: PatternScope) -> tuple[str, ...]:
-    """The nodes that hear less than half of the others, or not the controller. The rest goes on, and may be
+def _cut_off(grudge: Mapping[str, Sequence[str]], scope: PatternScope) -> tuple[str, ...]:
+    """The nodes that hear less than half of the others, or not the controller. The others work on, and may be
     struck meanwhile."""
-    others = len(scene.nodes) - 1
-    return tuple(node for node in scene.nodes
+    others = len(scope.nodes) - 1
+    return tuple(node for node in scope.nodes
                  if CONTROLLER in grudge.get(node, ())
-                 or 2 * len({*grudge.get(node, ())} & {*scene.nodes}) > others)
+                 or 2 * len({*grudge.get(node, ())} & {*scope.nodes}) > others)
 
 
-def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: PatternScope) -> FaultPattern:
-    on = (scene.victim(),)
-    until_s = scene.while_s()
+def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scope: PatternScope) -> FaultPattern:
+    on = (scope.victim(),)
+    until_s = scope.while_s()
     return FaultPattern(touches=on, steps=(
         Step(at_s=0.0, f=harm, nodes=on, args=args), Step(at_s=until_s, f=mend, nodes=on),
         Step(at_s=until_s + 0.1, f="start", nodes=on)))
@@ -204,7 +206,7 @@ def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scene: PatternS
 
 def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *,
          args: Mapping[str, Any] = MappingProxyType({}), alone: bool = False) -> FaultPattern:
-    """A fault and what undoes it so much later."""
+    """A fault and the act that undoes it after this time."""
     on = tuple(nodes)
     return FaultPattern(touches=on, alone=alone, steps=(
         Step(at_s=0.0, f=harm, nodes=on, args=args), Step(at_s=length_s, f=mend, nodes=on)))

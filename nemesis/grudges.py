@@ -1,8 +1,8 @@
-"""Builds grudges: for each node, the nodes that it does not hear. Pure; chance is a passed Random.
+"""Builds grudges: for each node, the nodes that it does not hear. Pure; randomness is a passed Random.
 
 Rules
 1. A grudge is the complement of the graph of who hears whom (edges from hearer to heard).
-2. No node snubs itself; a node that hears everybody is not in the grudge.
+2. No node is cut from itself; a node that hears all others is not in the grudge.
 3. The same Random in the same state gives the same grudge.
 
 The clients of the harness and the controller are pseudo-nodes that a grudge may name like any other.
@@ -15,7 +15,7 @@ import networkx as nx
 
 from floodmark.harness.protocols import CLIENTS
 
-Grudge = dict[str, list[str]]  # node -> whom it does not hear; both sorted
+Grudge = dict[str, list[str]]  # node -> the nodes that it does not hear; both sorted
 
 
 def unheard(hears: "nx.DiGraph[str]") -> Grudge:
@@ -25,7 +25,7 @@ def unheard(hears: "nx.DiGraph[str]") -> Grudge:
 
 
 def apart(nodes: Sequence[str], others: Sequence[str]) -> Grudge:
-    """Separate `nodes` from `others`: they do not hear each other; inside each group all do."""
+    """Cut `nodes` from `others`: they do not hear each other; inside each group all do."""
     return unheard(_groups(nodes, [other for other in others if other not in nodes]))
 
 
@@ -41,7 +41,7 @@ def halves(random: Random, nodes: Sequence[str]) -> Grudge:
 
 
 def bridge(random: Random, nodes: Sequence[str]) -> Grudge:
-    """Two groups that do not hear each other, and one node that hears and is heard by all."""
+    """Two groups that do not hear each other, and one node that hears all and that all hear."""
     mixed = _shuffle(random, nodes)
     middle, rest = mixed[0], mixed[1:]
     left, right = rest[:len(rest) // 2], rest[len(rest) // 2:]
@@ -49,16 +49,16 @@ def bridge(random: Random, nodes: Sequence[str]) -> Grudge:
 
 
 def majorities_ring(random: Random, nodes: Sequence[str]) -> Grudge:
-    """Every node hears a majority (itself counted), no two the same. Fewer than three have no such ring.
+    """Every node hears a majority (including itself), no two the same. It needs at least three nodes.
 
-    On a ring each hears as many to either side, so that hearing is mutual; where a majority is even, each
-    hears one more ahead, and that is one way.
+    On a ring each node hears the same number on both sides, so that hearing is mutual; if a majority is even,
+    each hears one more ahead, and that link is one way.
     """
     ring = _shuffle(random, nodes)
     count = len(ring)
     if count < 3:
         return {}
-    others = count // 2  # that make a majority with the node itself
+    others = count // 2  # the others that make a majority with the node itself
     hears = nx.DiGraph()
     hears.add_nodes_from(ring)
     for at, node in enumerate(ring):
@@ -68,7 +68,7 @@ def majorities_ring(random: Random, nodes: Sequence[str]) -> Grudge:
 
 
 def one_way(random: Random, nodes: Sequence[str]) -> Grudge:
-    """One node speaks and is not heard, or hears nobody and is heard."""
+    """No other node hears one node, or it hears no other; the opposite direction works."""
     lonely = random.choice(sorted(nodes))
     others = [node for node in nodes if node != lonely]
     if random.random() < 0.5:
@@ -83,7 +83,7 @@ def clients_only(random: Random, nodes: Sequence[str]) -> Grudge:
 
 
 def at_random(random: Random, nodes: Sequence[str]) -> Grudge:
-    """Each hears each with a chance of a half, and somebody snubs somebody."""
+    """Each node hears each other with a probability of one half, and at least one link is cut."""
     ordered = sorted(nodes)
     if len(ordered) < 2:
         return {}
@@ -92,7 +92,7 @@ def at_random(random: Random, nodes: Sequence[str]) -> Grudge:
     return unheard(hears) or one_way(random, ordered)
 
 
-# By the word a schedule uses for it (`kind`).
+# By the word for it in a schedule (`kind`).
 KINDS: dict[str, Callable[[Random, Sequence[str]], Grudge]] = {
     "one-node": one_node, "halves": halves, "bridge": bridge, "majorities-ring": majorities_ring,
     "one-way": one_way, "clients": clients_only, "random": at_random,

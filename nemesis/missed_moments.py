@@ -2,8 +2,8 @@
 
 Rules
 1. The explanation shows one view of the cluster, taken at the end of the wait.
-2. A likely reason is given only where the view fits it, with the step that would help. Several may fit; where
-   none does, nothing is guessed.
+2. A likely reason is given only if the view fits it, with the step that would help. Several may fit; if none
+   does, no reason is given.
 """
 
 from collections.abc import Iterator, Mapping
@@ -48,7 +48,7 @@ async def explain_missed_moment(entry: Entry, stuck: Mapping[str, Any], sight: S
 async def explain_missing_role(entry: Entry, sight: Sight, stage: Stage) -> Miss:
     """Explain that the moment came, but no node had the entry's role."""
     partition = entry.args.get("partition", 0)
-    asked = f"somebody who is {', '.join(entry.nodes) or 'meant'} of partition {partition}"
+    asked = f"a node that is {', '.join(entry.nodes) or 'meant'} of partition {partition}"
     leads = {"at": "state", "field": "leader", "is": "!=", "value": None, "partition": partition}
     return await _explain(f"{asked} ({entry.timeout_s:g} s)", leads, sight, stage)
 
@@ -59,7 +59,7 @@ async def _explain(asked: str, moment: Mapping[str, Any], sight: Sight, stage: S
         armed_nodes = sorted({armed.node for armed in stage.ledger.armed})
         held = {node: await _find_held(node, sight) for node in armed_nodes}
     except FloodmarkError as error:
-        return Miss(waited_for=asked, seen=(f"the cluster could not be looked at: {error}",))
+        return Miss(waited_for=asked, seen=(f"the cluster could not be observed: {error}",))
     keys = sorted(partitions_of(moment) & stage.replicas.keys()) or sorted(stage.replicas)[:PARTITIONS_MAX]
     seen = [line for key in keys for line in describe_partition(key, view, stage, acks=sight.acks(key))]
     return Miss(waited_for=asked, seen=tuple(seen),
@@ -77,7 +77,7 @@ def describe_partition(partition: int, view: View, stage: Stage, *, acks: int) -
     """Describe a partition as the controller sees it, then as each replica does."""
     truth = view.partitions.get(partition)
     if truth is None:
-        yield f"partition {partition}: the controller says nothing of it; {acks} records acked"
+        yield f"partition {partition}: unknown to the controller; {acks} records acked"
     else:
         yield (f"partition {partition}: leader {truth.leader or 'nobody'}, epoch {truth.epoch}, "
                f"ISR {', '.join(truth.isr) or 'empty'}; {acks} record{'s' * (acks != 1)} acked")
@@ -85,7 +85,7 @@ def describe_partition(partition: int, view: View, stage: Stage, *, acks: int) -
         words = [word for word in (describe_node(node, view, stage),) if word]
         if (node, partition) in view.replicas:
             words.append(_describe_replica(view.replicas[node, partition]))
-        yield f"  {node}: {'; '.join(words) or 'says nothing'}"
+        yield f"  {node}: {'; '.join(words) or 'no answer'}"
 
 
 def describe_node(node: str, view: View, stage: Stage) -> str:
@@ -120,7 +120,7 @@ def guess_reasons(moment: Mapping[str, Any], keys: list[int], view: View, stage:
     """Guess reasons from the view, each with the step that would help."""
     for node, mets in held.items():
         if mets:
-            yield f"{node} is held at {mets[-1].name}: `release {node}` lets it go"
+            yield f"{node} is held at {mets[-1].name}: `release {node}` releases it"
     for part in _iterate_parts(moment):
         if part.get("at") == "failpoint":
             yield from _guess_from_failpoint(part, view, stage)
@@ -139,7 +139,7 @@ def guess_reasons(moment: Mapping[str, Any], keys: list[int], view: View, stage:
             undo = FAULTS[f].undone_by or ""
             yield f"{f} {on} is in force: `{undo if undo == 'heal' else f'{undo} {on}'}`"
     elif stage.ledger.cut:
-        yield "links are cut: what has to pass them waits for `heal`"
+        yield "links are cut: messages over them wait for `heal`"
 
 
 def _guess_from_partition(
@@ -147,27 +147,28 @@ def _guess_from_partition(
 ) -> Iterator[str]:
     key, leader = truth.partition, truth.leader
     if leader is None:
-        yield (f"nobody leads partition {key}, for nobody of its ISR ({', '.join(truth.isr)}) is alive and "
-               f"unfenced: `start {truth.isr[0] if truth.isr else 'down'}`, or `elect NODE unclean`")
+        yield (f"nobody leads partition {key}, because no member of its ISR ({', '.join(truth.isr)}) is "
+               f"alive and unfenced: `start {truth.isr[0] if truth.isr else 'down'}`, or "
+               "`elect NODE unclean`")
         return
     word = "paused" if leader in stage.ledger.paused else "down"
     unavailable = word == "paused" or leader not in view.running
     if unavailable and leader in view.unfenced:
-        yield (f"{leader} is {word} and leads partition {key} still: a leader is replaced when its session "
+        yield (f"{leader} is {word} and still leads partition {key}: a leader is replaced when its session "
                f"ends, and this one's has not: `expire {leader}`")
         return
     committing = moment["at"] == "ack" or bool(_find_fields(moment) & {*_OF_COMMITTING, "isr"})
     for node in truth.isr if committing else ():
         if node != leader and node in view.unfenced and (
                 node in stage.ledger.paused or node not in view.running):
-            yield (f"{node} is gone and in the ISR still, so the high watermark waits for it: "
-                   f"`expire {node}` takes it out")
+            yield (f"{node} is down and still in the ISR, so the high watermark waits for it: "
+                   f"`expire {node}` removes it")
     if committing and len(truth.isr) == 1 and len(stage.replicas.get(key, ())) > 1:
-        yield (f"the ISR of partition {key} is {leader} alone: where min.insync.replicas is above 1 nothing "
-               "is committed or acked")
+        yield (f"the ISR of partition {key} is {leader} alone: if min.insync.replicas is above 1 nothing is "
+               "committed or acked")
     if "isr" in _find_fields(moment) and stage.ledger.cut:
-        yield ("a follower that lives and is cut off leaves the ISR after replica.lag.time.max.ms (60 s in a "
-               "scenario whose [config] does not say less)")
+        yield ("a live follower that is cut off leaves the ISR after replica.lag.time.max.ms (60 s in a "
+               "scenario whose [config] does not set it)")
 
 
 def _guess_from_failpoint(moment: Mapping[str, Any], view: View, stage: Stage) -> Iterator[str]:
@@ -180,12 +181,11 @@ def _guess_from_failpoint(moment: Mapping[str, Any], view: View, stage: Stage) -
 
 
 def _guess_from_node(node: str, view: View, stage: Stage) -> Iterator[str]:
-    """Explain that a node which is down or paused shows no replica, so that no condition on it is
-    fulfilled."""
+    """A node that is down or paused shows no replica, so no condition on it can be met."""
     if node in stage.ledger.paused:
-        yield f"{node} is paused and says nothing: `resume {node}`"
+        yield f"{node} is paused and does not answer: `resume {node}`"
     elif node not in view.running:
-        yield f"{node} is down and says nothing: `start {node}`"
+        yield f"{node} is down and does not answer: `start {node}`"
 
 
 def _find_named_nodes(moment: Mapping[str, Any], view: View, stage: Stage) -> list[str]:

@@ -1,16 +1,16 @@
-"""Draws faults at moments inside the protocol: failpoints that hold, crash, delay, drop or double, and what
-strikes once they are met, or once the cluster is seen in a state.
+"""Draws faults at moments inside the protocol: failpoints that hold, crash, delay, drop or double, and
+strikes when one is reached or when the cluster is seen in a state.
 
-A pattern arms one failpoint or two, brings about what passes them (an election, an ISR change), strikes again
-when the first is met or a state is seen, and then lets everything go.
+A pattern arms one failpoint or two, causes something that passes them (an election, an ISR change), strikes
+again when the first is reached or a state is seen, and then releases everything.
 
 Rules
-1. Those of fault_patterns.py. A moment that may never come is asked with a time beside it: whichever comes
-   first. So nothing is missed, and the plan keeps its pace.
-2. Who may have crashed at a failpoint is not paused, and is started at the end; what is armed is released
-   there. A controller that may have crashed is asked for nothing before it was started.
-3. Metadata that a failpoint drops is never sent again (C.elected), and a correct controller does not expect
-   that: sessions end at the pattern's end, so that later metadata goes to every broker.
+1. Those of fault_patterns.py. A moment that may never come is combined with a time, whichever comes first. So
+   no moment is missed, and the plan keeps its pace.
+2. A node that may have crashed at a failpoint is not paused, and is started at the end, where failpoints are
+   released too. A controller that may have crashed gets no request before it was started.
+3. Metadata that a failpoint drops is never sent again (C.elected), which a correct controller does not
+   expect: the pattern ends sessions at its end, so that later metadata goes to every broker.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from floodmark.harness.schedule.patterns import FaultPattern, PatternScope, Step
 from floodmark.nemesis.grudges import apart
 
 ELECTION, ISR, TRAFFIC, REGISTRATION = "election", "isr", "traffic", "registration"
-# Failpoints by what passes them; each group is drawn as often as it stands in _GROUPS.
+# Failpoints by the event that passes them; each group is drawn as often as it is listed in _GROUPS.
 _POINTS: Mapping[str, tuple[str, ...]] = {
     ELECTION: ("F.followed", "F.truncated", "F.epoch_req", "L.elected", "C.elected"),
     ISR: ("L.alter_sent", "L.alter_answer", "C.alter_applied"),
@@ -38,8 +38,8 @@ _OF_NO_PARTITION = frozenset({"D.ckpt_done", "B.registered"})
 
 @dataclass(slots=True, kw_only=True)
 class _Scene:
-    """One pattern while it is drawn. at: the node that is armed; other: the one that is struck beside it (the
-    same where no other is free)."""
+    """One pattern while it is drawn. at: the node that is armed; other: the node that is struck with it (the
+    same if no other is free)."""
 
     scope: PatternScope
     at: str
@@ -55,7 +55,7 @@ class _Scene:
         return not any(node == CONTROLLER and point["action"] == CRASH for node, point in self.arms)
 
     def may_take_down(self, node: str) -> bool:
-        """Whether a broker stays undisturbed if this node is killed or paused too."""
+        """Whether a broker stays undisturbed if this node, too, is killed or paused."""
         return not (self.down | self.paused) or (
             len(self.scope.free) > 2 and node not in self.down | self.paused)
 
@@ -65,7 +65,7 @@ class _Scene:
 
 
 def moments(scope: PatternScope) -> FaultPattern:
-    """One failpoint or a pair, what passes it, and a strike at that moment."""
+    """One failpoint or a pair, an event that passes it, and a strike at that moment."""
     random = scope.random
     at = scope.victim()
     other = random.choice([node for node in scope.free if node != at] or [at])
@@ -76,17 +76,18 @@ def moments(scope: PatternScope) -> FaultPattern:
         _arm(scene, random.choice(_GROUPS), random.choice((at, other)), 0.01)
     at_s = scope.while_s(0.02, 0.4)
     if group != TRAFFIC or random.random() < 0.4:
-        _bring_about(scene, group, at_s)
+        _cause(scene, group, at_s)
     strikes = random.choice((0, 1, 1, 2))
     for _ in range(strikes):
         at_s += scope.while_s(0.1, scope.session_s)
         _strike(scene, at_s)
-    _let_go(scene, at_s + scope.while_s(0.5, max(scope.longest_s, scope.session_s)))
+    _mend_all(scene, at_s + scope.while_s(0.5, max(scope.longest_s, scope.session_s)))
     return FaultPattern(steps=tuple(scene.steps), touches=tuple(sorted({at, other})))
 
 
 def _arm(scene: _Scene, group: str, node: str, at_s: float) -> None:
-    """Arm a failpoint of the group. A second one at the same place is left out: it would be refused."""
+    """Arm a failpoint of the group. A second one at the same place is left out, because it would be
+    refused."""
     random, scope = scene.scope.random, scene.scope
     name = random.choice(_POINTS[group])
     on = CONTROLLER if POINTS[name].of_controller else node
@@ -109,8 +110,8 @@ def _arm(scene: _Scene, group: str, node: str, at_s: float) -> None:
         scene.add(at_s, "arm", (on,), point=point)
 
 
-def _bring_about(scene: _Scene, group: str, at_s: float) -> None:
-    """Let the protocol pass the failpoint."""
+def _cause(scene: _Scene, group: str, at_s: float) -> None:
+    """Cause an event of the protocol that passes the failpoint."""
     random, partitions = scene.scope.random, list(scene.scope.partitions)
     ways = ["kill"] if scene.may_take_down(scene.other) and scene.other != scene.at else []
     ways += ["expire", "expire at", "elect"] if scene.may_ask_controller else []
@@ -122,7 +123,8 @@ def _bring_about(scene: _Scene, group: str, at_s: float) -> None:
     if way == "kill":
         scene.down.add(scene.other)
         scene.add(at_s, "kill", (scene.other,))
-        if random.random() < 0.5 and scene.may_ask_controller:  # or its session would have to end first
+        # otherwise its session would have to end first
+        if random.random() < 0.5 and scene.may_ask_controller:
             scene.add(at_s + 0.01, "expire", (scene.other,))
     elif way == "elect":
         scene.add(at_s, "elect", partitions=partitions)
@@ -131,7 +133,7 @@ def _bring_about(scene: _Scene, group: str, at_s: float) -> None:
 
 
 def _strike(scene: _Scene, latest_s: float) -> None:
-    """Strike at a moment, or at latest_s if that is sooner."""
+    """Strike at a moment, or at latest_s if that comes first."""
     random, scope = scene.scope.random, scene.scope
     sooner = _state(scene) if random.random() < 0.3 else _met(scene)
     node = random.choice((scene.at, scene.other))
@@ -163,7 +165,7 @@ def _met(scene: _Scene) -> Mapping[str, Any]:
 
 
 def _state(scene: _Scene) -> Mapping[str, Any]:
-    """A state of one partition that comes and goes with elections and ISRs."""
+    """A state of one partition that elections and ISR changes cause now and then."""
     random, node = scene.scope.random, scene.scope.random.choice((scene.at, scene.other))
     partition = random.choice(scene.scope.partitions)
     behind = {"replica": node, "field": "leo", "is": "<", "value": {"replica": "leader", "field": "leo"}}
@@ -174,7 +176,7 @@ def _state(scene: _Scene) -> Mapping[str, Any]:
         {**behind, "field": "epoch", "value": {"replica": "leader", "field": "epoch"}}))}
 
 
-def _let_go(scene: _Scene, at_s: float) -> None:
+def _mend_all(scene: _Scene, at_s: float) -> None:
     """Release, resume, heal, start, in this order."""
     armed = sorted({node for node, _ in scene.arms})
     scene.add(at_s, "release", armed)

@@ -3,9 +3,9 @@
 Rules
 1. `time` and `after` always come; the time-out applies to the others, and to all of a sequence together.
 2. Acks are events. The cluster is observed only for a state, again POLL_S after each view; the failpoints
-   that a broker has met, and the trace, are read every EAGER_S.
-3. A field that is not visible fulfils no condition. The view that fulfilled a state is kept, so that roles
-   are resolved by it.
+   that a broker has reached, and the trace, are read every EAGER_S.
+3. A field that is not visible meets no condition. The view that met a state is kept, so that roles are
+   resolved with it.
 4. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
    noticed.
 """
@@ -67,7 +67,7 @@ async def await_moment(moment: Mapping[str, Any] | None, watch: Watch) -> Reache
         return reached
     now_ns = await _sleep_until(reached.came_ns + moment["then_ns"], watch.sight)
     later = {**reached.detail, "then_ns": now_ns - reached.came_ns}
-    return replace(reached, came_ns=now_ns, detail=later, view=None)  # the view is old by now
+    return replace(reached, came_ns=now_ns, detail=later, view=None)  # the view is outdated by now
 
 
 def _reached_now(sight: Sight, **detail: Any) -> Reached:
@@ -149,7 +149,7 @@ async def _await_sequence(moment: Mapping[str, Any], watch: Watch) -> Reached | 
 
 
 async def _await_first(moment: Mapping[str, Any], watch: Watch) -> Reached | None:
-    """Wait for whichever moment comes first, and cancel the others. Of several at once the first listed."""
+    """Wait for the moment that comes first, and cancel the others. Of several at once the first listed."""
     parts = [asyncio.create_task(await_moment(part, replace(watch, stuck=[]))) for part in moment["of"]]
     try:
         pending = set(parts)
@@ -191,7 +191,7 @@ _AWAIT = {
 # -- failpoints: pure ---------------------------------------------------------------------------------------
 
 def find_matches(moment: Mapping[str, Any], node: str, met: Sequence[Met], stage: Stage) -> list[Met]:
-    """The times that the node met the moment's failpoint, since it was last armed for that."""
+    """The times that the node reached the moment's failpoint, since it was last armed for that."""
     since_ns = max((one.began_ns for one in stage.ledger.armed
                     if one.node == node and point_matches(one.point, moment)),
                    default=None)
@@ -203,7 +203,7 @@ def find_matches(moment: Mapping[str, Any], node: str, met: Sequence[Met], stage
 
 
 def describe_met(met: Met, count: int) -> dict[str, Any]:
-    """Describe it for the op's `reached`: `met` is when the node met the point, by its own clock."""
+    """Describe it for the op's `reached`: `met` is when the node reached the point, by its own clock."""
     where = {key: getattr(met, key) for key in (*CONDITIONS, "action") if getattr(met, key) is not None}
     return {"node": met.node, "name": met.name, "met": met.time_ns, "count": count, **where}
 
@@ -211,7 +211,7 @@ def describe_met(met: Met, count: int) -> dict[str, Any]:
 # -- states: pure -------------------------------------------------------------------------------------------
 
 def evaluate_state(state: Mapping[str, Any], view: View, stage: Stage) -> bool:
-    """Whether this view fulfils a state (harness/schedule/entry.py lists them)."""
+    """Whether this view meets a state (harness/schedule/entry.py lists them)."""
     if "all" in state:
         return all(evaluate_state(part, view, stage) for part in state["all"])
     if "any" in state:

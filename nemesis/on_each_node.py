@@ -9,5 +9,5 @@ Answer = TypeVar("Answer")
 
 
 async def on_each_node(act: Callable[[str], Awaitable[Answer]], nodes: Sequence[str]) -> list[Answer]:
-    """The answers in the nodes' order. All acts end before the first error is raised."""
+    """Return the answers in the nodes' order. All calls end before the first error is raised."""
     return await gather_all(map(act, nodes))

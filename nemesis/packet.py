@@ -9,8 +9,8 @@ from floodmark.nemesis.grudges import apart
 
 
 class Packet:
-    """The grudge comes with the entry, its roles resolved; without one the packets between the struck
-    nodes and all others and the controller suffer (not those of clients). Cut carries out the heal."""
+    """The grudge comes with the entry, its roles resolved; without one the packets between the struck nodes
+    and all others and the controller are affected (not those of clients). Cut carries out the heal."""
 
     answers = frozenset({"packet"})
 

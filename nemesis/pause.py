@@ -6,7 +6,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 
 class Pause:
-    """A paused process reads what has reached its socket buffers when it is resumed."""
+    """A paused process reads the contents of its socket buffers when it is resumed."""
 
     answers = frozenset({"pause", "resume"})
 

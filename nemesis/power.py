@@ -1,4 +1,4 @@
-"""Cuts the power of brokers: kills each at once, and drops what it had written and not fsynced."""
+"""Cuts the power of brokers: kills each at once, and drops the data that it had not fsynced."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from floodmark.nemesis.on_each_node import on_each_node
 
 class Power:
     """Each log keeps what was fsynced; or at most `keep` (partition -> LEO); or the share `keep_share` of the
-    log as observed just before. Several nodes lose power together."""
+    log as observed right before. Several nodes lose power together."""
 
     answers = frozenset({"power_cut"})
 
@@ -34,7 +34,7 @@ class Power:
         })
 
     async def _keeps(self, entry: Entry, nodes: tuple[str, ...]) -> dict[str, dict[int, int]]:
-        """node -> partition -> LEO to keep at most. A missing node keeps exactly what was fsynced."""
+        """node -> partition -> LEO to keep at most. A node that is missing keeps exactly what was fsynced."""
         if "keep" in entry.args:
             return {node: {int(key): leo for key, leo in entry.args["keep"].items()} for node in nodes}
         share = entry.args.get("keep_share")

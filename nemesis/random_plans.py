@@ -1,13 +1,15 @@
 """Draws the schedule of random nemeses from a seed.
 
 Rules
-1. The same arguments give the same schedule: chance is Random(seed), and choices are from sorted sequences.
+1. The same arguments give the same schedule: randomness is Random(seed), and choices are from sorted
+   sequences.
 2. Without `overspend` a plan stays within the budget (nemesis/budget.py).
-3. Episodes may overlap, but not all nodes are down or paused together, except alone and for a moment; and
-   after HARRIED_S of harm there is calm. The rhythm is drawn too: storms, lulls, one long fault.
-4. What a plan breaks is mended by duration_s, if the cluster keeps pace. When it does not, entries come late
-   and in order, no closer than half of what was planned: harm is never squeezed into nothing.
-5. What is asked of the controller (expire, elect) is not asked while an episode has it away.
+3. Patterns may overlap, but not all nodes are down or paused together, except alone and for a moment; and
+   after HARM_S of harm there is a calm time. The rhythm is drawn too: storms, lulls, one long fault.
+4. A plan mends everything it breaks by duration_s, if the cluster keeps up. If it does not, entries come late
+   and in order, with at least half of the planned time between them: the times of harm are never squeezed to
+   nothing.
+5. Requests to the controller (expire, elect) are not sent while a pattern has it down or cut off.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,18 +37,18 @@ from floodmark.nemesis.fault_patterns import (
     MAKERS,
 )
 
-HARRIED_S = 8.0  # harm without a pause for at most so long
+HARM_S = 8.0  # the longest harm without a pause
 CALM_S = 2.5
 FIRST_S = 1.0
 LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
-MISFITS = 20  # so many episodes in all are drawn that would end too late; then the plan is full
-START_TAKES_S = 0.6  # entries are carried out one after the other: starts hold up what follows
+MISFITS_MAX = 20  # the plan is full when this many patterns were drawn that would end too late
+START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
 _ASK_CONTROLLER = frozenset({"expire", "elect"})
 
 
 def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKERS) -> tuple[str, ...]:
-    """The nemeses named, each once, in their own order. UsageError for a name that is none."""
+    """The named nemeses, each once, in their own order. UsageError for an unknown name."""
     wanted = set(names)
     strange = sorted(wanted - set(makers))
     if strange:
@@ -58,12 +60,13 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
          duration_s: float, interval_s: float, overspend: bool = False, session_s: float = SESSION_S,
          links_cut: bool = True, flush_every: bool = False,
          registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
-    """What these nemeses do to these nodes in so long, at a mean of interval_s from strike to strike in a
-    steady rhythm.
+    """Draw a schedule of these nemeses for these nodes, in the given time, with a mean of interval_s from
+    strike to strike in a steady rhythm.
 
-    session_s: after such a silence the controller fences a broker. links_cut: whether links can be cut, which
-    some may that were not asked for as `cut`. flush_every: every write is fsynced. registered: the nemeses of
-    other distributions that are among the names."""
+    session_s: after this much silence the controller fences a broker. links_cut: whether links can be cut,
+    which patterns of nemeses other than `cut` do too. flush_every: every write is fsynced. registered: the
+    nemeses of other distributions that are among the names.
+    """
     makers = {**MAKERS, **registered}
     chosen = known_nemeses(names, makers)
     if interval_s <= 0:
@@ -72,7 +75,7 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
         return ()
     random = Random(seed)
     draws = [(name, makers[name]) for name in chosen]
-    draws += 2 * [(name, draw) for name, draw in draws if name == "moments"]  # it has the most to choose from
+    draws += 2 * [(name, draw) for name, draw in draws if name == "moments"]  # it has the most variants
     draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
     scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
@@ -81,7 +84,7 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     rhythms = _Rhythms(random)
     at_s = FIRST_S + random.random()
     misfits = 0
-    while at_s < duration_s and misfits < MISFITS:
+    while at_s < duration_s and misfits < MISFITS_MAX:
         at_s, rhythm = rhythms.at(at_s)
         name, draw = random.choice(draws)
         began_s = placed.place(draw, at_s, rhythm, foreign=name in registered)
@@ -92,7 +95,7 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
         rhythms.struck()
         gap_s = rhythm.gap * interval_s
         at_s = began_s + max(LEAST_GAP_S, min(random.expovariate(1 / gap_s), 3 * gap_s))
-    return _entries(placed.episodes)
+    return _entries(placed.patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +109,7 @@ class Rhythm:
     strikes: int | None = None  # then the next rhythm begins; None: any number
 
 
-RHYTHMS = (  # each as often as it stands here
+RHYTHMS = (  # each is drawn as often as it is listed here
     Rhythm(gap=1.0, lasts_s=(6.0, 14.0)),
     Rhythm(gap=1.0, lasts_s=(6.0, 14.0)),
     Rhythm(gap=0.2, lasts_s=(5.0, 9.0), least_s=0.1, longest_s=1.2),  # a storm
@@ -126,7 +129,7 @@ class _Rhythms:
         self._strikes_left: int | None = None
 
     def at(self, time_s: float) -> tuple[float, Rhythm]:
-        """The rhythm then, or when the lull is over."""
+        """(the time, its rhythm); during a lull the time at its end."""
         while time_s >= self._until_s or self._strikes_left == 0 or not self._now.gap:
             if not self._now.gap:
                 time_s = max(time_s, self._until_s)
@@ -136,7 +139,7 @@ class _Rhythms:
         return time_s, self._now
 
     def end(self) -> None:
-        """What it would have struck takes too long: the next one begins."""
+        """End this rhythm, because its pattern would take too long."""
         self._strikes_left = 0
 
     def struck(self) -> None:
@@ -145,58 +148,58 @@ class _Rhythms:
 
 
 class _Placed:
-    """The episodes so far, and until when each node is disturbed, and what only one episode at a time may
-    have: the links (a heal heals all), the controller, the failpoints."""
+    """The patterns so far, until when each node is disturbed, and until when one pattern has the things that
+    only one at a time may use: the links (a heal heals all), the controller, the failpoints."""
 
     def __init__(self, scope: PatternScope, *, until_s: float) -> None:
-        self.episodes: list[tuple[float, FaultPattern]] = []
+        self.patterns: list[tuple[float, FaultPattern]] = []
         self._scope = scope
         self._until_s = until_s
         self._busy_until_s = dict.fromkeys(scope.nodes, 0.0)
         self._taken_until_s = dict.fromkeys(_SHARED, 0.0)
         self._end_s = 0.0  # of all so far
         self._alone_until_s = 0.0
-        self._harried_since_s = 0.0
+        self._harm_since_s = 0.0
 
     def place(self, draw: DrawPattern, at_s: float, rhythm: Rhythm, *, foreign: bool) -> float | None:
-        """Draws an episode and puts it where it fits, at at_s or after. None: it would end too late.
-        foreign: of another distribution, which may do anything to the links."""
+        """Draw a pattern and place it where it fits, at at_s or later. None: it would end too late. foreign:
+        it is another distribution's, which may do anything to the links."""
         at_s = max(at_s, self._alone_until_s, self._calm_after(at_s))
         at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._busy_until_s) - 1)])
         free = tuple(node for node in self._scope.nodes if self._busy_until_s[node] <= at_s)
-        episode = draw(replace(self._scope, free=free, least_s=rhythm.least_s, longest_s=rhythm.longest_s))
-        if episode.alone:
+        pattern = draw(replace(self._scope, free=free, least_s=rhythm.least_s, longest_s=rhythm.longest_s))
+        if pattern.alone:
             at_s = max(at_s, self._end_s + LEAST_GAP_S)
-        takes = {*_SHARED} if foreign else _shared(episode)
+        takes = {*_SHARED} if foreign else _shared(pattern)
         at_s = max(at_s, *(self._taken_until_s[one] for one in sorted(takes)), 0.0)
-        starts = sum(step.f == "start" for step in episode.steps)
-        end_s = at_s + episode.length_s + START_TAKES_S * (starts - 1 if starts else 0)
+        starts = sum(step.f == "start" for step in pattern.steps)
+        end_s = at_s + pattern.length_s + START_TAKES_S * (starts - 1 if starts else 0)
         if end_s > self._until_s:
             return None
         if at_s > self._end_s:
-            self._harried_since_s = at_s
-        self.episodes.append((at_s, episode))
+            self._harm_since_s = at_s
+        self.patterns.append((at_s, pattern))
         self._busy_until_s |= {node: max(end_s, until_s) for node, until_s in self._busy_until_s.items()
-                               if node in episode.touches}
+                               if node in pattern.touches}
         self._taken_until_s |= dict.fromkeys(takes, end_s + STILL_S)
         self._end_s = max(self._end_s, end_s)
-        self._alone_until_s = end_s + LEAST_GAP_S if episode.alone else self._alone_until_s
+        self._alone_until_s = end_s + LEAST_GAP_S if pattern.alone else self._alone_until_s
         return at_s
 
     def _calm_after(self, at_s: float) -> float:
-        """When the next strike may come, harm having gone on without a pause up to at_s."""
-        harried = at_s <= self._end_s and at_s - self._harried_since_s > HARRIED_S
-        return self._end_s + CALM_S if harried else at_s
+        """When the next strike may come, if there was harm without a pause up to at_s."""
+        harmed = at_s <= self._end_s and at_s - self._harm_since_s > HARM_S
+        return self._end_s + CALM_S if harmed else at_s
 
 
 _SHARED = ("links", "controller", "failpoints")
 
 
-def _shared(episode: FaultPattern) -> set[str]:
-    """Of these, what it needs to itself: expiries and elections are asked of the controller, which must
-    not be away then."""
+def _shared(pattern: FaultPattern) -> set[str]:
+    """The shared things that it needs alone. Expiries and elections are requests to the controller, which
+    must then be up and reachable."""
     taken = set()
-    for step in episode.steps:
+    for step in pattern.steps:
         if step.f == "heal":
             taken.add("links")
         if CONTROLLER in step.nodes or step.f in _ASK_CONTROLLER:
@@ -206,9 +209,10 @@ def _shared(episode: FaultPattern) -> set[str]:
     return taken
 
 
-def _entries(episodes: Sequence[tuple[float, FaultPattern]]) -> Schedule:
-    """All steps in the order of their times. Steps of one episode keep theirs, for sorting is stable."""
-    steps = [(began_s + step.at_s, step) for began_s, episode in episodes for step in episode.steps]
+def _entries(patterns: Sequence[tuple[float, FaultPattern]]) -> Schedule:
+    """All steps in the order of their times. Steps of one pattern keep their order, because sorting is
+    stable."""
+    steps = [(began_s + step.at_s, step) for began_s, pattern in patterns for step in pattern.steps]
     steps.sort(key=lambda timed: timed[0])
     entries = []
     before_s = 0.0

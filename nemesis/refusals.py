@@ -1,9 +1,9 @@
 """Refuses, before a run begins, the first entry of a schedule that its cluster cannot carry out.
 
 Rules
-1. What a cluster can do is known before it starts: its abilities, and which fields of a replica it shows.
-2. A schedule written for one system is refused on another as a whole: a step left out would make it another
-   experiment, and the run would prove something else.
+1. It is known before a cluster starts what it can do: its abilities, and which fields of a replica it shows.
+2. A schedule written for one system is refused completely on another: with a step left out it would be
+   another experiment, and the run would prove something else.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,12 +20,12 @@ from floodmark.nemesis.compose import unavailable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a cluster cannot do, each with the reason in words; the default: nothing."""
+    """What a cluster cannot do, each with the reason; the default: nothing."""
 
     faults: Mapping[str, str] = field(default_factory=dict)  # by f
     points: frozenset[str] | None = None  # failpoints that it has; None: all
-    leader: str | None = None  # why no election of a named replica
-    trace: str | None = None  # why nobody can count what one leader has acked
+    leader: str | None = None  # why no replica can be elected by name
+    trace: str | None = None  # why one leader's acks cannot be counted
     not_shown: frozenset[str] = frozenset()  # fields of a replica
 
 
@@ -44,7 +44,7 @@ def limits_of(cluster: Cluster) -> Limits:
 
 
 def refuse_schedule(schedule: Schedule, limits: Limits) -> None:
-    """UnfitCluster that names the entry and the reason."""
+    """Raise UnfitCluster, which names the entry and the reason."""
     for position, entry in enumerate(schedule):
         for why in _refusals(entry, limits):
             on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
@@ -61,7 +61,7 @@ def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:
     if name is not None and limits.points is not None and name not in limits.points:
         yield f"this cluster has no failpoint {name}; it has {', '.join(sorted(limits.points)) or 'none'}"
     if "keep_share" in entry.args and (hidden := {"leo", "log_start"} & limits.not_shown):
-        yield f"keep_share is of what a log holds; this system does not show {' and '.join(sorted(hidden))}"
+        yield f"keep_share is a share of the log; this system does not show {' and '.join(sorted(hidden))}"
     if entry.f == "disk" and entry.args.get("kind") in DISKS_DAMAGED[1:] and "bad_disk" in limits.faults:
         yield f"its disks can only be {DISKS_DAMAGED[0]}: {limits.faults['bad_disk']}"
     if entry.moment is not None:
@@ -73,7 +73,7 @@ def _of_moment(moment: Mapping[str, Any], limits: Limits) -> Iterator[str]:
         for part in moment.get(group, ()):
             yield from _of_moment(part, limits)
     if moment.get("at") == "ack" and "leader" in moment and limits.trace is not None:
-        yield f"what one leader has acked is read from the trace: {limits.trace}"
+        yield f"one leader's acks are read from the trace: {limits.trace}"
     for fields in (moment, moment.get("value")):
         if isinstance(fields, Mapping) and "replica" in fields and fields["field"] not in OF_BROKER and (
                 fields["field"] in limits.not_shown):

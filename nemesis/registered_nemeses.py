@@ -1,11 +1,12 @@
-"""Loads the nemeses that other distributions bring, checks what they draw, and builds what strikes for them.
+"""Loads the nemeses of other distributions, checks the patterns that they draw, and builds what carries them
+out.
 
-What one has to be: harness/protocols.py, RegisteredNemesis.
+harness/protocols.py, RegisteredNemesis, defines what one must be.
 
 Rules
-1. What is unfit is refused by the name of the nemesis and its distribution, before a run begins.
-2. A pattern mends what it breaks by floodmark's own faults; else its harm would outlast its plan, and the
-   next one would strike on top of it.
+1. An invalid nemesis is refused with its name and distribution, before a run begins.
+2. A pattern mends what it breaks by floodmark's own faults; otherwise its harm would outlast its plan, and
+   the next pattern would strike on top of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +24,7 @@ Made = TypeVar("Made")
 
 
 def registered_nemesis(one: Registered) -> RegisteredNemesis:
-    """UsageError where it is unfit."""
+    """Load it; UsageError if it is invalid."""
     loaded = one.load()
     if not isinstance(loaded, RegisteredNemesis):
         raise UsageError(f"the {one} is a {type(loaded).__name__}, should be a "
@@ -40,15 +41,15 @@ def registered_nemesis(one: Registered) -> RegisteredNemesis:
 
 
 def draws(names: Iterable[str]) -> Mapping[str, DrawPattern]:
-    """Of each registered nemesis among the names, what draws its patterns."""
+    """For each registered nemesis among the names, the function that draws its patterns."""
     found = {name: registered_as(NEMESIS, name) for name in sorted(names)}
     return {name: checked(one, registered_nemesis(one).draw_pattern)
             for name, one in found.items() if one is not None}
 
 
 def nemeses_of(schedule: Schedule, cluster: Cluster) -> tuple[Nemesis, ...]:
-    """What carries out those faults of the schedule that are not floodmark's own. UsageError that names the
-    ability, where the cluster lacks one that they need."""
+    """Build what carries out the faults of the schedule that are not floodmark's own. UsageError names the
+    ability that the cluster lacks."""
     owners = {owner.name: owner for entry in schedule
               if entry.f not in FAULTS and entry.f not in ACTS
               and (owner := owner_of_fault(entry.f)) is not None}
@@ -71,14 +72,14 @@ def _made(owner: Registered, cluster: Cluster) -> Nemesis:
 
 
 def checked(one: Registered, draw_pattern: DrawPattern) -> DrawPattern:
-    """The same, with UsageError for a pattern that cannot be a part of a schedule."""
+    """The same function, with a UsageError for a pattern that cannot be part of a schedule."""
 
     def drawn(scope: PatternScope) -> FaultPattern:
         pattern = _called(one, lambda: draw_pattern(scope))
         if not isinstance(pattern, FaultPattern):
             raise UsageError(f"the {one} draws a {type(pattern).__name__}, should draw a FaultPattern")
         for why in _unfit(pattern, scope):
-            raise UsageError(f"the {one} draws a pattern that cannot be: {why}")
+            raise UsageError(f"the {one} draws an invalid pattern: {why}")
         entries = tuple(Entry(f=step.f, nodes=step.nodes, args=step.args) for step in pattern.steps
                         if step.f != "wait")
         json_form.read(json_form.write(entries), source=str(one), partitions=scope.partitions)
@@ -92,9 +93,9 @@ def _unfit(pattern: FaultPattern, scope: PatternScope) -> Iterator[str]:
     if not times or times[0] < 0 or times != sorted(times):
         yield f"its steps have the times {times}, should be one or more, from 0 s on and in order"
     for position, step in enumerate(pattern.steps):
-        strangers = sorted(set(step.nodes) - set(scope.nodes))
-        if strangers:
-            yield f"{step.f} names {strangers[0]!r}; the nodes are {', '.join(scope.nodes)}"
+        unknown = sorted(set(step.nodes) - set(scope.nodes))
+        if unknown:
+            yield f"{step.f} names {unknown[0]!r}; the nodes are {', '.join(scope.nodes)}"
         mends = FAULTS[step.f].undone_by if step.f in FAULTS else None
         later = {(after.f, node) for after in pattern.steps[position + 1:] for node in after.nodes or ("",)}
         for node in step.nodes if mends not in (None, "heal") else ("",):

@@ -11,7 +11,7 @@ from floodmark.nemesis.active_faults import ActiveFaults
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """What a view of the cluster does not show: the replica assignment, and the faults in force."""
+    """The information that a view of the cluster lacks: the replica assignment, and the faults in force."""
 
     replicas: Mapping[int, tuple[str, ...]]  # partition -> its assignment, preferred leader first
     ledger: ActiveFaults = field(default_factory=ActiveFaults)

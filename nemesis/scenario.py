@@ -1,14 +1,14 @@
 """Reads scenarios: a TOML file each, with the steps of a run, their reason, and what must be found.
 
     name = "double-failover"                 # the file's name without .toml
-    zoo = "Z02"                              # which known fault of the protocol
+    zoo = "Z02"                              # the known fault of the protocol
     title = "an acknowledged write vanishes"
     story = '''What happens, why, and where history knows it from (KAFKA and KIP numbers).'''
     steps = '''
     send 0..2
     wait every.leo == 3 and every.hw == 3 and leader == n1     # a step a line; # begins a comment
     '''
-    [cluster]                                # all may be left out
+    [cluster]                                # every key is optional
     nodes = 3                                # n1, n2, ...; also the default replication_factor
     partitions = 1                           # 0, 1, ...: the preferred leader of p is the p-th node, from n1
     workload = "log"
@@ -16,28 +16,29 @@
     links = "proxied"                        # the default where a step cuts, else "direct"
     topics = 2                               # instead of partitions: each is the only one of a topic, and
                                              # all have the same replicas and prefer n1
-    [config]                                 # Kafka's keys. Sessions and lag are 60 s unless it says another
-    "min.insync.replicas" = 2                # thing, so that nothing but the steps strikes
+    [config]                                 # Kafka's keys. Sessions and lag are 60 s unless it sets them, so
+    "min.insync.replicas" = 2                # that nothing but the steps strikes
     [[run]]                                  # a row: the same steps on these rules
     rules = "high-watermark"                 # a generation, a list of them (a row each), or "every"
     bugs = ["trunc_hw"]                      # known-bad rules; switches = [...]: other correct ones
-    config = { "flush.messages" = 1 }        # over the scenario's
+    config = { "flush.messages" = 1 }        # takes precedence over the scenario's
     latent = ["unsafe-truncation"]           # bugs that the trace must show, before a client could see any
     manifest = ["lost-write"]                # bugs that the history or the logs must show
     permitted = ["lost-write"]               # findings that must be there and that the settings permit
-    also = ["saw-then-lost"]                 # findings that may come of it; nothing else may be found, but
-                                             # what a lost write always brings (nemesis/expectations.py)
+    also = ["saw-then-lost"]                 # possible consequences; nothing else may be found, except the
+                                             # usual ones of a lost write (nemesis/expectations.py)
     control = true                           # instead of latent and manifest: no bug at all, verdict valid
     topics = [{ "message.format.version" = "0.10.2" }, {}]     # Kafka's keys of each topic; on Kafka alone
     spared = { 1 = ["lost-write"] }          # what partition 1 must not show: the control in the same run
 
-Each step becomes an entry (a few, where it sends several values) of the schedule that
-harness/schedule/entry.py describes, so a scenario is a schedule like everything that strikes.
+Each step becomes an entry (a few, if it sends several values) of the schedule that harness/schedule/entry.py
+describes, so a scenario is a schedule like every other.
 NODE is a name or a role: leader, follower, last-in-isr, controller, down, paused.
 NODES: one, or several with commas. TIME: 200ms, 2.5s.
 
-    send 3 | send 0..2 | send 4, 7           an op each; `together`: one op. `to NODE`: whoever leads;
-                                             `acks all|1|0`; `nowait`: the steps go on, the answer is noted
+    send 3 | send 0..2 | send 4, 7           an op each; `together`: one op. `to NODE`: even if another node
+                                             leads; `acks all|1|0`; `nowait`: the next steps do not wait for
+                                             the answer
     poll [from NODE] [offset O]              by a new process; list_offsets [from NODE]: asks for the end.
                                              These and send with `client K`: by the same process each time
     wait MOMENT
@@ -45,32 +46,32 @@ NODES: one, or several with commas. TIME: 200ms, 2.5s.
     cut NODES                                away from all other nodes and the controller, both ways
     cut NODES from NODES                     both ways; `cut NODES hears-not NODES`: one way; reset: broken
     heal                                     every cut; the names `controller` and `clients` can be cut off
-    power_cut NODES [keep LEO, ...]          what had not been fsynced is gone, or what is above LEO (of the
-                                             line's partition; further ones: of those after it)
+    power_cut NODES [keep LEO, ...]          unsynced data is lost, or the records above LEO (of the line's
+                                             partition; further ones: of the partitions after it)
     disk NODES                               killed, its log directory emptied
     elect [NODE] [unclean]                   the preferred leader, or this ISR member (unclean: any active)
     hold | crash | report | drop | duplicate NODES at POINT    arms a failpoint of docker/broker: it strikes
-                                             when a broker gets there. Which: `peer NODE`, `epoch E`,
+                                             when a broker reaches it. Conditions: `peer NODE`, `epoch E`,
                                              `offset O`; `times K` (1; 0: always), `skip K` (the first K);
-    delay NODES at POINT for TIME            `broker`: all of the node, else the partition alone
-    release NODES [at POINT] [peer NODE] [through epoch E] [keep]      what is held; keep: it stays armed
+    delay NODES at POINT for TIME            `broker`: holds all of the node, else the partition alone
+    release NODES [at POINT] [peer NODE] [through epoch E] [keep]      whatever is held; keep: stays armed
 
-An act may wait: `kill n1 when MOMENT`. `within TIME`: for so long (30 s); a moment that does not come is
-missed, and a run that missed one is taken anew. `partition P` anywhere in a line: not of partition 0; a
-failpoint without it is that of any, and of messages that are about no partition. Moments:
+An act may wait: `kill n1 when MOMENT`. `within TIME`: for this long (30 s); a moment that does not come is
+missed, and a run that missed one is repeated. `partition P` anywhere in a line: this one instead of 0; a
+failpoint without it is that of any partition, and of messages about no partition. Moments:
 
     ack K [by NODE]                          the k-th acked record of the partition (that this node acked)
-    TIME | time TIME                         so long after the step before; since the run began
+    TIME | time TIME                         this long after the step before; since the run began
     NODE reaches POINT [K times]             a failpoint that an earlier step armed; `epoch E`, `peer NODE`,
                                              `offset O` after POINT: there
     healthy                                  every broker up, every ISR full, its leader known to all members
-    n1.leo == 3 and leader == n2 or ...      what is seen: leo hw epoch checkpointed_hw leader isr running
+    n1.leo == 3 and leader == n2 or ...      an observation: leo hw epoch checkpointed_hw leader isr running
                                              unfenced of a node, a role, `every` replica; leader,
-                                             epoch, isr alone: the controller's word. == != < <= >
+                                             epoch, isr alone: the controller's. == != < <= >
                                              >=; of an isr: == n1, n2 or contains n1, lacks n1;
                                              leader == nobody; n1.running == false
-    MOMENT or MOMENT                         whichever comes first
-    MOMENT then MOMENT; MOMENT then TIME     one after the other; that much later
+    MOMENT or MOMENT                         the one that comes first
+    MOMENT then MOMENT; MOMENT then TIME     one after the other; this much later
 """
 
 import tomllib
@@ -172,8 +173,8 @@ class _Reader:
     def read_scenario(self) -> Scenario:
         self._check_keys("", self._data, (*_TEXTS, *_TABLES))
         name, zoo, title, story, steps = (self._read_text(key) for key in _TEXTS)
-        if not is_safe_name(name):  # a folder is named for it
-            self._refuse(self._places.of("", "name"), f"name is {name[:60]!a}, and no folder can be named so")
+        if not is_safe_name(name):  # a folder gets this name
+            self._refuse(self._places.of("", "name"), f"name is {name[:60]!a}, which no folder can have")
         setting = self._read_setting()
         config = {**PATIENT, **self._read_config(setting)}
         schedule, lines, written = self._read_schedule(steps, setting)
@@ -219,7 +220,7 @@ class _Reader:
             self._refuse(self._places.of("cluster", "replication_factor"),
                          f"replication_factor is {factor}, and there are only {nodes} nodes")
         if "topics" in table and "partitions" in table:
-            self._refuse(self._places.of("cluster", "topics"), "topics stands instead of partitions")
+            self._refuse(self._places.of("cluster", "topics"), "give topics or partitions, not both")
         counted = "topics" if "topics" in table else "partitions"
         return Setting(
             nodes=nodes, replication_factor=factor, partitions=self._read_number(table, counted, 1, 100),
@@ -254,7 +255,7 @@ class _Reader:
             return str(value).lower()
         if not isinstance(value, int | str):
             self._refuse(line, f"{key} is {value!r}, should be a text, a number, true or false "
-                               "(a key with dots in it stands in quotes)")
+                               "(quote a key with dots in it)")
         return str(value)
 
     def _check_min_insync(self, config: Mapping[str, str], setting: Setting, line: int) -> None:
@@ -267,7 +268,7 @@ class _Reader:
 
     def _read_schedule(self, steps: str, setting: Setting
                   ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
-        """An error names its own line: first of what is no step, then of what a step names wrongly."""
+        """An error names its own line: first of lines that are no steps, then of wrong names in steps."""
         found: list[dict[str, Any]] = []
         lines: list[int] = []
         written: list[str] = []
@@ -291,7 +292,7 @@ class _Reader:
     def _read_rows(self, config: Mapping[str, str], setting: Setting) -> tuple[Row, ...]:
         tables = self._data.get("run")
         if not isinstance(tables, list) or not tables:
-            self._refuse(1, "has no [[run]]: on which rules is it played, and what does that show?")
+            self._refuse(1, "has no [[run]]: on which rules does it run, and what must be found?")
         found: dict[str, Row] = {}
         for index, table in enumerate(tables):
             self._check_keys("run", table, ROW_KEYS, index=index)

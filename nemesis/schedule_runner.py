@@ -2,12 +2,12 @@
 
 Rules
 1. Entries are carried out one after the other. One whose moment does not come is missed: it does not strike,
-   and the next one follows. One that mends (start, resume, heal, release) is carried out all the same, or the
-   harm would outlast its plan.
+   and the next one follows. One that mends (start, resume, heal, release) is carried out anyway, otherwise
+   the harm would outlast its plan.
 2. Every strike that began is recorded, whether it took effect or failed: a judge must know of every fault,
    above all of one that may have lost data. The death of a node by an armed crash is recorded as a kill as
-   soon as it is noticed: between two strikes, and before the moment that it fulfils counts as reached. Where
-   a node has died by itself, entries that are impossible then are missed, and the schedule continues.
+   soon as it is noticed: between two strikes, and before its moment counts as reached. If a node has died by
+   itself, entries that are then impossible are missed, and the schedule continues.
 3. Between a moment and its act the cluster is observed only where that is needed (target_resolution.py).
 """
 
@@ -106,7 +106,7 @@ class ScheduleRunner:
             death_watch.cancel()
             await asyncio.wait([death_watch])
             await context.scripted.cancel_open()
-            if death_watch.cancelled():  # else the history can no longer be written, as its owner says
+            if death_watch.cancelled():  # otherwise the history can no longer be written, as its owner says
                 self._record_deaths(context)
 
     async def _carry_out(self, entry: Entry, context: _RunContext, done_ns: int) -> Miss | None:
@@ -163,11 +163,11 @@ class ScheduleRunner:
     async def _notice_deaths(self, context: _RunContext) -> None:
         while True:
             await asyncio.sleep(POLL_S)
-            if not self._striking:  # a strike has its line first
+            if not self._striking:  # a strike writes its line first
                 self._record_deaths(context)
 
     def _record_deaths(self, context: _RunContext) -> None:
-        """Record a kill for each new death. One that a start has undone since is recorded, and not in
+        """Record a kill for each new death. If a start has undone it since, it is recorded, but not in
         force."""
         crashes = context.sight.crashes()
         for position, crash in enumerate(crashes[self._deaths:], start=self._deaths):

@@ -1,4 +1,4 @@
-"""Runs the ops in a schedule: sends, polls and list_offsets; those with `nowait` stay open meanwhile."""
+"""Runs the ops of a schedule: sends, polls and list_offsets; those with `nowait` stay open meanwhile."""
 
 import asyncio
 
@@ -7,8 +7,8 @@ from floodmark.harness.op import Intent, Outcome, Send
 from floodmark.harness.protocols import Sender
 from floodmark.harness.schedule.entry import Entry
 
-NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: a later step may first have to release its leader
-DRAIN_TIMEOUT_S = 3.0  # an op that only mending would answer stays open
+NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: a later step may have to release its leader first
+DRAIN_TIMEOUT_S = 3.0  # an op that gets its answer only after mending stays open
 
 
 class Scripted:

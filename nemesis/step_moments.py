@@ -16,13 +16,13 @@ from floodmark.harness.schedule.json_form import (
 )
 from floodmark.nemesis.step_tokenizer import Cursor, is_name, is_number, is_time, refuse
 
-FORMS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or what is seen (n1.leo == 3, leader == n2)"
+FORMS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or a state (n1.leo == 3, leader == n2)"
 _TRUTHS = {"true": True, "false": False}
 Moment = dict[str, Any]
 
 
 def read_moment(cursor: Cursor, partition: int) -> Moment:
-    """Read one moment, or with `then` a sequence of them; `then 5ms`: that much after the one before."""
+    """Read one moment, or with `then` a sequence of them; `then 5ms`: this much after the one before."""
     found = [_read_alternatives(cursor, partition)]
     while cursor.skip("then"):
         if is_time(cursor.next):
@@ -62,12 +62,12 @@ def _read_ack(cursor: Cursor, partition: int) -> Moment:
     cursor.expect("ack")
     fields: Moment = {"at": "ack", "partition": partition, "count": cursor.number("the count of acks")}
     if cursor.skip("by"):
-        fields["leader"] = cursor.name("who acks")
+        fields["leader"] = cursor.name("the node that acks")
     return fields
 
 
 def _read_failpoint(cursor: Cursor) -> Moment:
-    fields: Moment = {"at": "failpoint", "node": cursor.name("who reaches it")}
+    fields: Moment = {"at": "failpoint", "node": cursor.name("the node that reaches it")}
     cursor.expect("reaches")
     fields["name"] = cursor.name("the failpoint")
     while (word := cursor.next) in ("epoch", "peer", "offset"):
@@ -80,7 +80,7 @@ def _read_failpoint(cursor: Cursor) -> Moment:
     return fields
 
 
-# -- what is seen -------------------------------------------------------------------------------------------
+# -- states -------------------------------------------------------------------------------------------------
 
 def _read_conjunction(cursor: Cursor, partition: int) -> Moment:
     parts = [_read_state(cursor, partition)]
@@ -121,9 +121,9 @@ def _read_value(cursor: Cursor, field: str, how: str) -> object:
         return _TRUTHS[cursor.one_of(f"what {field} is", _TRUTHS)]
     token = cursor.next
     if is_name(token) and (token in CONTROLLER_FIELDS or "." in (token or "")):
-        return _read_observation(cursor.name("what is seen"))
+        return _read_observation(cursor.name("an observation"))
     if field in NUMBERS:
-        refuse(f"compares {field} with {token!r}, should be a number, or what is seen (n1.leo, epoch)")
+        refuse(f"compares {field} with {token!r}, should be a number, or an observation (n1.leo, epoch)")
     if field == "leader" and cursor.skip("nobody"):
         return None
     if field == "isr" and how in SAMENESS:

@@ -27,7 +27,7 @@ def split_tokens(line: str) -> list[str]:
     found = []
     for match in _TOKEN.finditer(line.partition("#")[0]):
         if match.lastgroup == "else":
-            refuse(f"what is {match.group()!r}? {match.string.strip()}")
+            refuse(f"unknown character {match.group()!r}: {match.string.strip()}")
         if match.lastgroup != "space":
             found.append(match.group())
     return found
@@ -119,8 +119,8 @@ class Cursor:
     def end(self, valid: Sequence[str] = ()) -> None:
         """Refuse any token that is left."""
         if self.next is not None:
-            could = f"; what may stand there: {', '.join(valid)}" if valid else ""
-            refuse(f"does not know {self.next!r} where it stands{could}")
+            could = f"; valid there: {', '.join(valid)}" if valid else ""
+            refuse(f"has {self.next!r} at a wrong place{could}")
 
 
 def quoted(token: str | None) -> str:

@@ -25,7 +25,7 @@ def read_step(line: str) -> list[Entry]:
     verb = cursor.one_of("the verb", VERBS)
     found = VERBS[verb](verb, cursor, 0 if partition is None else partition)
     if partition is not None and verb in (*ON_NODES, "power_cut", "cut"):
-        found[0]["partition"] = partition  # for whose roles
+        found[0]["partition"] = partition  # the partition of the roles
     if partition is not None and verb in (*ACTIONS, "release"):
         found[0].setdefault("point", {})["partition"] = partition
     waits: Entry = {}
@@ -46,7 +46,7 @@ def _take_partition(words: Sequence[str]) -> tuple[list[str], int | None]:
         return list(words), None
     at = list(words).index("partition")
     if not is_number(words[at + 1] if at + 1 < len(words) else None):
-        refuse("says partition and not which: a number should follow")
+        refuse("has partition without a number after it")
     return [*words[:at], *words[at + 2 :]], int(words[at + 1])
 
 
@@ -69,7 +69,7 @@ def _read_node_fault(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
 
 def _read_nodes(cursor: Cursor, verb: str) -> list[str]:
     if not is_name(cursor.next) or cursor.next in ("when", "within", "at", "from", "for"):
-        refuse(f"does not say whom to {verb}: names or roles ({', '.join(sorted(ROLES))})")
+        refuse(f"has no node to {verb}: names or roles ({', '.join(sorted(ROLES))})")
     return cursor.names("a node")
 
 
@@ -80,7 +80,7 @@ def _read_send(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     while (word := cursor.next) in ("to", "acks", "nowait", "client", "together"):
         cursor.take("an option")
         if word == "to":
-            options["to"] = cursor.name("whom to send to")
+            options["to"] = cursor.name("the node to send to")
         elif word == "acks":
             options["acks"] = cursor.one_of("acks", ("all", "1", "0"))
         elif word == "nowait":
@@ -99,7 +99,7 @@ def _read_values(cursor: Cursor) -> list[int]:
         first = cursor.number("the value to send")
         last = cursor.number("the last value") if cursor.skip("..") else first
         if last < first:
-            refuse(f"sends {first}..{last}, which is nothing: the first value comes first")
+            refuse(f"sends {first}..{last}, which is empty: the lower value comes first")
         found += range(first, last + 1)
         if not cursor.skip(","):
             return found
@@ -110,7 +110,7 @@ def _read_poll(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     while (word := cursor.next) in ("from", "offset", "client"):
         cursor.take("an option")
         if word == "from":
-            entry["from"] = cursor.name("whom to ask")
+            entry["from"] = cursor.name("the node to ask")
         elif word == "client":
             entry["client"] = cursor.number("the client's number")
         elif verb != "poll":
@@ -127,12 +127,12 @@ def _read_wait(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
 def _read_cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     ones = _read_nodes(cursor, verb)
     if cursor.skip("from"):
-        others = cursor.names("whom from")
+        others = cursor.names("the nodes to cut from")
         kind = f"{' '.join(ones)} from {' '.join(others)}"
         grudge = {**dict.fromkeys(ones, others), **dict.fromkeys(others, ones)}
         entry: Entry = {"f": verb, "kind": kind, "grudge": grudge}
     elif cursor.skip("hears-not"):
-        others = cursor.names("whom it does not hear")
+        others = cursor.names("the nodes that it does not hear")
         entry = {"f": verb, "kind": f"{' '.join(ones)} hears not {' '.join(others)}",
                  "grudge": dict.fromkeys(ones, others)}
     else:
@@ -159,7 +159,7 @@ def _read_power_cut(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
 def _read_elect(verb: str, cursor: Cursor, partition: int) -> list[Entry]:
     entry: Entry = {"f": verb, "partitions": [partition]}
     if is_name(cursor.next) and cursor.next not in ("unclean", "when", "within"):
-        entry["leader"] = cursor.name("who is to lead")
+        entry["leader"] = cursor.name("the new leader")
     if cursor.skip("unclean"):
         entry["unclean"] = True
     return [entry]

@@ -1,11 +1,12 @@
-"""Says on which systems a scenario plays, and why not on another. Pure: nothing is started or looked for.
+"""Says on which systems a scenario can run, and why not on another. Pure: nothing is started or looked up.
 
 Rules
-1. A scenario plays as a whole or not at all: a step left out would make it another experiment.
-2. Failpoints, known bugs and switches are the reference broker's. Single topics have settings on Kafka alone.
+1. A scenario runs completely or not at all: with a step left out it would be another experiment.
+2. Failpoints, known bugs and switches are the reference broker's. Settings of single topics exist on Kafka
+   alone.
 3. Sessions that can be ended by hand, and older protocol generations, are those of Kafka with ZooKeeper.
-4. Eligible leader replicas (KIP-966) are a feature of Kafka in KRaft mode; level 0 is to be without them, as
-   every other system is.
+4. Eligible leader replicas (KIP-966) are a feature of Kafka in KRaft mode; level 0 turns them off, as every
+   other system does.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,19 +26,19 @@ _OF_FAILPOINTS = frozenset({"arm", "release"})
 
 
 def systems_of(one: Scenario) -> tuple[str, ...]:
-    """Where at least one row of it plays."""
+    """The systems on which at least one of its rows can run."""
     return tuple(system for system in SYSTEMS
                  if any(why_not_played(one.schedule, row, system) is None for row in one.rows))
 
 
 def config_on(config: Mapping[str, str], system: str) -> Mapping[str, str]:
-    """A row's settings as this system takes them: what it has none of need not be turned off."""
+    """A row's settings for this system: a feature that it lacks need not be turned off."""
     return config if system == KRAFT else {
         key: value for key, value in config.items() if (key, value) != (ELR, WITHOUT)}
 
 
 def why_not_played(schedule: Schedule, row: Row, system: str) -> str | None:
-    """None: it plays there, as far as its words say."""
+    """None: it can run there, as far as the scenario says."""
     return next(_reasons(schedule, row, system), None)
 
 
@@ -51,7 +52,7 @@ def _reasons(schedule: Schedule, row: Row, system: str) -> Iterator[str]:
     if any(entry.f in _OF_FAILPOINTS for entry in schedule):
         yield "a step needs a failpoint of the reference broker, and Apache Kafka has none"
     if row.bugs or row.switches or any(key.startswith("floodmark.") for key in row.config):
-        yield "its rules have what only the reference broker can be given"
+        yield "its rules have bugs or switches, which only the reference broker has"
     if system == KRAFT and any(entry.f == "expire" for entry in schedule):
         yield "a session is ended by hand, and Kafka in KRaft mode has no sessions"
     if system == KRAFT and (row.rules != _LATEST_RULES or row.topics):

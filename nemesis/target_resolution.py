@@ -1,9 +1,9 @@
 """Resolves the roles of an entry whose moment has come, and describes both for its op in the history.
 
 Rules
-1. Between a moment and its act the cluster is observed only where that is needed: to resolve a role, or when
-   the moment was a time (then the op records the state that it struck).
-2. A role that no node has is waited for, as long as for the moment.
+1. Between a moment and its act the cluster is observed only if that is needed: to resolve a role, or if the
+   moment was a time (then the op records the state at the strike).
+2. If no node has a role, the runner waits for one, as long as for the moment.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
         if nodes is not None and args is not None:
             return ResolvedEntry(entry=replace(entry, args=args), nodes=nodes, reached=reached, view=view)
         if not needs_view(named) and not now.ledger.may_crash:
-            # Nobody is down, or paused, and only our own acts can change that.
+            # No node is down, or paused, and only our own acts can change that.
             nobody = ResolvedEntry(entry=entry, nodes=(), reached=reached, view=view)
             return nobody if entry.f in MENDING else None
         if sight.now_ns() >= deadline_ns:
@@ -72,7 +72,7 @@ def describe_moment(resolved: ResolvedEntry) -> dict[str, Any]:
 
 def describe_strike_state(resolved: ResolvedEntry, sight: Sight, replicas: Mapping[int, tuple[str, ...]]
                 ) -> dict[str, Any]:
-    """The state that a fault at a time struck: acks so far, leader and ISR of each partition."""
+    """The state at a fault's time: acks so far, leader and ISR of each partition."""
     if resolved.view is None or not strikes_by_time(resolved.entry):
         return {}
     seen = {partition: resolved.view.partitions[partition] for partition in sorted(replicas)

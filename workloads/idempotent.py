@@ -121,7 +121,8 @@ class IdempotentSession:
         for message in messages:
             if kafka_error := message.error():
                 errors.append(_error_name(KafkaException(kafka_error)))
-                # The log no longer has what was read (auto.offset.reset=error): a new process begins.
+                # The log no longer has the record at the position (auto.offset.reset=error): a new process
+                # begins.
                 reset = kafka_error.code() == KafkaError._AUTO_OFFSET_RESET
                 self.over = self.over or reset or kafka_error.fatal()
                 continue
@@ -243,9 +244,9 @@ def make(settings: WorkloadSettings) -> Workload:
 def outcome_of_delivery(
     sends: Sequence[Send], delivered: Mapping[int, tuple[KafkaError | None, int | None]]
 ) -> Outcome:
-    """delivered: position of a send -> error and offset, as the library called back. ok only if every value
-    was. One that the library gave up on may have landed by an earlier attempt; one that was there already
-    (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
+    """delivered: position of a send -> error and offset, from the library's callback. ok only if every value
+    was delivered. A value that the library gave up on may have been appended by an earlier attempt; one that
+    was there already (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
     errors = [error for error, _ in delivered.values() if error is not None]
     if errors or len(delivered) < len(sends):
         name = _error_name(KafkaException(errors[0])) if errors else TIMEOUT

@@ -1,7 +1,7 @@
 """The log workload: sends, polls and list_offsets of unique values, by the client of record.
 
-Every send is tried once and goes to one partition. One process in so many (four, or as the load says) reads:
-it assigns itself some partitions, polls them from offset 0 on, lists their end offsets now and then, and
+Every send is tried once and goes to one partition. One process in four (or as the load says) reads: it
+assigns some partitions to itself, polls them from offset 0 on, lists their end offsets now and then, and
 after a while begins with others. With fewer processes than that each does a little of both.
 """
 
@@ -36,7 +36,7 @@ class LogSession:
     def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False) -> None:
         # A pure reader waits for a large piece; a process that also writes would wait for itself.
         waits = not final and settings.concurrency >= settings.load.readers_every
-        self._acks = "all" if final else settings.acks  # a probe needs its ack, whatever the load's acks are
+        self._acks = "all" if final else settings.acks  # a probe needs its ack, whatever acks the load uses
         self._client = settings.clients(ClientSettings(
             run_id=settings.run_id,
             keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},

@@ -1,30 +1,30 @@
-"""Which line of the trace is to blame for a finding, and why: the step that surely broke a rule, or nobody.
+"""Finds the line of the trace that is to blame for a finding: the step that certainly broke a rule, or none.
 
-A record is lost, a log is cut, a leader lacks what was committed: often long after the step that was wrong,
-and by a node that only obeyed. So a loss, and what completeness.py finds, is blamed on the earliest line that
-concerns its record: a finding of the trace, or one of these steps, which are no findings.
+A record is lost, a log is truncated, a leader lacks committed records: often long after the wrong step, and
+on a node that did what it was told to do. So a loss, and what completeness.py finds, is blamed on the
+earliest line about its record: a finding of the trace, or one of these steps, which are no findings.
 
-early-commit        a leader moved its HW over the record before a member of its ISR had appended it
-early-fetch         the same, but that member had asked the leader for an offset above its own log's end
-early-diverged      the same, but that member had asked for a higher offset, with another record at this one:
-                    it should have cut that, or the leader should have seen it
-hw-ahead            a node began to lead with an HW above that of every leader so far
-isr-proposal        a leader proposed an ISR with a replica below the leader's HW
-isr-by-controller   the controller took such a replica in, and no leader had proposed that
+  early-commit        a leader moved its HW over the record before a member of its ISR had appended it
+  early-fetch         the same, but that member had fetched from an offset above its own log's end
+  early-diverged      the same, but that member had fetched from a higher offset, with another record at this
+                      one: it should have truncated that, or the leader should have noticed
+  hw-ahead            a node became leader with an HW above that of every leader so far
+  isr-proposal        a leader proposed an ISR with a replica below the leader's HW
+  isr-by-controller   the controller added such a replica, and no leader had proposed that
 
-Why no node is blamed wrongly. early-commit claims what ack-rule claims, of the line by which the HW moved:
-the leader counts every broker that it has learnt to be in the ISR, and that the controller has there too
-(KIP-497), and a member's append stands in the trace before the fetch that proves it. What it asked for stands
-in the leader's own line. A proposal counts if no line of the replica between it and the ruling shortened its
-log.
+Why no node is blamed wrongly. early-commit makes the same claim as ack-rule, about the line by which the HW
+moved: the leader counts every broker that it has learnt to be in the ISR and that the controller has there
+too (KIP-497), and a member's append is in the trace before the fetch that proves it. The offset it fetched
+from is in the leader's own line. A proposal counts if no line of the replica between the proposal and the
+ruling shortened its log.
 
 Where the earliest line only shows that something is wrong, the finding says that nobody can tell: a leader or
-a candidate that lacks the record has done nothing by that. (If it came back without it, that start is the
-line; but an append stands in the trace before it is on disk, and a power cut may have taken it.) A follower
-that cuts where its leader said obeys, and of the leader's answer the trace has only the follower's own word
-(`why` of truncate). If it cut below that, the cut is its own. Of early-diverged nobody can tell either: it
-depends on who was asked before, and on what the protocol's generation compares. Nor of hw-ahead: the trace
-does not have the HW of a leader's answer.
+a candidate that lacks the record has done nothing wrong by that alone. (If it started without the record,
+that start is the line; but an append is in the trace before it is on disk, and a power cut may have removed
+it.) A follower that truncates where its leader told it to does what it must, and the only evidence of the
+leader's answer is the follower's own `why` in the truncate line. If it truncated below that offset, the
+truncation is to blame. For early-diverged nobody can tell either: it depends on earlier requests, and on what
+the protocol's generation compares. Nor for hw-ahead: the trace does not have the HW of a leader's answer.
 """
 
 from collections.abc import Sequence
@@ -54,28 +54,28 @@ _ASKED = pa.schema([("id", pa.int64()), *(FINDINGS.field(name) for name in _COLU
 
 
 def with_blame(unit: Unit, rows: Sequence[Row]) -> list[Row]:
-    """The rows, each with `blame`: the sentence about who is to blame (null: the finding says all), and with
-    the line to blame, by its node and seq."""
-    if not (unit.has("members") and unit.has("epoch_spans")):  # these laws are not asked of the trace
+    """Add to each row `blame`, the sentence about what is to blame (null: the finding says all), and the line
+    to blame, by its node and seq."""
+    if not (unit.has("members") and unit.has("epoch_spans")):  # the laws of the trace were not run
         return [{**row, **_UNBLAMED} for row in rows]
     asked = [
         {"id": number, **{name: row[name] for name in _COLUMNS}}
         for number, row in enumerate(rows) if is_asked(row)
     ]  # fmt: skip
-    blamed = dict(guilty(unit, asked))
+    blamed = dict(find_lines_to_blame(unit, asked))
     return [{**row, **blamed.get(number, _UNBLAMED)} for number, row in enumerate(rows)]
 
 
 def is_asked(row: Row) -> bool:
-    """Whether somebody else than the finding itself names may be to blame for it."""
+    """Whether another line than the finding's own may be to blame for it."""
     if row["name"] in names.LOSSES:
         return row["seq"] is None and row["offset"] is not None
     behind = row["name"] == names.UNSAFE_ISR and row["how"] == "behind"
     return row["permit"] is None and (behind or row["name"] in _INCOMPLETE)
 
 
-def guilty(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
-    """By the number of the row: the sentence, and the line if one is to blame."""
+def find_lines_to_blame(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
+    """For each row, by its number: the sentence, and the line if one is to blame."""
     unit.load("asked_rows", pa.Table.from_pylist(list(asked), schema=_ASKED))
     for name, select in {**_STEPS, "chosen": _CHOSEN}.items():
         unit.make(name, select)
@@ -87,7 +87,7 @@ def guilty(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row]]:
             words = words_of_blame(first, row) if row["permit"] is None else None
             at = first
             if row["seq"] is not None and (words or "").startswith(UNDECIDED):
-                at = row  # what shows the finding says more than what may have led to it
+                at = row  # a line that shows the finding says more than a possible cause
             found.append((row["id"], {"blame": words, "blamed_node": at["node"], "blamed_seq": at["seq"]}))
     return found
 
@@ -98,7 +98,8 @@ _GUILTY = ", ".join(f"'{name}'" for name in (*names.GUILTY, names.TWO_LEADERS))
 _ASKED_OFFSETS = """
     select distinct run, partition, "offset", epoch from asked_rows
     where name not in ('unsafe-isr') and "offset" is not null"""
-# The line by which the HW passed a record of the leader's own epoch, and members that had not appended it.
+# The line by which the HW passed a record of the leader's own epoch, and the members that had not appended
+# it.
 _LACKING = """
     with passed as (
         select t.line, t.run, t.partition, a."offset", t.node, t.seq, t.tick, t.epoch
@@ -136,7 +137,7 @@ _EARLY_COMMITS = f"""
         if(p.asked is null, '{EARLY_DIVERGED}', '{EARLY_FETCH}') as name, l.node,
         coalesce(p.asked.seq, l.seq) as seq, coalesce(p.asked.tick, l.tick) as tick, [l.who] as nodes
     from lacking l join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who"""
-# Who begins to lead shows what it has below its HW. Leaders of a trace that never tells one show nothing.
+# The become_leader line of a node shows what is below its HW. A trace without HW lines shows nothing.
 _HWS_AHEAD = f"""
     with begun as (
         select t.run, t.partition, a."offset", t.node, t.seq, t.tick, t.hw
@@ -153,7 +154,7 @@ _HWS_AHEAD = f"""
             and s.tick <= b.tick + 1 and not (s.node = b.node and s.seq >= b.seq))
     select run, partition, "offset", '{HW_AHEAD}' as name, node, seq, tick, [node] as nodes, hw as seen
     from ahead"""
-# Of each replica that an ISR took in behind the HW: who wanted it there.
+# For each replica that was added to an ISR behind the HW: who proposed it.
 _PROPOSED = f"""
     with taken_in as (
         select f.run, f.partition, f."offset", f.seen, f.nodes, f.node as by_node, f.seq as by_seq, r.tick,
@@ -179,8 +180,8 @@ _PROPOSED = f"""
     select run, partition, "offset", seen as upto, '{BY_CONTROLLER}' as name, by_node as node, by_seq as seq,
         tick, nodes, by_node, by_seq
     from matched semi join proposals using (run, partition) where seq is null"""
-# Findings of the trace, and the records that they concern. `shows` orders what concerns one line: the steps,
-# then what is a wrong step itself, then what only shows that there was one.
+# Findings of the trace, and the records that they are about. `shows` orders the suspects of one line: first
+# the steps, then findings that are wrong steps themselves, then findings that only show that there was one.
 _SUSPECTS = f"""
     select r.run, r.partition, r."offset", coalesce(r.upto, case
             when r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}') and r.how = 'short'
@@ -195,7 +196,7 @@ _SUSPECTS = f"""
     union all by name select *, 0 as shows from early_commits_at
     union all by name select *, 0 as shows from hws_ahead_at
     union all by name select *, 0 as shows from proposed"""
-# Each holds one offset.
+# Each is about one offset.
 _AT = """select *, cast(least("offset"::hugeint + 1, 9223372036854775807) as bigint) as upto from {}"""
 _STEPS = {
     "asked_offsets": _ASKED_OFFSETS,
@@ -208,8 +209,8 @@ _STEPS = {
     "proposed": _PROPOSED,
     "suspects": _SUSPECTS,
 }
-# Of a record the epoch is known, or not; what came after a finding of the trace did not bring it about. A
-# replica that cut what its leader held needs no earlier line to lack it.
+# The epoch of a record may be known or not; lines after a finding of the trace cannot have caused it. A
+# replica that truncated a record which its leader held needs no earlier line to lack it.
 _CHOSEN = f"""
     with pairs as (
         select a.id, a."offset" as asked_offset, a.permit as asked_permit, a.nodes[1] as asked_node,
@@ -241,7 +242,7 @@ _CHOSEN = f"""
         order by coalesce(h.held and p.node = p.asked_node, false) desc,
             coalesce(h.held and p.seq = p.asked_seq, false) desc,
             p.asked_permit is null and p.permit is not null, p.tick, p.node, p.seq, p.shows, p.name) = 1"""
-# Where no more is known than that a replica lacked the record: the start at which it came back without it.
+# Where all that is known is that a replica lacked the record: the start at which it came back without it.
 _EARLIEST = """
     with gone as (
         select c.id, max({'tick': s.gone, 'line': s.gone_line}) as last

@@ -1,7 +1,7 @@
-"""What may be claimed of each partition of a run, once the first pass is over.
+"""Decides what may be claimed about each partition of a run, once the first pass is over.
 
-Every law asks these gates, as columns of its tables (run_tables.py): so each stands in one place. Here too
-they are columns, a flag for each partition that run.json names.
+Every law uses these gates, as columns of its tables (run_tables.py), so that each is written once. Here too
+they are columns: a flag for each partition that run.json names.
 """
 
 from collections.abc import Mapping
@@ -18,31 +18,31 @@ from floodmark.checkers.read.folder import Folder
 class Gates:
     """A flag for each partition of run.json, in its order."""
 
-    # The leader is known, has its row in replicas.jsonl, and its dump can be relied on.
+    # The leader is known, has its row in replicas.jsonl, and its dump is complete.
     leader_known: Flags
-    # ... and its log shows what is lost: nothing was compacted away.
+    # ... and its log shows losses: it was not compacted.
     losses_judged: Flags
-    # Final reads must have returned every record that is committed and of ours.
+    # Final reads must have returned every committed record of ours.
     unseen_judged: Flags
-    # For want of the leader's log the final reads show what is lost; or, in a history of clients from
-    # elsewhere, Jepsen's inference does: what lies below a record that was read was read too.
+    # Without the leader's log the final reads show losses; or, in an imported history, Jepsen's inference
+    # does: every record below one that was read was read too.
     by_final_reads: Flags
     by_any_read: Flags
-    # Whatever is lost of the partition is shown by one of these: lost-write is not unknown.
+    # One of these shows every loss of the partition: lost-write is not unknown.
     losses_shown: Flags
 
 
 def gates_of(folder: Folder, *, breached: bool) -> Gates:
-    """breached: lines of the history may be missing or wrong, so that nobody can say what was not read."""
+    """breached: lines of the history may be missing or wrong, so nobody can say what was not read."""
     keys, compact = folder.partitions.keys_there, folder.partitions.compact
     leader_known = knows_leader(folder)
     settled, elsewhere = folder.settled, imported(folder)
-    read_to_end = np.isin(keys, finally_read(folder))
-    # Nobody has the leader's log, nothing was compacted away, and all that was read is in the history.
+    read_to_end = np.isin(keys, partitions_read_to_end(folder))
+    # There is no leader's log, the log was not compacted, and the history has all reads.
     logless = ~leader_known & ~compact & ~_is_blind(elsewhere, keys) & (not breached)
     by_final_reads = logless & read_to_end & settled
     by_any_read = logless & (bool(elsewhere) and not folder.killed)
-    # An import names the partitions with an ack above all that was read, of which nobody can tell.
+    # An import lists the partitions that have an ack above all reads: for those nothing can be claimed.
     beyond_reads = _numbers(elsewhere.get("unread")) or frozenset()
     return Gates(
         leader_known=leader_known,
@@ -57,7 +57,7 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
 
 
 def _is_blind(elsewhere: Mapping[str, Any], keys: Ints) -> Flags:
-    """The partitions of which an import has left out some reads."""
+    """The partitions for which an import has left out some reads."""
     blind, left_out = _numbers(elsewhere.get("blind")), elsewhere.get("left_out")
     if blind is not None:
         return np.isin(keys, [*blind])
@@ -67,7 +67,7 @@ def _is_blind(elsewhere: Mapping[str, Any], keys: Ints) -> Flags:
 
 
 def _numbers(values: Any) -> frozenset[float] | None:
-    """The numbers of a list; None where it is none."""
+    """The numbers in a list; None if the value is no list."""
     if not isinstance(values, list):
         return None
     return frozenset(value for value in values if isinstance(value, (int, float)))
@@ -77,52 +77,52 @@ def _numbers(values: Any) -> frozenset[float] | None:
 
 
 def knows_leader(folder: Folder) -> Flags:
-    """The leader is known, has its row, and its dump can be relied on."""
+    """The partitions whose leader is known, has its row, and has a complete dump."""
     leader = folder.partitions.leader
     has_row = folder.replicas.rows_by(leader, folder.partitions.keys_there) >= 0
     return has_row & leader.where(lambda node: node is not None and has_complete_dump(folder, node))
 
 
 def has_complete_dump(folder: Folder, node: str) -> bool:
-    """Every entry of the node's replicas is in its dump."""
+    """Whether the node's dump has every entry of its replicas."""
     return node in folder.dumps and node not in folder.damaged
 
 
-def finally_read(folder: Folder) -> tuple[int, ...]:
-    """The partitions that were read to the end by processes that are known."""
+def partitions_read_to_end(folder: Folder) -> tuple[int, ...]:
+    """The partitions that known processes have read to the end."""
     processes = (folder.about.get("final_reads") or {}).get("processes")
     known = isinstance(processes, list) and 0 < len(processes) == len(folder.final_processes)
     return folder.final_partitions if known else ()
 
 
 def imported(folder: Folder) -> Mapping[str, Any]:
-    """What run.json says of where the history came from; empty: it was made here."""
+    """What run.json says about the import of the history; empty if the history was made here."""
     elsewhere = folder.about.get("imported")
     return {"from": None, **elsewhere} if isinstance(elsewhere, dict) else {}
 
 
 def is_loss_in_doubt(folder: Folder) -> bool:
-    """Whether a record that no final read returned leaves open whether it is lost: where logs are promised,
-    unseen is unknown without them; where they are not, nothing else would say so."""
+    """Whether lost-write is in doubt for a record that no final read returned. Where logs are promised,
+    unseen is unknown without them; where they are not, only this says so."""
     return not (folder.observes.dumps and folder.observes.replicas)
 
 
 def has_weak_acks(folder: Folder) -> bool:
-    """An ack may come before the ISR has the record."""
+    """Whether an ack may come before the ISR has the record."""
     return str(folder.guarantee("acks", "all")) != "all"
 
 
 def is_retried(folder: Folder) -> bool:
-    """A client that sends again without idempotence may write twice and out of order."""
+    """Whether clients retry without idempotence: they may write twice and out of order."""
     retries = folder.guarantee("retries", 0)
     return isinstance(retries, int) and retries > 0 and folder.guarantee("idempotence", False) is not True
 
 
 def is_uncommitted(folder: Folder) -> bool:
-    """Clients read what is not committed."""
+    """Whether clients read uncommitted records."""
     return bool(folder.guarantee("isolation", "read_committed") == "read_uncommitted")
 
 
 def reads_committed(folder: Folder) -> bool:
-    """Readers see no record of a transaction that is open or aborted."""
+    """Whether readers see no record of an open or aborted transaction."""
     return bool(folder.guarantee("isolation", "read_committed") == "read_committed")

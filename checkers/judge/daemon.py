@@ -1,10 +1,10 @@
-"""The process that Spark's Python workers are forked from, on this machine: it has imported all they need.
+"""The process from which Spark's Python workers are forked on this machine; it has imported all they need.
 
-Spark starts it as `python -m floodmark.checkers.judge.daemon pyspark.worker`, in place of pyspark.daemon.
-Each worker would else import Arrow, DuckDB and the judge by itself, half a second each time.
+Spark starts it as `python -m floodmark.checkers.judge.daemon pyspark.worker`, instead of pyspark.daemon.
+Otherwise each worker would import Arrow, DuckDB and the judge by itself, half a second each time.
 
-A worker collects garbage after every task. All that was imported would be looked through each time, 66 ms of
-CPU, and its pages would be the worker's own from then on; frozen, it is passed over (0.1 ms).
+A worker collects garbage after every task. Without gc.freeze() each collection would scan all imported
+objects, 66 ms of CPU, and copy their memory pages into the worker; frozen, they are skipped (0.1 ms).
 """
 
 import gc

@@ -1,7 +1,7 @@
-"""unclean-election: a leader chosen from outside the ISR where no setting and nobody had allowed that.
+"""Finds unclean-election: a leader from outside the ISR that no setting and no request had allowed.
 
-The controller's own line shows it, and whether it was allowed is known to the driver (permissions.py): so the
-findings are made there, and join the others as rows.
+The controller's own line shows the election, and the driver knows whether it was allowed (permissions.py): so
+these findings are made at the driver, and join the others as rows.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from floodmark.checkers.laws import finding_names
 
 
 def unclean_elections(number: int, bounds: AllBounds) -> Iterator[dict[str, Any]]:
-    """Each that was not allowed; number: the run's position in the call."""
+    """A row for each that was not allowed; number: the run's position in the call."""
     for key in bounds.keys_where(lambda each: any(one.allowed is False for one in each.unclean)):
         for each in bounds[key].unclean:
             if each.allowed is False:
@@ -27,12 +27,12 @@ def unclean_elections(number: int, bounds: AllBounds) -> Iterator[dict[str, Any]
 
 
 def doubtful_elections(bounds: AllBounds) -> Iterator[Reason]:
-    """Why nobody knows of some of them whether they were allowed."""
+    """The reason why nobody knows whether some of them were allowed."""
     keys = bounds.keys_where(lambda each: any(one.allowed is None for one in each.unclean))
     if keys:
         yield (
             (finding_names.UNCLEAN_ELECTION,),
             f"partition {listed(keys)} had an unclean election, and nobody can say whether it was allowed: "
-            "the guarantees do not tell the setting, or a line of the nemesis that asked for it may be "
+            "the guarantees do not have the setting, or a line of the nemesis that asked for it may be "
             "missing, or too near in time",
         )

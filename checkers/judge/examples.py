@@ -1,12 +1,12 @@
-"""Findings to what a verdict shows of them: of each group the few worst, with the group's exact count.
+"""Reduces findings to what a verdict shows: for each group its exact count and the few worst.
 
-A group is the findings of one (run, name, permit). Rows go from units to the driver, and are merged there,
-for a group may come from many units: both are one ranking, in orders that are total, so that however the
-findings were gathered the verdict is the same.
+A group is the findings of one (run, name, permit). Rows go from units to the driver, where they are merged,
+because a group may come from many units. Both steps use the same total order, so the verdict does not depend
+on how the findings were gathered.
 
 Columns of a row: those of tables.FINDINGS; `count`, of the group; `rank`, the place in the group, from 1;
-`blame`, who is to blame, in words (blame.py), null where the finding says it; `blamed_node`, `blamed_seq`,
-the line of the trace to blame where it is not (node, seq); `at`, where that line stands.
+`blame`, the sentence about what is to blame (blame.py), null where the finding says it; `blamed_node`,
+`blamed_seq`, the line of the trace to blame where it is not (node, seq); `at`, the place of that line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,8 +24,8 @@ _ROWS = pa.schema([
     *FINDINGS, ("count", pa.int64()), ("rank", pa.int64()), ("at", pa.int64()),
     ("blame", pa.string()), ("blamed_node", pa.string()), ("blamed_seq", pa.int64()),
 ])  # fmt: skip
-# Of ranked_rows, as units gave them, each counts its group in the first row. A group may be of most records
-# of a run: only those that lie as low as its worst ones are compared in full.
+# In the rows of a unit the first row of each group has its count. A group may contain most records of a run:
+# only the rows that are as low as its worst ones are compared in full.
 _RANKED = f"""
     with groups as (
         select run, name, permit, sum(count) filter (rank = 1)::bigint as count,
@@ -53,7 +53,7 @@ _PLACED = """
 
 
 def worst(unit: Unit, findings: pa.Table) -> list[Row]:
-    """Of each group the EXAMPLES lowest, each with the line to blame."""
+    """The EXAMPLES lowest of each group, each with the line to blame."""
     once = pa.repeat(pa.scalar(1, pa.int64()), findings.num_rows)
     unit.load("ranked_rows", findings.append_column("count", once).append_column("rank", once))
     blamed = with_blame(unit, unit.rows(_RANKED).to_pylist())
@@ -63,13 +63,13 @@ def worst(unit: Unit, findings: pa.Table) -> list[Row]:
 
 
 def found_by_driver(findings: Iterable[Row]) -> list[Row]:
-    """Findings that the driver itself has made (in the columns that apply), as a unit would give them."""
+    """The driver's own findings (in the columns that apply), in the form in which units give theirs."""
     once = {**dict.fromkeys(_ROWS.names), "count": 1, "rank": 1}
     return _ranked([{**once, **row} for row in findings])
 
 
 def merged(units: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows of all units, with the counts of all, and only the worst of all."""
+    """Merge the rows of all units: the counts of all, and only the worst."""
     several = [unit for unit in units if unit]
     if len(several) <= 1:
         return list(several[0]) if several else []

@@ -1,4 +1,5 @@
-"""What went wrong in the judge itself, as data: shipped from a worker, and told of the runs concerned."""
+"""Errors of the judge itself, as data: workers send them, and the verdicts of the runs concerned show
+them."""
 
 import re
 import traceback
@@ -14,7 +15,7 @@ from floodmark.harness.errors import FloodmarkError
 WHERE_RUNS_LIE = "on a cluster every worker must see a run folder at the same path"
 WORDS_AT_MOST = 300  # characters of an error
 _TRACEBACK = "Traceback (most recent call last):"
-# In what the JVM says of a job: where a task was lost, and what it was lost by.
+# Finds, in the JVM's message about a job, the error that lost a task.
 _LOST = re.compile(r"Lost task [^\n]*? executor [^\n)]*\): ([^\n]+)")
 Made = TypeVar("Made")
 
@@ -23,7 +24,7 @@ Made = TypeVar("Made")
 class Failure:
     """An exception, as text that any process can read."""
 
-    words: str  # its type and message, in one line
+    words: str  # its type and message in one line
     traceback: str
 
 
@@ -35,8 +36,8 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def of_one_run(work: Callable[[], Made]) -> Made | Failure:
-    """What the driver makes of one run, or how it failed on it. What is wrong with Spark, or lacking, is
-    raised: it is no run's fault."""
+    """The result of the driver's work on one run, or its failure. Errors of Spark, or a missing Spark, are
+    raised: they are not the run's fault."""
     try:
         return work()
     except FloodmarkError:
@@ -48,20 +49,20 @@ def of_one_run(work: Callable[[], Made]) -> Made | Failure:
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Whether it comes from the JVM: of a job, a task of which did not come back, or of the JVM's end."""
+    """Whether the error comes from the JVM: a job lost a task, or the JVM ended."""
     return isinstance(error, (Py4JError, PySparkException))
 
 
 def words_of(error: BaseException) -> str:
-    """The error's type and message in one line; of one in a Python worker, that worker's; of a job that was
-    aborted, what its task was lost by."""
+    """The error's type and message in one line. Of an error in a Python worker, the worker's; of an aborted
+    job, the error that lost its task."""
     try:
         message = str(error).strip()
-    except Exception:  # py4j asks the JVM, which may be gone
+    except Exception:  # py4j calls the JVM, which may have ended
         message = ""
     before, in_worker, rest = message.partition(_TRACEBACK)
     lost = _LOST.search(message)
-    margin = before.rpartition("\n")[2]  # of a worker that did not start all is indented
+    margin = before.rpartition("\n")[2]  # the error of a worker that did not start is indented
     line = rf"^{margin if margin.isspace() else ''}(\S.*)"
     if in_worker and (error_line := re.search(line, rest, re.MULTILINE)):
         words = error_line[1]

@@ -1,10 +1,10 @@
-"""Files in Hadoop's file systems (hdfs://, s3a://): Spark reads their bytes, for Python's open() sees none.
+"""Reads files of Hadoop's file systems (hdfs://, s3a://) through Spark, because Python's open() cannot.
 
 Rules
-1. Spark only cuts a file into ranges and reads them. What it gives are the bytes as they are, blank lines and
-   what is no UTF-8 among them; they are parsed as those of any range.
-2. A file of which nobody has asked is an error, never a row less.
-3. A dump in Parquet goes to one task as a whole, up to 2 GB.
+1. Spark only cuts a file into ranges and reads them. It returns the bytes as they are, with blank lines and
+   invalid UTF-8; they are parsed like those of any range.
+2. A file that was not requested is an error; no row is ever left out.
+3. A Parquet dump goes to one task, up to 2 GB.
 """
 
 import io
@@ -25,21 +25,21 @@ from floodmark.checkers.read.ranges import RANGE_BYTES, Range
 from floodmark.checkers.spark.hadoop import literally, uri_of
 from floodmark.checkers.spark.settings import CERTAIN
 
-LEAST_RANGE_BYTES = 1 << 16  # the ranges of a file are numbered by how many of these stand before them
+LEAST_RANGE_BYTES = 1 << 16  # a range's number in its file is its start divided by this
 _KEYS = {
     **CERTAIN,
     "spark.sql.files.maxPartitionBytes": str(RANGE_BYTES),
-    "spark.sql.files.openCostInBytes": str(1 << 20),  # so no range of a file that has more is smaller
-    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",  # no job only to list files
+    "spark.sql.files.openCostInBytes": str(1 << 20),  # so that ranges are not smaller than this
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000000",  # no extra job to list the files
 }
-_BOM = b"\xef\xbb\xbf"  # Hadoop's reader of lines passes over it
+_BOM = b"\xef\xbb\xbf"  # Hadoop's line reader skips it
 _RANGE = StructType().add("uri", "string").add("start", "long").add("data", "binary")
 
-Read = tuple[Range, bytes]  # of a range of lines its bytes; of Parquet those of the whole file
+Read = tuple[Range, bytes]  # the bytes of a range of lines, or of a complete Parquet file
 
 
 def far_ranges(spark: SparkContext, works: Iterable[RunWork]) -> "RDD[Read]":
-    """Every range of these runs, with what it is parsed from."""
+    """Every range of these runs, with the bytes to parse."""
     lines: dict[str, list[Range]] = {}
     parquet: dict[str, list[Range]] = {}
     for work in works:
@@ -58,7 +58,7 @@ def far_ranges(spark: SparkContext, works: Iterable[RunWork]) -> "RDD[Read]":
 
 
 def own_session() -> SparkSession:
-    """A session beside whatever sessions there are, whose settings are left alone."""
+    """A session of its own, so that the settings of other sessions are not changed."""
     ours = SparkSession.builder.getOrCreate().newSession()
     for key, value in _KEYS.items():
         ours.conf.set(key, value)
@@ -66,7 +66,7 @@ def own_session() -> SparkSession:
 
 
 def _reader(session: SparkSession, form: str) -> DataFrameReader:
-    # else a folder called run=7 would be taken for a column
+    # otherwise Spark would take a folder called run=7 for a column
     return session.read.format(form).option("recursiveFileLookup", "true")
 
 
@@ -85,7 +85,7 @@ def _with_bom(files: Mapping[str, Sequence[Range]]) -> frozenset[str]:
 
 
 def _lines_of(session: SparkSession, places: list[str]) -> DataFrame:
-    """A row a line: the file, where its range starts, the line's bytes without the line feed."""
+    """One row for each line: the file, the start of its range, the line's bytes without the line feed."""
     text = _reader(session, "text").option("lineSep", "\n").load(places)
     return text.select(
         F.input_file_name().alias("uri"),
@@ -95,8 +95,8 @@ def _lines_of(session: SparkSession, places: list[str]) -> DataFrame:
 
 
 def _each_range(lines: DataFrame) -> DataFrame:
-    """A row a range: the file, the range's start, its lines. (This is lines.mapInArrow(_packed, _RANGE), but
-    for the pandas that it asks for and makes no use of.)"""
+    """One row for each range: the file, the range's start, its lines. (lines.mapInArrow(_packed, _RANGE)
+    would do the same, but requires pandas without using it.)"""
     function = UserDefinedFunction(
         _packed, returnType=_RANGE, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF
     )
@@ -108,7 +108,7 @@ def _each_range(lines: DataFrame) -> DataFrame:
 
 
 def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The lines of a range stand behind one another, in one batch or several."""
+    """Join the lines of a range, which follow one another in one batch or several."""
     current: tuple[str, int] | None = None
     data = io.BytesIO()
     for batch in batches:

@@ -1,15 +1,16 @@
-"""The judge: any number of run folders to as many verdicts, in one Spark application.
+"""The judge's entry point: turns any number of run folders into verdicts, in one Spark application.
 
-Theory of operation. The driver reads the small files (folder.py) and cuts the big ones into ranges. Runs
-that are small are put together to bags, each judged by one task (whole_runs.py); bigger ones are cut up and
-spread over all cores (two_passes.py). Either way a first pass parses each file once and tells the driver a
-few facts; from them follows what may be claimed, and what is permitted. A second pass asks every law of every
-record. What comes back is, of each group of findings, the count and the few worst.
+Theory of operation. The driver reads the small files (folder.py) and cuts the big ones into ranges. Small
+runs are put together into bags, each judged by one task (whole_runs.py); bigger ones are split over all cores
+(two_passes.py). In both cases a first pass parses each file once and sends the driver a few facts, from which
+follows what may be claimed and what is permitted. A second pass runs every law on every record, and returns
+the count and the few worst of each group of findings.
 
-Spark is asked for tasks, shuffles and disk through its RDDs: what it moves are packed blobs, and to plan
-DataFrames around them would take longer than all laws together.
+Spark is used for tasks, shuffles and disk through its RDDs: it moves packed blobs. Planning DataFrames around
+them would take longer than all laws together.
 
-This module is quickly imported. What judges is not, and is while Spark starts (session.py).
+This module imports little, so that it is imported quickly. The modules that judge are imported while Spark
+starts (session.py).
 """
 
 import time
@@ -31,7 +32,7 @@ class SparkJudge:
         self._workers = workers
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]:
-        """A verdict for each folder, in order."""
+        """One verdict for each folder, in order."""
         opened: dict[int, Folder] = {}
         unread: dict[int, Exception] = {}
         for number, place in enumerate(folders):
@@ -59,7 +60,7 @@ class SparkJudge:
 
 
 def without_spark(folder: Folder | None, error: Exception | None) -> Verdict:
-    """On a folder that is no run, or on which the judge failed before Spark saw it."""
+    """The verdict on a folder that is no run, or on which the judge failed before Spark started."""
     from floodmark.checkers.judge.verdicts import failed, not_judged
 
     try:

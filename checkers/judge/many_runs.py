@@ -1,9 +1,10 @@
-"""Opened folders to as many verdicts: dealt out to the tasks of one Spark application, and again if it fails.
+"""Judges opened folders in the tasks of one Spark application, and tries again in smaller groups if that
+fails.
 
-A run that breaks a worker's Python code is told by that worker, and its neighbours are judged. Where a task
-itself dies (killed, out of memory), or the JVM does, the call is halved until the run that brings it about
-stands alone. A run of which the judge failed is unknown, with the reason and the traceback; nothing is ever
-judged by another, slower way.
+A run that breaks a worker's Python code is reported by that worker, and its neighbours are judged. Where a
+task itself dies (killed, out of memory), or the JVM does, the call is split in halves until the run that
+causes it is alone. A run on which the judge failed is unknown, with the reason and the traceback; no run is
+ever judged in another, slower way.
 """
 
 import logging
@@ -32,13 +33,13 @@ _LOG = logging.getLogger("floodmark.judge")
 
 @dataclass(slots=True, kw_only=True)
 class Spark:
-    """The context that the judge works on; another one once its JVM has died."""
+    """The context that the judge works on; a new one after its JVM has died."""
 
     context: SparkContext
     workers: Workers
 
     def restarted(self) -> bool:
-        """Whether the JVM has died; then another one is there. FloodmarkError where none starts."""
+        """Whether the JVM had died, and there is a new one. FloodmarkError if none starts."""
         if not session.has_died(self.context):
             return False
         _LOG.warning("Spark's JVM has died; another one is started, and the runs are judged half by half")
@@ -49,14 +50,14 @@ class Spark:
 def judge_all(
     spark: Spark, folders: Sequence[Folder], timings_s: Mapping[str, float], *, again: bool = False
 ) -> list[Verdict]:
-    """All of them at once; if that fails each half by itself, down to the folder that breaks it. Where the
-    driver fails on them together and on none alone, nothing is known of any. again: they have been judged
-    before; what was noted of them then is void."""
+    """Judge all together; if that fails each half by itself, down to the folder that causes it. If the driver
+    fails on all of them together and on none alone, all are unknown. again: they were judged before; the
+    notes of that attempt are dropped."""
     try:
         opened = [open_folder(folder.path) for folder in folders] if again else folders
         return judge_together(spark.context, opened, timings_s)
     except FloodmarkError:
-        raise  # it says what is lacking; that is no folder's fault
+        raise  # the error says what is missing; no folder is at fault
     except Exception as error:
         refuse_bare_workers(spark.context, error)
         failure, lost, died = failure_of(error), is_of_spark(error), spark.restarted()
@@ -75,7 +76,7 @@ def judge_all(
 def judge_together(
     spark: SparkContext, folders: Sequence[Folder], timings_s: Mapping[str, float]
 ) -> list[Verdict]:
-    """One verdict a folder. An exception is that of a task which did not come back, or of the driver."""
+    """One verdict for each folder. It raises if a task did not come back, or if the driver failed."""
     began = time.perf_counter()
     works: list[RunWork] = []
     judged: dict[int, Verdict | Failure] = {}
@@ -98,7 +99,7 @@ def judge_together(
 
 
 def number_in(spark: SparkContext, key: str) -> int | None:
-    """What this key of floodmark's is, if whoever configures Spark has said so."""
+    """The number in this key of floodmark's, if somebody has configured it."""
     setting = spark.getConf().get(key)
     if setting is not None and not setting.isdecimal():
         raise UsageError(f"{key} is a number of {UNITS[key]}, not {setting!r}")

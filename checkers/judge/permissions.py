@@ -1,18 +1,20 @@
-"""What the faults of a run permit: per partition, up to which send a loss is covered, and by what.
+"""Finds what the faults of a run permit: for each partition, up to which send a loss is covered, and by what.
 
 Theory. Every cause (an unclean election, copies struck beyond the budget) covers the records sent before it,
-so each is one bound per partition: a lost record is covered if its send was invoked before the bound. What
-the nemesis did is ordered by the index of its line, what only the trace tells by time.
+so each cause is one bound per partition: a lost record is covered if its send was invoked before the bound.
+Acts of the nemesis are ordered by the index of their line, events that only the trace has by time.
 
-Without a trace the budget counts: min.insync.replicas of the partition's nodes struck after the send is
-sure, at least one is a maybe. With one it looks: a leader chosen while all of the ISR it was chosen from was
-struck. What the history may have told and does not show (unread.py) is a maybe for every record.
+Without a trace the budget is counted: min.insync.replicas of the partition's nodes struck after the send
+permits surely, at least one permits possibly. With a trace it is looked up: a leader was elected while all
+members of the previous ISR were struck. Faults that the history may lack (unread.py) permit possibly, for
+every record.
 
-Times of two nodes that lie no further apart than the clocks' error are in no known order: what permits a loss
-in one of the two orders is a maybe. So there are two bounds of a kind, what surely permits and what may.
+Times of two nodes that differ by no more than the clock error are in no known order: a cause that permits a
+loss in one of the two orders permits it possibly. So there are two bounds of each kind, for what surely
+permits and for what may permit.
 
-An unclean election permits something only if it was allowed: the setting is on, or the nemesis asked for it
-and had set about that before. One that was not is a finding of its own (unclean-election).
+An unclean election permits a loss only if it was allowed: the setting is on, or the nemesis had begun to ask
+for it before. One that was not allowed is a finding of its own (unclean-election).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,26 +37,26 @@ class Strike:
     """A fault that lost data on a node."""
 
     index: int
-    began: int  # ns: from here on a leader may have been chosen without what was lost
-    time: int  # ns: from here on nothing more is lost
+    began: int  # ns: a leader elected after this may lack the lost records
+    time: int  # ns: nothing more is lost after this
     node: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overspent:
-    """An election from struck copies only: what was sent before the index, and written in these epochs, may
-    be lost from then on."""
+    """An election from struck copies only: records sent before the index, and written in these epochs, may be
+    lost after it."""
 
     index: int
-    epoch: int  # the partition's, when the first of them was struck
-    elected: int  # the election's
+    epoch: int  # the partition's epoch when the first of them was struck
+    elected: int  # the epoch that it begins
     time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excuse:
-    """From this time on, that of an election of this epoch, records of epochs up to the first one may be
-    lost, by this permit (laws.permits)."""
+    """After this time, that of an election of this epoch, records of epochs up to the first one may be lost,
+    by this permit (laws.permits)."""
 
     permit: int
     epoch: int
@@ -64,10 +66,10 @@ class Excuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """The nemesis asked for an unclean election."""
+    """A request of the nemesis for an unclean election."""
 
     index: int
-    began: int  # ns: what was elected earlier was not its doing
+    began: int  # ns: it did not cause earlier elections
     partitions: frozenset[float] | None  # None: all of them
 
     def is_of(self, key: int) -> bool:
@@ -76,7 +78,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unclean:
-    """An unclean election that the trace tells of."""
+    """An unclean election in the trace."""
 
     ruling: Ruling
     allowed: bool | None  # None: nobody knows
@@ -84,23 +86,24 @@ class Unclean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """A record of the partition is covered if its send was invoked before a bound (an index, or a time in
-    ns)."""
+    """The bounds of one partition: a record is covered if its send was invoked before a bound (an index, or a
+    time in ns)."""
 
     unclean_index: int = NEVER
     unclean_time: int = NEVER
-    unclean_maybe: bool = False  # the setting is on and nobody saw whether it mattered
+    unclean_maybe: bool = False  # the setting is on, and nothing shows whether an unclean election happened
     unclean_maybe_time: int = NEVER
     budget_index: int = NEVER
     budget_maybe_index: int = NEVER
-    excuses: tuple[Excuse, ...] = ()  # the same, for what the trace shows
+    excuses: tuple[Excuse, ...] = ()  # the same, from the trace
     struck: bool = False  # a fault that lost data, or an unclean election, met this partition
     unclean: tuple[Unclean, ...] = ()  # elections, in order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AllBounds(Mapping[int, Bounds]):
-    """Those of every partition of run.json, in its order. Most have one in common, which is there once."""
+    """The bounds of every partition of run.json, in its order. Most partitions share one value, which is
+    stored once."""
 
     keys_there: Ints
     codes: Ints
@@ -122,11 +125,11 @@ class AllBounds(Mapping[int, Bounds]):
         return AllBounds(keys_there=self.keys_there[rows], codes=self.codes[rows], several=self.several)
 
     def column(self, make: Callable[[Bounds], object], kind: pa.DataType) -> pa.Array:
-        """What is made of the bounds of each partition."""
+        """A column of `make(bounds)` for each partition."""
         return pa.array([make(each) for each in self.several], type=kind).take(pa.array(self.codes))
 
     def keys_where(self, is_so: Callable[[Bounds], bool]) -> list[int]:
-        """The partitions whose bounds are so."""
+        """The partitions for whose bounds `is_so` is true."""
         flags = np.array([is_so(each) for each in self.several], dtype=np.bool_)
         found: list[int] = self.keys_there[flags[self.codes]].tolist() if len(flags) else []
         return found
@@ -142,7 +145,7 @@ def bounds_of(
     strikes, asks, events = strikes_of(nemesis), unclean_asks(nemesis), trace.by_partition()
     partitions, several = folder.partitions, list[Bounds]()
     codes = partitions.replicas.codes.astype(np.int64)
-    alike: dict[tuple[object, ...], int] = {}  # by all that they depend on
+    alike: dict[tuple[object, ...], int] = {}  # by everything that they depend on
 
     def code_of(partition: Partition, mine: tuple[Ask, ...], changes: tuple[Ruling, ...]) -> int:
         same = partition.replicas, mine, changes
@@ -153,7 +156,7 @@ def bounds_of(
             ))  # fmt: skip
         return alike[same]
 
-    # Of these somebody has said something; all others depend on their replicas alone.
+    # Partitions with an act or an election of their own; the others depend on their replicas alone.
     named = set(events).union(*(ask.partitions for ask in asks if ask.partitions is not None))
     is_named = np.isin(partitions.keys_there, [*named])
     general = tuple(ask for ask in asks if ask.partitions is None)
@@ -179,7 +182,7 @@ def bounds_of_partition(
     trace: Rulings,
     unread: Unread,
 ) -> Bounds:
-    """`asks`, `trace`: what they say of this partition."""
+    """`asks`, `trace`: those of this partition."""
     error_ns, flushed = clock_error_ns(folder), folder.guarantee("flush", "os") == "every"
     here = [strike for strike in strikes if strike.node in partition.replicas]
     asked_index = max((ask.index for ask in asks), default=NEVER)
@@ -222,20 +225,20 @@ def bounds_of_partition(
 
 
 def within(time: int) -> int:
-    """A bound that Spark can hold, and that no real time lies beyond."""
+    """A bound that fits into Spark's integers and is beyond every real time."""
     return max(NEVER, min(EVER, time))
 
 
 def is_before(one: int, other: int, error_ns: int) -> bool | None:
-    """Of two nodes' times, whether the first is of the earlier instant; None: nobody knows."""
+    """Whether the first of two nodes' times is the earlier; None: nobody knows."""
     return None if abs(other - one) <= error_ns else one < other
 
 
 def unclean_elections(
     folder: Folder, events: Sequence[Ruling], asks: Sequence[Ask], unread: Unread
 ) -> Iterator[Unclean]:
-    """Every unclean election of one partition, and whether it was allowed. That the setting is on, or surely
-    an ask before it, allows it; where there may have been such an ask, or the setting is not told, nobody
+    """Every unclean election of one partition, and whether it was allowed. It was if the setting is on, or if
+    a request surely came before it. If a request may have come before it, or the setting is missing, nobody
     knows."""
     error_ns, setting = clock_error_ns(folder), unclean_setting(folder)
     for event in events:
@@ -274,7 +277,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
-    """The unclean elections that the nemesis asked for."""
+    """The nemesis's requests for unclean elections."""
     asks: list[Ask] = []
     for op in nemesis:
         fault = op["fault"]
@@ -291,7 +294,7 @@ def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
 
 
 def min_insync(folder: Folder, replicas: Sequence[str]) -> int:
-    """min.insync.replicas: the guarantee given, else the brokers' configuration, else Kafka's default."""
+    """min.insync.replicas: the guarantee, else the brokers' configuration, else Kafka's default."""
     promised = folder.guarantee("min_insync_replicas", None)
     if is_int(promised) and promised > 0:
         return int(promised)
@@ -305,7 +308,8 @@ def min_insync(folder: Folder, replicas: Sequence[str]) -> int:
 
 
 def counted(strikes: Iterable[Strike], enough: int) -> tuple[int, int]:
-    """The index before which `enough` nodes were struck later, and that before which one was."""
+    """(the index before which at least `enough` nodes were struck later, the one before which at least one
+    was)."""
     last: dict[str, int] = {}
     for strike in strikes:
         last[strike.node] = max(last.get(strike.node, NEVER), strike.index)
@@ -317,8 +321,8 @@ def overspent(
     strikes: Sequence[Strike], trace: Rulings, *, error_ns: int, generous: bool
 ) -> list[Overspent]:
     """Every election of a leader from an ISR whose members, and the leader itself, were all struck. A node
-    that the ISR takes in while it is down, for it had been asked for before, has no copy again by that.
-    `generous`: what may have come in the order that permits a loss did so; else in the other."""
+    that is added to the ISR while it is down, because that was proposed before, has no copy again by that.
+    `generous`: events of unknown order are taken in the order that permits a loss; otherwise in the other."""
 
     def before(one: int, other: int, *, permits: bool) -> bool:
         known = is_before(one, other, error_ns)
@@ -335,7 +339,7 @@ def overspent(
             struck[strike.node] = (strike.index, epoch if over else event.epoch)
             struck_at[strike.node] = strike.time
         if event.clean is None:
-            for node in event.isr - isr:  # it has caught up: what it holds now is a copy again
+            for node in event.isr - isr:  # it has caught up: its log is a copy again
                 if any(
                     before(struck_at.get(node, NEVER), time, permits=False)
                     and before(time, event.time, permits=False)
@@ -357,9 +361,9 @@ def excuses(
     unclean: Iterable[Unclean], spent: Iterable[Overspent], perhaps_spent: Iterable[Overspent], *,
     unread_election: bool, unread_strike: bool,
 ) -> Iterator[Excuse]:
-    """What the trace itself shows to permit a loss, and what the history does not show, or shows at a time
-    that may be wrong. Without clean elections nobody promised what an earlier epoch wrote; what the leader so
-    elected writes is not covered."""
+    """What permits a loss by the trace itself, and by events that the history lacks or has at a time that may
+    be wrong. Without clean elections nothing promises the records of an earlier epoch; the records that the
+    new leader writes are not covered."""
     for each in unclean:
         if each.allowed is not False:
             permit, ruling = UNCLEAN if each.allowed else UNCLEAN_MAYBE, each.ruling

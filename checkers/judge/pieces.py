@@ -1,9 +1,9 @@
-"""Pieces: rows of one table that one task needs, packed to be shipped.
+"""Pieces: rows of one table that one task needs, packed to be sent.
 
-A run's partitions are dealt to its units by their number; of a table whose rows have no partition (moves,
-some lines of the trace) every unit of the run needs a copy: they are of unit EVERY. Lines and values are
-dealt by hash instead. A piece is one compressed Arrow stream, so that Spark moves a few blobs instead of
-millions of rows.
+A run's partitions are distributed over its units by number. Every unit of the run needs a copy of rows
+without a partition (moves, some lines of the trace): their unit is EVERY. Lines and values are distributed by
+hash instead. A piece is one compressed Arrow stream, so that Spark moves a few blobs instead of millions of
+rows.
 """
 
 import io
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from floodmark.checkers.read.arrays import concatenated
 
 EVERY = -1
-_SCATTER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: neighbours go apart
+_SCATTER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: separates neighbours
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -43,7 +43,7 @@ def by_unit(table: pa.Table, units: int) -> Iterator[tuple[int, pa.Table]]:
 
 
 def units_of_rows(table: pa.Table, units: int) -> npt.NDArray[np.int64]:
-    """Of each row of a run's table the unit that needs it, or EVERY."""
+    """The unit that needs each row of a run's table, or EVERY."""
     if "partition" not in table.column_names:
         return np.full(table.num_rows, EVERY, dtype=np.int64)
     partition = table["partition"]
@@ -52,13 +52,14 @@ def units_of_rows(table: pa.Table, units: int) -> npt.NDArray[np.int64]:
 
 
 def dealt(table: pa.Table, column: str, tasks: int) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of a table, dealt to so many tasks by the hash of this column."""
+    """Distribute the rows of a table over this many tasks, by the hash of the column."""
     keys = (table[column].to_numpy().astype(np.uint64) * _SCATTER >> np.uint64(32)) % np.uint64(tasks)
     yield from sliced(table, keys.astype(np.int64))
 
 
 def sliced(table: pa.Table, keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
-    """Key and rows, which keep their order within a slice. Sorted once and sliced, however many keys."""
+    """Yield each key with its rows, in their order. The table is sorted once and sliced, however many keys
+    there are."""
     if not len(keys):
         return
     if not (keys[1:] >= keys[:-1]).all():
@@ -70,7 +71,7 @@ def sliced(table: pa.Table, keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, 
 
 
 def packed(table: pa.Table) -> bytes:
-    """The table as one Arrow stream."""
+    """Write the table as one Arrow stream."""
     out = io.BytesIO()
     with pa.ipc.new_stream(out, table.schema, options=_OPTIONS) as writer:
         writer.write_table(table.combine_chunks())
@@ -82,5 +83,5 @@ def unpacked(payload: bytes) -> pa.Table:
 
 
 def joined(pieces: Iterable[Piece]) -> dict[str, pa.Table]:
-    """The tables of all these pieces."""
+    """Join the tables of all these pieces."""
     return concatenated({piece.table: unpacked(piece.payload)} for piece in pieces)

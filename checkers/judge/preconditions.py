@@ -1,10 +1,10 @@
-"""What must be known of a run's files before any law may claim anything: what is broken in them, what the
-nemesis did, and how much there is of everything.
+"""Collects what must be known about a run's files before a law may claim anything: what is broken in them,
+what the nemesis did, and how much there is of everything.
 
-It is merged, at the driver, from the facts of all ranges of the files (checkers.read.facts), of the bags of
-processes (pairing.py) and of the bags of values (repeats.py), in whatever order they arrive: a range knows
-its number. However the files were cut, the outcome is that of one range a file. Nothing here grows with the
-lines of a run but what the controller said and the starts, which are few.
+The driver merges it from the facts of all ranges of the files (checkers.read.facts), of the bags of processes
+(pairing.py) and of the bags of values (repeats.py), in whatever order they arrive: a range knows its number.
+The outcome does not depend on how the files were cut. Nothing here grows with the lines of a run except the
+controller's lines and the starts, which are few.
 """
 
 from collections import Counter, defaultdict
@@ -38,7 +38,7 @@ Of = TypeVar("Of", HistoryFacts, DumpFacts, ReplicaFacts, TraceFacts)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSeqs:
-    """The seqs that the good lines of one node in the trace have."""
+    """The seqs of one node's good lines in the trace."""
 
     lines: int
     seqs: Intervals
@@ -49,26 +49,27 @@ class NodeSeqs:
 
     @property
     def complete(self) -> bool:
-        """Every seq from the first to the last, once each. A node may begin at 0 or at 1."""
+        """Whether every seq from the first to the last is there exactly once. A node may begin at 0 or at
+        1."""
         return len(self.seqs) == 1 and self.first in (0, 1) and self.lines == size(self.seqs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSummary:
-    """What was seen of one run's trace."""
+    """The results of reading one run's trace."""
 
-    bad: int = 0  # lines that are not as the table of events says
+    bad: int = 0  # lines that break the table of events
     nodes: Mapping[str, NodeSeqs] = field(default_factory=dict)
-    # before each range, blank ones counted: the one thing here that tells how the file was cut
+    # lines before each range, blank ones included; the only value here that depends on how the file was cut
     lines_before: Mapping[int, int] = field(default_factory=dict, compare=False)
     rulings: Sequence[Mapping[str, Any]] = ()  # the controller's lines and all starts (TraceFacts.rulings)
 
     def line_at(self, at: int) -> int:
-        """The line of the file, from 0, that is at this place of its range."""
+        """The number in the file, from 0, of the line at this place of its range."""
         return self.lines_before[at >> AT_BITS] + at % (1 << AT_BITS)
 
     def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
-        """Why lines of the trace are missing or wrong, for what it is to tell; None if none is."""
+        """Why lines of the trace that `observes` promises are missing or wrong; None if none is."""
         by_brokers = (line for line in self.rulings if line["node"] in nodes)
         bad = self.bad + sum(line["event"] in ("elect", "isr") for line in by_brokers)
         if bad:
@@ -85,35 +86,35 @@ class TraceSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preconditions:
-    """What was seen of one run. Blank lines are no lines."""
+    """The results of reading one run. Blank lines do not count."""
 
-    # history.jsonl; bad lines are not as the field table says, a torn last one among them
+    # history.jsonl; bad lines break the field table, among them a torn last one
     lines: int = 0
     bad: int = 0
     first_bad: int | None = None  # the number of that line in the file, from 1
     in_order: bool = True  # index is the position in the file, from 0 and without gaps
-    disordered: bool = False  # indexes do not rise: nobody can say which of two lines came first
+    disordered: bool = False  # indexes do not rise: of two lines nobody knows which came first
     falls: int | None = None  # index of the first line whose time is below that of one before it
     ok: int = 0  # completions of clients
     fail: int = 0
     info: int = 0
-    acked: int = 0  # micro-sends of ok ops, those of probes aside
+    acked: int = 0  # micro-sends of ok ops, without probes
     txns: int = 0  # lines of transactions
     nemesis: Sequence[Mapping[str, Any]] = ()  # its lines, in file order
-    # fs of faults that broken lines may be of: all but the last line of the file, and that one
+    # fs of the faults that broken lines may contain: of all lines but the file's last, and of that one
     broken_faults: frozenset[str] = frozenset()
     last_broken_faults: frozenset[str] = frozenset()
     unmatched: int | None = None  # index of the first completion that fits no invocation
-    # process -> index where it had two ops open, or went on after an info
+    # process -> the index at which it had two ops open, or invoked an op after an info
     overlapping: Mapping[int, int] = field(default_factory=dict)
     repeated: Sequence[int] = ()  # values that were sent more than once, the lowest few
     partitions: frozenset[int] = frozenset()  # that the history names
-    used: frozenset[int] = frozenset()  # of which it, or a dump, says more than who held them
-    # dumps that have any line, by node
+    used: frozenset[int] = frozenset()  # partitions for which the history or a dump has more than assignments
+    # dumps with at least one line, by node
     entries: Mapping[str, int] = field(default_factory=dict)  # lines
     bad_entries: Mapping[str, int] = field(default_factory=dict)
     first_bad_entries: Mapping[str, int] = field(default_factory=dict)  # as first_bad
-    # Why a dump in Parquet cannot be read, by node: nothing of such a dump counts, here or in a law.
+    # Why a Parquet dump cannot be read, by node: no law uses any of its rows.
     flaws: Mapping[str, str] = field(default_factory=dict)
     # replicas.jsonl
     bad_rows: int = 0  # lines
@@ -126,7 +127,7 @@ def preconditions_of(
     runs: int, ranges: Iterable[Facts], pairings: Iterable[PairingFacts], values: Iterable[RepeatFacts],
     seqs: Iterable[SeqFacts] = (),
 ) -> list[Preconditions]:
-    """Those of the runs 0, 1, ..., each from the facts that bear its number."""
+    """The preconditions of the runs 0, 1, ..., each from the facts with its number."""
     by_run = defaultdict[int, list[Any]](list)
     for facts in (*ranges, *pairings, *values, *seqs):
         by_run[facts.run].append(facts)
@@ -134,7 +135,7 @@ def preconditions_of(
 
 
 def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
-    """Those of one run, from its facts of all kinds."""
+    """The preconditions of one run, from its facts of all kinds."""
     history = _in_order([each for each in facts if isinstance(each, HistoryFacts)])
     filled = [each for each in history if each.places]
     dumps = _in_order([each for each in facts if isinstance(each, DumpFacts)])
@@ -189,11 +190,11 @@ def _in_order(facts: list[Of]) -> list[Of]:
     return sorted(facts, key=lambda each: each.number)
 
 
-# Each of the following takes the ranges of one file, in order.
+# Each of the following functions takes the ranges of one file, in order.
 
 
 def first_broken(ranges: Iterable[HistoryFacts | DumpFacts | ReplicaFacts]) -> int | None:
-    """The number of the first line that is broken, from 1, blank lines counted."""
+    """The number of the first broken line, from 1, blank lines included."""
     before = 0
     for each in ranges:
         if each.first_broken is not None:
@@ -203,7 +204,7 @@ def first_broken(ranges: Iterable[HistoryFacts | DumpFacts | ReplicaFacts]) -> i
 
 
 def is_in_order(ranges: Iterable[HistoryFacts]) -> bool:
-    """Index is the position among all lines that are not blank."""
+    """Whether each index is the line's position among all lines that are not blank."""
     before = 0
     for each in ranges:
         if each.first_index is not None and each.shift != before:
@@ -213,7 +214,7 @@ def is_in_order(ranges: Iterable[HistoryFacts]) -> bool:
 
 
 def is_disordered(ranges: Iterable[HistoryFacts]) -> bool:
-    """Some index is not above all before it."""
+    """Whether some index is not above all before it."""
     highest: int | None = None
     for each in ranges:
         if each.least_index is None or each.highest_index is None:
@@ -225,9 +226,9 @@ def is_disordered(ranges: Iterable[HistoryFacts]) -> bool:
 
 
 def first_fall(ranges: Iterable[HistoryFacts]) -> int | None:
-    """The index of the first line, in file order, whose time is below that of any before it. A range whose
-    first line does not fall has a time at least as high as all ranges before: what falls in it falls within
-    it."""
+    """The index of the first line, in file order, whose time is below that of any line before it. If the
+    first line of a range does not fall, its time is at least as high as in all ranges before: then a fall in
+    that range is a fall within it."""
     highest: int | None = None
     for each in ranges:
         if each.first_time is None or each.highest_time is None:
@@ -241,7 +242,7 @@ def first_fall(ranges: Iterable[HistoryFacts]) -> int | None:
 
 
 def trace_summary(ranges: Sequence[TraceFacts], bags: Iterable[SeqFacts]) -> TraceSummary:
-    """All of one trace."""
+    """Merge the facts of one trace."""
     lines, seqs = Counter[str](), defaultdict[str, list[Intervals]](list)
     for each in ranges:
         lines.update(each.nodes)

@@ -1,11 +1,11 @@
-"""What makes checks unknown, row by row of the format's table, as (names, reason)."""
+"""Lists what makes checks unknown, row by row of the format's table, as (names, reason)."""
 
 from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
 
-from floodmark.checkers.judge.claim_gates import finally_read, gates_of, imported
+from floodmark.checkers.judge.claim_gates import gates_of, imported, partitions_read_to_end
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.read.columns import Flags, contains
@@ -18,14 +18,14 @@ Reason = tuple[tuple[str, ...], str]  # the checks, and why they may have missed
 
 
 def reasons_of(folder: Folder, seen: Preconditions) -> None:
-    """Adds to folder.reasons all that follows from the preconditions and the small files; dumps with flaws
-    become damaged ones."""
+    """Add to folder.reasons everything that follows from the preconditions and the small files; dumps with
+    flaws become damaged ones."""
     if seen.repeated:
         of_the_trace = finding_names.OF_THE_TRACE if folder.trace else ()
         repeated = f"values were sent more than once: {listed(seen.repeated)}"
         folder.reasons.append(((*finding_names.IF_VALUES_REPEAT, *of_the_trace), repeated))
     for process, index in sorted(seen.overlapping.items())[:SHOWN]:
-        overlap = f"process {process} had two ops open, or went on after an info, at index {index}"
+        overlap = f"process {process} had two ops open, or invoked one after an info, at index {index}"
         folder.reasons.append((finding_names.IF_OPS_OVERLAP, f"history.jsonl: {overlap}"))
     folder.reasons += [(finding_names.IF_BREACHED, breach) for breach in breaches(folder, seen)]
     damaged_dumps(folder, seen)
@@ -44,7 +44,7 @@ def reasons_of(folder: Folder, seen: Preconditions) -> None:
 
 
 def with_the_trace(reason: Reason) -> Reason:
-    """What leaves checks of the history unknown does so to those that ask the trace besides."""
+    """Whatever makes checks of the history unknown does the same to checks that also use the trace."""
     names, why = reason
     if names == finding_names.IF_BREACHED:
         return (*names, *finding_names.OF_TRACE_AND_HISTORY), why
@@ -52,7 +52,7 @@ def with_the_trace(reason: Reason) -> Reason:
 
 
 def of_the_end(folder: Folder) -> Iterator[Reason]:
-    """How the run ended, by run.json."""
+    """Reasons from run.json about the end of the run."""
     if not folder.settled:
         yield finding_names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"
     if died(folder) is None:
@@ -63,7 +63,7 @@ def of_the_end(folder: Folder) -> Iterator[Reason]:
     if waiting(folder) and are_up(folder) is None:
         yield (
             (finding_names.STUCK,),
-            "stuck, or only not up: replicas.jsonl does not tell of every node whether it was running",
+            "stuck, or only not up: replicas.jsonl does not say for every node whether it was running",
         )
     if folder.killed:
         yield (
@@ -81,7 +81,7 @@ def unfit(folder: Folder) -> Iterator[str]:
 
 
 def died(folder: Folder) -> list[str] | None:
-    """Nodes whose process ended by itself after it had been ready, sorted; None: run.json has no list of
+    """The nodes whose process ended by itself after it had been ready, sorted; None: run.json has no list of
     them."""
     nodes = folder.about.get("died") or []
     if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
@@ -90,7 +90,7 @@ def died(folder: Folder) -> list[str] | None:
 
 
 def waiting(folder: Folder) -> dict[int, list[str]]:
-    """What partitions still lacked once all was mended; of none where a node had died or a fault was left."""
+    """What partitions still lacked after mending; nothing where a node had died or a fault was left."""
     settle = folder.about.get("settle") or {}
     unled, unacked = set(ints(settle.get("no_leader"))), set(ints(settle.get("no_ack")))
     if folder.about.get("died") or folder.about.get("residue"):
@@ -102,7 +102,7 @@ def waiting(folder: Folder) -> dict[int, list[str]]:
 
 
 def are_up(folder: Folder) -> bool | None:
-    """Whether every node was running in the end, by the rows of its replicas; None: some are missing."""
+    """Whether every node was running at the end, by the rows of its replicas; None: some rows are missing."""
     if not folder.replicas.all_run:
         return False
     return True if not folder.rows_damaged and not rowless(folder).any() else None
@@ -121,7 +121,7 @@ def listed(items: object) -> str:
 
 
 def breaches(folder: Folder, seen: Preconditions) -> Iterator[str]:
-    """Every kind of breach of history.jsonl's field table, with where it is first seen."""
+    """Every kind of breach of history.jsonl's field table, with the place of the first."""
     if folder.history is None:
         yield "history.jsonl cannot be read"
         return
@@ -144,7 +144,7 @@ def breaches(folder: Folder, seen: Preconditions) -> Iterator[str]:
 
 
 def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
-    """Dumps with lines that are no entries, and Parquet that nobody can read."""
+    """Mark dumps as damaged that have broken lines, or Parquet that cannot be read."""
     for node, flaw in sorted(seen.flaws.items()):
         if node in folder.dumps:
             dump = folder.dumps.pop(node)
@@ -157,16 +157,16 @@ def damaged_dumps(folder: Folder, seen: Preconditions) -> None:
             damage_dump(folder, node, f"logs/{dump.name}{number}: {lines} no entry")
 
 
-# In what follows `open_losses` and others are flags, one for each partition of run.json.
+# Below, `open_losses` and others are flags, one for each partition of run.json.
 
 
 def losses_open(folder: Folder, seen: Preconditions) -> Flags:
-    """Partitions of which neither the leader's log nor reads show what is lost."""
+    """The partitions whose losses neither the leader's log nor reads show."""
     return ~gates_of(folder, breached=is_breached(folder, seen)).losses_shown
 
 
 def losses_of_dumps(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
-    """Dumps of leaders, and of those that would have to show losses, and cannot."""
+    """Reasons for damaged dumps of leaders, and of replicas that would have to show losses."""
     leaders = folder.partitions.leader
     leading, losing = leaders.there(), leaders.taken(np.flatnonzero(open_losses)).there()
     for node, flaw in folder.flaws.items():
@@ -177,20 +177,20 @@ def losses_of_dumps(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
 
 
 def if_leaderless(those: Flags, open_losses: Flags) -> tuple[str, ...]:
-    """The checks that are unknown where the leaders of these partitions are."""
+    """The checks that are unknown where the leaders of these partitions are unknown."""
     checks = finding_names.IF_LEADER_UNKNOWN
     is_open = (those & open_losses).any()
     return checks if is_open else tuple(name for name in checks if name != finding_names.LOST_WRITE)
 
 
 def missing_rows(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
-    """Replicas without a row in replicas.jsonl (of followers only where the file itself is there), the first
-    few by name."""
+    """Reasons for replicas without a row in replicas.jsonl (for followers only where the file itself is
+    there); the first few are named."""
     if not folder.observes.replicas:
         return
     run = RunAt(folder=folder.path)
     is_there = run.has(run.replicas_path)
-    # Partitions of which the leader, or only others, lack one. (A known leader is one of the replicas.)
+    # Partitions whose leader lacks a row, or only others do. (A known leader is one of the replicas.)
     known = folder.partitions.leader.where(lambda node: node is not None)
     leaders = known & (folder.replicas.rows_by(folder.partitions.leader, folder.partitions.keys_there) < 0)
     others = rowless(folder) & ~leaders & is_there
@@ -208,23 +208,24 @@ def missing_rows(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
 
 
 def rowless(folder: Folder) -> Flags:
-    """The partitions some of whose replicas have no row."""
+    """The partitions in which some replica has no row."""
     partitions = folder.partitions
     lacks = np.zeros(len(partitions), dtype=np.bool_)
     for node in partitions.nodes:
-        held = partitions.replicas.where(partial(contains, item=node))
-        lacks |= held & (folder.replicas.rows_of(node, partitions.keys_there) < 0)
+        has_replica = partitions.replicas.where(partial(contains, item=node))
+        lacks |= has_replica & (folder.replicas.rows_of(node, partitions.keys_there) < 0)
     return lacks
 
 
 def if_rowless(*, leads: bool, losses: bool) -> tuple[str, ...]:
-    """The checks that are unknown where rows are missing: of leaders, and of such that losses are open of."""
+    """The checks that are unknown where rows are missing: those of leaders, and of partitions whose losses
+    are open."""
     lost = (finding_names.LOST_WRITE,) if losses else ()
     return (*finding_names.OF_THE_LOGS, *(finding_names.OF_THE_LOG_ALONE if leads else ()), *lost)
 
 
 def trace_flaws(folder: Folder, seen: Preconditions) -> Iterator[str]:
-    """What is wrong with the trace, or with what run.json says of its times."""
+    """What is wrong with the trace, or with the clock error in run.json."""
     if not folder.trace:
         if folder.observes.events:
             yield "trace.jsonl cannot be read, and run.json's `observes` promises it"
@@ -237,8 +238,8 @@ def trace_flaws(folder: Folder, seen: Preconditions) -> Iterator[str]:
 
 
 def promises_unclear(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
-    """What run.json's `observes` leaves open: all that it speaks of where nobody understands it, and losses
-    where it promises nothing that would show them, nor do reads."""
+    """Reasons from run.json's `observes`: if it cannot be understood, all checks that it may be about; and
+    losses, if it promises nothing that would show them, and reads do not show them either."""
     observes = folder.observes
     if observes.flaw is not None:
         unsure = finding_names.LOST_WRITE, *OF_FILES, *finding_names.OF_THE_TRACE
@@ -254,7 +255,7 @@ def promises_unclear(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
 def partitions_unknown(
     folder: Folder, seen: Preconditions, open_losses: Flags
 ) -> Iterator[Reason]:
-    """Partitions without a known leader, without final reads, or compacted."""
+    """Reasons for partitions without a known leader, without final reads, or compacted."""
     partitions, named = folder.partitions, np.fromiter(seen.partitions, np.int64, len(seen.partitions))
     strange = np.setdiff1d(named, partitions.keys_there).tolist()
     if strange:
@@ -272,9 +273,9 @@ def partitions_unknown(
         why = f"nobody knows the leader of partition {listed(partitions.numbers(leaderless))}"
         lost = partitions.numbers(leaderless & open_losses)
         if imported(folder) and lost:
-            why += f", and what was read does not show all that may be lost of partition {listed(lost)}"
+            why += f", and reads do not show all that may be lost of partition {listed(lost)}"
         yield if_leaderless(leaderless, open_losses), why
-    unread = partitions.numbers(~np.isin(partitions.keys_there, finally_read(folder)))
+    unread = partitions.numbers(~np.isin(partitions.keys_there, partitions_read_to_end(folder)))
     if unread:
         stops = how_far(folder, unread)
         yield (finding_names.UNSEEN,), f"no final reads of partition {listed(unread)}{stops}"
@@ -284,7 +285,7 @@ def partitions_unknown(
 
 
 def how_far(folder: Folder, unread: list[int]) -> str:
-    """Where those that were begun stopped, as the run tells."""
+    """Where the unfinished final reads stopped, by run.json."""
     lacking = (folder.about.get("final_reads") or {}).get("lacking")
     if not isinstance(lacking, dict):
         return ""

@@ -1,7 +1,7 @@
 """Writes verdict.json (format 1, replaced atomically) into a run's folder; `as_json` lists its keys.
 
 Where the judge itself failed, it writes the traceback beside it, into judge-error.txt. The text for people is
-harness/reports/verdict_text.py.
+in harness/reports/verdict_text.py.
 """
 
 import tempfile
@@ -44,7 +44,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def write(folder: Place, verdict: Verdict) -> None:
-    """Puts verdict.json into the run's folder, whole or not at all; and the traceback, where there is one."""
+    """Write verdict.json into the run's folder, atomically; and the traceback, if there is one."""
     keep_failure(folder, verdict)
     write_verdict(folder, verdict)
 
@@ -57,21 +57,22 @@ def write_verdict(folder: Place, verdict: Verdict) -> None:
 
 
 def is_run(folder: Place) -> bool:
-    """Whether it holds something of a run; else it was named by mistake, and nothing is written there."""
+    """Whether the folder has any file of a run; otherwise it was named by mistake, and nothing is written
+    there."""
     run = RunAt(folder=folder)
     try:
         return run.names(run.about_path) or run.names(run.history_path)
     except OSError:
-        return False  # nobody lets us look into it: the verdict says so
+        return False  # it cannot be read: the verdict says so
 
 
 def keep_failure(folder: Place, verdict: Verdict) -> Place | None:
-    """Writes the traceback of a judge that failed beside the verdict or, where nothing can be written, into a
-    temporary file; where it is (None: nowhere). If the judge did not fail, what it left when it last did is
-    removed."""
+    """Write the traceback of a judge that failed beside the verdict or, where that cannot be written, into a
+    temporary file; return its place (None: none was written). If the judge did not fail, remove an old
+    traceback."""
     path = folder / FAILURE
     if verdict.failure is None:
-        forget(path)
+        remove_traceback(path)
         return None
     text = verdict.failure.encode(errors="replace")
     with suppress(FloodmarkError):
@@ -87,8 +88,8 @@ def keep_failure(folder: Place, verdict: Verdict) -> Place | None:
     return None
 
 
-def forget(path: Place) -> None:
-    """Removes the file; of a far place, where nothing can be removed, says that it is out of date."""
+def remove_traceback(path: Place) -> None:
+    """Remove the file; on a Hadoop file system, where nothing is removed, write that it is out of date."""
     with suppress(OSError, FloodmarkError):
         if isinstance(path, Path):
             path.unlink(missing_ok=True)

@@ -1,14 +1,14 @@
-"""What the controller said in the trace: who was to lead what, who was in the ISR, which broker was active.
+"""The controller's decisions in the trace: elections, ISRs, and which broker was active when.
 
-All of it is little, and known to the driver before any check begins.
+They are few, and the driver knows all of them before any check begins.
 
 Rules
-1. A broker is active from the line that unfences it to the controller's next word on it, or to the start of
-   its next process, which nobody has registered yet, whatever role it takes: a start that does not surely
-   lie before the unfencing ends it. A trace whose controller never speaks of a broker says nothing of it, so
-   that one counts as active until it is started again.
-2. A start of a partition that run.json does not name is passed over, as all lines of such partitions are.
-3. Where lines of the trace are missing, what is there is still evidence.
+1. A broker is active from the line that unfences it to the controller's next line about it, or to the start
+   of its next process, which is not registered yet, whatever role it takes: a start that does not surely come
+   before the unfencing ends it. If the controller in a trace never writes about a broker, it counts as active
+   until it is started again.
+2. A start of a partition that run.json does not name is skipped, like all lines of such partitions.
+3. Where lines of the trace are missing, the others are still evidence.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ NEVER_ENDS = 1 << 62
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """A partition as the controller wants it: an election, or (clean is None) any other change."""
+    """A decision of the controller about a partition: an election, or (clean is None) any other change."""
 
     at: int  # in the trace
     time: int
@@ -40,7 +40,7 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Active:
-    """A broker that was registered and not fenced, from the first time to the second."""
+    """A time in which a broker was registered and not fenced."""
 
     node: str
     since: int
@@ -49,14 +49,14 @@ class Active:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rulings:
-    """All that the controller said of one run. Without a trace: nothing, and not complete."""
+    """All decisions of the controller in one run. Without a trace: none, and not complete."""
 
     events: tuple[Ruling, ...] = ()  # in order
     active: tuple[Active, ...] = ()
     restarts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times of starts but a node's first
     starts: Mapping[str, Sequence[int]] = field(default_factory=dict)  # times at which a node was started
     complete: bool = False  # no line of the trace is missing
-    elections: bool = False  # ... and shows who was chosen from which copies
+    elections: bool = False  # ... and it shows elections and ISRs
     cleanness: bool = False  # ... and whether elections were clean
 
     def by_partition(self) -> dict[int, list[Ruling]]:
@@ -68,7 +68,7 @@ class Rulings:
 
 
 def rulings_of(folder: Folder, traced: TraceSummary) -> Rulings:
-    """From what the first pass found in the trace."""
+    """Build them from the results of the first pass over the trace."""
     if folder.trace is None:
         return Rulings()
     lines = sorted(
@@ -113,7 +113,7 @@ def ruling(line: Mapping[str, Any]) -> Ruling:
 
 
 def activity(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Active]:
-    """The node's times of being active."""
+    """The times in which the node was active."""
     mine = [line for line in lines if line.get("broker") == node]
     if not any(line["event"] in ("register", "unfence") for line in mine):
         fenced = min((line["time"] for line in mine), default=NEVER_ENDS)
@@ -125,8 +125,8 @@ def activity(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Active]:
 
 
 def opening(begun: Sequence[Mapping[str, Any]], lines: NodeSeqs | None) -> int:
-    """How many of a node's starts, by seq, are of its first process: those with which its lines begin, once
-    for the node and each partition."""
+    """How many of a node's starts, by seq, belong to its first process: those at the beginning of its lines,
+    at most one for the node and one for each partition."""
     first, places = lines.first if lines else 0, [line.get("partition") for line in begun]
     together = (
         line["seq"] == first + number and places.index(places[number]) == number

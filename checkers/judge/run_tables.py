@@ -1,14 +1,16 @@
-"""What the driver knows of the runs, as tables of the contract: gates, permissions, special processes.
+"""Builds the laws' tables about the runs from the driver's knowledge: gates, permissions, special processes.
 
-partitions, replicas  those of which the history or a dump says anything: of the others there is nothing to
-                      claim. But a replica whose row in replicas.jsonl is wrong without an entry has its row
-                      here though its partition has none.
-traced                every partition of a run that has a trace
-processes             those of the final reads, and those that overlap
-faults, runs, active_brokers, strikes
+partitions, replicas: only those for which the history or a dump has anything; about the others there is
+nothing to claim. (A replica whose row in replicas.jsonl is contradictory has its row here even if its
+partition has none.)
 
-A column is made at once for all partitions of a run, or all replicas. What many of them have in common
-(lists above all) is made once and taken as often as it is needed.
+  traced      every partition of a run that has a trace
+  processes   those of the final reads, and those that overlap
+
+And faults, runs, active_brokers, strikes.
+
+A column is made at once for all partitions of a run, or all replicas. Values that many of them share (above
+all lists) are made once and reused.
 """
 
 import json
@@ -38,7 +40,7 @@ from floodmark.checkers.read.folder import Folder, clock_error_ns
 from floodmark.checkers.read.partitions import Partitions
 from floodmark.checkers.read.replica_rows import Replicas
 
-FAR_NS = 1 << 60  # times further away are taken for this one
+FAR_NS = 1 << 60  # times further away are replaced by this one
 LEAST = -(1 << 63)
 _BOUNDS = (
     "unclean_index", "unclean_time", "unclean_maybe", "unclean_maybe_time", "budget_index",
@@ -47,12 +49,12 @@ _BOUNDS = (
 
 
 def run_tables(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
-    """The tables of these runs, by their position in the call."""
+    """The tables of these runs, by the runs' position in the call."""
     return {**tables_of_runs(runs), **tables_of_partitions(runs)}
 
 
 def tables_of_runs(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
-    """Those that say nothing of a partition."""
+    """The tables that have no partitions."""
     judged = [(number, run) for number, run in runs.items() if run.folder.judged]
     traced = [(number, run) for number, run in judged if run.traced]
     return _together({
@@ -65,7 +67,7 @@ def tables_of_runs(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
 
 
 def tables_of_partitions(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
-    """Those that say something of each; of a run or a part of it (runs.part_of)."""
+    """The tables about partitions; of a run or of a part of it (runs.part_of)."""
     judged = [(number, run) for number, run in runs.items() if run.folder.judged]
     return _together({
         "partitions": [partitions_of(*one) for one in judged],
@@ -84,7 +86,7 @@ def _together(made: Mapping[str, Sequence[pa.Table]]) -> dict[str, pa.Table]:
 
 
 def _table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
-    """The contract's table; a single value is that of every row."""
+    """The contract's table; a single value is repeated in every row."""
     schema, arrays = TABLES[name], []
     assert columns.keys() == set(schema.names), columns.keys() ^ set(schema.names)
     for column in schema:
@@ -98,7 +100,7 @@ def _table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
 
 
 def _from_rows(name: str, rows: Iterable[tuple[object, ...]]) -> pa.Table:
-    """Rows in the order of the contract's columns."""
+    """Rows with values in the order of the contract's columns."""
     names = TABLES[name].names
     return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=TABLES[name])
 
@@ -111,14 +113,14 @@ def _kind(table: str, column: str) -> pa.DataType:
 
 
 def partitions_of(number: int, run: Run) -> pa.Table:
-    """Of each partition of which there may be anything to claim."""
+    """A row for each partition about which there may be anything to claim."""
     folder, gates = run.folder, gates_of(run.folder, breached=run.breached)
     used = _used(run)
     partitions, bounds, replicas = folder.partitions.taken(used), run.bounds.taken(used), folder.replicas
     leader = replicas.rows_by(partitions.leader, partitions.keys_there)
     hw, lso, log_start = (replicas.column(name, leader) for name in ("hw", "lso", "log_start"))
-    # Where a transaction may be open readers of what is committed see less.
-    stable = pc.min_element_wise(hw, lso)  # of nulls the other
+    # Where a transaction may be open, readers of committed records see less.
+    stable = pc.min_element_wise(hw, lso)  # a null is ignored
     stable = pc.if_else(pc.is_valid(hw), stable, pa.scalar(None, pa.int64()))
     columns = {
         "run": number,
@@ -145,15 +147,15 @@ def partitions_of(number: int, run: Run) -> pa.Table:
 
 
 def _used(run: Run) -> Ints:
-    """Where the partitions stand of which the history or a dump says anything, by number."""
+    """The positions of the partitions for which the history or a dump has anything, by number."""
     keys = run.folder.partitions.keys_there
     there = np.flatnonzero(np.isin(keys, [*run.preconditions.used]))
     return there[np.argsort(keys[there], kind="stable")]
 
 
 def _highest_log_starts(partitions: Partitions, replicas: Replicas) -> Ints:
-    """Of each partition the highest log start that any of its replicas' rows has: below it records may have
-    been deleted; 0 where none has a row."""
+    """For each partition the highest log start in the rows of its replicas: below it records may have been
+    deleted; 0 where no replica has a row."""
     highest, log_starts = np.zeros(len(partitions), dtype=np.int64), replicas.numbers("log_start")
     for node in partitions.nodes:
         rows = _rows_of(node, partitions, replicas)
@@ -164,13 +166,13 @@ def _highest_log_starts(partitions: Partitions, replicas: Replicas) -> Ints:
 
 def _rows_of(node: str, partitions: Partitions, replicas: Replicas) -> Ints:
     """The node's rows of these partitions; -1 where it has none, or run.json does not assign it."""
-    held = partitions.replicas.where(partial(contains, item=node))
-    return np.where(held, replicas.rows_of(node, partitions.keys_there), -1)
+    has_replica = partitions.replicas.where(partial(contains, item=node))
+    return np.where(has_replica, replicas.rows_of(node, partitions.keys_there), -1)
 
 
 def _isr_followers(folder: Folder, partitions: Partitions, judged: Flags) -> pa.Array:
-    """ISR members beside the leader, with their log starts. One whose dump is damaged may hold what nobody
-    can see: nothing is claimed of it."""
+    """ISR members other than the leader, with their log starts. A damaged dump may lack records that the
+    replica has: nothing is claimed about it."""
     none = np.zeros(0, dtype=np.int64)
     found = [(none, none, none)]
     complete = [node for node in sorted(folder.nodes) if has_complete_dump(folder, node)]
@@ -191,8 +193,8 @@ def _isr_followers(folder: Folder, partitions: Partitions, judged: Flags) -> pa.
 
 
 def replicas_of(number: int, run: Run) -> pa.Table:
-    """Of each replica that run.json assigns, what replicas.jsonl says of it, if it says anything. Of a
-    partition without an entry only where that is wrong."""
+    """A row for each replica that run.json assigns, with what replicas.jsonl says about it. A replica of a
+    partition without entries is included only if its row is contradictory."""
     folder = run.folder
     code, at, row = _placed(run)
     partitions, bounds = folder.partitions.taken(at), run.bounds.taken(at)
@@ -205,7 +207,7 @@ def replicas_of(number: int, run: Run) -> pa.Table:
     complete = pa.array([has_complete_dump(folder, node) for node in folder.nodes], pa.bool_())
     running = folder.replicas.column("running", row)
     running = pc.if_else(pa.array(row >= 0), pc.fill_null(running, True), running)
-    # Nothing is claimed of the leader epochs of a log that is compacted, or of a node that was not running.
+    # Nothing is claimed about the leader epochs of a compacted log, or of a node that was not running.
     claimed = pc.fill_null(running, False).to_numpy(zero_copy_only=False) & ~partitions.compact
     columns = {
         "run": number,
@@ -225,8 +227,8 @@ def replicas_of(number: int, run: Run) -> pa.Table:
 
 
 def _placed(run: Run) -> tuple[Ints, Ints, Ints]:
-    """Of each replica that has a row in the table: its node and its partition, as positions in those of the
-    folder, and its row of replicas.jsonl; by partition, those of partitions that nobody used at the end."""
+    """For each replica with a row in the table: its node and its partition, as positions in the folder's
+    lists, and its row of replicas.jsonl; ordered by partition, unused partitions last."""
     folder, keys = run.folder, run.folder.partitions.keys_there
     is_used = np.isin(keys, [*run.preconditions.used])
     contradictory = np.append(folder.replicas.contradictory(), False)  # at -1
@@ -234,8 +236,8 @@ def _placed(run: Run) -> tuple[Ints, Ints, Ints]:
     found = [(none, none, none)]
     for number, node in enumerate(folder.nodes):
         row = _rows_of(node, folder.partitions, folder.replicas)
-        held = folder.partitions.replicas.where(partial(contains, item=node))
-        at = np.flatnonzero(held & (is_used | contradictory[row]))
+        has_replica = folder.partitions.replicas.where(partial(contains, item=node))
+        at = np.flatnonzero(has_replica & (is_used | contradictory[row]))
         found.append((np.full(len(at), number), at, row[at]))
     code, at, row = map(np.concatenate, zip(*found, strict=True))
     order = np.lexsort((code, keys[at], ~is_used[at]))
@@ -264,8 +266,8 @@ def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def tick(time_ns: int, error_ns: int) -> int:
-    """A time in steps of which two are certainly in order: two ticks apart, and the times are further apart
-    than the clocks may be."""
+    """The tick of a time: two times whose ticks are two apart differ by more than the clock error, so their
+    order is certain."""
     if not error_ns:
         return 2 * max(-FAR_NS, min(FAR_NS, time_ns))
     steps = abs(time_ns) // (error_ns + 1)
@@ -273,10 +275,10 @@ def tick(time_ns: int, error_ns: int) -> int:
 
 
 def traced_of(number: int, run: Run) -> pa.Table:
-    """Of each partition of a run that has a trace."""
+    """A row for each partition of a run that has a trace."""
     folder, error_ns = run.folder, clock_error_ns(run.folder)
     partitions = folder.partitions
-    unfenced: dict[str, set[int]] = {}  # ticks at which each broker was
+    unfenced: dict[str, set[int]] = {}  # ticks at which each broker was unfenced
     for active in run.rulings.active:
         unfenced.setdefault(active.node, set()).add(tick(max(active.since, -FAR_NS), error_ns))
 
@@ -309,8 +311,8 @@ def _excuse(excuse: Excuse, error_ns: int) -> dict[str, int]:
 
 
 def active_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    """When each broker was registered and not fenced: from its unfencing to the controller's next word on
-    it, or to a start of its next process that does not surely lie before."""
+    """When each broker was registered and not fenced: from its unfencing to the controller's next line about
+    it, or to a start of its next process that does not surely come before."""
     error_ns = clock_error_ns(run.folder)
     for each in run.rulings.active:
         ends = (time for time in run.rulings.restarts[each.node] if time + error_ns >= each.since)

@@ -1,4 +1,4 @@
-"""One run after the first pass: its files, what was seen of them, and what the faults of it permit."""
+"""One run after the first pass: its files, the results of reading them, and what its faults permit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from floodmark.checkers.read.replica_rows import NO_REPLICAS, Replicas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What the driver knows of it."""
+    """All that the driver knows about a run."""
 
     folder: Folder
     preconditions: Preconditions
@@ -36,7 +36,7 @@ class Run:
 
 
 def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) -> Run:
-    """With this the folder's reasons are complete. rows: of replicas.jsonl, as REPLICA_ROWS."""
+    """Build the run and complete the folder's reasons. rows: of replicas.jsonl, as REPLICA_ROWS."""
     if not folder.judged:
         return Run(folder=folder, preconditions=seen, breached=True)
     replicas = NO_REPLICAS if rows is None else Replicas.of(rows)
@@ -55,14 +55,14 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
 
 
 def for_units(run: Run) -> Run:
-    """As much of it as the tables of its partitions are made of (part_of)."""
+    """The part of it that the tables of its partitions need (part_of)."""
     folder, used = replace(run.folder, replica_columns=None, reasons=[]), run.preconditions.used
     return replace(run, folder=folder, preconditions=Preconditions(used=used),
                    rulings=replace(run.rulings, events=()))  # fmt: skip
 
 
 def part_of(run: Run, these: Flags, rows: pa.Table | None) -> Run:
-    """The run as if run.json named these partitions alone. rows: all that replicas.jsonl says of them."""
+    """The run as if run.json named only these partitions. rows: all rows of replicas.jsonl about them."""
     at = np.flatnonzero(these)
     folder = replace(
         run.folder, columns=run.folder.partitions.taken(at),
@@ -72,8 +72,8 @@ def part_of(run: Run, these: Flags, rows: pa.Table | None) -> Run:
 
 
 def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
-    """Takes the JSON lines of these nodes' dumps, whose Parquet nobody can read, where such lines stand
-    beside it and none is missing; for which nodes that was."""
+    """Use the JSON lines of these nodes' dumps, whose Parquet cannot be read, if they exist and none is
+    missing; return the nodes for which that worked."""
     changed = []
     for node in nodes:
         lines = folder.path / "logs" / f"{node}.jsonl"
@@ -84,8 +84,7 @@ def read_lines_instead(folder: Folder, nodes: Iterable[str]) -> tuple[str, ...]:
 
 
 def silent_names(run: Run) -> tuple[str, ...]:
-    """The findings that are claimed nowhere in the run, for a line that is missing may excuse what they
-    see."""
+    """The findings that are claimed nowhere in the run, because a missing line may excuse them."""
     if not run.folder.judged:
         return finding_names.MADE
     return (
@@ -98,8 +97,8 @@ def silent_names(run: Run) -> tuple[str, ...]:
 
 
 def driver_findings(number: int, run: Run) -> list[dict[str, Any]]:
-    """What the driver itself sees, in the rulings: elections that nobody allowed. In the columns of FINDINGS
-    that apply; number: the run's position in the call."""
+    """The findings that the driver makes from the rulings: elections that nobody allowed. In the columns of
+    FINDINGS that apply; number: the run's position in the call."""
     if finding_names.UNCLEAN_ELECTION in silent_names(run):
         return []
     return list(unclean_elections(number, run.bounds))

@@ -1,16 +1,17 @@
-"""Runs that are too big for one task: parsed by ranges, judged by units of whole partitions, on all cores.
+"""Judges runs that are too big for one task: parses by ranges, judges by units of partitions, on all cores.
 
-First pass: a task parses a range of a file. What it gives goes by one shuffle to where it is needed: facts
-to the driver, and rows, packed as pieces (pieces.py), to tasks. What must be looked at across partitions is
-dealt by hash: lines by their process, to pair invocations with completions, values, which are to be unique in
-the run, and seqs of a trace in no order. Then the driver knows what may be claimed, and broadcasts it.
+First pass: a task parses a range of a file. One shuffle sends the results to where they are needed: facts to
+the driver, rows, packed as pieces (pieces.py), to tasks. Checks across partitions need the data distributed
+by hash: lines by their process, to pair invocations with completions; values, which must be unique in the
+run; and the seqs of a trace that is not in order. Then the driver knows what may be claimed, and broadcasts
+it.
 
-Second pass: a task judges a unit, which is some partitions of one run; how many units a run has follows from
-its bytes. Of runs with transactions it gives the dependencies between ops as well; those of all units of a
-run go to one task, which looks for cycles.
+Second pass: a task judges a unit, which is some partitions of one run; the number of a run's units follows
+from its bytes. For runs with transactions it also returns the dependencies between ops; those of all units of
+a run go to one task, which looks for cycles.
 
-The partitions of the shuffle, and so the tasks that read it: first the driver's, then those that look across
-partitions, then one a unit. Spark keeps it on disk, whoever reads it how often.
+The shuffle's partitions, and so the tasks that read it: first the driver's, then those for the checks across
+partitions, then one for each unit. Spark keeps the shuffle on disk, so it can be read several times.
 """
 
 import ctypes
@@ -42,7 +43,7 @@ from floodmark.checkers.laws.cycles import unsearched
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.tables import SENT_ON
 from floodmark.checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
-from floodmark.checkers.laws.unit import Family, Unit, asked, opened
+from floodmark.checkers.laws.unit import Family, Unit, opened, run_families
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.columns import Ints
 from floodmark.checkers.read.pairing import answers, pairing
@@ -57,20 +58,21 @@ from floodmark.harness.verdict import Verdict
 _LOG = logging.getLogger("floodmark.judge")
 
 UNIT_BYTES = 160 << 20  # of files
-ACROSS_BYTES = 384 << 20  # of files: of 460 MB the lines and values of a task took 0.3 GB
+ACROSS_BYTES = 384 << 20  # of files: with 460 MB the lines and values of a task took 0.3 GB
 MEMORY_SHARE = 0.6  # of the machine's memory, for the databases of all its tasks together
-# Of one unit's database, however much there is. A unit of 920 MB of files, 13 million rows, took 2.4 GB as
-# Arrow tables, 1.5 GB in the database; with a limit of 600 MB a seventh more CPU time.
+# The most for one unit's database. A unit of 920 MB of files, 13 million rows, took 2.4 GB as Arrow tables,
+# 1.5 GB in the database; with a limit of 600 MB it took a seventh more CPU time.
 MOST_MEMORY_MB = 1024
-ROW_BYTES = 190  # what a row of a unit took there as an Arrow table, while laws were asked of it
-# Rows that are put into the database at once. A piece has some 30,000: each by itself took two milliseconds
-# more, and DuckDB compressed some of them twice and some not at all.
+ROW_BYTES = 190  # what a row of a unit took as an Arrow table while the laws ran
+# Rows that are put into the database at once. A piece has some 30,000: inserting each piece alone took two
+# milliseconds more, and DuckDB compressed some of them twice and some not at all.
 BATCH_ROWS = 4 * 122_880
 LINES, VALUES = "lines", "values"
-DEALT_BY = {LINES: "process", SEQS: "block"}  # tables that are dealt by the hash of a column, as VALUES are
-DRIVER = 0  # the partition of the shuffle that has what the driver is told
-# What a task gives are pairs of a kind and a value: facts of a range, of processes, of values; a Piece;
-# findings; names of checks and a reason; a run and its failure (it is unknown then, and its neighbours are
+# tables that are distributed by the hash of a column, as VALUES are
+DEALT_BY = {LINES: "process", SEQS: "block"}
+DRIVER = 0  # the partition of the shuffle for the driver
+# A task returns pairs of a kind and a value: facts of a range, of processes, of values; a Piece; findings;
+# names of checks and a reason; a run and its failure (that run is then unknown, and its neighbours are
 # judged).
 FACTS, PIECE, FOUND, REASON, FAILED = "facts", "piece", "found", "reason", "failed"
 Given = tuple[str, Any]
@@ -82,7 +84,7 @@ PARTITION_FAMILIES: Sequence[Family] = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """Which partition of the shuffle has what: DRIVER, `across` ones by hash, and one for each unit."""
+    """What is in each partition of the shuffle: DRIVER, `across` ones by hash, and one for each unit."""
 
     across: int
     units: tuple[tuple[int, int], ...]  # unit -> run, and its number in the run
@@ -91,8 +93,8 @@ class Layout:
 
     @staticmethod
     def of(works: Sequence[RunWork], cores: int) -> "Layout":
-        """As many units as the bytes of a run ask for, work for all cores, and never more than partitions. It
-        is bytes that count: the first pass, which could count rows, cuts its pieces by unit already."""
+        """As many units as the bytes of a run require, work for all cores, and never more than partitions. It
+        uses the bytes because the first pass, which could count rows, already cuts its pieces by unit."""
         least = -(-cores // max(1, len(works)))
         count = {
             work.run: max(1, min(len(work.folder.partitions), max(least, -(-work.size // UNIT_BYTES))))
@@ -115,7 +117,7 @@ class Layout:
         return range(1 + self.across, self.size)
 
     def needing(self, run: int, number: int) -> range:
-        """Those of this unit of a run; EVERY: of all its units."""
+        """The shuffle's partitions of this unit of a run; EVERY: of all its units."""
         first = 1 + self.across + self.first[run]
         return (
             range(first, first + self.count[run])
@@ -126,16 +128,17 @@ class Layout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the tasks of the second pass are told."""
+    """What the tasks of the second pass receive."""
 
     layout: Layout
-    runs: Mapping[int, Run]  # that are to be judged, as much of them as units ask (runs.for_units)
-    transactional: tuple[int, ...]  # those with transactions; their cycles are looked for in this order
+    runs: Mapping[int, Run]  # the runs to judge, as much of them as units need (runs.for_units)
+    transactional: tuple[int, ...]  # those with transactions; their cycles are searched in this order
     of_driver: Mapping[str, pa.Table]  # the tables without partitions, of all runs
-    memory_mb: int | None = None  # of a unit's database, where somebody has said it
+    memory_mb: int | None = None  # of a unit's database, if it is configured
 
     def tables_of(self, unit: int, rows: pa.Table | None) -> dict[str, pa.Table]:
-        """What is known of the unit's run, and of its partitions. rows: of replicas.jsonl, all of these."""
+        """The driver's tables about the unit's run and its partitions. rows: of replicas.jsonl, all of
+        these."""
         run, number = self.layout.units[unit]
         mine = {name: table.filter(pc.equal(table["run"], run)) for name, table in self.of_driver.items()}
         keys = self.runs[run].folder.partitions.keys_there
@@ -145,15 +148,15 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Notes:
-    """What the driver has heard so far."""
+    """What the driver has received so far."""
 
     judged: dict[int, Judged]
     facts: list[Any] = field(default_factory=list)
     repeated: list[Piece] = field(default_factory=list)
-    rows: list[Piece] = field(default_factory=list)  # REPLICA_ROWS, as far as the driver must know them
+    rows: list[Piece] = field(default_factory=list)  # REPLICA_ROWS, as much of them as the driver needs
 
     def good(self, works: Iterable[RunWork]) -> dict[int, RunWork]:
-        """Those with which nothing has failed."""
+        """The runs without a failure so far."""
         return {work.run: work for work in works if self.judged[work.run].failure is None}
 
     def hear(self, given: Iterable[Given]) -> None:
@@ -179,8 +182,8 @@ class Notes:
 def judged_in_pieces(
     spark: SparkContext, works: Sequence[RunWork], memory_mb: int | None = None
 ) -> dict[int, Verdict | Failure]:
-    """Of each of these runs, by its position in the call. memory_mb: of a unit's database; None: as much as
-    the worker's machine has for it. An exception is that of a task which did not come back."""
+    """The verdict on each of these runs, by its position in the call. memory_mb: of a unit's database; None:
+    as much as the worker's machine has for it. It raises if a task did not come back."""
     notes = Notes(judged={work.run: Judged(number=work.run) for work in works})
     near = [(one, None) for work in works if not work.far for one in work.ranges]
     far = [work for work in works if work.far]
@@ -214,7 +217,7 @@ def judged_in_pieces(
         of_driver=concatenated([*(one.tables for one in known), joined(notes.repeated)]),
         memory_mb=memory_mb,
     )
-    _LOG.info("asking the laws of %d units of partitions", len(layout.units))
+    _LOG.info("running the laws on %d units of partitions", len(layout.units))
     shared_plan = spark.broadcast(plan)
     second = shuffled.mapPartitionsWithIndex(partial(judge_unit, shared_plan))
     if plan.transactional:
@@ -236,7 +239,7 @@ class Derived:
 
 
 def derived(work: RunWork, facts: Sequence[Any], rows: Sequence[Piece]) -> Derived | None:
-    """None: the JSON lines of some dump are to be read instead of its Parquet."""
+    """None: the JSON lines of some dump must be read instead of its Parquet."""
     seen = preconditions_of_run(work.run, [one for one in facts if one.run == work.run])
     if read_lines_instead(work.folder, seen.flaws):
         return None
@@ -255,8 +258,8 @@ def parsed(
     ranges: Iterable[tuple[Range, bytes | None]],
 ) -> Iterator[Sent]:
     """Facts and pieces of each range; acked_aside: run -> processes whose acks do not count; asked: run ->
-    partitions whose leader the driver asks the replicas. Of a file that only Spark reaches the range comes
-    with its bytes."""
+    partitions whose leader the driver must find in the replicas. A range of a file that only Spark can read
+    comes with its bytes."""
     for one, data in ranges:
         try:
             read = read_range(one, acked_aside[one.run], data)
@@ -288,8 +291,8 @@ def sent_to_units(layout: Layout, run: int, name: str, table: pa.Table) -> Itera
 
 
 def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
-    """What the driver is told of ranges; what is wrong in whole processes, and with values that are to be
-    unique in the run; which seqs a trace has that is in no order."""
+    """Send the driver the facts of ranges; what is wrong in the processes of a run, and with its values,
+    which must be unique; and the seqs of a trace that is not in order."""
     of_runs: dict[int, list[Piece]] = {}
     for _, given in sent:
         if given[0] == PIECE and given[1].table != REPLICA_ROWS:
@@ -316,8 +319,8 @@ def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
 
 
 def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -> Iterator[Sent]:
-    """What all laws find in one unit, and the dependencies between its ops where the run has transactions.
-    Of the other partitions of the shuffle the lines of such runs are sent on."""
+    """Yield what all laws find in one unit, and the dependencies between its ops if the run has transactions.
+    From the shuffle's other partitions it sends on the lines of such runs."""
     plan = shared_plan.value
     pieces = (given[1] for _, given in sent if given[0] == PIECE)
     if index not in plan.layout.of_units:
@@ -331,7 +334,7 @@ def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -
         if run not in plan.runs:
             return
         with database(partial(plan.tables_of, unit), pieces, plan.memory_mb) as db:
-            yield DRIVER, (FOUND, (run, worst(db, asked(db, PARTITION_FAMILIES))))
+            yield DRIVER, (FOUND, (run, worst(db, run_families(db, PARTITION_FAMILIES))))
             if run in plan.transactional:
                 for name, table in sent_on(db).items():
                     yield 1 + plan.transactional.index(run), (PIECE, Piece.of(run, name, table))
@@ -345,14 +348,15 @@ def database(
     pieces: Iterable[Piece],
     memory_mb: int | None = None,
 ) -> Iterator[Unit]:
-    """A unit of these pieces, and of `tables`, which are made of its rows of replicas.jsonl. It has so much
-    memory, else its share of the machine's. Where its rows would take more than that, they are put into
-    tables of the database batch by batch: compressed, and on disk, in its own scratch, as need be."""
-    give_back_memory()
+    """A unit made of these pieces, and of `tables`, which are made from its rows of replicas.jsonl. It gets
+    memory_mb, or else its share of the machine's memory. Where its rows would take more than that, they are
+    put into tables of the database batch by batch: compressed, and if necessary on disk, in its own scratch
+    folder."""
+    free_memory()
     memory_mb = memory_mb or memory_of_unit_mb()
     few: list[Piece] = []
     replicas: list[Piece] = []
-    pieces = put_aside(pieces, REPLICA_ROWS, replicas)
+    pieces = separate_table(pieces, REPLICA_ROWS, replicas)
     most_rows = (memory_mb << 20) // ROW_BYTES
     for piece in pieces:
         few.append(piece)
@@ -365,7 +369,7 @@ def database(
         opened(read, memory_mb=memory_mb, spill=Path(spill)) as unit,
     ):
         if most_rows < 0:
-            for name, rows in batches(chain(taken_out(few), pieces)):
+            for name, rows in batches(chain(drain(few), pieces)):
                 unit.append(name, rows)
         few.clear()
         for name, table in tables(joined(replicas).get(REPLICA_ROWS)).items():
@@ -373,8 +377,8 @@ def database(
         yield unit
 
 
-def put_aside(pieces: Iterable[Piece], table: str, those: list[Piece]) -> Iterator[Piece]:
-    """The pieces but those of this table, which are put into a list."""
+def separate_table(pieces: Iterable[Piece], table: str, those: list[Piece]) -> Iterator[Piece]:
+    """Yield the pieces except those of this table, which are appended to the list."""
     for piece in pieces:
         if piece.table == table:
             those.append(piece)
@@ -382,15 +386,16 @@ def put_aside(pieces: Iterable[Piece], table: str, those: list[Piece]) -> Iterat
             yield piece
 
 
-def taken_out(few: list[Piece]) -> Iterator[Piece]:
-    """Each of these, which nobody holds any longer then."""
+def drain(few: list[Piece]) -> Iterator[Piece]:
+    """Yield each of these and remove it from the list, so that its memory can be freed."""
     few.reverse()
     while few:
         yield few.pop()
 
 
 def batches(pieces: Iterable[Piece]) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of these pieces with the name of their table, many at a time; few of a small table, last."""
+    """The rows of these pieces with the name of their table, many at a time; few rows of a small table,
+    last."""
     waiting: dict[str, list[Piece]] = {}
     for piece in pieces:
         mine = waiting.setdefault(piece.table, [])
@@ -401,15 +406,15 @@ def batches(pieces: Iterable[Piece]) -> Iterator[tuple[str, pa.Table]]:
         yield from joined(left).items()
 
 
-def give_back_memory() -> None:
-    """What this worker has had before, of ranges and other units, for it and its neighbours now."""
+def free_memory() -> None:
+    """Free the memory that this worker used for earlier ranges and units, for it and its neighbours."""
     pa.default_memory_pool().release_unused()
-    with suppress(AttributeError):  # no such thing but in glibc
+    with suppress(AttributeError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def scratch() -> str | None:
-    """A folder of Spark's, which goes with Spark, however this worker ends; None outside of a worker."""
+    """A folder of Spark's, which Spark deletes however this worker ends; None outside of a worker."""
     return os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
 
 
@@ -418,7 +423,7 @@ def memory_of_unit_mb() -> int:
 
 
 def judge_run(shared_plan: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Given]:
-    """The cycles in one run; what the driver is told of units goes through."""
+    """Find the cycles in one run; pass on what units sent to the driver."""
     pieces: list[Piece] = []
     for _, given in sent:
         if given[0] == PIECE:
@@ -437,7 +442,7 @@ def judge_run(shared_plan: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Gi
         with database(lambda _: tables, (), shared_plan.value.memory_mb) as db:
             for name, schema in SENT_ON.items():
                 db.load(name, tables.get(name, schema.empty_table()))
-            yield FOUND, (run, worst(db, asked(db, (of_the_run,))))
+            yield FOUND, (run, worst(db, run_families(db, (of_the_run,))))
             yield from ((REASON, (of, (finding_names.CYCLES, words))) for of, words in unsearched(db))
     except Exception as error:
         yield FAILED, (run, failure_of(error))

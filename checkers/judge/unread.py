@@ -1,13 +1,13 @@
-"""Faults that the history may have told of and does not show: what they may permit, nobody can rule out.
+"""Faults that may have happened although the history does not show them, and what they may permit.
 
 Rules
-1. A line that cannot be read may have been of a fault that lost data, or of an unclean election
-   (read/broken_lines.py). The torn last line is no line.
-2. Where lines are unreadable or missing, so may have been any act of the schedule that the history lacks.
-3. Indexes that do not rise, or a time that falls, leave open which sends came before a fault that is told.
-4. A fault is written down when it has taken effect: of a killed harness's last one there may be no line.
+1. A line that cannot be read may have been a fault that lost data, or an unclean election
+   (read/broken_lines.py). The torn last line does not count as a line.
+2. Where lines are unreadable or missing, any act of the schedule that the history lacks may be among them.
+3. If indexes do not rise, or a time falls, nobody knows which sends came before a fault.
+4. A fault is recorded when it has taken effect: the last fault of a killed harness may have no line.
 
-Of all this a loss becomes one that is permitted perhaps. With nothing of the kind in sight it stands.
+Each of these makes a loss possibly permitted. If there is none of them, a loss is a bug.
 """
 
 from collections import Counter
@@ -23,11 +23,11 @@ from floodmark.harness.schedule.entry import ACTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """What may have happened besides what the history tells."""
+    """What may have happened that the history does not show."""
 
     lost: bool = False  # a fault that lost data
     unclean: bool = False  # an unclean election
-    asked: bool = False  # somebody who asked for one before it came
+    asked: bool = False  # a request for one before it happened
     disordered: bool = False  # lines may have come in another order
     untimely: bool = False  # or at another time
 
@@ -36,7 +36,7 @@ def unread_of(folder: Folder, seen: Preconditions) -> Unread:
     closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
     missing = is_int(closed) and seen.lines - folder.torn < closed
     lacks = lacking(folder, seen) if bad or missing else frozenset()
-    # What a killed harness had set about it had no time to write down.
+    # A killed harness had no time to record the fault that it had begun.
     unplanned = isinstance(folder.about.get("schedule"), list) and "elect" not in lacking(folder, seen)
     may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
     return Unread(
@@ -49,7 +49,8 @@ def unread_of(folder: Folder, seen: Preconditions) -> Unread:
 
 
 def lacking(folder: Folder, seen: Preconditions) -> frozenset[str]:
-    """The fs of acts that were to lose data, or to elect uncleanly, more often than the history tells."""
+    """The fs of acts that lose data or elect uncleanly, and that the schedule has more often than the
+    history."""
     schedule, missed = folder.about.get("schedule"), {*ints(folder.about.get("missed"))}
     asked = Counter(
         entry["f"]
@@ -60,7 +61,7 @@ def lacking(folder: Folder, seen: Preconditions) -> frozenset[str]:
 
 
 def is_grave(entry: Mapping[str, Any]) -> bool:
-    """An act of a schedule that may cost records. Of one that is not floodmark's own, nobody knows here."""
+    """Whether an act of a schedule may cost records. For acts that are not floodmark's own, nobody knows."""
     f = entry.get("f")
     if not isinstance(f, str) or f in ACTS:
         return False

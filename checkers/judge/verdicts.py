@@ -1,4 +1,5 @@
-"""From rows of findings and reasons to a Verdict, groups sorted, counts exact, examples with their words."""
+"""Builds a Verdict from rows of findings and reasons: groups sorted, counts exact, examples with their
+texts."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -20,13 +21,13 @@ _EXAMPLE_KEYS = ("partition", "offset", "epoch", "value", "how", "nodes", "ops",
 
 
 def not_judged(folder: Folder) -> Verdict:
-    """Of a folder that is no run: why."""
+    """The verdict on a folder that is no run, with the reason."""
     return Verdict(valid="unknown", unknown=unknown_of(folder.reasons))
 
 
 def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: Iterable[Reason]) -> Verdict:
-    """The verdict on a run. number: its position in the call; found: the rows that each of its units gave;
-    reasons: those that only the laws could tell."""
+    """The verdict on a run. number: its position in the call; found: the rows from each of its units;
+    reasons: those that only the laws could find."""
     folder, seen = run.folder, run.preconditions
     rows = merged([*found, found_by_driver(driver_findings(number, run))])
     worst = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
@@ -50,7 +51,7 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
 
 
 def failed(failure: Failure, timings_s: Mapping[str, float], *, died: bool = False) -> Verdict:
-    """The judge itself failed on this folder: nothing is known. died: Spark's JVM did."""
+    """The verdict if the judge itself failed on this folder: nothing is known. died: Spark's JVM died."""
     whose = "the judge failed: Spark's JVM died" if died else "the judge failed"
     return Verdict(
         valid="unknown",
@@ -72,7 +73,7 @@ def valid_of(findings: Iterable[Finding], reasons: Sequence[object]) -> Valid:
 
 
 def of_those_made(reasons: Iterable[Reason], without: Iterable[NotMade]) -> Iterator[Reason]:
-    """The reasons, without the checks that are not made: of those nothing is asked, so nothing is unknown."""
+    """The reasons, without the checks that are not made: nothing about them is unknown."""
     not_asked = {name for entry in without for name in entry.names}
     for checks, reason in reasons:
         left = tuple(name for name in checks if name not in not_asked)
@@ -81,7 +82,7 @@ def of_those_made(reasons: Iterable[Reason], without: Iterable[NotMade]) -> Iter
 
 
 def unknown_of(reasons: Iterable[Reason]) -> tuple[Unknown, ...]:
-    """One entry a reason, names sorted; the same words stand there once."""
+    """One entry for each reason, names sorted; equal reasons are joined."""
     checks_of: dict[str, set[str]] = {}
     for checks, reason in reasons:
         checks_of.setdefault(reason, set()).update(checks)
@@ -101,8 +102,8 @@ def counts_of(folder: Folder, seen: Preconditions) -> dict[str, Any]:
 
 
 def groups(rows: Sequence[Row], trace: TraceSummary | None) -> list[Finding]:
-    """One Finding a (name, class, permitted_by); causes that differ only in being sure are one. trace: None
-    where nothing shows who is to blame."""
+    """One Finding for each (name, class, permitted_by); causes that differ only in certainty are one. trace:
+    None where nothing shows what is to blame."""
     counts: dict[tuple[str, str | None], dict[int | None, int]] = {}
     shown: dict[tuple[str, str | None], list[Row]] = {}
     for row in rows:
@@ -130,7 +131,7 @@ def example(row: Row, trace: TraceSummary | None) -> dict[str, Any]:
     """One finding as verdict.json shows it."""
     shown, blame = applying(row), row["blame"]
     if row["name"] in finding_names.CYCLES:
-        shown.pop("how", None)  # the cycle, for the words
+        shown.pop("how", None)  # the cycle, for the text
     if trace is not None and row["at"] is not None:
         shown["event"] = trace.line_at(row["at"])
     elif trace is not None and row["permit"] is None:
@@ -139,7 +140,7 @@ def example(row: Row, trace: TraceSummary | None) -> dict[str, Any]:
 
 
 def blamed(words: str | None) -> str:
-    """The sentence about who is to blame, if there is one."""
+    """The sentence about what is to blame, if there is one."""
     return "" if words is None else f"{BLAMED}{words}."
 
 
@@ -151,7 +152,7 @@ def applying(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def maybes(rows: Iterable[Row], *, traced: bool) -> list[Reason]:
-    """Findings that are permitted only perhaps are listed under unknown too."""
+    """Reasons for findings that are permitted only possibly: their names are unknown too."""
     by_cause: dict[str, set[str]] = {}
     for row in rows:
         if row["permit"] in MAYBES:
@@ -164,7 +165,7 @@ def maybes(rows: Iterable[Row], *, traced: bool) -> list[Reason]:
 
 
 def doubts(rows: Iterable[Row]) -> Iterator[Reason]:
-    """What nobody can tell to be a finding or none."""
+    """Reasons for rows of which nobody can tell whether they are findings."""
     for row in rows:
         if row["permit"] == DOUBT and row["rank"] == 1:
             yield (
@@ -175,7 +176,8 @@ def doubts(rows: Iterable[Row]) -> Iterator[Reason]:
 
 
 def stuck(folder: Folder) -> list[dict[str, Any]]:
-    """After mending, with every node up, none dead and nothing left behind, no leader or no ack in time."""
+    """After mending, with every node up, none dead and no fault left, a partition had no leader or no ack in
+    time."""
     timeout_s = (folder.about.get("settle") or {}).get("timeout_s")
     lacking = waiting(folder) if are_up(folder) else {}
     return [
@@ -184,15 +186,15 @@ def stuck(folder: Folder) -> list[dict[str, Any]]:
 
 
 def broker_died(folder: Folder) -> list[dict[str, Any]]:
-    """A process that ended by itself after it had been ready: whoever ran it has looked whether a fault in
-    force explains that, and named only the others."""
+    """A process ended by itself after it had been ready. The harness lists in `died` only the nodes for which
+    no fault in force explains that."""
     words = folder.about.get("died_words")
     last_words = words if isinstance(words, dict) else {}
     return [{"nodes": [node], "last_words": last_words.get(node)} for node in died(folder) or []]
 
 
 def of_run(name: str, rows: Sequence[Mapping[str, Any]], blame: str | None = None) -> list[Finding]:
-    """Findings that run.json shows: always bugs."""
+    """Findings from run.json: always bugs."""
     examples = tuple(
         {**applying(row), "text": text_of(name, row) + blamed(blame)} for row in rows[:EXAMPLES]
     )

@@ -1,10 +1,10 @@
-"""One task of Spark's that judges a bag of whole runs: both passes, in one worker, on one core.
+"""Judges a bag of runs in one Spark task: both passes, in one worker, on one core.
 
-Small runs are judged so: of some megabytes a second task would cost more than it saves. Bigger ones are cut
-up (two_passes.py); the functions that read, derive and judge are the same.
+Small runs are judged this way: for a few megabytes a second task would cost more than it saves. Bigger ones
+are split up (two_passes.py); the functions that read, derive and judge are the same.
 
-A run that breaks something is told with its failure, and never its neighbours: where the laws fail on a bag,
-each run of it is judged alone.
+A run that breaks something is reported with its failure, and never affects its neighbours: where the laws
+fail on a bag, each of its runs is judged alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from floodmark.checkers.laws.cycles import unsearched
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.laws.transactions import transactions
-from floodmark.checkers.laws.unit import Family, asked, opened
+from floodmark.checkers.laws.unit import Family, opened, run_families
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import Folder
 from floodmark.checkers.read.history_twin import with_twins
@@ -40,8 +40,8 @@ from floodmark.harness.run_location import Place
 from floodmark.harness.verdict import Verdict
 
 NO_VALUES = TABLES["repeated"].empty_table()
-NO_LIMIT_BYTES = 1 << 62  # bytes, more than any file has
-PARQUET_WEIGHT = 6  # a byte of Parquet says as much as so many of JSON
+NO_LIMIT_BYTES = 1 << 62  # bytes: more than any file has
+PARQUET_WEIGHT = 6  # a byte of Parquet holds as much as this many of JSON
 
 Tables = Mapping[str, pa.Table]
 
@@ -54,7 +54,7 @@ class RunWork:
     folder: Folder
     ranges: tuple[Range, ...]
 
-    size: int  # bytes to read, as if all of it were JSON
+    size: int  # bytes to read, Parquet weighted as JSON
     far: bool  # only Spark reaches its files
 
     @staticmethod
@@ -79,16 +79,16 @@ def weight_of(place: Place) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Judged:
-    """What has come of one run so far."""
+    """The results of one run so far."""
 
     number: int
     run: Run | None = None  # after the first pass
     rows: list[list[Row]] = field(default_factory=list)  # of each unit
-    reasons: list[Reason] = field(default_factory=list)  # that only the laws could tell
+    reasons: list[Reason] = field(default_factory=list)  # that only the laws could find
     failure: Failure | None = None
 
     def verdict(self) -> Verdict | Failure:
-        """On the run, once all laws were asked."""
+        """The verdict on the run, once all laws have run."""
         if self.failure is not None:
             return self.failure
         assert self.run is not None
@@ -104,7 +104,7 @@ class FirstPass:
 
 
 def judged_bags(bags: Iterable[Sequence[RunWork]]) -> Iterator[tuple[int, Verdict | Failure]]:
-    """The work of a task: every run of these bags, by its position in the call."""
+    """Do the work of a task: judge every run of these bags; yields by the position in the call."""
     for bag in bags:
         yield from judged_bag(bag).items()
 
@@ -125,10 +125,10 @@ def judged_bag(
 
 
 def first_pass(work: RunWork) -> FirstPass:
-    """One run, read and understood as far as its laws need to know before they claim anything."""
+    """Read one run, and find what the laws must know before they claim anything."""
     ranges = [read_range(one, work.folder.settle_processes) for one in work.ranges]
     facts, tables = [one.facts for one in ranges], concatenated(one.tables for one in ranges)
-    del ranges  # and with it every range's own tables
+    del ranges  # this also frees every range's own tables
     pairs = pairing(tables["lines"]) if "lines" in tables else []
     tables["repeated"], repeated = repeats(tables["sends"]) if "sends" in tables else (NO_VALUES, [])
     seqs = seq_facts(tables.pop(SEQS)) if SEQS in tables else []
@@ -146,13 +146,13 @@ def first_pass(work: RunWork) -> FirstPass:
 def second_pass(
     passed: Mapping[int, FirstPass], judged: Mapping[int, Judged], families: Sequence[Family]
 ) -> None:
-    """The findings of these runs, all in one unit; of each in one of its own where that fails."""
+    """Find what the laws find in these runs, all in one unit; each in a unit of its own where that fails."""
     try:
-        ask_laws(passed, judged, families)
+        run_laws(passed, judged, families)
         return
     except Exception as error:
         failure = failure_of(error)
-    # Out of the handler: the failed unit's tables, which the traceback holds, are gone by now.
+    # Outside the handler, because the traceback keeps the failed unit's tables alive.
     for run, one in passed.items():
         judged[run].rows, judged[run].reasons = [], []
         if len(passed) == 1:
@@ -161,14 +161,14 @@ def second_pass(
             second_pass({run: one}, judged, families)
 
 
-def ask_laws(
+def run_laws(
     passed: Mapping[int, FirstPass], judged: Mapping[int, Judged], families: Sequence[Family]
 ) -> None:
-    """What all laws find in these runs."""
+    """Run all laws on these runs."""
     tables = concatenated(one.tables for one in passed.values())
     tables |= run_tables({number: one.run for number, one in passed.items()})
     with opened(tables) as unit:
-        rows = worst(unit, asked(unit, families))
+        rows = worst(unit, run_families(unit, families))
         reasons = unsearched(unit) if transactions in families else []
     for run in passed:
         judged[run].rows = [[row for row in rows if row["run"] == run]]

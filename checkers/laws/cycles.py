@@ -1,18 +1,17 @@
-"""Cycles of ops, each before the next: which kinds of edges close one, and what that is called.
+"""Finds cycles of ops that come before one another: which kinds of edges close one, and what it is called.
 
 Rules
-1. LEVELS is the whole law: a strong component by the edges of a level, of more than one vertex, is a finding
-   of the level, unless it contains one that was found at a level whose edges are among its own. (Edges of a
-   process are among those of real time.) One finding a component.
-2. Edges of RW meet neither the order of a process nor time: who reads behind the end of a log would be on a
-   cycle with every writer since.
-3. Only runs with a transaction are looked at; of one with more edges than MOST_EDGES nothing is said but
-   that.
+1. LEVELS is the complete law: a strong component of more than one vertex by the edges of a level is a finding
+   of that level, unless it contains one that was found at a level with a subset of these edges. (Edges of a
+   process are a subset of real time.) Each component is one finding.
+2. Edges of RW are combined neither with the order of a process nor with time: otherwise an op that reads
+   after the end of a log would be on a cycle with every later writer.
+3. Only runs with a transaction are searched; a run with more edges than MOST_EDGES is unknown.
 4. An op is a completion with the invocation that it answers (read/pairing.py), or an invocation with sends
-   that was never answered. Where nobody can say what a completion answers, nobody knows when it was invoked.
-5. Where an index lies (an op ends before it begins) the op may have begun at any time.
-6. The writes of an op that ended in doubt (info) may land at any later time, so it is never over; what it
-   read it had read by then. The reading is a vertex of its own (op_graph.py).
+   that was never answered. Where a completion's invocation is ambiguous, nobody knows when it was invoked.
+5. Where an index is wrong (an op ends before it begins) the op may have begun at any time.
+6. The writes of an op with an unknown outcome (info) may be written at any later time, so it is never over;
+   its reads ended with its completion. The reading is a vertex of its own (op_graph.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,18 +43,18 @@ from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.unit import Unit
 
 MOST_EDGES = 12_000_000  # of one run
-SHOWN = 20  # findings of one run, name and permit that keep their cycle
+SHOWN = 20  # findings of one run, name and permit whose cycle is kept
 EDGES = {WR: "wr", WW: "ww", RW: "rw", PROCESS: "process", REALTIME: "real-time"}
 OPS = ("send", "poll", "txn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """A set of kinds of edges, and what a cycle of them is called."""
+    """A set of kinds of edges, and the name of a cycle of them."""
 
     name: str
     kinds: frozenset[int]
-    permitted: bool  # by isolation, whichever that is
+    permitted: bool  # by isolation, at any level
 
     @property
     def edges(self) -> frozenset[int]:
@@ -103,7 +102,7 @@ class Found:
 
 
 def cycles(unit: Unit) -> None:
-    """All cycles of the runs whose lines and dependencies the unit has."""
+    """Find all cycles of the runs whose lines and dependencies the unit has."""
     unit.make(
         "unsearched_runs",
         f"""select run, sum(edges)::bigint as edges from dependency_counts
@@ -126,7 +125,7 @@ def cycles(unit: Unit) -> None:
 
 
 def unsearched(unit: Unit) -> list[tuple[int, str]]:
-    """The runs that have too many edges to look for cycles, each with the reason."""
+    """The runs that have too many edges to search, each with the reason."""
     rows = unit.rows("select run, edges from unsearched_runs order by run").to_pylist()
     reason = (
         "{} dependencies among the ops of this run with transactions: cycles are looked for among {} at the "
@@ -135,14 +134,14 @@ def unsearched(unit: Unit) -> list[tuple[int, str]]:
     return [(row["run"], reason.format(row["edges"], MOST_EDGES)) for row in rows]
 
 
-# Completions, and those invocations with sends that were never completed: each with the line (op) and the
-# index (invoked) of its invocation, or itself, where nobody can say which that is.
+# Completions, and the invocations with sends that were never completed: each with the line (op) and the index
+# (invoked) of its invocation; with its own if the invocation is ambiguous.
 _OP_LINES = f"""select run, "at", coalesce(answers, "at") as op,
         if(type = 'invoke', index, answers_index) as invoked, if(type = 'invoke', null, index) as completed,
         process, type, f
     from lines join answers using (run, "at") join runs r using (run)
     where r.transactional and f in {OPS} and (type <> 'invoke' or not answered)"""
-# One row an op of its lines: where two completions are of one invocation, the later counts.
+# One row for each op, from its lines: where two completions answer one invocation, the later counts.
 _OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 as number, invoked, completed,
         process, outcome.type as type, outcome.f as f
     from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
@@ -152,8 +151,8 @@ _OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 
 _ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
         (type = 'info')::bigint as info, f::bigint as f, coalesce("overlaps", false)::bigint as "overlaps"
     from ops o left join processes using (run, process) order by o.run, number"""
-# Edges between different ops, by their numbers; in the order of their records, so that of cycles that are as
-# short the same one is named each time.
+# Edges between different ops, by their numbers; in the order of their records, so that the same cycle is
+# named each time among equally short ones.
 _ALL_EDGES = """with numbers as (
         select run, op as line, number from ops
         union select l.run, l."at", o.number from op_lines l join ops o using (run, op))
@@ -168,7 +167,7 @@ _RUNS = "select run, uncommitted from runs"
 
 
 def slices(table: pa.Table) -> dict[int, slice]:
-    """Where the rows of each run lie; the table is sorted by run."""
+    """The range of rows of each run; the table is sorted by run."""
     runs, begins = np.unique(table["run"].to_numpy(), return_index=True)
     ends = [*begins.tolist(), table.num_rows][1:]
     return {int(run): slice(int(one), end) for run, one, end in zip(runs, begins, ends, strict=True)}
@@ -180,10 +179,10 @@ def columns_of(table: pa.Table, mine: slice) -> dict[str, Ints]:
 
 
 def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph, Ops]:
-    """The graph of a run: its ops, and behind them the readings that stand for themselves."""
+    """The graph of a run: its ops, and after them the readings that are vertices of their own."""
     count, info = len(ops["inv"]), ops["info"] > 0
     inv, done = ops["inv"].copy(), ops["done"]
-    inv[(done >= 0) & (done < inv)] = -1  # an index that lies
+    inv[(done >= 0) & (done < inv)] = -1  # a wrong index
     kind, source, target = edges["kind"], edges["source"], edges["target"]
     reads = np.zeros(count, dtype=np.bool_)
     reads[target[kind == WR]] = True
@@ -209,7 +208,7 @@ def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph,
 
 
 def found_in(graph: Graph) -> list[Found]:
-    """One finding a component, level by level."""
+    """One finding for each component, level by level."""
     found_at_level: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
     every: list[tuple[Level, Ints]] = []  # its components, also those found at a level before
     found: list[Found] = []
@@ -243,7 +242,7 @@ def found_at(level: Level, cycle: Cycle) -> Found:
 def rows_of(
     run: int, found: Sequence[Found], ops: Ops, edges: Mapping[str, Ints], graph: Graph, *, uncommitted: bool
 ) -> list[dict[str, Any]]:
-    """The findings as rows; of each name and permit only the lowest keep their cycle."""
+    """The findings as rows; for each name and permit only the lowest keep their cycle."""
     rows = [row_of(run, one, ops, edges, graph, permitted=one.permitted or uncommitted) for one in found]
     rows.sort(key=lambda row: [(row[key] is None, row[key] or 0) for key in ("partition", "offset", "value")])
     shown: dict[tuple[str, int | None], int] = {}
@@ -258,7 +257,7 @@ def rows_of(
 def row_of(
     run: int, found: Found, ops: Ops, edges: Mapping[str, Ints], graph: Graph, *, permitted: bool
 ) -> dict[str, Any]:
-    """One finding; its cycle begins with the step of the lowest record that somebody wrote and read."""
+    """One finding; its cycle begins with the step of the lowest record that was written and read."""
     places = [place_of(step.kind, step.record, edges) for step in found.cycle]
     first = min(range(len(places)), key=lambda at: (places[at] is None, places[at] or (0, 0, 0), at))
     cycle, place = [*found.cycle[first:], *found.cycle[:first]], places[first] or (None, None, None)
@@ -287,7 +286,7 @@ def place_of(kind: int, record: int, edges: Mapping[str, Ints]) -> tuple[int, in
 def step_of(
     kind: int, record: int, ends: Sequence[int], ops: Ops, edges: Mapping[str, Ints]
 ) -> dict[str, Any]:
-    """One step for the words: its kind, both ops, the record."""
+    """One step for the text: its kind, both ops, the record."""
     step: dict[str, Any] = {"edge": EDGES[kind], "ops": [op_of(op, ops) for op in ends]}
     if record >= 0:
         columns = ("partition", "offset") if kind == RW else ("partition", "offset", "value")

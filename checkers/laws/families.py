@@ -1,4 +1,4 @@
-"""All families of laws, in the order in which they run: one may ask the tables that one before has made."""
+"""All families of laws, in the order in which they run: each may use the tables of the ones before it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Names the findings that this judge can make, and groups them by source and by what makes them unknown.
+"""The names of the findings that this judge can make, grouped by source and by what makes them unknown.
 
 Sources are the logs, the history and the trace; the groups IF_... and SILENT_IF_... are the rows of the table
 "What makes checks unknown". A check that is not made is not named here, and so nowhere in a verdict.
@@ -44,12 +44,12 @@ G0_REALTIME = "G0-realtime"
 G1C = "G1c"
 G1C_PROCESS = "G1c-process"
 G1C_REALTIME = "G1c-realtime"
-G_SINGLE = "G-single"  # this and the next as Elle has them; Kafka promises neither's absence
+G_SINGLE = "G-single"  # this and the next are Elle's; Kafka does not promise that they are absent
 G2_ITEM = "G2-item"
 UNFIT = "unfit"  # never a finding: listed under unknown
 
 OF_THE_LOGS = (DIVERGED, UNDER_REPLICATED, EPOCH_LINEAGE, MALFORMED_LOG)
-OF_THE_LOG_ALONE = (UNSEEN, SAW_THEN_LOST)  # the leader's; of losses reads may tell too
+OF_THE_LOG_ALONE = (UNSEEN, SAW_THEN_LOST)  # the leader's log; losses may also show in reads
 OF_THE_LEADERS_LOG = (LOST_WRITE, *OF_THE_LOG_ALONE)
 BY_PROCESS = (G0_PROCESS, G1C_PROCESS)
 BY_TIME = (G0_REALTIME, G1C_REALTIME)
@@ -87,7 +87,7 @@ OF_THE_TRACE = (
     READ_ABOVE_HW,
     END_OFFSET_AHEAD,
 )
-GUILTY = (  # what may be to blame for the loss of a record
+GUILTY = (  # findings that may be to blame for the loss of a record
     UNSAFE_TRUNCATION,
     LEADER_INCOMPLETE,
     CANDIDATE_INCOMPLETE,
@@ -101,7 +101,7 @@ MADE = tuple(sorted({*OF_THE_LOGS, *OF_THE_HISTORY, *OF_THE_TRACE, STUCK, BROKER
 # The table "What makes checks unknown", row by row.
 IF_VALUES_REPEAT = tuple(sorted(set(MADE) - {*OF_THE_LOGS, *OF_THE_TRACE, END_OFFSET_REGRESSED}))
 IF_OPS_OVERLAP = (NONMONOTONIC_SEND, NONMONOTONIC_POLL, POLL_SKIP, REALTIME_ORDER, *BY_PROCESS)
-# Of the history and the trace together: a breach of the one, or of the other, leaves them unknown.
+# From the history and the trace together: a breach of either leaves them unknown.
 OF_TRACE_AND_HISTORY = (RECOVERY_LOSS, READ_ABOVE_HW, END_OFFSET_AHEAD)
 IF_BREACHED = OF_THE_HISTORY
 SILENT_IF_BREACHED = (
@@ -114,14 +114,14 @@ SILENT_IF_BREACHED = (
     *BY_TIME,
     *OF_TRACE_AND_HISTORY,  # the line of a fault that lost data may be missing, and times may be wrong
 )
-# With indexes that do not rise from line to line nobody can say which of two lines came first.
+# With indexes that do not rise from line to line nobody knows which of two lines came first.
 SILENT_IF_DISORDERED = (NONMONOTONIC_SEND, END_OFFSET_REGRESSED)
 IF_KILLED = (PHANTOM, UNSEEN, POLL_SKIP, NONMONOTONIC_POLL)
 IF_LEADER_UNKNOWN = (LOST_WRITE, UNSEEN, SAW_THEN_LOST, UNDER_REPLICATED)
 IF_NOT_SETTLED = (DIVERGED, UNDER_REPLICATED, UNSEEN)
 IF_COMPACT = (LOST_WRITE, SAW_THEN_LOST, UNDER_REPLICATED, EPOCH_LINEAGE)
 IF_NOTHING_ACKED = (LOST_WRITE, UNSEEN)
-# With a line missing, what it told may excuse these; what the others saw they saw.
+# A missing line may excuse these; the others rest on the lines that are there.
 SILENT_IF_TRACE_TORN = (
     LEADER_INCOMPLETE,
     CANDIDATE_INCOMPLETE,

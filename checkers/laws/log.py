@@ -1,7 +1,6 @@
-"""Whether each log is one: its offsets, bytes and bounds (malformed-log), its epochs (epoch-lineage).
+"""Checks each log by itself: its offsets, bytes and bounds (malformed-log), its epochs (epoch-lineage).
 
-Every finding here is about one log alone, that of one replica; replicas.py holds the logs of a partition
-against each other.
+Every finding here is about the log of one replica; replicas.py compares the logs of a partition.
 
 Tables made, besides those of tables.py:
 
@@ -9,10 +8,10 @@ Tables made, besides those of tables.py:
     placed    a row an entry of a replica; entries of a stray copy, which no replica row names, are left out:
               run, log, node, partition, at, offset, epoch, value, crc (null where compaction may have
               rewritten the batch), crc_ok, aborted, leads (of the final leader's log), compact,
-              compared (this replica must agree here with the others that must); a view: log_entries (log and
-              what is the entry's own) with `logs`
+              compared (this replica must agree here with the others for which it is set); a view: log_entries
+              (log and the entry's own columns) with `logs`
     blocks    a row a block of a log, that is a stretch of BLOCK offsets: log, block, entries (how many),
-              digest (the same in two logs: they have the same entries there), first and last offset,
+              digest (equal in two logs if they have the same entries there), first and last offset,
               lowest and highest epoch
     missteps  the entries that do not follow the one before them in their dump
 """
@@ -45,16 +44,16 @@ select log, e."at", e."offset", e.epoch, e.value, case when not compact then e.c
 from entries e join logs using (run, node, partition)
 """
 
-# What settled must agree to the end. Before that nothing above a HW is final; and a replica outside the ISR
-# may keep, below its HW, what data loss or an unclean election took from the others.
+# After settling, logs must agree to the end. Before that nothing above a HW is final; and a replica outside
+# the ISR may keep, below its HW, records that the others lost by data loss or an unclean election.
 PLACED = """
 select run, log, node, partition, e."at", e."offset", e.epoch, e.value, e.crc, e.crc_ok, e.aborted, leads,
     compact, coalesce(settled or (e."offset" < hw and (in_isr or not struck)), false) as compared
 from log_entries e join logs using (log)
 """
 
-# The digest is a sum, for a log may hold an entry twice. (That two blocks differ and have one digest happens
-# once in 2^64.)
+# The digest is a sum, because a log may have an entry twice. (Two different blocks have the same digest once
+# in 2^64.)
 BLOCKS = f"""
 select log, "offset" // {BLOCK} as block, count(*) as entries,
     sum(hash(hash("offset", epoch, value, crc))) as digest, min("offset") as first, max("offset") as last,
@@ -65,8 +64,8 @@ from log_entries group by all
 # -- malformed-log ----------------------------------------------------------------------------------------
 
 # Entries that do not follow the one before them in the dump: by offset, or by epoch. Records without an epoch
-# (-1) take no part in the latter: neither do they fall, nor does one fall below them. Most logs need not be
-# sorted for this: their entries come in stretches, each one above that before it, which join without a gap.
+# (-1) are left out of the latter. Most logs need not be sorted for this: their entries come in rising
+# stretches, each above the one before, without a gap.
 MISSTEPS = """
 with beside as (
     select log, "at", "offset", epoch, coalesce(log = lag(log) over () and "at" > lag("at") over ()
@@ -95,7 +94,7 @@ where "offset" <= previous or "offset"::hugeint > previous::hugeint + 1
     or (epoch >= 0 and epoch < previous_epoch)
 """
 
-# A gap is none where lines are missing or compaction makes them.
+# A gap does not count where lines are missing or compaction makes gaps.
 STEPS = {
     "doubled": '"offset" = previous',
     "disordered": '"offset" < previous',
@@ -104,7 +103,7 @@ STEPS = {
 
 
 def step(how: str, broken: str) -> str:
-    """An offset that does not follow the one before."""
+    """The law for an offset that does not follow the one before."""
     return f"""
         select run, partition, "offset", value, '{how}' as how, [node] as nodes, previous as seen
         from missteps where {broken}"""
@@ -114,8 +113,8 @@ DAMAGED_BYTES = """
 select run, partition, "offset", value, 'crc' as how, [node] as nodes from placed where not crc_ok
 """
 
-# What is wrong, the offset to name, the number beside it. A dump that lacks lines, or that was compacted,
-# shows no more than entries outside of the bounds.
+# The error, the offset to name, the number beside it. A dump that lacks lines, or that was compacted, can
+# only show entries outside of the bounds.
 BOUNDS = {
     "hw": ("running and hw > leo", "leo", "hw"),
     "leo": (
@@ -132,7 +131,8 @@ BOUNDS = {
 
 
 def bounds_contradict(how: str, broken: str, place: str, seen: str) -> str:
-    """HW above the LEO of a running node; LEO or log_start that are not where the entries end or begin."""
+    """The law for an HW above the LEO of a running node, and for a LEO or log_start that is not where the
+    entries end or begin."""
     return f"""
         with ends as (select log, min(first) as first, max(last) as last from blocks group by log)
         select run, partition, {place} as "offset", '{how}' as how, [node] as nodes, {seen} as seen
@@ -146,10 +146,10 @@ select run, partition, "offset", value, 'falls' as how, [node] as nodes, previou
 from missteps where epoch >= 0 and epoch < previous_epoch
 """
 
-# A record whose epoch is not what the leader-epoch cache says of its offset: the highest start at or below
-# it (of two epochs with one start the higher), -1 below the first. `logs` has no cache where nothing is
-# claimed of it: of a node that was not running, and under compaction. Most blocks lie in a span of their own
-# epoch, as a whole; what the cache says is looked up for the entries of the others alone.
+# A record whose epoch differs from the leader-epoch cache's epoch for its offset: that of the highest start
+# at or below it (of two epochs with one start the higher), -1 below the first. `logs` has no cache where
+# nothing is claimed about it: a node that was not running, and compaction. Most blocks lie completely in a
+# span of their own epoch; the cache is looked up only for the entries of the others.
 CACHE_SAYS_OTHERWISE = f"""
 with starts as (
         select log, one.start, max(one.epoch) as cached
@@ -168,7 +168,7 @@ from entries_of_these e asof left join starts s on e.log = s.log and e."offset" 
 where epoch <> coalesce(cached, -1)
 """
 
-# One at LEO is an epoch in which nothing was written yet.
+# An entry at the LEO is an epoch in which nothing was written yet.
 CACHE_ABOVE_LEO = """
 select run, partition, one.start as "offset", 'cache above LEO' as how, [node] as nodes, one.epoch as seen
 from (select *, unnest(cache) as one from logs) where one.start > leo

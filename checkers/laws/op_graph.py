@@ -1,20 +1,20 @@
 """The graph of one run's ops: what may lie on a cycle, what is strongly connected, which cycle is shortest.
 
 Rules
-1. A vertex is an op; or the reading of one whose writes may land later (its completion was an info). Such a
-   reading has the op's edges of WR towards it, and alone of the two it may come before something in time.
-2. Time is the index of lines. A was over before B began (done[A] < inv[B]): an edge of real time, of which
-   there are too many to be listed; so are those of a process. NEVER is the end of what is not known to be
-   over, -1 the beginning of what may have begun at any time. No op ends before it begins.
+1. A vertex is an op; or the reading of an op whose writes may be written later (its completion was an info).
+   The op's edges of WR lead to that reading, and only the reading may come before something in time.
+2. Time is the index of lines. If A was over before B began (done[A] < inv[B]) there is an edge of real time;
+   there are too many of these to list, and of a process's edges too. NEVER is the end of an op that may not
+   be over, -1 the beginning of one that may have begun at any time. No op ends before it begins.
 3. A cycle is a list of steps; each goes to where the next one begins, the last to where the first does.
 
 Why it is fast: most edges agree with time, and a cycle needs one that does not. Let an op take place
-somewhere in [inv, done], and no op before one that it depends on. Pushing every op as late as that demands,
-but never beyond its own end, comes to rest after a few rounds; where some op is then pushed beyond its end,
-the stretch from its end to there is crossed by dependencies against time. A cycle that takes real time or an
+somewhere in [inv, done], and no op before one that it depends on. Moving every op as late as that requires,
+but never beyond its own end, becomes stable after a few rounds. Where some op would then have to move beyond
+its end, dependencies against time cross the stretch from its end to there. A cycle that uses real time or an
 edge that agrees with it touches such a stretch (of all paths between two ops of it, one crosses each point
-between them backwards); any other cycle is of ops that are pushed to one and the same point, along edges that
-do not agree with time. So whoever does neither is on no cycle, and what is left is small in a healthy run.
+between them backwards); any other cycle consists of ops that are moved to the same point, along edges that do
+not agree with time. So an op to which neither applies is on no cycle, and in a healthy run few ops are left.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,9 +32,10 @@ NEVER = int(np.iinfo(np.int64).max)
 WR, WW, RW = 0, 1, 2
 DEPENDENCIES = (WR, WW, RW)
 PROCESS, REALTIME = 3, 4  # kinds of edges that are not listed
-_PEELS = 1_000  # rounds; more of them would find more that is on no cycle, and nothing wrong without
+# rounds; more would remove more vertices that are on no cycle, and the result is right without
+_PEELS = 1_000
 _PUSHES = 10_000
-_WALKS = 200_000  # vertices reached from all starts together; then the shortest cycle so far will do
+_WALKS = 200_000  # vertices reached from all starts together; then the shortest cycle so far is used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,14 +52,14 @@ class Graph:
     record: Ints  # edge -> row of the table of records
 
     def among(self, kinds: Iterable[int], members: Bools | None = None) -> Ints:
-        """The listed edges of these kinds, of the members."""
+        """The listed edges of these kinds, between members."""
         there = np.isin(self.kind, np.array(sorted(kinds), dtype=np.int64))
         if members is not None:
             there &= members[self.source] & members[self.target]
         return np.flatnonzero(there)
 
     def against(self, edges: Ints) -> Bools:
-        """Which of these edges time does not agree with: their source was not over when the target began."""
+        """Which of these edges do not agree with time: their source was not over when the target began."""
         return np.asarray(self.done[self.source[edges]] >= self.inv[self.target[edges]])
 
 
@@ -81,7 +82,7 @@ def suspects(graph: Graph, kinds: Iterable[int]) -> Bools:
 
 
 def pushed(graph: Graph, source: Ints, target: Ints) -> Ints | None:
-    """The earliest that each op can have taken place at; None where that takes too many rounds to say."""
+    """The earliest time at which each op can have taken place; None where that takes too many rounds."""
     latest = graph.inv.copy()
     for _ in range(_PUSHES):
         push = np.minimum(latest[source], graph.done[source])
@@ -98,12 +99,13 @@ def touching(graph: Graph, begins: Ints, ends: Ints) -> Bools:
         return np.zeros(len(graph.inv), dtype=np.bool_)
     order = np.argsort(begins, kind="stable")
     begins, ends = begins[order], np.maximum.accumulate(ends[order])
-    last = np.searchsorted(begins, graph.done, side="right") - 1  # of those that begin before it is over
+    # the last stretch that begins before the op is over
+    last = np.searchsorted(begins, graph.done, side="right") - 1
     return (last >= 0) & (ends[np.maximum(last, 0)] >= graph.inv)
 
 
 def peeled(source: Ints, target: Ints, count: int) -> Ints:
-    """The vertices that are left when those without an edge in, or out, are taken away, and again."""
+    """The vertices that remain after repeatedly removing those without an edge in, or without an edge out."""
     for _ in range(_PEELS):
         into, out = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
         into[target] = True
@@ -120,8 +122,8 @@ def peeled(source: Ints, target: Ints, count: int) -> Ints:
 
 
 def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints | None = None) -> Ints:
-    """Vertex -> the number of its strong component, from 0; -1 where that is the vertex alone. `known`: the
-    components by some of these kinds, each of which is taken as one vertex."""
+    """Vertex -> the number of its strong component, from 0; -1 where the component is that vertex alone.
+    `known`: the components by some of these kinds, each of which counts as one vertex."""
     kinds, count = frozenset(kinds), len(graph.inv)
     edges = graph.among(kinds & {*DEPENDENCIES}, members)
     source, target, size = graph.source[edges], graph.target[edges], count
@@ -132,13 +134,13 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints |
         source, target = np.concatenate((source, later.source)), np.concatenate((target, later.target))
         size = later.size
     known = np.full(count, -1, dtype=np.int64) if known is None else np.where(members, known, -1)
-    stands_for = np.arange(size)
+    representative = np.arange(size)
     inside = np.flatnonzero(known >= 0)
     _, first, which = np.unique(known[inside], return_index=True, return_inverse=True)
-    stands_for[inside] = inside[first][which]
-    source, target = stands_for[source], stands_for[target]
+    representative[inside] = inside[first][which]
+    source, target = representative[source], representative[target]
     leads = source != target
-    labels = strongly_connected(source[leads], target[leads], size)[stands_for[:count]]
+    labels = strongly_connected(source[leads], target[leads], size)[representative[:count]]
     alone = inside[labels[inside] < 0]
     labels[alone] = size + known[alone]
     _, dense, sizes = np.unique(labels, return_inverse=True, return_counts=True)
@@ -150,18 +152,18 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints |
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Later:
-    """Edges that lead from each op to all that began after it was over, by way of points in time: an op leads
-    to the first point after its end, a point to the next one and to the ops that begin there. Points are
-    numbered behind the vertices."""
+    """Edges from each op to all that began after it was over, through points in time: an op has an edge to
+    the first point after its end, a point to the next one and to the ops that begin there. Points are
+    numbered after the vertices."""
 
     source: Ints
     target: Ints
-    counts: Bools  # the edge is a step of a cycle: from an op; not so those from a point
+    counts: Bools  # whether the edge is a step of a cycle: those from an op are, those from a point are not
     size: int  # vertices and points
 
 
 def later_ops(graph: Graph, whose: Ints) -> Later:
-    """`whose`: vertex -> within which group this is asked, in points of its own; -1: it takes no part."""
+    """`whose`: vertex -> its group; each group has points of its own; -1: the vertex is left out."""
     first, mine = len(graph.inv), whose >= 0
     begun = np.flatnonzero(mine & (graph.inv >= 0))
     begun = begun[np.lexsort((begun, graph.inv[begun], whose[begun]))]
@@ -183,10 +185,11 @@ def later_ops(graph: Graph, whose: Ints) -> Later:
 
 
 def first_after(groups: Ints, times: Ints, whose: Ints, ends: Ints) -> Ints:
-    """Of points sorted by group and time, the first behind each end in its group (or the next group's)."""
+    """For points sorted by group and time: the first after each end in its group (or the next group's
+    first)."""
     every_group, every_time = np.concatenate((groups, whose)), np.concatenate((times, ends))
     ended = np.arange(len(every_group)) >= len(groups)
-    order = np.lexsort((ended, every_time, every_group))  # of the same time: the points come first
+    order = np.lexsort((ended, every_time, every_group))  # at equal times the points come first
     before = np.cumsum(~ended[order])
     places = np.empty(len(order), dtype=np.int64)
     places[order] = before
@@ -194,9 +197,9 @@ def first_after(groups: Ints, times: Ints, whose: Ints, ends: Ints) -> Ints:
 
 
 def strongly_connected(source: Ints, target: Ints, count: int) -> Ints:
-    """Vertex -> the number of its strong component, by Tarjan's algorithm without recursion; -1: no edge
-    out. Not by networkx, which wants 350 bytes and 4 us an edge of what can be millions, to this one's 1 us.
-    """
+    """Vertex -> the number of its strong component, by Tarjan's algorithm without recursion; -1: it has no
+    edge out. networkx would need 350 bytes and 4 us for each of what can be millions of edges; this needs 1
+    us."""
     order = np.argsort(source, kind="stable")
     heads: list[int] = target[order].tolist()
     starts: list[int] = np.searchsorted(source[order], np.arange(count + 1)).tolist()
@@ -256,18 +259,19 @@ Cycle = list[Step]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """The listed edges within components: of each two vertices the one to take (no RW, if there is another,
+    """The listed edges within components: for each two vertices the one to use (no RW, if there is another,
     and the first record), by source and target."""
 
     source: Ints
     target: Ints
     edge: Ints  # its number in the graph
-    order: Ints  # that of the first edge of these two
+    order: Ints  # the order of the first edge between these two
 
 
 def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterator[Cycle]:
-    """The shortest cycle of each component (of those the one with the fewest edges of RW), by its number.
-    `labels`: vertex -> its component by edges of these kinds; -1: in none, or in one not asked for."""
+    """The shortest cycle of each component (of equally short ones the one with the fewest edges of RW), by
+    its number. `labels`: vertex -> its component by edges of these kinds; -1: in none, or in one that is not
+    wanted."""
     if not (labels >= 0).any():
         return
     pairs, starts = pairs_within(graph, kinds, labels), starts_of(graph, kinds, labels)
@@ -293,8 +297,8 @@ def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
 
 
 def starts_of(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
-    """Every cycle has an edge that time does not agree with: the search begins with the sources of those, and
-    with who began last, for there time is turned."""
+    """The vertices at which the search begins. Every cycle has an edge that does not agree with time: these
+    are the sources of those edges, and the ops that began last, where a cycle goes back in time."""
     edges = edges_within(graph, kinds, labels)
     edges = edges[graph.against(edges)]
     starts = np.flatnonzero(np.bincount(graph.source[edges], minlength=len(labels)))
@@ -311,7 +315,7 @@ def edges_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
 def cycles_of_two(
     graph: Graph, kinds: frozenset[int], labels: Ints, pairs: Pairs, starts: Ints
 ) -> dict[int, Cycle]:
-    """Component -> its cycle of two steps, if it has one: found by arithmetic, in all components at once."""
+    """Component -> its cycle of two steps, if it has one: computed for all components at once."""
     before = graph.done[pairs.target] < graph.inv[pairs.source]  # back by time
     size = len(graph.inv)
     if PROCESS in kinds:
@@ -341,7 +345,7 @@ def cycles_of_two(
 
 
 def mutual(pairs: Pairs, size: int) -> tuple[Ints, Ints]:
-    """Which of the pairs go both ways: the one and the other, each once as the one."""
+    """Which pairs of vertices have edges both ways: the one and the other, each once as the one."""
     keys, turned = pairs.source * size + pairs.target, pairs.target * size + pairs.source
     other = np.minimum(np.searchsorted(keys, turned), max(len(keys) - 1, 0))
     there = np.flatnonzero(keys[other] == turned) if len(keys) else other
@@ -355,15 +359,16 @@ def step_by(graph: Graph, edge: int) -> Step:
     return Step(kind=kind, source=source, target=target, record=record)
 
 
-_STEP = 1 << 24  # a step weighs so much, and one more if it is of RW: fewer steps first
+_STEP = 1 << 24  # a step has this weight, and one more if it is of RW: fewer steps count first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Walks:
-    """The components in which no cycle of two is, to be walked through.
+    """Searches the components that have no cycle of two steps.
 
-    Where real time takes part, one step of it is enough: of the pieces between such steps one begins after
-    the end of its last op, else time would rise all the way round. So its edges are not drawn."""
+    Where real time is used, one step of it is enough: of the pieces between such steps one begins after the
+    end of its last op, otherwise time would rise all the way round. So edges of real time are not listed.
+    """
 
     graph: Graph
     timed: bool
@@ -386,7 +391,7 @@ class Walks:
         return Walks(graph=graph, timed=REALTIME in kinds, drawn=drawn)
 
     def shortest(self, starts: list[int]) -> Cycle:
-        """The shortest cycle of the component with these starts, or the best of what _WALKS have found."""
+        """The shortest cycle of the component with these starts, or the best that was found within _WALKS."""
         best: Cycle = []
         walked = 0
         for start in starts:
@@ -400,13 +405,14 @@ class Walks:
         return best
 
     def round_trip(self, start: int, limit: int) -> tuple[Cycle, int]:
-        """The shortest way from the vertex back to it (timed: to one that was over before it began, and back
-        by time), none: [], of no more weight than `limit`; and how many vertices were reached."""
+        """(the shortest way from the vertex back to it, vertices reached). If `self.timed` the way goes to an
+        op that was over before the vertex began, and back by time. []: there is none whose weight is at most
+        `limit`."""
         before, weight = nx.dijkstra_predecessor_and_distance(self.drawn, start, cutoff=limit)
         if self.timed:
             begun, done = int(self.graph.inv[start]), self.graph.done
             ends = (vertex for vertex in weight if int(done[vertex]) < begun)
-            last = next(ends, None)  # they are by weight
+            last = next(ends, None)  # they are sorted by weight
         else:
             place = {vertex: at for at, vertex in enumerate(weight)}
             back = self.drawn.pred[start]
@@ -420,7 +426,7 @@ class Walks:
         return self.cycle([*reversed(way)]), len(weight)
 
     def cycle(self, way: list[int]) -> Cycle:
-        """The steps along these vertices and points, and home."""
+        """The steps along these vertices and points, and back to the first."""
         steps, size = [], len(self.graph.inv)
         round_way = way if self.timed else [*way, way[0]]
         left = way[0]
@@ -443,8 +449,8 @@ def cost(cycle: Cycle) -> tuple[int, int]:
 
 
 def longest_of_use(best: Cycle) -> int:
-    """What a cycle may weigh that is better than this one: fewer steps, or fewer of RW if it has some more
-    than the one that makes the difference."""
+    """The highest weight of a cycle that would be better than this one: fewer steps, or, if it has several
+    steps of RW, fewer of those."""
     if not best:
         return NEVER
     length, against = cost(best)

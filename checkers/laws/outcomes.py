@@ -1,6 +1,7 @@
-"""What became of records: none lost, none made up, none shown that failed, none twice, none read too early.
+"""The laws about what became of records: none lost, invented, read although failed, duplicated, read too
+early.
 
-Each law is a WHERE over by_value (values.py). A value that was sent more than once is left alone where nobody
+Each law is a WHERE over by_value (values.py). A value that was sent more than once is left out where nobody
 knows which send wrote which record.
 """
 
@@ -24,7 +25,7 @@ def outcomes(unit: Unit) -> None:
 
 
 def lines(*columns: str) -> str:
-    """The indexes that are there, in this order."""
+    """The indexes that are not null, in this order."""
     return f"list_filter([{', '.join(columns)}], lambda line: line is not null)"
 
 
@@ -33,7 +34,7 @@ SEND_AND_READ = lines("invoked", "nullif(done, invoked)", "nullif(nullif(read_by
 
 
 def with_nodes(select: str) -> str:
-    """These rows with the nodes whose logs hold the value, wherever."""
+    """These rows with the nodes whose logs have the value anywhere."""
     return f"""
 with concerned as materialized ({select}),
     holders as (
@@ -44,7 +45,7 @@ from concerned left join holders using (run, partition, value)"""
 
 
 # An ok send whose record is not in the leader's final log at its offset, and where it is instead; without
-# that log, one that reads show to be lost.
+# that log, one that is lost according to the reads.
 LOST_WRITE = f"""
 with lost as (from by_value where lost and type = 'ok'),
     instead as (
@@ -59,15 +60,15 @@ select v.run, v.partition, v.ack as "offset", v.value,
     case when weak_acks then {ACKS} else cause end as permit, {SEND} as ops
 from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)"""
 
-# Without the leader's log: an ok send that no final read returned, and nothing shows to be lost. Where logs
-# are promised unseen is unknown for want of them; where they are not, nothing else would say so.
+# Without the leader's log: an ok send that no final read returned, and that nothing shows to be lost. Where
+# logs are promised, unseen is unknown without them; where they are not, only this says so.
 PERHAPS_LOST = f"""
 select v.run, v.partition, ack as "offset", v.value, {DOUBT} as permit, {SEND} as ops
 from by_value v join partitions using (run, partition)
 where loss_in_doubt and by_final_reads and type = 'ok' and not repeated and not final and not lost
     and leader_low is null"""
 
-# An ok send in the leader's log, at its place below what a reader may see, which no final read returned.
+# An ok send in the leader's log, at its offset, below what a reader may see, that no final read returned.
 UNSEEN = f"""
 with unseen as (
     select v.*, list_filter(leader_at, lambda place: place >= log_start and place < readable_to
@@ -77,8 +78,8 @@ with unseen as (
 select v.run, v.partition, in_sight[1] as "offset", v.value, {SEND} as ops
 from unseen v where len(in_sight) > 0"""
 
-# One value at two offsets of the leader's final log (aborted records aside), or of what clients were told: of
-# reads and its own ack. An ack that the leader's log does not bear out is a lost write, and no second copy.
+# One value at two offsets of the leader's final log (without aborted records), or of what clients saw: reads
+# and its own ack. An ack that the leader's log contradicts is a lost write, not a second copy.
 DUPLICATE = f"""
 with twice as (
     select v.*, retried, case when len(live_at) > 1 then live_at
@@ -90,14 +91,14 @@ select v.run, v.partition, places[1] as "offset", places[2] as seen, v.value,
     coalesce(cause, case when retried then {RETRIES} end) as permit, {SEND_AND_READ} as ops
 from twice v where len(places) > 1"""
 
-# A value read or logged that nobody sent to that partition.
+# A value that was read or logged and that nobody sent to that partition.
 PHANTOM = f"""
 select v.run, v.partition, coalesce(read_low, leader_low) as "offset", v.value,
     {lines("read_by")} as ops
 from by_value v where sent = 0 and (read_low is not null or leader_low is not null or others > 0)"""
 
-# A value whose send failed for certain was read, or stands committed in the leader's log, not aborted. What
-# stands at or above the last stable offset is undecided: the answer may have come before the marker.
+# A value whose send certainly failed was read, or is committed in the leader's log and not aborted. Records
+# at or above the last stable offset are undecided: the answer may have come before the marker.
 G1A = f"""
 with failed as (
     select v.*, uncommitted, coalesce(live_at[1] < stable_to, false) as committed
@@ -107,7 +108,7 @@ select v.run, v.partition, coalesce(read_low, live_at[1]) as "offset", v.value,
     {SEND_AND_READ} as ops
 from failed v where read_low is not null or committed"""
 
-# An offset was read with a value that the leader's final log does not hold there.
+# An offset was read with a value that the leader's final log does not have there.
 SAW_THEN_LOST = f"""
 select v.run, v.partition, unnest(vanished_at) as "offset", v.value, cause as permit,
     {lines("done", "read_by")} as ops
@@ -131,8 +132,8 @@ from shown semi join (
     having min(value) <> max(value)) using (run, partition, "offset")
 group by run, partition, "offset\""""
 
-# A value that was read before its send was invoked: by its own sender (of whom the order of its ops is known)
-# or, if that did not, by the first who read it. Runs with transactions have cycles for this.
+# A value that was read before its send was invoked: by its own sender (if the order of its ops is known) or,
+# if not, by the first process that read it. Runs with transactions have cycles for this.
 READ_TOO_EARLY = """
 with early as (
     select * from by_value join runs using (run)
@@ -145,7 +146,7 @@ from early e join reads r using (run, partition, value) group by e.run, e.partit
 
 
 def by_whom(which: str) -> str:
-    """Those that the sender itself read too early, or the others."""
+    """The rows that the sender itself read too early, or the others."""
     ops = lines("invoked", "done", "case when by_sender then own_read else read_by end")
     return f"""
 with judged as (

@@ -1,4 +1,4 @@
-"""What permits a finding, as a number, in the order in which the format names the first that applies."""
+"""The causes that permit a finding, as numbers, in the format's order: the first that applies counts."""
 
 from collections.abc import Mapping
 
@@ -13,8 +13,8 @@ PERMITTED_BY: Mapping[int, str] = {
     SUBSCRIBE: "subscribe",
     ISOLATION: "isolation",
 }
-MAYBES = (UNCLEAN_MAYBE, BUDGET_MAYBE)  # permitted, but nobody saw for certain: the name is unknown too
-DOUBT = 99  # no finding: nobody can tell whether it is one, and its name is unknown
+MAYBES = (UNCLEAN_MAYBE, BUDGET_MAYBE)  # possibly permitted: the name is unknown too
+DOUBT = 99  # no finding: nobody knows whether it is one, and its name is unknown
 
 # Bounds of a permission: an index, or a time in ns. A send that was invoked before the bound is covered.
 NEVER = -(1 << 62)  # no send was invoked before this

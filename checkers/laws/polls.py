@@ -1,23 +1,24 @@
-"""What consumers were shown, in which order: polls that go back, polls that skip, end offsets that fall.
+"""The laws about what consumers were shown: polls that go back, polls that skip, end offsets that fall.
 
 The reads of one partition by one process form a chain, and every read is compared with the one before it:
 
-- inside one poll or txn (the int- forms) against the read returned just before it;
-- across ops the first read of an op against the last read of the process's last ok op. That is where its
-  position was. An ok assign or subscribe forgets the position of every partition that it does not keep, a
-  completed crash forgets all. Fail and info polls are looked at, but move nothing: what they showed may have
-  been given back. A process with overlapping ops takes no part, its lines have no order.
+- inside one poll or txn (the int- forms) with the read returned just before it;
+- across ops the first read of an op with the last read of the process's last ok op, which was its position.
+  An ok assign or subscribe forgets the position of every partition that it does not keep, a completed crash
+  forgets all. Fail and info polls are checked, but move no position: the records that they returned may be
+  returned again. A process with overlapping ops is left out, because its lines have no order.
 
-A read that is not above the one before is nonmonotonic. One that is further than one above it jumped. A jump
-is a skip if it passed over a record of ours which no ok or info poll of the process has shown since, the poll
-itself included. (Since its last ok poll a process has no info poll: it asks nothing after one. So it is
-enough to ask what the poll itself showed.) A record of ours counts if the leader's final log has it, not
-aborted; what is not there may never have been committed. Without that log it counts if a read or an ack of
-acks=all proves it, unless the topic is compacted; of a partition that run.json does not name, nobody knows
-whether it is. Nothing is claimed below the log start, where records may have been deleted before the poll.
+A read that is not above the one before is nonmonotonic. One that is more than one above it jumped. A jump is
+a skip if it passed over a record of ours that no ok or info poll of the process has returned since, the poll
+itself included. (Since its last ok poll a process has no info poll: it invokes nothing after one. So it is
+enough to check what the poll itself returned.) A record of ours counts if the leader's final log has it, not
+aborted; a record that is not there may never have been committed. Without that log it counts if a read or an
+ack of acks=all proves it, unless the topic is compacted; for a partition that run.json does not name nobody
+knows whether it is. Nothing is claimed below the log start, where records may have been deleted before the
+poll.
 
-Nearly every op shows its reads in a row, and there is no more to ask of what is inside. Records that a jump
-passed over are counted, never paired with the jump: there may be as many of the one as of the other.
+Nearly every op returns consecutive records, and needs no check inside. Records that a jump passed over are
+counted, never paired with the jump: there may be as many of the one as of the other.
 """
 
 from floodmark.checkers.laws import finding_names, permits
@@ -25,8 +26,8 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def polls(unit: Unit) -> None:
-    """Finds all five; but for poll_ops, tables made on the way hold the few reads that are odd, or what these
-    ask of."""
+    """Find all five. Except poll_ops, the tables made on the way contain only the few odd reads and what is
+    needed to check them."""
     unit.make("poll_ops", POLL_OPS)
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)
@@ -41,8 +42,8 @@ def polls(unit: Unit) -> None:
         unit.find(name, finding(law))
 
 
-# One row what an op returned of a partition: its first and last read, and the highest offset. in_a_row: each
-# read directly follows the one before, in the op's list and in the log.
+# One row for each op and partition: its first and last read, and the highest offset. in_a_row: each read
+# directly follows the one before, in the op's list and in the log.
 POLL_OPS = """
     select run, partition, "at", any_value(process) as process, any_value(index) as index,
         any_value(type) as type, arg_min("offset", pos) as first_offset, arg_min(value, pos) as first_value,
@@ -51,8 +52,8 @@ POLL_OPS = """
             and max("offset"::hugeint - pos) = min("offset"::hugeint - pos) as in_a_row
     from reads group by run, "at", partition"""
 
-# One row a line that moves a process: moves counts these from 1; subscribed: its last assign or subscribe,
-# by then, was a subscribe.
+# One row for each line that moves a process: moves counts these from 1; subscribed: its last assign or
+# subscribe, by then, was a subscribe.
 CONSUMER_MOVES = """
     select run, process, "at", row_number() over mine as moves,
         last_value(case when f <> 'crash' then f = 'subscribe' end ignore nulls) over mine as subscribed
@@ -60,14 +61,14 @@ CONSUMER_MOVES = """
     where case when f = 'crash' then type <> 'invoke' else type = 'ok' end
     window mine as (partition by run, process order by "at")"""
 
-# One row a partition that such a line keeps: keeps counts these from 1.
+# One row for each partition that such a line keeps: keeps counts these from 1.
 KEPT_PARTITIONS = """
     select run, process, partition, "at",
         row_number() over (partition by run, process, partition order by "at") as keeps
     from (select distinct run, process, partition, "at" from assigned where type = 'ok')"""
 
-# One row an op whose first read of a partition does not directly follow the last one of the process's last ok
-# op (seen, and the line of that op).
+# One row for each op whose first read of a partition does not directly follow the last one of the process's
+# last ok op (seen, and the line of that op).
 POLL_POSITIONS = """
     select run, process, partition, "at", index, first_offset as "offset", first_value as value,
         last_value(case when type = 'ok' then last_offset end ignore nulls) over before as seen,
@@ -78,8 +79,8 @@ POLL_POSITIONS = """
         rows between unbounded preceding and 1 preceding)
     qualify "offset"::hugeint - 1 <> seen"""
 
-# One row a read that went back or jumped: form is 'int' inside an op, else ''. Across ops the position counts
-# if the process kept the partition: since then it moved as often as it kept the partition in doing so.
+# One row for each read that went back or jumped: form is 'int' inside an op, else ''. Across ops the position
+# counts if the process kept the partition: since then it moved as often as it kept the partition.
 POLL_STEPS = """
     with kept as (
         select p.*, coalesce(moved.subscribed, false) as subscribed
@@ -109,7 +110,7 @@ POLL_STEPS = """
     where s."offset" >= coalesce(claims_from, 0)"""
 
 # Where a record of ours certainly is, in partitions where some read jumped: offset, and records: how many of
-# the partition lie up to it. An ack of other acks than all promises nothing that a reader could be shown.
+# the partition are at or below it. An ack without acks=all does not promise a record that readers can see.
 PROVEN_RECORDS = """
     with judged as (
         from partitions semi join (from poll_steps where "offset" > seen) using (run, partition)),
@@ -127,7 +128,7 @@ PROVEN_RECORDS = """
         row_number() over (partition by run, partition order by "offset") as records
     from found where "offset" >= claims_from"""
 
-# The jumps that are skips, by step: they passed over more records than the op itself showed of them.
+# The jumps that are skips, by step: they passed over more records than the op itself returned of them.
 POLL_SKIPS = """
     with jumps as (
         select j.*, coalesce(below.records, 0) - coalesce(up_to.records, 0) as passed
@@ -150,8 +151,8 @@ POLL_SKIPS = """
         and up_to."at" = j."at" and up_to."offset" <= j.seen
     where passed > coalesce(below.records, 0) - coalesce(up_to.records, 0)"""
 
-# One row an end offset that a client was given although it was given a higher one the last time (previous, by
-# the line previous_index), or had read as far (highest_read, by polls of any outcome).
+# One row for each end offset that a client received although it had received a higher one the last time
+# (previous, by the line previous_index), or had read as far (highest_read, by polls of any outcome).
 ENDS_FALLEN = """
     with answers as (
         select run, process, partition, "at", max("offset") as highest, any_value(index) as index
@@ -175,16 +176,16 @@ ENDS_FALLEN = """
     join shown using (run, process, partition, "at")
     where type = 'ok' and ("offset" < previous or "offset" <= highest_read)"""
 
-# Where a record that was lost with leave was: at the offset of its ack; without one, or where the value was
-# sent more than once, wherever it was read or acked.
+# The offset of each record whose loss is permitted: that of its ack; without one, or where the value was sent
+# more than once, every offset at which it was read or acked.
 PERMITTED_LOSSES = """
     select distinct run, partition, cause as permit,
         unnest(case when repeated then read_at || acks
             when ack is null then read_at else [ack] end) as "offset"
     from by_value where cause is not null"""
 
-# All that is found, by law, with the records concerned: those from low up to high. Nothing excuses what one
-# op shows in itself, unless it passed over what only acks and reads prove.
+# All findings, by law, with the records concerned: those from low up to high. Nothing excuses an error inside
+# one op, unless it passed over records that only acks and reads prove.
 CONSUMER_STEPS = f"""
     with steps as (
         select case when "offset" <= seen then form || 'back' else form || 'skip' end as law, run, process,

@@ -1,11 +1,11 @@
-"""Checks of other distributions: asked of every unit, after all laws of floodmark's own.
+"""Runs the checks of other distributions on every unit, after all laws of floodmark's own.
 
-A check is a SELECT, whose rows are findings of the check's name, or a function like those in FAMILIES, which
-finds under that name. Each process looks for them in its own environment, workers too: on a cluster the
-distribution must be installed there.
+A check is a SELECT, whose rows are findings with the check's name, or a function like those in FAMILIES,
+whose findings have that name. Each process looks for checks in its own environment, workers too: on a cluster
+the distribution must be installed on the workers.
 
-A check that does not load, raises, or gives rows that are no findings fails the judge for the runs that were
-asked: they are unknown, and the reason names the check and its distribution. It is never passed over.
+A check that does not load, raises, or returns rows that are no findings fails the judge for the runs in
+question: they are unknown, and the reason names the check and its distribution. A check is never skipped.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,19 +23,19 @@ OWN_NAMES = frozenset({*finding_names.MADE, finding_names.UNFIT})
 
 
 class CheckFailed(Exception):
-    """A registered check is unfit, or it raised."""
+    """A registered check is invalid, or it raised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A check that can be asked."""
+    """A check that can run."""
 
     check: Registered
     law: str | Family
 
 
 def registered(unit: Unit) -> None:
-    """The findings of every registered check."""
+    """Find the findings of every registered check."""
     known = set(OWN_NAMES)
     for one in loaded():
         with blamed_on(one.check):
@@ -49,7 +49,7 @@ def registered(unit: Unit) -> None:
 
 @cache
 def loaded() -> Sequence[Loaded]:
-    """All of them, loaded once in a process."""
+    """All registered checks, loaded once in a process."""
     checks = entry_points.registered(CHECK)
     seen: dict[str, Registered] = {}
     for check in checks:
@@ -81,8 +81,8 @@ def blamed_on(check: Registered) -> Iterator[None]:
 
 
 def refuse_odd_rows(unit: Unit, name: str, known: set[str]) -> None:
-    """Rows under other names, of no run, or with a number that permits nothing. known: the names of those
-    that were asked before."""
+    """Refuse rows with other names, without a run, or with an unknown permit number. known: the names of the
+    checks that ran before."""
     listed = ", ".join(f"'{one}'" for one in sorted(known))
     permits = ", ".join(map(str, PERMITTED_BY))
     odd = unit.rows(f"""

@@ -1,13 +1,13 @@
-"""Whether the replicas of a partition agree, offset by offset: diverged, under-replicated, two records.
+"""Compares the replicas of a partition, offset by offset: diverged, under-replicated, two records.
 
-Each is one finding an offset (two records: an offset and epoch), whatever the number of replicas. Most
-blocks are the same in all logs (log.py), and are not looked into. In the others most offsets agree, which the
-least and the greatest of what is there show; only at those that are left (`disagreeing`) are the replicas
-looked at one by one. Nothing permits diverged and epoch-lineage.
+Each finding is about one offset (two records: an offset and epoch), whatever the number of replicas. Most
+blocks are equal in all logs (log.py), and are skipped. In the others most offsets agree, which their minimum
+and maximum show; only at the rest (`disagreeing`) are the replicas compared one by one. Nothing permits
+diverged and epoch-lineage.
 
 Tables made, besides those of tables.py and log.py:
 
-    disagreeing    the rows of `placed` at those offsets at which not all replicas hold the same epoch, value
+    disagreeing    the rows of `placed` at those offsets at which not all replicas have the same epoch, value
                    and crc
 """
 
@@ -23,8 +23,8 @@ def replicas(unit: Unit) -> None:
     unit.find(finding_names.UNDER_REPLICATED, UNDER_REPLICATED)
 
 
-# A value is null where the record is none of ours, a crc where nothing is claimed of it: none may then have
-# one.
+# A value is null where the record is not ours, a crc where nothing is claimed about it: then it must be null
+# in all replicas.
 DISAGREEING = f"""
 with other_blocks as (
     select run, partition, block from blocks join logs using (log) group by all
@@ -39,7 +39,7 @@ at_odds as (
 from placed semi join at_odds using (run, partition, "offset")
 """
 
-# Two of the replicas that must agree at an offset do not. The nodes named are those that differ from the
+# Two of the replicas that must agree at an offset do not. The finding names the nodes that differ from the
 # leader or, where it is not among them, from the first.
 DIVERGED = """
 with compared as (
@@ -73,9 +73,9 @@ select run, partition, "offset", value, 'two records' as how, nodes, epoch as se
 from twice join named using (run, partition, "offset")
 """
 
-# A member of the ISR holds nothing at an offset that the leader holds, from the later log start up to the
+# A member of the ISR has nothing at an offset that the leader has, from the later log start up to the
 # leader's HW. isr_followers is empty where nothing is claimed: not settled, compacted, no leader's log; and
-# it names nobody whose dump lacks lines.
+# it leaves out nodes whose dump lacks lines.
 UNDER_REPLICATED = f"""
 with followers as (
         select f.*, log from (

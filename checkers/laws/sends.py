@@ -1,22 +1,22 @@
-"""The order of sends: an ok send whose offset is lower than that of one that came before it.
+"""The laws about the order of sends: an ok send whose offset is lower than that of one that came before it.
 
-    realtime-order          the one before was answered ok before this one was invoked, whoever sent it
-    nonmonotonic-send       the one before was sent by the same process, in an earlier op
-    int-nonmonotonic-send   the one before stood earlier in the same op, a transaction's too
+    realtime-order          the earlier one was ok before this one was invoked, whoever sent it
+    nonmonotonic-send       the same process sent the earlier one, in an earlier op
+    int-nonmonotonic-send   the earlier one came earlier in the same op, also a transaction's
 
-A send is one finding of a name, however many came before it. It is permitted if its own record was lost with
-leave, or if those of all that were higher were: then what the finding says of the cluster's order follows
-from that loss. So besides the highest offset so far, the highest is kept whose record nothing excuses.
+A send is one finding of a name, however many came before it. It is permitted if the loss of its own record is
+permitted, or the losses of all earlier records that were higher: then the broken order follows from that
+loss. So besides the highest offset so far, the law keeps the highest one whose record nothing excuses.
 
-Real time is held against acks alone. Of one process, and inside one op, the offset of a send that was acked
-without one is that at which its value was read, if it was read at one offset only.
+realtime-order uses acks alone. Within one process or op, the offset of a send that was acked without one is
+the offset at which its value was read, if it was read at one offset only.
 
-Asks by_value (values.py). Table made:
+Uses by_value (values.py). Tables made:
 
     placed_sends    a row an ok send of a value that was sent once, and whose offset is known: run, partition,
                     value, process, line, pos, invoked, done, ack, place (the offset), excuse, retried,
                     overlapping (its process had two ops open: their order is not known)
-    unordered_senders   run, partition, process: whose sends there do not all rise
+    unordered_senders   run, partition, process: processes whose sends there do not all rise
 """
 
 from floodmark.checkers.laws import finding_names
@@ -41,7 +41,7 @@ from by_value v left join partitions using (run, partition)
 where type = 'ok' and not repeated and (ack is not null or read_low = read_high)
 """
 
-# Most processes are not among these, and there is no more to ask of their sends.
+# Most processes are not among these, and their sends need no further check.
 UNORDERED_SENDERS = """
 select distinct run, partition, process from (
     select *, lag(place) over (partition by run, partition, process order by done, line, pos) as last_place
@@ -49,24 +49,24 @@ select distinct run, partition, process from (
 where last_place > place
 """
 
-# The highest offset of those before, and the highest whose record nothing excuses.
+# The highest offset of the sends before, and the highest one whose record nothing excuses.
 SO_FAR = """max({offset}) over before as highest,
     max({offset}) filter (excuse is null) over before as unexcused"""
-# If nothing above the send at hand is unexcused, then all above it follow from losses: that of the highest is
-# named, or the send's own if that is named first.
+# If every higher record is excused, all of them follow from losses: the highest one's excuse is named, or the
+# send's own if that comes first.
 OF_LOSSES = "least(excuse, case when unexcused > place then null else highest_excuse end)"
-# Of each highest offset that a send was lower than, the first send that got it. (It came before that send,
-# for one that got it did.)
+# For each highest offset that a send was below, the first send that got it. (It came before that send,
+# because some send with that offset did.)
 HIGHEST_SENDS = """
 select {key}, place as highest, min(done) as highest_done, arg_min(excuse, done) as highest_excuse
 from placed_sends p semi join (select {key}, highest as place from lower) using ({key}, place)
 where not overlapping and {among} group by all"""
 
-# Indexes are those of lines, of which one comes before the other. (Where two lines have one index the history
-# breaks its table, and nothing is claimed.)
+# Indexes are those of lines, and lines have an order. (Where two lines have one index the history breaks its
+# table, and nothing is claimed.)
 REALTIME_ORDER = f"""
 with acked as (select * from placed_sends where ack is not null and not overlapping),
-    -- invoked when one that is not below was answered: in most partitions none
+    -- invoked after a send with an equal or higher offset was ok: none in most partitions
     late as materialized (
         select * from acked window above as (partition by run, partition order by ack desc)
         qualify invoked >= min(done) over above),
@@ -84,7 +84,7 @@ select run, partition, ack as "offset", value, highest as seen, process,
 from lower join highest_sends using (run, partition, highest)
 """
 
-# Of its earlier ops: the sends of one op have one index.
+# Compared with earlier ops only: the sends of one op have one index.
 NONMONOTONIC_SEND = f"""
 with lower as materialized (
         select * from (
@@ -102,8 +102,8 @@ select run, partition, place as "offset", value, highest as seen, process,
 from lower join highest_sends using (run, partition, process, highest)
 """
 
-# An op is its line, not its index, which may be that of another op too. What a transaction, or a batch, sends
-# to a partition is written in its order, whatever is lost afterwards: only a retry may change that.
+# An op is identified by its line, because two ops may have the same index. A transaction, or a batch, writes
+# its sends to a partition in their order, whatever is lost afterwards: only a retry may change that.
 INT_NONMONOTONIC_SEND = f"""
 with earlier as (
         select *, max(place) over (partition by run, partition, line order by pos

@@ -1,15 +1,15 @@
-"""The tables that every law is asked of: a contract, for the laws here and for anybody's own check.
+"""The tables that every law uses: a contract, for the laws here and for your own checks.
 
-A unit of work is a bag of whole partitions, of one run or of many. It is a DuckDB database with these tables;
-all of them are there, empty where a run has nothing of the kind. Every key begins with `run`, the position of
-the run's folder in the call: a law must never join two runs, nor two partitions.
+A unit of work is a bag of complete partitions, of one run or of many. It is a DuckDB database with these
+tables; all of them are there, empty where a run has nothing of the kind. Every key begins with `run`, the
+position of the run's folder in the call: a law must never join two runs, nor two partitions.
 
 Units: times are ns; an `index` is that of a line of history.jsonl; `at` rises from line to line of a file and
-names a line even where its index lies; a `tick` is a trace's time in steps of which two are certainly in
-order (two ticks apart). Lines and entries that break the format give no row (they are counted elsewhere).
-A number may be any 64-bit integer: whoever adds to one casts it to HUGEINT first. `offset`, `at` and
-`overlaps` are keywords of SQL (the latter two from DuckDB 2 on) and want their quotes. checkers/README.md has
-the same on one page, and how to write a check.
+identifies a line even where its index is wrong; a `tick` is a trace's time in steps: two ticks apart means
+certainly in order. Lines and entries that break the format have no row (they are counted elsewhere). A number
+may be any 64-bit integer: cast it to HUGEINT before adding to it. `offset`, `at` and `overlaps` are keywords
+of SQL (the latter two from DuckDB 2 on) and must be quoted. checkers/README.md has the same on one page, and
+how to write a check.
 """
 
 from collections.abc import Mapping
@@ -27,20 +27,20 @@ _ITEM = {"at": INT, "pos": pa.int32(), "index": INT, "time": INT, "process": INT
 
 TABLES: Mapping[str, pa.Schema] = {
     # -- history.jsonl, by partition ------------------------------------------------------------------------
-    # One row a micro-send of an invocation (type invoke) or of a completion (ok, fail, info) of a send or
-    # txn; pos: its place in the line's list, from 0; offset: of an ok, where it is known.
+    # One row for each micro-send of an invocation (type invoke) or of a completion (ok, fail, info) of a send
+    # or txn; pos: its place in the line's list, from 0; offset: of an ok, where it is known.
     "sends": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
-    # One row a record that a completed poll or txn returned (type ok, fail, info); pos as above.
+    # One row for each record that a completed poll or txn returned (type ok, fail, info); pos as above.
     "reads": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
-    # One row a partition of a list_offsets line.
+    # One row for each partition of a list_offsets line.
     "ends": _schema(partition=INT, offset=INT, **_ITEM),
-    # One row a partition that an assign or subscribe line names.
+    # One row for each partition that an assign or subscribe line names.
     "assigned": _schema(partition=INT, **_ITEM),
     # -- history.jsonl, in every unit of the run ------------------------------------------------------------
-    # The assign, subscribe and crash lines of clients: what moves the position of a process.
+    # The assign, subscribe and crash lines of clients: they move the position of a process.
     "moves": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT),
-    # What is special about a process; one that is not here is neither. final: its reads are the final reads;
-    # overlaps: it had two ops open, or went on after an info.
+    # Processes with something special; others have no row. final: its reads are the final reads; overlaps: it
+    # had two ops open, or invoked one after an info.
     "processes": _schema(process=INT, final=FLAG, overlaps=FLAG),
     # Values that the run sent more than once, to whatever partitions.
     "repeated": _schema(value=INT),
@@ -48,32 +48,32 @@ TABLES: Mapping[str, pa.Schema] = {
     "faults": _schema(index=INT, time=INT, f=TEXT, fault=TEXT),
     # -- history.jsonl, in the unit that has all dependencies of its run (transactions.py); else none ----
     # Every line of a client. ident: a number for the partitions and values of its sends, in their order;
-    # null: it has none.
+    # null: it has no sends.
     "lines": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT, ident=INT),
-    # What a line of a client has to do with others of its process (read/pairing.py). answers: `at` of the
-    # invocation that a completion answers, answers_index: that line's index; null: of none, or nobody can say
-    # of which. answered: of an invocation that names sends, whether a completion answers it; else null.
+    # How a line of a client is paired with others of its process (read/pairing.py). answers: `at` of the
+    # invocation that a completion answers, answers_index: that line's index; null: none, or ambiguous.
+    # answered: for an invocation with sends, whether a completion answers it; else null.
     "answers": _schema(at=INT, answers=INT, answers_index=INT, answered=FLAG),
     # -- the final logs -------------------------------------------------------------------------------------
-    # One row an entry of a dump; value: null where the record is none of ours. aborted, crc_ok: never null.
+    # One row for each entry of a dump; value: null where the record is not ours. aborted, crc_ok: never null.
     "entries": _schema(node=TEXT, partition=INT, at=INT, offset=INT, epoch=INT, value=INT, crc=INT,
                        crc_ok=FLAG, aborted=FLAG),
-    # One row a replica that run.json assigns; null from hw to running where replicas.jsonl has no row of it.
-    # leads, in_isr: by the final leader; complete: its dump has every entry; settled: the run has; struck: a
-    # fault that lost data or an unclean election met the partition; cache: its leader epochs, null where
-    # nothing is claimed of them.
+    # One row for each replica that run.json assigns; null from hw to running where replicas.jsonl has no row
+    # of it. leads, in_isr: by the final leader; complete: its dump has every entry; settled: the run has
+    # settled; struck: a fault that lost data or an unclean election affected the partition; cache: its leader
+    # epochs, null where nothing is claimed about them.
     "replicas": _schema(node=TEXT, partition=INT, leads=FLAG, in_isr=FLAG, hw=INT, log_start=INT, leo=INT,
                         running=FLAG, complete=FLAG, settled=FLAG, struck=FLAG, compact=FLAG,
                         cache=pa.list_(pa.struct([("start", INT), ("epoch", INT)]))),
     # -- what may be claimed of a partition (run.json, and what the first pass found) ------------------------
-    # leader_known: its row and its whole dump are there; losses_judged: its log shows what is lost;
-    # log_start, hw: the leader's; claims_from: nothing is claimed of reads below; readable_to, stable_to: the
-    # offset below which a reader may see the leader's log, below which it is committed and decided;
-    # unseen_judged: final reads must have returned every committed record; by_final_reads, by_any_read: for
-    # want of the leader's log these show what is lost; loss_in_doubt: nothing else would say so;
+    # leader_known: the leader, its row and its complete dump are known; losses_judged: its log shows losses;
+    # log_start, hw: the leader's; claims_from: nothing is claimed about reads below; readable_to, stable_to:
+    # the offset below which a reader may see the leader's log, below which it is committed and decided;
+    # unseen_judged: final reads must have returned every committed record; by_final_reads, by_any_read:
+    # without the leader's log these show losses; loss_in_doubt: only this says that a loss is possible;
     # isr_followers: with their log starts; weak_acks: acks is not all; retried: retries without idempotence;
-    # uncommitted: isolation is read_uncommitted; from unclean_index on: a send that was invoked before the
-    # bound (an index, or a time) may be lost by that cause, surely or (maybe) perhaps.
+    # uncommitted: isolation is read_uncommitted; the columns from unclean_index on: a send that was invoked
+    # before the bound (an index, or a time) may be lost by that cause, surely or (maybe) possibly.
     "partitions": _schema(partition=INT, leader=TEXT, leader_known=FLAG, compact=FLAG, losses_judged=FLAG,
                           log_start=INT, claims_from=INT, hw=INT, readable_to=INT, stable_to=INT,
                           unseen_judged=FLAG, by_final_reads=FLAG, by_any_read=FLAG, loss_in_doubt=FLAG,
@@ -81,45 +81,47 @@ TABLES: Mapping[str, pa.Schema] = {
                           weak_acks=FLAG, retried=FLAG, uncommitted=FLAG,
                           unclean_index=INT, unclean_time=INT, unclean_maybe=FLAG, unclean_maybe_time=INT,
                           budget_index=INT, budget_maybe_index=INT),
-    # transactional: some op of it is a txn; uncommitted: isolation is read_uncommitted; silent: findings of
-    # these names are claimed of no partition of it.
+    # transactional: some op of it is a txn; uncommitted: isolation is read_uncommitted; silent: findings with
+    # these names are not claimed for any partition of it.
     "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT)),
     # -- trace.jsonl ----------------------------------------------------------------------------------------
-    # One row a line of the events that checks look at (read/trace.py), as format.md has it; cut_from, cut_to:
+    # One row for each line of the events that checks use (read/trace.py), as in format.md; cut_from, cut_to:
     # from and to of a truncate. Lines without a partition are in every unit of the run.
     "trace": _schema(at=INT, time=INT, node=TEXT, seq=INT, event=TEXT, partition=INT, epoch=INT, leo=INT,
                      hw=INT, role=TEXT, offset=INT, count=INT, epochs=pa.list_(pa.list_(INT)), cut_from=INT,
                      cut_to=INT, why=TEXT, isr=pa.list_(TEXT), start=INT, leader=TEXT, partition_epoch=INT,
                      acks=TEXT, broker=TEXT, follower=TEXT, clean=FLAG),
-    # One row a partition of a run that has a trace. nodes: the run's brokers; replicas: the partition's;
-    # clock_error: ns; min_isr: how many an acks=all ack needs; complete: no line of the trace is missing;
-    # unfenced: ticks at which a broker of it was; excuses: records written up to `epoch` may be lost by
-    # `permit` from `tick` on, that of the election of epoch `elected`.
+    # One row for each partition of a run that has a trace. nodes: the run's brokers; replicas: the
+    # partition's; clock_error: ns; min_isr: the members that an acks=all ack needs; complete: no line of the
+    # trace is missing; unfenced: ticks at which one of its brokers was unfenced; excuses: records written in
+    # epochs up to `epoch` may be lost by `permit` from `tick` on, which is that of the election of epoch
+    # `elected`.
     "traced": _schema(partition=INT, nodes=pa.list_(TEXT), replicas=pa.list_(TEXT), clock_error=INT,
                       min_isr=INT, claims_from=INT, complete=FLAG, unfenced=pa.list_(INT),
                       excuses=pa.list_(pa.struct([("permit", pa.int32()), ("epoch", INT), ("elected", INT),
                                                   ("tick", INT)]))),
     # When a broker was registered and not fenced, in ticks.
     "active_brokers": _schema(node=TEXT, since=INT, until=INT),
-    # When a fault that lost data struck a node, in ticks: set about, and in effect.
+    # When a fault that lost data struck a node, in ticks: when it began, and when it had taken effect.
     "strikes": _schema(node=TEXT, since=INT, until=INT),
 }  # fmt: skip
 
-# What units of partitions send to the one unit of their run, if it has transactions (transactions.py).
+# The tables that units of partitions send to the one unit of their run, if it has transactions
+# (transactions.py).
 SENT_ON: Mapping[str, pa.Schema] = {
-    # One row a kind of edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote the
-    # record after x's (WW); y wrote the record after the last one that x read of the partition (RW).
-    # partition, offset, value: the lowest record that was read, the earlier one, the last one read (without
-    # a value).
+    # One row for each kind of edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote
+    # the record after x's (WW); y wrote the record after the last one that x read of the partition (RW).
+    # partition, offset, value: the lowest record that was read, the earlier one, the last one read (without a
+    # value).
     "dependencies": _schema(kind=pa.int8(), x=INT, y=INT, partition=INT, offset=INT, value=INT),
-    # How many edges a run has in the unit, though there be too many to send.
+    # How many edges a run has in the unit, even if there are too many to send.
     "dependency_counts": _schema(edges=INT),
-    # One row a completed txn that read a value which it sends: the line, its index and process; the lowest
-    # place of such reads; the lowest index at which such a value was invoked.
+    # One row for each completed txn that read a value which it sends: the line, its index and process; the
+    # lowest place of such reads; the lowest index at which such a value was invoked.
     "own_reads": _schema(at=INT, index=INT, process=INT, partition=INT, offset=INT, value=INT, invoked=INT),
 }
 
-# What a law gives: one row a finding. What does not apply is null.
+# The rows that a law returns: one for each finding. A column that does not apply is null.
 FINDINGS = pa.schema([
     ("run", pa.int32()),
     ("name", TEXT),
@@ -129,7 +131,7 @@ FINDINGS = pa.schema([
     ("how", TEXT),
     ("nodes", pa.list_(TEXT)),
     ("ops", pa.list_(INT)),  # indexes of lines
-    ("seen", INT),  # one more number for the words: the other offset, value or epoch
+    ("seen", INT),  # one more number for the text: the other offset, value or epoch
     ("process", INT),
     ("permit", pa.int32()),  # what permits it (permits.py); null: nothing does
     ("node", TEXT),  # whose line of the trace is to blame: its node, seq and tick

@@ -1,18 +1,20 @@
-"""What ops of runs with transactions depend on: who read what whom wrote, and reads of an op's own writes.
+"""The dependencies between ops of runs with transactions: who read or followed whose writes; reads of own
+writes.
 
-Two steps, for a partition shows what ops read and wrote there, and only the whole run shows cycles:
-    dependencies(unit)  from `sends` and `reads` of whole partitions; makes the tables of SENT_ON, which
+There are two steps, because a partition shows what ops read and wrote there, and only the complete run shows
+cycles:
+    dependencies(unit)  from `sends` and `reads` of complete partitions; makes the tables of SENT_ON, which
                         units of partitions send (sent_on) to the one unit of their run
-    of_the_run(unit)    there, from these tables, `lines` and `answers`; the findings
+    of_the_run(unit)    there, from these tables, `lines` and `answers`; makes the findings
 A unit that has all of a run calls `transactions`.
 
 Rules
-1. A value that the run sent more than once takes no part: which of its sends wrote a record nobody knows.
-2. A line is known by `at`, for a history that breaks its rules may have an index twice.
+1. A value that the run sent more than once is left out: nobody knows which of its sends wrote a record.
+2. A line is identified by `at`, because a history that breaks its rules may have an index twice.
 3. The version order of a partition is that of the offsets which acks of ok sends and reads prove. An offset
-   that showed two values is left out. A record of a send that failed keeps its place and is nobody's, and so
-   does a record of a value that nobody sent: who wrote before it and who wrote after it are not neighbours.
-4. A value's writer is the line that invoked its send; the completion, where the invocation is missing. A send
+   that showed two values is left out. A record of a failed send, or of a value that nobody sent, keeps its
+   place without a writer: the writers before it and after it are not neighbours.
+4. A value's writer is the line that invoked its send; if the invocation is missing, the completion. A send
    whose first completion is a fail wrote nothing.
 """
 
@@ -26,7 +28,7 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def transactions(unit: Unit) -> None:
-    """Both steps in a unit that has all partitions of its runs, and their lines."""
+    """Do both steps in a unit that has all partitions of its runs, and their lines."""
     dependencies(unit)
     of_the_run(unit)
 
@@ -35,7 +37,7 @@ def transactions(unit: Unit) -> None:
 
 
 def dependencies(unit: Unit) -> None:
-    """Makes the tables of SENT_ON."""
+    """Make the tables of SENT_ON."""
     unit.make(
         "txn_sends",
         """select s.* from sends s join runs r using (run) anti join repeated v using (run, value)
@@ -72,8 +74,8 @@ def dependencies(unit: Unit) -> None:
 
 
 def sent_on(unit: Unit) -> dict[str, pa.Table]:
-    """These tables, for the unit of the run; without the dependencies of a run that has too many of them here
-    alone: their count says so."""
+    """These tables, for the unit of the run. A run that has too many dependencies in this unit alone sends
+    none: their count says so."""
     few = f"select run from dependency_counts where edges <= {cycles.MOST_EDGES}"
     return {
         name: unit.rows(
@@ -99,12 +101,12 @@ _RW = f"""select d.run, {RW}::tinyint, d."at", n.writer, d.partition, d."offset"
     asof join txn_records n
         on n.run = d.run and n.partition = d.partition and d."offset" < n."offset"
     where n.writer is not null"""
-# Of the edges of a kind between two lines that with the lowest record; a count of all of them.
+# Of the edges of one kind between two lines the one with the lowest record; and the number of all of them.
 _DEPENDENCIES = f"""select run, kind, x, y, lowest.partition, lowest."offset", lowest.value, records
     from (select run, kind, x, y, count(*) as records,
             min({{'partition': partition, 'offset': "offset", 'value': value}}) as lowest
         from ({_WR} union all {_WW} union all {_RW}) group by run, kind, x, y)"""
-# A value counts once, of the first txn that both sends and reads it: a second answer adds nothing.
+# A value counts once, for the first txn that both sends and reads it: a second answer adds nothing.
 _OWN_READS = """with shown as (
         select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index
         from txn_sends s join txn_reads d using (run, partition, value, "at")
@@ -123,7 +125,7 @@ _OWN_READS = """with shown as (
 
 
 def of_the_run(unit: Unit) -> None:
-    """The findings, in a unit that has the tables of SENT_ON of all partitions of its runs."""
+    """Make the findings, in a unit that has the tables of SENT_ON of all partitions of its runs."""
     unit.find(
         finding_names.PRECOMMITTED_READ,
         f"""select run, lowest.partition, lowest."offset", lowest.value, process,

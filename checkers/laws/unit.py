@@ -1,11 +1,11 @@
-"""One unit of work: a DuckDB database with the tables of tables.py, and the findings that laws put into it.
+"""One unit of work: a DuckDB database with the tables of tables.py, and the findings that laws add to it.
 
     unit = Unit(tables, memory_mb=2048, spill=Path("/tmp/x"))
-    unit.make("values", "select ...")                    a table that several laws ask
+    unit.make("values", "select ...")                    a table that several laws use
     unit.find("lost-write", "select run, ... where ...")  every row is a finding
 
-A law never asks whether there is anything wrong before it runs: the same statements run on every folder, and
-damage costs nothing extra. `statements` keeps what ran.
+A law never checks whether anything is wrong before it runs: the same statements run on every folder, and
+damage costs nothing extra. `statements` keeps the statements that ran.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from floodmark.checkers.laws.tables import FINDINGS, TABLES
 
-Family = Callable[["Unit"], None]  # a family of laws: it makes tables, and finds
+Family = Callable[["Unit"], None]  # a family of laws: makes tables and findings
 
 
 class Unit:
@@ -28,23 +28,23 @@ class Unit:
         self._db = db
         self.statements: list[str] = []
         self._loaded: set[str] = set()
-        self._grown: set[str] = set()  # tables that `append` has made
+        self._grown: set[str] = set()  # tables made by `append`
         for name, schema in TABLES.items():
             self.load(name, tables.get(name, schema.empty_table()))
         self.load("findings", FINDINGS.empty_table())
         self._db.execute("create temp table found as select * from findings")
 
     def load(self, name: str, table: pa.Table) -> None:
-        """The Arrow table under this name."""
+        """Make the Arrow table available under this name."""
         self._db.register(name, table)
         self._loaded.add(name)
 
     def has(self, name: str) -> bool:
-        """Whether some family has loaded a table of this name."""
+        """Whether a table of this name was loaded or made."""
         return name in self._loaded
 
     def append(self, name: str, rows: pa.Table) -> None:
-        """More rows of a table, into the database itself, which compresses them (at a checkpoint, and many at
+        """Append rows to a table of the database itself, which compresses them (at a checkpoint, many at
         once): a tenth of what Arrow takes. They go to disk if memory is short."""
         self._db.register("added", rows)
         if name in self._grown:
@@ -57,16 +57,17 @@ class Unit:
         self._db.unregister("added")
 
     def make(self, name: str, select: str) -> None:
-        """A table of what this selects, computed once; it spills to disk where memory is short."""
+        """Make a table from this SELECT, computed once; it spills to disk where memory is short."""
         self._run(f'create temp table "{name}" as {select}')
 
     def extend(self, name: str, select: str) -> None:
-        """More rows of a table that `make` has made."""
+        """Add rows to a table made by `make`."""
         self._run(f'insert into "{name}" {select}')
 
     def cut(self, column: str, rows: int, *tables: str) -> list[str]:
-        """Conditions on a column of integers, of which one is true of each: each of about so many rows of
-        these tables together. Of some numbers (those of one hash in 64) they follow, which is near enough."""
+        """Conditions on a column of integers, exactly one of which holds for each value; each selects about
+        this many rows of these tables together. They are computed from a sample (one hash in 64), which is
+        precise enough."""
         total = sum(len(self._db.table(name)) for name in tables)
         slices = -(-total // rows)
         if slices < 2:
@@ -86,22 +87,22 @@ class Unit:
         ]
 
     def view(self, name: str, select: str) -> None:
-        """A name for what this selects, computed anew wherever it is asked, as far as it is."""
+        """Name this SELECT; it is computed wherever the name is used, as far as it is needed."""
         self._run(f'create temp view "{name}" as {select}')
 
     def find(self, name: str, select: str) -> None:
-        """Every row is a finding of this name. The columns are those of tables.FINDINGS, in any order; those
-        that are left out are null."""
+        """Add every row as a finding of this name. The columns are those of tables.FINDINGS, in any order;
+        missing ones are null."""
         self._run(f"insert into found by name select '{name}' as name, * from (\n{select}\n)")
 
     def add(self, findings: pa.Table) -> None:
-        """Findings that were made outside of SQL, with their names."""
+        """Add findings that were made outside of SQL, with their names."""
         self._db.register("added", findings)
         self._run("insert into found by name select * from added")
         self._db.unregister("added")
 
     def rows(self, select: str) -> pa.Table:
-        """What this selects, as an Arrow table."""
+        """The result of this SELECT, as an Arrow table."""
         self.statements.append(select)
         return self._db.sql(select).to_arrow_table()
 
@@ -118,7 +119,8 @@ def opened(
     memory_mb: int | None = None,
     spill: Path | None = None,
 ) -> Iterator[Unit]:
-    """A unit with its own database in memory, gone afterwards. Beyond memory_mb tables spill into `spill`."""
+    """A unit with its own database in memory, which is closed afterwards. Beyond memory_mb tables spill into
+    `spill`."""
     config: dict[str, str | bool | int | float | list[str]] = {"threads": threads}
     if memory_mb is not None:
         config["memory_limit"] = f"{memory_mb}MB"
@@ -129,8 +131,9 @@ def opened(
         yield Unit(db, tables)
 
 
-def asked(unit: Unit, families: Sequence[Family]) -> pa.Table:
-    """The findings of all these families but those that a run is silent about, as rows of FINDINGS."""
+def run_families(unit: Unit, families: Sequence[Family]) -> pa.Table:
+    """Run all these families, and return their findings as rows of FINDINGS, without those about which a run
+    is silent."""
     for family in families:
         family(unit)
     return unit.rows(

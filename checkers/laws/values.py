@@ -1,38 +1,39 @@
 """Builds the table by_value: each value's sends, reads and log entries, and whether it is lost or gone.
 
 There is one row for each (run, partition, value): for every value that a client sent, got an answer about or
-read, or that a replica's log has. Lists are sorted, without doubles, and empty rather than null. Offsets
-are of this partition.
+read, or that a replica's log has. Lists are sorted, without doubles, and empty rather than null. Offsets are
+of this partition.
 
     sent            how often it was invoked here; 0: nobody sent it to this partition
     repeated        the run sent it more than once: nobody knows which send wrote which record
-    invoked, invoked_time, sender     index, time and process of its first invocation (sender: for want of
-                    one, the process of its completion)
+    invoked, invoked_time, sender     index, time and process of its first invocation (sender: without one,
+                    the process of its completion)
     type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
-                    its process, and its place in the line's list; null: none came
+                    its process, and its place in the line's list; null: there was none
     ack             the offset of an ok completion, where it is known
     acks            of a repeated value: the offsets of all its ok completions
     read_at         where it was read, by a poll of any outcome; read_low, read_high: its ends, null if never
-    read_by         index of the first line that shows it
+    read_by         index of the first line that returned it
     final           a final read returned it
-    leader_at       where the leader's final log holds it; leader_low, leader_high: its ends
+    leader_at       where the leader's final log has it; leader_low, leader_high: its ends
     live_at         the same without aborted records
-    others          how many entries of other replicas hold it
-    vanished_at     where it was read, at or above log_start, and the leader's log does not hold it
+    others          how many entries of other replicas have it
+    vanished_at     where it was read, at or above log_start, and the leader's log does not have it
                     (where losses are judged by that log); vanished: there is such a place
-    unread          it is lost by what reads show, for want of the leader's log; beyond: how far they went
+    unread          it is lost according to the reads, where there is no leader's log; beyond: how far they
+                    went
     lost            an ok or doubtful send whose record is not where it was
     gone            the same, and of a repeated value that any record of it is
-    cause           what permits that loss, and what follows from it (permits.py); where nobody can see
-                    whether it is lost: what would permit it, as a maybe
+    cause           the permit of that loss and its consequences (permits.py); where nobody can see whether it
+                    is lost: the permit that a loss would have, as a maybe
     excuse          the same, and acks where nobody read it
 
-Entries count as the table `placed` (log.py) has them: those of a stray copy do not. What may be claimed of a
-partition is not repeated here: `from by_value join partitions using (run, partition)`; a partition that
-run.json does not name has no row there.
+Entries count as in the table `placed` (log.py): those of a stray copy do not. The gates of a partition are
+not repeated here: `from by_value join partitions using (run, partition)`; a partition that run.json does not
+name has no row there.
 
-Nearly every value is in one place: value_rows, which is stored, has lists of the others alone, and by_value
-is a view that shows the lists of all. So ask of all values what their numbers say, and of few their lists.
+Nearly every value is in one place: value_rows, which is stored, has lists only for the others, and by_value
+is a view that shows the lists of all. So use the numbers for all values, and the lists for few.
 """
 
 from floodmark.checkers.laws.permits import ACKS, BUDGET, BUDGET_MAYBE, NEVER, UNCLEAN, UNCLEAN_MAYBE
@@ -40,7 +41,7 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def values(unit: Unit) -> None:
-    """Makes by_value."""
+    """Make by_value."""
     unit.make("read_extents", _READ_EXTENTS)
     first, *others = unit.cut("value", SLICE_ROWS, "sends", "reads", "entries")
     unit.make("value_rows", _of_slice(first))
@@ -49,20 +50,20 @@ def values(unit: Unit) -> None:
     unit.view("by_value", _WITH_LISTS)
 
 
-# Not all of what joins and groups hold can go to disk: those of 13 million rows at once had too little with
-# 440 MB. Of 10 million rows slices of half a million took 5.3 s of CPU time, of one million 3.7, of two 2.8;
-# of four 3.1, and 0.2 GB more.
+# Joins and groups cannot write all their memory to disk: with 440 MB there was too little for 13 million rows
+# at once. For 10 million rows slices of half a million took 5.3 s of CPU time, of one million 3.7, of two
+# 2.8; of four 3.1, and 0.2 GB more.
 SLICE_ROWS = 2_000_000
 
 
 def _of_slice(mine: str) -> str:
-    """The rows of those values of which this is true: those from one number to another. Where values rise
-    with time, as they mostly do, they stand together in each table, and DuckDB reads no more than these."""
+    """The rows of the values for which the condition `mine` is true: those from one number to another. Where
+    values rise with time, as they mostly do, they are together in each table, and DuckDB reads only these."""
     tables = [f"{name}_of_slice as (from {name} where {mine})" for name in ("sends", "reads", "placed")]
     return f"with {', '.join(tables)}, {_SEEN}, {_JUDGED} {_CAUSES}"
 
 
-# How far reads went, where they alone show what is lost.
+# How far reads went, where they alone show losses.
 _READ_EXTENTS = """
     select run, partition, min("offset") filter (final) as final_low,
         max("offset") filter (final) as final_high, max("offset") as highest
@@ -72,8 +73,8 @@ _READ_EXTENTS = """
     group by all"""
 
 
-# Nearly every value is invoked once and answered once, and is in one place: then the least of its rows is the
-# only one, and a list stays null. Those of which there is more (`several`) are looked at again.
+# Nearly every value is invoked once, answered once, and in one place: then the minimum of its rows is the
+# only one, and a list stays null. The others (`several`) are computed in a second step.
 _SEEN = """
     asked as materialized (
         select run, partition, value, count(*) filter (asks) as sent,
@@ -141,31 +142,31 @@ _SEEN = """
 
 
 def _in_leader_log(offset: str) -> str:
-    """Whether the leader's final log holds the value there."""
+    """Whether the leader's final log has the value there."""
     return f"""(coalesce({offset} in (leader_low, leader_high), false)
         or coalesce(list_contains(leader_at, {offset}), false))"""
 
 
-# Without the leader's log: a record acked at an offset which the final reads passed, and did not return; or,
-# in a history from elsewhere, which some read passed, and none ever returned. What is left of that log may
-# still show that it is there.
+# Without the leader's log: a record acked at an offset which the final reads passed without returning it; or,
+# in an imported history, one that some read passed and none ever returned. What is left of that log may still
+# show that it is there.
 _UNREAD = f"""coalesce(not repeated and type = 'ok' and ack is not null and not {_in_leader_log("ack")}
     and (by_final_reads and not final and final_low <= ack and final_high > ack
         or by_any_read and read_low is null and highest > ack), false)"""
-# An acked record that is not at its place in the leader's log; a doubtful one that was read and is not there.
-# A send without an offset may have been below log_start, if that has moved.
+# An acked record that is not at its offset in the leader's log; a doubtful one that was read and is not
+# there. A send without an offset may have been below log_start, if that has moved.
 _NOWHERE = "(leader_low is null and log_start = 0)"
 _LOST = f"""coalesce(losses_judged and not repeated and case
     when type = 'ok' and ack is not null then ack >= log_start and not {_in_leader_log("ack")}
     when type = 'ok' then {_NOWHERE}
     when type = 'fail' then false
     when sent > 0 then {_NOWHERE} or vanished end, false)"""
-# It was sent, also where the invocation is a line that cannot be read.
+# It was sent, also if its invocation is a line that cannot be read.
 _SENT = "(sent > 0 or type is not null)"
-# Which send wrote which record of a value that was sent more than once nobody knows, nor which came first.
+# Of a value that was sent more than once nobody knows which send wrote which record, nor which came first.
 _SOME_RECORD_LOST = f"""coalesce(losses_judged and repeated and {_SENT} and ({_NOWHERE} or vanished
     or len(list_filter(acks, lambda o: o >= log_start and not {_in_leader_log("o")})) > 0), false)"""
-# Nobody can see whether it is lost; what failed for certain was never there.
+# Nobody can see whether it is lost; a send that certainly failed was never there.
 _BLIND = f"""(not coalesce(losses_judged, false) and {_SENT}
     and (repeated or coalesce(type, 'info') <> 'fail'))"""
 

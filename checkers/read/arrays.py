@@ -1,4 +1,4 @@
-"""Arrow columns as numpy arrays, and tables put together."""
+"""Converts Arrow columns to numpy arrays, and joins tables."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -12,13 +12,13 @@ Bools = npt.NDArray[np.bool_]
 
 
 def numbers_of(column: pa.ChunkedArray) -> Ints:
-    """Of a column without nulls."""
+    """The values of a column without nulls."""
     numbers: Ints = column.to_numpy()
     return numbers
 
 
 def codes_of(column: pa.ChunkedArray) -> tuple[Ints, dict[str, int]]:
-    """Words as numbers, and the number of each word."""
+    """A column of texts as numbers, and the number of each text."""
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     column = column.unify_dictionaries()
@@ -29,7 +29,7 @@ def codes_of(column: pa.ChunkedArray) -> tuple[Ints, dict[str, int]]:
 
 
 def concatenated(several: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Table]:
-    """The rows of tables of the same name together; words that are dictionaries share one."""
+    """Join the rows of tables with the same name; texts that are dictionaries share one."""
     parts: dict[str, list[pa.Table]] = {}
     for tables in several:
         for name, table in tables.items():

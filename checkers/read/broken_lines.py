@@ -1,7 +1,7 @@
-"""What a line of the history that nobody can read may have told of the nemesis.
+"""Finds which faults a line of the history that cannot be read may have been.
 
-It may have been of a fault that lost data, or of an unclean election, if it speaks of the nemesis at all, and
-unless its f can be read and never does.
+It may have been a fault that lost data, or an unclean election, if it mentions the nemesis at all, unless its
+f can be read and is harmless.
 """
 
 import re
@@ -14,8 +14,8 @@ _F = re.compile(rb'"f"\s*:\s*"(\w+)"')
 
 
 def faults_in(line: bytes) -> frozenset[str]:
-    """The fs of faults that it may be of: any of consequence, where it has more faults than names (two lines
-    may have become one)."""
+    """The fs of the faults that it may be: all serious ones, if it has more faults than names (two lines may
+    have become one)."""
     if not _NEMESIS.search(line):
         return frozenset()
     fs = [f for f in (found.decode() for found in _F.findall(line)) if f in FAULTS]

@@ -1,4 +1,4 @@
-"""Columns of many rows that few values fill: each value is there once, and a number for each row."""
+"""Columns with many rows and few distinct values: each value is stored once, with a number for each row."""
 
 from collections.abc import Callable, Container, Hashable, Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ def contains(items: Container[object], item: object) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coded(Generic[Of]):
-    """Row by row `values[codes[row]]`."""
+    """The value of a row is `values[codes[row]]`."""
 
     codes: npt.NDArray[np.int32]
     values: tuple[Of, ...]
@@ -45,23 +45,23 @@ class Coded(Generic[Of]):
         return frozenset(self.values[code] for code in np.unique(self.codes).tolist())
 
     def where(self, is_so: Callable[[Of], bool]) -> Flags:
-        """The rows whose value is so, each value asked once."""
+        """The rows for whose value `is_so` is true; it is called once for each value."""
         flags: Flags = np.fromiter(map(is_so, self.values), np.bool_, len(self.values))[self.codes]
         return flags
 
     def replaced(self, rows: Ints, others: "Coded[Of]") -> "Coded[Of]":
-        """With these others in these rows."""
+        """A copy with these other values in these rows."""
         codes = self.codes.copy()
         codes[rows] = others.codes + len(self.values)
         return Coded(codes, (*self.values, *others.values))
 
     def made(self, make: Callable[[Of], object], kind: pa.DataType) -> pa.Array:
-        """What is made of each value, as an Arrow column."""
+        """`make(value)` for each row, as an Arrow column."""
         made = pa.array([make(value) for value in self.values], type=kind)
         return made.take(pa.array(self.codes))
 
     def joined(self, other: "Coded[Other]") -> "Coded[tuple[Of, Other]]":
-        """Pairs of this and another, row by row."""
+        """Pairs of this and another column, row by row."""
         both = self.codes.astype(np.int64) * max(1, len(other.values)) + other.codes
         different, codes = np.unique(both, return_inverse=True)
         pairs = [divmod(one, max(1, len(other.values))) for one in different.tolist()]
@@ -69,7 +69,7 @@ class Coded(Generic[Of]):
         return Coded(codes.astype(np.int32), values)
 
     def mapped(self, make: Callable[[Of], Other]) -> "Coded[Other]":
-        """A function of each value."""
+        """`make(value)` for each row, as another Coded."""
         seen = dict[Other, int]()
         codes = [seen.setdefault(make(value), len(seen)) for value in self.values]
         return Coded(np.array(codes, dtype=np.int32)[self.codes], tuple(seen))

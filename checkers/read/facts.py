@@ -1,12 +1,12 @@
-"""What the driver learns of each range of a file: few numbers, whatever the range holds.
+"""What the driver learns about each range of a file: a few numbers, whatever the range contains.
 
 A file is cut into ranges (ranges.py), each read by itself. The facts of all ranges of a file, in the order of
-`number`, say exactly what one reading of all the file would have said.
+`number`, give exactly the result of reading the file at once.
 
 Words: a `place` is the position of a line within its range, from 0, and blank lines have one. `lines` are
-those that are not blank; a `broken` one is not as the field table says, all others are good. Nothing but
-`places`, `lines`, `broken` and `first_broken` counts broken lines. Intervals are disjoint and rising,
-with both ends in them, as short as can be.
+those that are not blank; a `broken` one breaks the field table, all others are good. Only `places`, `lines`,
+`broken` and `first_broken` count broken lines. Intervals are disjoint and rising, with both ends included, as
+few as possible.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ Intervals = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RangeFacts:
-    """Of any range."""
+    """The facts of any range."""
 
     run: int
     number: int
@@ -30,54 +30,56 @@ class RangeFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryFacts(RangeFacts):
-    """Of a range of history.jsonl. `first` is of the first good line, in file order."""
+    """The facts of a range of history.jsonl. `first` is of the first good line, in file order."""
 
     first_index: int | None = None
     least_index: int | None = None
     highest_index: int | None = None
-    # The index of a line less how many lines (good or broken, blank ones aside) stand before it in the range,
-    # if that is the same number for all of them; None: it is not, or there is no good line. Index is the
-    # position in the file if it is the number of lines of all ranges before.
+    # A line's index minus the number of lines (good or broken, not blank) before it in the range, if that is
+    # the same for all lines; None: it is not, or there is no good line. Index is the position in the file if
+    # this equals the number of lines of all ranges before.
     shift: int | None = None
     rises: bool = True  # every index is above all before it in the range
     first_time: int | None = None
     least_time: int | None = None
     highest_time: int | None = None
-    # Index of the first line, in file order, whose time is below that of any before it in the range. Of the
-    # whole file the first is this of the first range that has it, unless the first_time of a range up to that
-    # one is below the highest of the ranges before: then it is that range's first_index.
+    # Index of the first line, in file order, whose time is below that of any line before it in the range. For
+    # the complete file it is that of the first range that has one, unless the first_time of a range up to
+    # that one is below the highest time of the ranges before: then it is that range's first_index.
     falls: int | None = None
     ok: int = 0  # completions of clients
     fail: int = 0
     info: int = 0
-    txns: int = 0  # lines of clients, of whatever type
-    acked: int = 0  # micro-sends of ok ops, those of settle.processes aside
-    used: Intervals = ()  # partitions of which it says more than who holds them
+    txns: int = 0  # lines of clients, of any type
+    acked: int = 0  # micro-sends of ok ops, without those of settle.processes
+    used: Intervals = ()  # partitions for which it has more than assignments
     assigned: Intervals = ()  # partitions that assign and subscribe name
-    nemesis: tuple[str, ...] = ()  # the lines of the nemesis, as they stand
-    # The fs of faults that broken lines may be of (broken_lines.py), and the last line, if that is broken.
+    nemesis: tuple[str, ...] = ()  # the lines of the nemesis, unparsed
+    # The fs of the faults that broken lines may be (broken_lines.py); and of the last line, if that is
+    # broken.
     broken_faults: tuple[str, ...] = ()
     last_broken_faults: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpFacts(RangeFacts):
-    """Of a range of a node's dump; of Parquet a row group is a range, and a row is a line."""
+    """The facts of a range of a node's dump; in Parquet a row group is a range, and a row is a line."""
 
     node: str
     partitions: Intervals = ()
-    flaw: str | None = None  # why this range of a Parquet file cannot be read; then nothing else is told
+    # why this range of a Parquet file cannot be read; then the other fields are empty
+    flaw: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFacts(RangeFacts):
-    """Of a range of replicas.jsonl."""
+    """The facts of a range of replicas.jsonl."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFacts(RangeFacts):
-    """Of a range of trace.jsonl. `nodes`: how many good lines each has (with which seqs: seqs.py).
-    `rulings`: what the controller said (elect, register, fence, unfence, and the isr lines without a LEO) and
+    """The facts of a range of trace.jsonl. `nodes`: how many good lines each has (with which seqs: seqs.py).
+    `rulings`: the controller's lines (elect, register, fence, unfence, and the isr lines without a LEO) and
     every start, each as {at, time, node, seq, event, partition, epoch, isr, leader, broker, clean}, in file
     order."""
 
@@ -100,7 +102,7 @@ def joined(*several: Intervals) -> Intervals:
 
 
 def size(intervals: Intervals) -> int:
-    """How many numbers are in them."""
+    """How many numbers they contain."""
     return sum(last - first + 1 for first, last in intervals)
 
 

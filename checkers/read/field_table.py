@@ -1,18 +1,18 @@
-"""The one field table: which fields a line of each file has, of what type, and what it cannot do without.
+"""Defines, in one table, which fields a line of each file has, their types, and which are required.
 
-format.md's tables, declared once. Of these declarations are made: `Table.is_good`, which judges one line as
-Python's objects; `Table.usual`, a regular expression that lines match whose fields are all of their types, in
-the order that the file's own lines show; `Table.keeps_rules`, which judges many of these at once as Arrow's
-columns. A test holds them together on lines that break anything (tests/unit/test_field_table.py).
+It declares the tables of format.md once. From these declarations are made: `Table.is_good`, which checks one
+line as Python objects; `Table.usual`, a regular expression for lines whose fields all have their types, in
+the order that the file's own lines show; `Table.keeps_rules`, which checks many of these at once as Arrow
+columns. A test compares them on broken lines of every kind (tests/unit/test_field_table.py).
 
 Rules
-1. A field that nobody declares is nobody's business, whatever it holds. null is as good as absent, but where
-   `named` asks that a field be there, null or not.
-2. An integer has 64 bits; 1.0 is none, nor is true. A text is a text, a list holds no null.
-3. A type says what a value may be wherever it stands; a Rule says what lines of some sort must have besides.
-4. Not every good line is a usual one, but whatever reads JSON reads a usual line alike, whichever lines the
-   expression was made from: no name comes twice, for each has one place, those of fields that nobody declares
-   too; no name has escapes, texts are valid UTF-8, numbers have fewer digits than 64 bits hold.
+1. A field that is not declared is ignored, whatever its value. null counts as absent, except where `named`
+   requires the field to be there, null or not.
+2. An integer has 64 bits; 1.0 and true are no integers. A list contains no null.
+3. A type says which values a field may have in any line; a Rule says what lines of some kind need besides.
+4. Not every good line is a usual one, but every JSON reader reads a usual line alike, whichever lines the
+   expression was made from: no name comes twice, because each has one place, also those of undeclared fields;
+   no name has escapes, texts are valid UTF-8, numbers have fewer digits than 64 bits hold.
 """
 
 import json
@@ -54,8 +54,8 @@ _TEXT = rf'"(?:[ !#-\[\]-~]|{_UTF_8}|{_ESCAPE})*"'
 _COMMA = " *, *"
 _PLAIN = rf"(?:{_TEXT}|-?{_NATURAL}(?:\.[0-9]{{1,17}})?(?:[Ee][+-]?[0-9]{{1,2}})?|{_FLAG})"
 _NAME = re.compile(r'[^"\\\x00-\x1f\x7f\ud800-\udfff]*')  # without escapes
-_MOST_UNKNOWN = 16  # fields that nobody declares, in an object of a usual line
-_FIRST = 8  # items of a list, that show how the others are written
+_MOST_UNKNOWN = 16  # undeclared fields in an object of a usual line
+_FIRST = 8  # items of a list whose form is taken for the others
 
 
 # -- what a value may be ------------------------------------------------------------------------------------
@@ -67,14 +67,14 @@ def _same(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Type:
-    """What values a field may have, null aside."""
+    """The values that a field may have, apart from null."""
 
-    fits: Callable[[Any], bool]  # whether it may be this, of those that json knows
-    # Most of them as they are written, in a file that has these, as a regular expression of RE2 over bytes.
-    # None: in a usual line there is none.
+    fits: Callable[[Any], bool]  # whether it may have this value, of those that json returns
+    # A regular expression of RE2 over bytes for most of these values, in the form that these examples show.
+    # None: a usual line has no such field.
     usual: Callable[[Sequence[Any]], str] | None = None
-    arrow: pa.DataType | None = None  # of the column; None: no check asks for what is there, it has none
-    as_column: Callable[[Any], Any] = _same  # one that fits, as its column has it
+    arrow: pa.DataType | None = None  # of the column; None: no check uses the value, and it has no column
+    as_column: Callable[[Any], Any] = _same  # converts a valid value for its column
     least: int | None = None  # of integers
 
 
@@ -88,7 +88,7 @@ def integer(least: int = LOWEST) -> Type:
 
 
 def _without_halves(text: str) -> str:
-    """Half of a surrogate pair, which JSON's escapes can say and UTF-8 cannot, becomes a ?."""
+    """Replace half of a surrogate pair, which JSON escapes allow and UTF-8 does not, by a ?."""
     return text.encode(errors="replace").decode()
 
 
@@ -99,25 +99,25 @@ TEXT = Type(
     arrow=pa.string(),
     as_column=_without_halves,
 )
-# What is a text, and would do no harm if it were something else: a name that only people read, or that checks
-# compare with theirs.
+# Texts that would do no harm if they were something else: names that only people read, or that checks compare
+# with their own.
 WORD = replace(
     TEXT,
     fits=lambda _: True,
     as_column=lambda value: _without_halves(value if isinstance(value, str) else json.dumps(value)),
 )
-# An object of whatever fields. Whoever needs it looks at the line.
+# An object with any fields. Code that needs it parses the line.
 OBJECT = Type(fits=lambda value: isinstance(value, dict))
-UNKNOWN = Type(fits=lambda _: True, usual=lambda _: _PLAIN)  # of a field that nobody declares
+UNKNOWN = Type(fits=lambda _: True, usual=lambda _: _PLAIN)  # of an undeclared field
 
 
 def unasked(of: Type) -> Type:
-    """A value of this type that no check looks at."""
+    """A value of this type that no check uses."""
     return Type(fits=of.fits, usual=of.usual)
 
 
 def list_of(of: Type, length: int | None = None) -> Type:
-    """A list of such, of which none is null; of so many, where there is a `length`."""
+    """A list of such values without null; of this many, if `length` is given."""
     assert of.usual is not None
     usual_item = of.usual
 
@@ -140,7 +140,7 @@ def list_of(of: Type, length: int | None = None) -> Type:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a line, or of an item of a list. needed: not null; named: there, and perhaps null."""
+    """One field of a line, or of an item of a list. needed: not null; named: present, possibly null."""
 
     name: str
     type: Type
@@ -149,13 +149,13 @@ class Field:
 
 
 class Twice(dict[str, Any]):
-    """An object in which names came twice; the last of each counts. `before`: the others."""
+    """An object in which names came twice; the last of each counts. `before`: the earlier ones."""
 
     before: Sequence[tuple[str, Any]] = ()
 
 
 class Fields:
-    """The fields of an object, to judge one by. The first is one that is needed."""
+    """The fields of an object, to check it. The first is a required one."""
 
     def __init__(self, fields: Sequence[Field]) -> None:
         assert fields[0].needed
@@ -170,9 +170,9 @@ class Fields:
         return [(each.name, each.type.arrow) for each in self._fields if each.type.arrow is not None]
 
     def usual(self, objects: Sequence[Any]) -> str:
-        """What those match whose fields stand in the order that these show."""
+        """A regular expression for objects whose fields come in the order of these examples."""
         rows = [each for each in objects if isinstance(each, dict)]
-        usual, begun = "", False  # begun: a field stands before, whatever is left out
+        usual, begun = "", False  # begun: some field comes before, even if others are left out
         for name in self._order(rows):
             each = self._by_name.get(name, Field(name=name, type=UNKNOWN))
             assert each.type.usual is not None
@@ -186,8 +186,8 @@ class Fields:
         return rf"\{{ *{usual} *\}}"
 
     def _order(self, rows: Sequence[Row]) -> Sequence[str]:
-        """The fields of usual objects. Where these contradict each other, more of them agree with this order
-        than with the other; where they say nothing, it is that of the declarations."""
+        """The order of fields in usual objects: that of most examples if they contradict each other; that of
+        the declarations where they say nothing."""
         unknown = Counter(name for row in rows for name in row if name not in self._by_name)
         declared = [each.name for each in self._fields if each.type.usual is not None]
         found = [name for name, _ in unknown.most_common(_MOST_UNKNOWN) if _NAME.fullmatch(name)]
@@ -205,7 +205,7 @@ class Fields:
                 del agree[min(pairwise(error.args[1]), key=agree.__getitem__)]
 
     def fit(self, row: Row) -> bool:
-        """Whether every field is what it may be. Of a name that comes twice all that it is given must be."""
+        """Whether every field has an allowed value. If a name comes twice, all its values must be allowed."""
         for name in self._needed:
             if row.get(name) is None:
                 return False
@@ -223,7 +223,7 @@ class Fields:
         return True
 
     def as_columns(self, row: Row) -> dict[str, Any]:
-        """What an object that fits says of its columns."""
+        """The values of an object that fits, by column."""
         return {
             each.name: None if row[each.name] is None else each.type.as_column(row[each.name])
             for each in self._fields
@@ -242,11 +242,11 @@ def item(*several: Field) -> Type:
     )
 
 
-# -- what lines of some sort must have ----------------------------------------------------------------------
+# what lines of some kind must have
 
 
 class Ask(Protocol):
-    """A question about one field of a line; null is never a yes."""
+    """A condition on one field of a line; null never meets it."""
 
     def of(self, value: Any) -> bool: ...
     def rows(self, column: pa.Array) -> Mask: ...
@@ -265,7 +265,7 @@ class There:
 
 @dataclass(frozen=True, slots=True)
 class NotEmpty:
-    """A list with something in it."""
+    """A list that is not empty."""
 
     def of(self, value: Any) -> bool:
         return bool(value)
@@ -276,7 +276,7 @@ class NotEmpty:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """An integer that is not below or above these."""
+    """An integer within these bounds."""
 
     least: int
     most: int = HIGHEST
@@ -311,7 +311,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Lines that answer every question of `where` with yes must answer those of `needs` so."""
+    """Lines that meet all conditions of `where` must meet those of `needs`."""
 
     where: Mapping[str, Ask] = field(default_factory=dict)
     needs: Mapping[str, Ask]
@@ -330,7 +330,7 @@ def _as_tuples(rule: Rule) -> tuple[_Asks, _Asks]:
 
 
 class Table:
-    """The fields and rules of a kind of file. `sort`: the field by which most rules are chosen."""
+    """The fields and rules of a kind of file. `sort`: the field that selects most rules."""
 
     def __init__(self, fields: Sequence[Field], rules: Sequence[Rule], sort: str) -> None:
         self.fields = fields
@@ -346,12 +346,12 @@ class Table:
         self._other_rules = [_as_tuples(rule) for rule in rules if self._words(rule) is None]
 
     def _words(self, rule: Rule) -> Sequence[str] | None:
-        """Those of the lines that it speaks of; None: of all."""
+        """The values of `sort` for which the rule holds; None: for all lines."""
         ask = rule.where.get(self._sort)
         return ask.words if isinstance(ask, OneOf) else None
 
     def is_good(self, row: Row) -> bool:
-        """Whether an object that json has read is a line of this file."""
+        """Whether a parsed object is a valid line of this file."""
         if not self._fields.fit(row):
             return False
         sort = row.get(self._sort)
@@ -359,11 +359,11 @@ class Table:
         return all(_are_so(needs, row) for where, needs in rules if _are_so(where, row))
 
     def usual(self, rows: Sequence[Any]) -> str:
-        """What lines match that are written as these are, the line feed included."""
+        """A regular expression for lines written like these, the line feed included."""
         return rf"^ *{self._fields.usual(rows)}[ \t\r\n]*$"
 
     def encoded(self, table: pa.Table) -> dict[str, pa.Array]:
-        """The columns of a table of this schema, texts as dictionaries."""
+        """The columns of a table of this schema, with texts as dictionaries."""
         columns = {}
         for name in self.schema.names:
             column = one_array(table[name])
@@ -371,11 +371,11 @@ class Table:
         return columns
 
     def as_columns(self, row: Row) -> dict[str, Any]:
-        """What a good line says of the columns."""
+        """The values of a good line, by column."""
         return self._fields.as_columns(row)
 
     def keeps_rules(self, columns: Mapping[str, pa.Array]) -> Mask:
-        """Which rows keep all rules, if they have nothing but these columns."""
+        """Which rows keep all rules, if they have only these columns."""
         size = len(next(iter(columns.values())))
         good = np.ones(size, dtype=np.bool_)
         asked: dict[tuple[str, Ask], Mask] = {}
@@ -395,14 +395,14 @@ class Table:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, without a copy where it is one."""
+    """A column as one array, without a copy where it is one already."""
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks or [
         pa.array([], type=column.type)
     ])
 
 
 def values(column: pa.Array, none: int) -> npt.NDArray[Any]:
-    """As numpy has them; `none` stands for null."""
+    """The column as a numpy array; `none` replaces null."""
     return (column.fill_null(none) if column.null_count else column).to_numpy()  # type: ignore[no-any-return]
 
 
@@ -455,10 +455,10 @@ HISTORY = Table(
     sort="f",
 )
 
-# What the f of a client's line carries; elsewhere the field is one that nobody knows.
+# Which fields the f of a client's line may have; with another f the field is undeclared.
 CARRIED_BY: Mapping[str, Sequence[str]] = {
     "sends": ("send", "txn"),
-    "reads": ("poll", "txn"),  # but for invocations
+    "reads": ("poll", "txn"),  # but not in invocations
     "offsets": ("list_offsets",),
     "partitions": ("assign", "subscribe"),
 }
@@ -477,7 +477,7 @@ _ENTRY = (
 
 @cache
 def dump_of(node: str) -> Table:
-    """A dump holds the entries of its own node."""
+    """The table of a dump, which has the entries of its own node only."""
     return Table(fields=_ENTRY, rules=(Rule(needs={"node": OneOf((node,))}),), sort="node")
 
 
@@ -536,12 +536,13 @@ TRACE = Table(
         Rule(where=_of("become_follower", "fetch"), needs=_STATE),
         Rule(where=_of("ack"), needs={**_STATE, "offset": Between(0), "acks": There(), "isr": There()}),
         Rule(where=_of("isr_proposed"), needs={**_STATE, "isr": There()}),
-        Rule(where=_of("isr"), needs=_RULED),  # of the controller, without leo and hw, and of the leader
+        Rule(where=_of("isr"), needs=_RULED),  # the controller's, without leo and hw, and the leader's
         Rule(where=_of("isr", leo=There()), needs={"hw": There()}),
         Rule(where=_of("isr", hw=There()), needs={"leo": There()}),
         Rule(where=_of("elect"), needs={**_RULED, "clean": There()}),
         Rule(where=_of("register", "fence", "unfence"), needs={"broker": There()}),
-        Rule(where=_of("start", partition=There()), needs=_STATE),  # without: of the node as a whole
+        # without a partition it is the start of the node
+        Rule(where=_of("start", partition=There()), needs=_STATE),
     ),
     sort="event",
 )

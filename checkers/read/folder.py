@@ -1,8 +1,8 @@
-"""One run folder as the judge's driver sees it: run.json, and which files are there and whole.
+"""Opens one run folder for the judge's driver: run.json, and which files are there and complete.
 
 Rules
-1. Whatever is wrong with run.json is a reason (names of checks, words), never an exception.
-2. The big files are not read here, only looked at: is it a file that opens, and is its last line whole.
+1. Whatever is wrong with run.json is a reason (names of checks, text), never an exception.
+2. The big files are not read here, only checked: can the file be opened, and is its last line complete.
 """
 
 import gc
@@ -22,53 +22,55 @@ from floodmark.harness.parquet_dump import is_twin
 from floodmark.harness.run import REPLICAS_BYTES_AT_MOST, RunAt
 from floodmark.harness.run_location import Place, is_named, is_safe_name, open_inside, refuse_larger
 
-if TYPE_CHECKING:  # columns are imported where they are made: Spark's start waits for none of that
+if TYPE_CHECKING:  # columns are imported where they are made, so that Spark's start does not wait for them
     from floodmark.checkers.read.partitions import Partitions
     from floodmark.checkers.read.replica_rows import Replicas
 
 INT64 = 1 << 63
-DIGITS_AT_MOST = 30  # of a partition's number, zeros before it included
-UNKNOWN_NS = 1 << 62  # more than any two times of a run lie apart
+DIGITS_AT_MOST = 30  # of a partition's number, leading zeros included
+UNKNOWN_NS = 1 << 62  # more than the difference between any two times of a run
 TAIL_BYTES = 1 << 16
 TWIN_FROM_BYTES = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
 class Folder:
-    """What the driver knows of a run; `reasons` and what follows them grow while it is looked at."""
+    """What the driver knows about a run; `reasons` and the fields after it grow while the files are
+    checked."""
 
     path: Place
     about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
     nodes: tuple[str, ...] = ()
     observes: Observes = field(default_factory=Observes)
-    # What run.json says of the partitions, until somebody asks: what makes columns of it is slow to import.
+    # The partitions of run.json; they become columns when they are first used, because that code is slow to
+    # import.
     named: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
     columns: "Partitions | None" = None
-    replica_columns: "Replicas | None" = None  # None: the first pass is not over (with_replicas)
+    replica_columns: "Replicas | None" = None  # None before the end of the first pass (with_replicas)
     rows: Place | None = None  # replicas.jsonl, where it can be read
     rows_damaged: bool = False  # replicas.jsonl is missing or a line of it is bad
-    dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, where one can be read
+    dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, if one can be read
     history: Place | None = None
     trace: Place | None = None
     torn: int = 0  # half lines at the end of the history, ignored
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
-    flaws: dict[str, str] = field(default_factory=dict)  # node -> what is wrong with its dump
+    flaws: dict[str, str] = field(default_factory=dict)  # node -> the error in its dump
     reasons: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
-    judged: bool = True  # False: run.json is none, nothing is judged
+    judged: bool = True  # False: run.json is missing or invalid, and nothing is judged
 
     @property
     def partitions(self) -> "Partitions":
         if self.columns is None:
             from floodmark.checkers.read.partitions import partitions_of
 
-            with uncollected():
+            with without_garbage_collection():
                 self.columns = partitions_of(*self.named)
                 self.named = ({}, {})
         return self.columns
 
     @property
     def replicas(self) -> "Replicas":
-        """As far as they are known."""
+        """The replicas, as far as they are known."""
         if self.replica_columns is None:
             from floodmark.checkers.read.replica_rows import NO_REPLICAS
 
@@ -100,10 +102,10 @@ class Folder:
 
 
 def open_folder(path: Place) -> Folder:
-    """Reads the small files. A folder that is no run comes back with judged=False and the reason."""
+    """Read the small files. A folder that is no run is returned with judged=False and the reason."""
     folder = Folder(path=path)
     try:
-        with uncollected():
+        with without_garbage_collection():
             folder.about = checked(RunAt(folder=path).about())
             take_partitions(folder)
     except FloodmarkError as error:
@@ -111,16 +113,17 @@ def open_folder(path: Place) -> Folder:
         folder.reasons.append(((*finding_names.MADE, finding_names.UNFIT), str(error)))
         return folder
     if isinstance(path, Path):
-        folder.path = path.absolute()  # Spark's workers may have been started in another directory
+        folder.path = path.absolute()  # Spark's workers may run in another directory
     folder.nodes = tuple(folder.about["nodes"])
     folder.observes = observes_of(folder.about)
-    look_at_files(folder)
+    check_files(folder)
     return folder
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
-    """Nothing that is made here is garbage: of a million partitions the search for some is half the time."""
+def without_garbage_collection() -> Iterator[None]:
+    """Turn the garbage collector off: nothing made here is garbage, and with a million partitions it takes
+    half the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -131,20 +134,20 @@ def uncollected() -> Iterator[None]:
 
 
 def take_partitions(folder: Folder) -> None:
-    """What run.json says of the partitions stands in `named` alone."""
+    """Move the partitions of run.json into `named`."""
     about = dict(folder.about)
     folder.about = about
     folder.named = about.pop("partitions"), about.pop("leaders", None) or {}
 
 
 def with_replicas(folder: Folder, replicas: "Replicas", bad: int, first_bad: int | None) -> None:
-    """What replicas.jsonl says, once it is read. bad: lines that are no rows; first_bad: number of the first.
-    """
+    """Add the rows of replicas.jsonl, once it is read. bad: lines that are no rows; first_bad: number of the
+    first."""
     from floodmark.checkers.read.partitions import with_leaders
 
     folder.replica_columns, reasons = replicas, []
     if bad:
-        more = f", nor are {bad - 1} lines behind it" if bad > 1 else ""
+        more = f", nor are {bad - 1} lines after it" if bad > 1 else ""
         reasons.append(damaged_rows(f"replicas.jsonl:{first_bad} is no replica's row{more}"))
     for node, count in sorted(replicas.second.items()):
         rows = f"{count} rows of {node} are second ones" if count > 1 else f"a row of {node} is a second one"
@@ -159,7 +162,7 @@ def damaged_rows(reason: str) -> tuple[tuple[str, ...], str]:
 
 
 def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
-    """run.json, if what every check stands on has the right shape; else FloodmarkError."""
+    """run.json, if the fields that every check needs are valid; else FloodmarkError."""
     nodes, partitions = about.get("nodes"), about.get("partitions")
     if not (isinstance(nodes, list) and all(isinstance(node, str) and node for node in nodes)):
         raise FloodmarkError("run.json: `nodes` is no list of names")
@@ -188,14 +191,14 @@ def is_partition(key: str, assignment: Any) -> bool:
     )
 
 
-# -- the big files, from outside --------------------------------------------------------------------------
+# the big files, without reading them
 
 
-def look_at_files(folder: Folder) -> None:
-    """Which of the big files can be read, and whether their last lines are whole."""
+def check_files(folder: Folder) -> None:
+    """Check which of the big files can be read, and whether their last lines are complete."""
     run = RunAt(folder=folder.path)
     if folder.observes.replicas:
-        look_at_rows(folder, run)
+        check_rows(folder, run)
     why = unreadable(run.history_path, folder.path)
     if why is None:
         folder.history = run.history_path
@@ -203,7 +206,7 @@ def look_at_files(folder: Folder) -> None:
     else:
         folder.reasons.append((finding_names.IF_BREACHED, f"history.jsonl: {why}"))
     if not folder.observes.traceless:
-        look_at_trace(folder, run)
+        check_trace(folder, run)
     if not folder.observes.dumps:
         folder.damaged.update(folder.nodes)  # no check can rely on a dump
         return
@@ -212,7 +215,7 @@ def look_at_files(folder: Folder) -> None:
         if not isinstance(lines, Path) and node.startswith(("_", ".")):
             words = "Spark reads no file of such a name where it lies; judge a copy on this machine"
             damage_dump(folder, node, f"logs/{lines.name}: {words}")
-        elif stands_for(parquet, lines, folder.path):
+        elif replaces_lines(parquet, lines, folder.path):
             folder.dumps[node] = parquet
         elif (why := unreadable(lines, folder.path)) is not None:
             damage_dump(folder, node, f"logs/{node}.jsonl: {why}")
@@ -222,8 +225,8 @@ def look_at_files(folder: Folder) -> None:
                 damage_dump(folder, node, f"logs/{node}.jsonl ends in half a line")
 
 
-def look_at_rows(folder: Folder, run: RunAt[Place]) -> None:
-    """A missing replicas.jsonl makes the logs' checks unknown."""
+def check_rows(folder: Folder, run: RunAt[Place]) -> None:
+    """Check replicas.jsonl; if it is missing, the logs' checks are unknown."""
     why = unreadable(run.replicas_path, folder.path, REPLICAS_BYTES_AT_MOST)
     if why is None:
         folder.rows = run.replicas_path
@@ -232,8 +235,8 @@ def look_at_rows(folder: Folder, run: RunAt[Place]) -> None:
         folder.reasons.append(damaged_rows(f"replicas.jsonl: {why}"))
 
 
-def look_at_trace(folder: Folder, run: RunAt[Place]) -> None:
-    """A trace may be missing. One that is there and cannot be read is a reason."""
+def check_trace(folder: Folder, run: RunAt[Place]) -> None:
+    """Check the trace, which may be missing. If it is there and cannot be read, that is a reason."""
     why = unreadable(run.trace_path, folder.path)
     if why is None:
         folder.trace = run.trace_path
@@ -242,8 +245,8 @@ def look_at_trace(folder: Folder, run: RunAt[Place]) -> None:
 
 
 def damage_dump(folder: Folder, node: str, reason: str) -> None:
-    """A dump that cannot be relied on. (If its node leads, more checks are unknown: reasons.py.) One of a
-    node that has no replica at all would have held stray copies alone."""
+    """Mark a dump as incomplete. (If its node leads, more checks are unknown: reasons.py.) The dump of a node
+    without replicas would have had only stray copies."""
     folder.damaged.add(node)
     folder.flaws[node] = reason
     if node in folder.partitions.nodes:
@@ -251,8 +254,8 @@ def damage_dump(folder: Folder, node: str, reason: str) -> None:
 
 
 def unreadable(path: Place, folder: Place, at_most: int | None = None) -> str | None:
-    """Why a file of the folder cannot be read, or not for its size; None if it can. Whoever is told of a path
-    by this module need not ask again: it is a regular file inside the folder."""
+    """Why a file of the folder cannot be read, or is too big; None if it can be read. Callers need not check
+    the path again: it is a regular file inside the folder."""
     try:
         with open_inside(path, folder) as file:
             file.read(1)
@@ -263,15 +266,15 @@ def unreadable(path: Place, folder: Place, at_most: int | None = None) -> str | 
     return None
 
 
-def stands_for(parquet: Place, lines: Place, folder: Place) -> bool:
-    """Whether to read the Parquet file: where it is alone, or was made of these lines, and there are so many
-    that this pays."""
+def replaces_lines(parquet: Place, lines: Place, folder: Place) -> bool:
+    """Whether to read the Parquet file: if there are no lines, or if it was made from these lines and they
+    are so many that it pays."""
     if not is_parquet(parquet, folder):
         return False
     if unreadable(lines, folder) is not None:
         return True
     if not (isinstance(parquet, Path) and isinstance(lines, Path)):
-        return False  # to know whose twin it is all of the lines would have to be fetched
+        return False  # to check that, all of the lines would have to be fetched
     return lines.stat().st_size >= TWIN_FROM_BYTES and is_twin(parquet, lines)
 
 
@@ -287,7 +290,7 @@ def is_parquet(path: Place, folder: Place) -> bool:
 
 
 def torn_tail(path: Place) -> bool:
-    """Whether the last line lacks its LF and is no JSON object (a whole one is never the beginning of
+    """Whether the last line lacks its LF and is no JSON object (a complete object is never the beginning of
     another)."""
     last = b"".join(reversed(list(last_line(path))))
     if not last.strip():
@@ -299,7 +302,7 @@ def torn_tail(path: Place) -> bool:
 
 
 def last_line(path: Place) -> Iterator[bytes]:
-    """What stands behind the last LF, in pieces from the end."""
+    """Yield the bytes after the last LF, in pieces from the end."""
     with path.open("rb") as file:
         at = file.seek(0, os.SEEK_END)
         while at > 0:
@@ -314,14 +317,13 @@ def last_line(path: Place) -> Iterator[bytes]:
 
 
 def clock_error_ns(folder: Folder) -> int:
-    """How far two nodes' stamps may lie apart. Where it is told in a way that nobody understands, no two
-    times are far enough apart."""
+    """How far two nodes' stamps may differ. If run.json's value is invalid, no two times can be ordered."""
     stated = folder.about.get("clock_error_ns", 0)
     return stated if is_int(stated) and 0 <= stated < UNKNOWN_NS else UNKNOWN_NS
 
 
 def is_int(value: Any) -> TypeGuard[int]:
-    """An integer of 64 bits; true and false are none."""
+    """Whether it is an integer of 64 bits; true and false are not."""
     return type(value) is int and -INT64 <= value < INT64
 
 

@@ -1,12 +1,13 @@
-"""A judged history kept a second time as Parquet, beside its lines: a tenth of the bytes, quicker to look at
+"""Keeps a judged history a second time as Parquet, beside its lines: a tenth of the bytes, and faster to read
 again.
 
 Rules
-1. Only a history whose lines are all good has a twin; the twin gives what its lines give.
-2. A twin says which bytes it was made of, by which reading, cut where. Beside lines that are others by now it
-   stands for nothing.
-3. A row group has the lines of one range. One that is rotten costs nothing but time: the lines are read.
-4. A twin is there whole or not at all; nobody is the worse for lacking it.
+1. Only a history whose lines are all good has a twin; reading the twin gives the same result as its lines.
+2. A twin names the bytes it was made from, the version of the reader, and where they were cut. If the lines
+   have changed, it is ignored.
+3. A row group has the lines of one range. If it is damaged, the lines are read instead, which only takes
+   time.
+4. A twin is written atomically; without it everything still works.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,10 +25,10 @@ from floodmark.harness import parquet_dump
 from floodmark.harness.run_location import is_regular_inside, replacing
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
-READING = f"4/{RANGE_BYTES} ".encode()  # raised whenever another thing is asked of a line
+READING = f"4/{RANGE_BYTES} ".encode()  # raised whenever the reader uses other fields of a line
 FROM_BYTES = 1 << 20
 NEMESIS = -1
-_LINE = "line"  # of the nemesis's lines, whose faults are as they please
+_LINE = "line"  # of the nemesis's lines, whose faults have no fixed fields
 _TWIN = pa.schema([*HISTORY.schema, (_LINE, pa.string())])
 
 
@@ -36,7 +37,7 @@ class Rotten(Exception):
 
 
 def keep(history: Path) -> Path | None:
-    """Writes the twin, if there is to be one. OSError where it cannot be written."""
+    """Write the twin, if there can be one. OSError where it cannot be written."""
     if not is_regular_inside(history, history.parent) or history.stat().st_size < FROM_BYTES:
         return None
     if is_twin(history):
@@ -57,7 +58,7 @@ def keep(history: Path) -> Path | None:
 
 
 class _NoTwin(Exception):
-    """Not all of its lines are good."""
+    """Some of its lines are not good."""
 
 
 def _table_of(rows: Rows) -> pa.Table:
@@ -78,7 +79,7 @@ def twin_of(history: Path) -> Path:
 
 
 def is_twin(history: Path) -> bool:
-    """Whether there is a twin that was made of these very lines."""
+    """Whether there is a twin that was made from these lines."""
     twin = twin_of(history)
     return is_regular_inside(twin, history.parent) and parquet_dump.is_twin(
         twin, history, key=OF, reading=READING
@@ -86,7 +87,7 @@ def is_twin(history: Path) -> bool:
 
 
 def with_twins(ranges: Iterable[Range]) -> Iterator[Range]:
-    """The ranges; those of a history with its twin, where there is one."""
+    """The ranges; for a history with a twin those with the twin."""
     twins: dict[Path, Path | None] = {}
     for one in ranges:
         place = one.place
@@ -99,7 +100,7 @@ def with_twins(ranges: Iterable[Range]) -> Iterator[Range]:
 
 
 def group_of(one: Range) -> Rows:
-    """The lines of a range, from its row group. Raises: Rotten."""
+    """The lines of a range, from its row group. Raises Rotten."""
     assert one.twin is not None
     try:
         with one.twin.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:

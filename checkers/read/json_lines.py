@@ -1,10 +1,10 @@
-"""Bytes of JSON lines to Arrow columns, one row a good line; whatever else is there is counted.
+"""Parses JSON lines into Arrow columns, one row for each good line; all other lines are counted.
 
 Theory of operation. DuckDB parses JSON three times as fast as Arrow does and ten times as fast as Python, and
-is lax: it takes "7" and 7.2 for integers, null where a number is too big, the first of a name that comes
-twice. So it is given usual lines alone, which every reader takes alike (Table.usual): those that are written
-as some are that lie spread over the piece, with fields in this order and with these that nobody declares. Of
-the others Python says which are good, and writes them anew.
+is lax: it accepts "7" and 7.2 as integers, null where a number is too big, the first of a name that comes
+twice. So it gets only usual lines, which every reader parses alike (Table.usual): lines written like a sample
+from all over the piece, with the same field order and the same undeclared fields. Python decides which of the
+other lines are good, and rewrites them.
 """
 
 import json
@@ -30,28 +30,29 @@ Ints = npt.NDArray[np.int64]
 
 _BLANK = b" \t\r\n"
 _LF = 10
-_SAMPLE = 100  # lines of a piece that show how the others are written, and as many by their bytes
-_LONG = 1 << 16  # bytes of a line that is not read to that end
-_NO_NUMBER = re.compile(rb"[:,\[\s-](?:NaN|Inf)")  # rapidjson takes these for numbers, and Arrow says nothing
-_SAFE_DIGITS = 20  # of 64 bits no integer has more
-_HUGE = sys.float_info.max  # stands for numbers that would be none, where nobody asks which they are
+_SAMPLE = 100  # sample lines of a piece, and as many chosen by position in bytes
+_LONG = 1 << 16  # bytes; a longer line is not used as a sample
+# rapidjson accepts these as numbers, without a word from Arrow
+_NO_NUMBER = re.compile(rb"[:,\[\s-](?:NaN|Inf)")
+_SAFE_DIGITS = 20  # an integer of 64 bits has no more
+_HUGE = sys.float_info.max  # replaces invalid numbers in fields that no check uses
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """The good lines of a piece of a file, in order. A place is a line's position, blank ones counted too."""
+    """The good lines of a piece of a file, in order. A place is a line's position, blank lines included."""
 
     columns: Mapping[str, pa.Array]  # those of the field table; texts are dictionaries
     places: Ints
-    before: Ints  # how many lines, good or broken, stand before each
-    line: Callable[[int], bytes]  # the line in this place, as it stands
+    before: Ints  # how many lines, good or broken, come before each
+    line: Callable[[int], bytes]  # the line at this place, unparsed
     lines: int  # good or broken
     all_places: int
     broken: Ints  # places of the broken lines
 
 
 def rows_of(data: bytes, table: Table) -> Rows:
-    """Every line of the data; the last one may lack its line feed."""
+    """Parse every line of the data; the last one may lack its line feed."""
     lines = _lines_of(data)
     usual = pc.match_substring_regex(lines, table.usual(_sample(lines)))
     is_usual = usual.to_numpy(zero_copy_only=False)
@@ -63,7 +64,7 @@ def rows_of(data: bytes, table: Table) -> Rows:
         kept = pc.replace_with_mask(lines, pc.invert(usual), written)
         good = kept.is_valid().to_numpy(zero_copy_only=False)
     columns = table.encoded(_parsed(kept, table))
-    # Of the others Python has said it.
+    # Python has checked the others.
     keeps = ~is_usual[good] | table.keeps_rules(columns)
     if not keeps.all():
         good[np.flatnonzero(good)[~keeps]] = False
@@ -83,7 +84,7 @@ def rows_of(data: bytes, table: Table) -> Rows:
 
 
 def _lines_of(data: bytes) -> pa.LargeBinaryArray:
-    """Each with its line feed; the bytes are not copied."""
+    """The lines, each with its line feed; the bytes are not copied."""
     ends = np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == _LF) + 1
     if data and not data.endswith(b"\n"):
         ends = np.append(ends, len(data))
@@ -92,7 +93,8 @@ def _lines_of(data: bytes) -> pa.LargeBinaryArray:
 
 
 def _sample(lines: pa.LargeBinaryArray) -> list[Any]:
-    """What some of the lines say, but for those that are no JSON. Of few long lines some are there, too."""
+    """Parsed sample lines, without those that are no JSON. If there are few long lines, some of them are
+    included."""
     bounds = np.frombuffer(lines.buffers()[1], dtype=np.int64)
     by_lines, by_bytes = (np.arange(_SAMPLE) * size // _SAMPLE for size in (len(lines), bounds[-1]))
     places = np.union1d(by_lines, np.searchsorted(bounds, by_bytes, side="right") - 1)
@@ -105,7 +107,7 @@ def _sample(lines: pa.LargeBinaryArray) -> list[Any]:
 
 
 def _parsed(lines: pa.LargeBinaryArray, table: Table) -> pa.Table:
-    """A row each of these lines, which are usual or written by as_usual."""
+    """A row for each of these lines, which are usual or rewritten by as_usual."""
     asked = pa.table({"line": lines.view(pa.large_string())})  # noqa: F841 (the statement names it)
     form = json.dumps(_form(pa.struct(list(table.schema))))
     select = f"select from_json(line, '{form}') as row from asked where line is not null"
@@ -115,12 +117,13 @@ def _parsed(lines: pa.LargeBinaryArray, table: Table) -> pa.Table:
 
 @cache
 def _database() -> duckdb.DuckDBPyConnection:
-    """This process's. A statement takes a cursor of its own, so that threads may parse side by side."""
+    """This process's database. A statement uses a cursor of its own, so that threads can parse in
+    parallel."""
     return duckdb.connect(config={"threads": 1})
 
 
 def _form(kind: pa.DataType) -> Any:
-    """A type as from_json of DuckDB wants it said."""
+    """A type in the form that DuckDB's from_json expects."""
     if pa.types.is_struct(kind):
         return {each.name: _form(each.type) for each in kind}
     if pa.types.is_list(kind):
@@ -132,8 +135,7 @@ def _form(kind: pa.DataType) -> Any:
 
 
 def as_usual(line: bytes, table: Table) -> bytes | None:
-    """What a good line says of the columns, as usual lines are written; None of a broken one, and of nothing.
-    """
+    """A good line's columns, written as a usual line; None for a broken one."""
     try:
         row = _DECODER.decode(line.decode())
     except ValueError:
@@ -145,8 +147,8 @@ def as_usual(line: bytes, table: Table) -> bytes | None:
 
 
 def _very_deep(line: bytes, table: Table) -> dict[str, Any] | None:
-    """The columns of an object deeper than Python reads: of such a line they say whether it is good, for what
-    is so deep is a field that nobody knows, or breaks a type."""
+    """The columns of an object deeper than Python can parse. They are enough to check it, because a value
+    that deep is an undeclared field, or breaks a type."""
     if _NO_NUMBER.search(line):
         return None
     options = pj.ParseOptions(explicit_schema=table.schema, unexpected_field_behavior="ignore")
@@ -159,7 +161,7 @@ def _very_deep(line: bytes, table: Table) -> dict[str, Any] | None:
 
 
 def as_json(line: bytes) -> str:
-    """A good line, so that every reader of JSON takes it."""
+    """A good line, written so that every JSON reader accepts it."""
     try:
         orjson.loads(line)
     except orjson.JSONDecodeError:

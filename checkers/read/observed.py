@@ -1,13 +1,13 @@
 """What a system can show at all (run.json's `observes`), and which checks cannot be made without the rest.
 
 Rules
-1. Absent, or a part of it absent: everything can be shown, and a run without a trace is none the worse.
-2. What is not promised is not looked at, even where it is there. A check that needs it is not made: it is
-   named in the verdict, and is no reason for unknown. What promised files show under its name still stands,
-   but of the trace: there the events that are not told may be those that excuse.
-3. lost-write is always made. Where nothing can show a loss the run is unknown (reasons.py).
-4. An `observes` that breaks its form promises nothing that could be relied on, and excuses nothing: the
-   checks that it may speak of are unknown, and those of the trace claim nothing.
+1. Absent, or a part of it absent: the system can show everything, and a run without a trace is still fine.
+2. What is not promised is not used, even if it is there. A check that needs it is not made: the verdict names
+   it, and it makes nothing unknown. Findings under its name from promised files still count, except from the
+   trace: there the events that are not recorded may be those that excuse.
+3. lost-write is always made. If nothing can show a loss the run is unknown (reasons.py).
+4. An invalid `observes` promises nothing and excuses nothing: the checks that it may be about are unknown,
+   and those of the trace claim nothing.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,14 +17,15 @@ from typing import Any
 from floodmark.checkers.laws import finding_names
 from floodmark.harness.verdict import NotMade
 
-# Checks that need the dumps and replicas.jsonl. The others do without, or with less (G1a, duplicate and
-# poll-skip are judged by what clients saw alone).
+# Checks that need the dumps and replicas.jsonl. The others work without, or with less (G1a, duplicate and
+# poll-skip then use only what clients saw).
 OF_FILES = (*finding_names.OF_THE_LOGS, finding_names.UNSEEN, finding_names.SAW_THEN_LOST)
-# What tells what was committed, who held it, and what permits its loss.
+# Events that show what was committed, who had it, and what permits its loss.
 _COMMITTED = frozenset({
     "append", "truncate", "hw", "become_leader", "become_follower", "start", "elect", "isr",
 })  # fmt: skip
-_HIGH_WATERMARKS = frozenset({"hw", "become_leader", "become_follower", "start"})  # where one is first told
+# events in which a HW first appears
+_HIGH_WATERMARKS = frozenset({"hw", "become_leader", "become_follower", "start"})
 _LIVES = frozenset({"register", "fence", "unfence"})
 # The events that each check of the trace needs: those that show what it looks for, and those that excuse it.
 NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
@@ -42,26 +43,26 @@ NEEDED_EVENTS: Mapping[str, frozenset[str]] = {
     finding_names.END_OFFSET_AHEAD: _HIGH_WATERMARKS,
 }
 EVENTS = frozenset().union(*NEEDED_EVENTS.values())
-# These claim nothing below the final log start, which only replicas.jsonl tells.
+# These claim nothing below the final log start, which only replicas.jsonl has.
 OF_TRACE_AND_REPLICAS = (
     finding_names.LEADER_INCOMPLETE,
     finding_names.CANDIDATE_INCOMPLETE,
     finding_names.UNSAFE_TRUNCATION,
 )
-ELECTIONS = frozenset({"elect", "isr", "start"})  # who was chosen from which copies
+ELECTIONS = frozenset({"elect", "isr", "start"})  # who was elected from which copies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observes:
-    """What run.json promises to be seen."""
+    """What run.json promises can be seen."""
 
     dumps: bool = True
     replicas: bool = True
     events: frozenset[str] | None = None  # of the trace; None: all, if there is one
-    flaw: str | None = None  # why nobody knows what is promised
+    flaw: str | None = None  # the error that makes it unusable
 
     def shows(self, *events: str) -> bool:
-        """Whether the trace, if there is one, is to have these events."""
+        """Whether the trace, if there is one, must have these events."""
         return self.flaw is None and (self.events is None or self.events.issuperset(events))
 
     @property
@@ -70,17 +71,17 @@ class Observes:
 
     @property
     def names_brokers(self) -> bool:
-        """Whether every broker is sure to tell something."""
+        """Whether every broker surely writes some line."""
         return self.shows("start") or self.shows("append") or self.shows("become_leader", "become_follower")
 
     @property
     def names_controllers(self) -> bool:
-        """Whether some controller is sure to."""
+        """Whether some controller surely writes a line."""
         return self.shows("register")
 
 
 def observes_of(about: Mapping[str, Any]) -> Observes:
-    """What run.json says of it, checked."""
+    """Read and check it."""
     if "observes" not in about:
         return Observes()
     promised = about["observes"]
@@ -100,12 +101,12 @@ def observes_of(about: Mapping[str, Any]) -> Observes:
 
 
 def not_made(observes: Observes) -> tuple[NotMade, ...]:
-    """The checks that this system gives no input for, those of one reason together."""
+    """The checks for which this system gives no input, grouped by reason."""
     return tuple(_not_made(observes))
 
 
 def needs_of(name: str) -> str:
-    """What a check cannot be made without, in a sentence; nothing where the history is enough."""
+    """What a check needs, in a sentence; empty where the history is enough."""
     if name not in NEEDED_EVENTS:
         return "Dumps of the logs and replicas.jsonl." if name in OF_FILES else ""
     besides = "; and replicas.jsonl" if name in OF_TRACE_AND_REPLICAS else ""
@@ -113,7 +114,7 @@ def needs_of(name: str) -> str:
 
 
 def silent_of_trace(observes: Observes) -> tuple[str, ...]:
-    """The trace's checks that claim nothing: what is not told may be what excuses."""
+    """The trace's checks that claim nothing, because events that are not recorded may excuse."""
     if observes.flaw is not None:
         return finding_names.OF_THE_TRACE
     return tuple(name for name in finding_names.OF_THE_TRACE if is_not_made(observes, name))
@@ -144,6 +145,6 @@ def _not_made(observes: Observes) -> Iterator[NotMade]:
 
 
 def events_lacked(observes: Observes, name: str) -> frozenset[str]:
-    """What of its events a check of the trace cannot have."""
+    """The events that a check of the trace needs and cannot have."""
     needed = NEEDED_EVENTS.get(name, EVENTS)
     return frozenset() if observes.events is None else needed - observes.events

@@ -1,19 +1,20 @@
-"""Which completion answers which invocation, and which processes do two things at once.
+"""Finds which completion answers which invocation, and which processes have two ops open at once.
 
-What goes in: lines of clients, whole processes of any number of runs (a bag of them, by the hash of the
-process), in the columns of checkers.laws.tables `lines`, in any order of rows. `at` is the place in the file.
-`ident` is a number for the partitions and values that a send or txn names; null where it names none.
+Input: lines of clients, for all of some processes of any number of runs (a bag, by the hash of the process),
+in the columns of checkers.laws.tables `lines`, in any order of rows. `at` is the place in the file. `ident`
+is a number for the partitions and values that a send or txn names; null if it names none.
 
 Rules
 1. A completion answers the last line of its process that has the same f and names the same sends, if that is
    an invocation. One that names no sends answers the line before it, if that is an invocation of the same f
-   that names none either, and nothing else of the process is open. Otherwise nobody can say what it answers.
+   that names none either, and no other op of the process is open. Otherwise it is ambiguous.
 2. A completion is unmatched if its process has no op open; or if it has one, which the line before it
-   invoked, and that is of another f or names other sends. With two ops open nobody can say which it is of.
-3. A process overlaps where it invokes an op and its line before is an invocation, or an info stands earlier.
+   invoked, and that has another f or names other sends. With two ops open it is ambiguous.
+3. A process overlaps where it invokes an op and its line before is an invocation, or some earlier line is an
+   info.
 
-All lines are put beside the one before them of their process, in one stable sort, whatever is wrong with
-them. Lines of which that one is not the other half are looked for by what they name.
+All lines are sorted stably once and compared with the one before them of their process, whatever is wrong
+with them. A line whose counterpart is not that one is searched by the sends that it names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,16 +34,16 @@ ANSWERS = TABLES["answers"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairingFacts:
-    """What the driver learns of one run's processes in a bag."""
+    """What the driver learns about one run's processes in a bag."""
 
     run: int
     unmatched: int | None = None  # lowest index of a completion that fits no invocation
-    # process -> lowest index where it had two ops open, or went on after an info
+    # process -> lowest index at which it had two ops open, or invoked one after an info
     overlapping: Mapping[int, int] = field(default_factory=dict)
 
 
 def pairing(lines: pa.Table) -> list[PairingFacts]:
-    """What is wrong in these processes: one for each run of which anything is."""
+    """What is wrong in these processes: one for each run in which anything is."""
     ordered = _ordered(lines)
     after_invocation = ordered.follows_invocation()
     other = after_invocation & ~ordered.is_like_last()
@@ -65,7 +66,7 @@ def answers(lines: pa.Table) -> pa.Table:
     """A row of ANSWERS for every line of a client, process after process."""
     ordered = _ordered(lines)
     alike, invokes = ordered.is_like_last(), ordered.invokes
-    # The other half of a line is the one before it or after it. -1: there is none.
+    # The counterpart of a line is the one before it or after it. -1: there is none.
     position = np.arange(len(invokes))
     beside_last = alike & ~invokes & ordered.follows_invocation()
     beside_last &= ordered.names_sends | (ordered.open_ops() == 1)
@@ -85,7 +86,7 @@ def answers(lines: pa.Table) -> pa.Table:
 
 
 def merged(facts: Iterable[PairingFacts], run: int) -> PairingFacts:
-    """Of one run, from all bags."""
+    """Merge those of one run, from all bags."""
     mine = [each for each in facts if each.run == run]
     overlapping = dict[int, int]()
     for each in mine:
@@ -100,7 +101,7 @@ def merged(facts: Iterable[PairingFacts], run: int) -> PairingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Ordered:
-    """The lines process after process, those of one in the order of the file."""
+    """The lines process after process, those of one process in file order."""
 
     run: Ints
     process: Ints
@@ -111,38 +112,39 @@ class _Ordered:
     names_sends: Bools
     invokes: Bools
     informs: Bools  # type info
-    first: Bools  # of its process
+    first: Bools  # the first line of its process
 
     def follows_invocation(self) -> Bools:
-        """The line before, of the same process, is an invocation."""
+        """Whether the line before, of the same process, is an invocation."""
         after: Bools = np.roll(self.invokes, 1) & ~self.first
         return after
 
     def follows_info(self) -> Bools:
-        """Some line before it, of the same process, is an info."""
+        """Whether some line before it, of the same process, is an info."""
         after: Bools = self.before(self.informs.astype(np.int64)) > 0
         return after
 
     def is_like_last(self) -> Bools:
-        """It has the f of the line before, and names the same sends."""
+        """Whether it has the f of the line before, and names the same sends."""
         like = ~self.first
         for column in (self.f, self.ident, self.names_sends):
             like &= column == np.roll(column, 1)
         return like
 
     def open_ops(self) -> Ints:
-        """How many ops of the process are open before the line; below 0 after completions too many."""
+        """How many ops of the process are open before the line; below 0 if there were too many
+        completions."""
         return self.before(np.where(self.invokes, 1, -1))
 
     def before(self, steps: Ints) -> Ints:
-        """The sum of the steps of all lines before it of its process."""
+        """The sum of the steps of all earlier lines of its process."""
         sums = np.cumsum(steps) - steps
         starts = np.flatnonzero(self.first)
         return sums - np.repeat(sums[starts], np.diff(np.append(starts, len(sums))))
 
 
 def _ordered(lines: pa.Table) -> _Ordered:
-    """The lines of clients."""
+    """Sort the lines of clients."""
     lines = lines.filter(pc.greater_equal(lines["process"], 0)).combine_chunks()
     run, process, at = (numbers_of(lines[name]) for name in ("run", "process", "at"))
     order = _by_process(run, process, at)
@@ -193,8 +195,8 @@ def _lowest_indexes(lines: _Ordered, marked: Bools) -> list[tuple[int, int, int]
 
 
 def _look_further(lines: _Ordered, asked: Ints, answered: Bools) -> None:
-    """The other half of completions that name sends and have it not beside them, written into `asked` and
-    `answered`."""
+    """Find the invocations of completions that name sends and do not follow them directly; write them into
+    `asked` and `answered`."""
     lonely = ~lines.invokes & lines.names_sends & (asked < 0)
     rows = np.flatnonzero(lines.names_sends & _is_in(lines.ident, np.unique(lines.ident[lonely])))
     group = np.cumsum(lines.first)[rows]

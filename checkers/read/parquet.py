@@ -1,11 +1,11 @@
-"""Dumps kept as Parquet: a row group as the columns of the field table.
+"""Reads dumps kept as Parquet: a row group as the columns of the field table.
 
 Rules
-1. Integers may be of any width; one that 64 bits with a sign do not hold breaks its row, as a null does.
-2. A file that cannot be read, or has a column of another type, or no column of values, is a damaged dump: it
-   is told why, and nothing of it counts (its lines may stand beside it). Columns that are not the format's
-   are nobody's business.
-3. Without a column of nodes every row is of the node that the file is named for.
+1. Integers may have any width; one that does not fit 64 signed bits breaks its row, as a null does.
+2. A file that cannot be read, or has a column of another type, or no column of values, is a damaged dump,
+   with the reason, and none of it counts (its lines may be beside it). Columns that the format does not have
+   are ignored.
+3. Without a column of nodes every row belongs to the node in the file's name.
 """
 
 import io
@@ -25,12 +25,12 @@ VALUELESS = "it has no column value"
 
 
 class Unreadable(Exception):
-    """Why no row of the file can be read."""
+    """No row of the file can be read; the text says why."""
 
 
 def group_of(one: Range, data: bytes | None = None) -> Rows:
-    """The good rows of a row group, of its file or of these bytes of it. Raises: Unreadable;
-    FileNotFoundError or PermissionError where nobody can open the file here."""
+    """The good rows of a row group, of its file or of these bytes of it. Raises Unreadable; FileNotFoundError
+    or PermissionError where the file cannot be opened here."""
     assert one.node is not None
     try:
         source = one.place.open("rb") if data is None else io.BytesIO(data)
@@ -40,13 +40,13 @@ def group_of(one: Range, data: bytes | None = None) -> Rows:
             read = file.read_row_group(one.start, columns=names, use_threads=False)
     except (Unreadable, FileNotFoundError, PermissionError):
         raise
-    except (pa.ArrowException, ValueError, OSError) as error:  # what a decoder meets it may call anything
+    except (pa.ArrowException, ValueError, OSError) as error:  # a decoder may raise any of these
         raise Unreadable((str(error).splitlines() or ["damaged"])[0]) from error
     return _rows(read, one.node)
 
 
 def refuse_types(schema: pa.Schema) -> None:
-    """Unreadable where a column cannot be that of a dump."""
+    """Unreadable if a column's type cannot be that of a dump."""
     for field in schema:
         if not (pa.types.is_null(field.type) or _is_right(field)):
             raise Unreadable(f"its column {field.name} is of type {field.type}")

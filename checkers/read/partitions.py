@@ -24,14 +24,14 @@ NOBODY = frozenset[str]()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """One partition of run.json, with the leader as the format defines it. What a node holds of it that is
-    none of `replicas` is a stray copy, which no check looks at: it neither leads nor is in the ISR."""
+    """One partition of run.json, with the leader as the format defines it. Copies of it on nodes outside
+    `replicas` are stray copies, which no check uses: such a node neither leads nor is in the ISR."""
 
     key: int
     replicas: tuple[str, ...]
     compact: bool
     leader: str | None  # None: nobody knows
-    isr: frozenset[str]  # the final leader's; empty where it is not known
+    isr: frozenset[str]  # the final leader's; empty if it is not known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -43,10 +43,10 @@ class Partitions(Mapping[int, Partition]):
     compact: Flags
     leader: Coded[str | None]
     isr: Coded[frozenset[str]]
-    # What run.json leaves to the replicas to say: the leader and its ISR, or the ISR alone.
+    # Where run.json lacks them, the replicas must show the leader and its ISR, or the ISR alone.
     asks_leader: Flags
     asks_isr: Flags
-    led_by_none: Flags  # its leader is none of its replicas
+    led_by_none: Flags  # run.json's leader is none of its replicas
 
     def __len__(self) -> int:
         return len(self.keys_there)
@@ -84,13 +84,12 @@ class Partitions(Mapping[int, Partition]):
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """All that hold any."""
+        """All nodes that have a replica."""
         return tuple(sorted({node for nodes in self.replicas.values for node in nodes}))
 
 
 def partitions_of(named: Mapping[str, Mapping[str, Any]], leaders: Mapping[str, Any]) -> Partitions:
-    """From `partitions` of run.json, of which it is known that they have the right shape, and `leaders`, of
-    which nothing is."""
+    """From `partitions` of run.json, which was checked, and `leaders`, which was not."""
     by_key = {int(key): assignment for key, assignment in named.items()}
     words = [leaders.get(str(key)) for key in by_key]
     unnamed = np.fromiter((not isinstance(word, dict) for word in words), np.bool_, len(words))
@@ -117,27 +116,27 @@ def _text(value: Any) -> str | None:
 
 
 def _texts(value: Any) -> tuple[str, ...] | None:
-    """The names in a list; None where it is none."""
+    """The names in a list; None if the value is no list of names."""
     return tuple(node for node in value if isinstance(node, str)) if isinstance(value, list) else None
 
 
 def without_strays(partitions: Partitions) -> Partitions:
-    """Of a partition whose leader is none of its replicas nobody leads; strangers are in no ISR."""
-    held = partitions.replicas.joined(partitions.leader)
-    strays = held.where(lambda each: each[1] is not None and each[1] not in each[0])
+    """Drop leaders that are no replica of their partition, and ISR members that are none."""
+    replicas_and_leader = partitions.replicas.joined(partitions.leader)
+    strays = replicas_and_leader.where(lambda each: each[1] is not None and each[1] not in each[0])
     led_by_none = partitions.led_by_none | strays
     unled = Coded(led_by_none.astype(np.int32), (False, True))
     known = partitions.replicas.joined(partitions.isr).joined(unled)
     return replace(
         partitions,
-        leader=held.mapped(lambda each: each[1] if each[1] in each[0] else None),
+        leader=replicas_and_leader.mapped(lambda each: each[1] if each[1] in each[0] else None),
         isr=known.mapped(lambda each: NOBODY if each[1] else each[0][1].intersection(each[0][0])),
         led_by_none=led_by_none,
     )
 
 
 def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
-    """What run.json leaves open, as far as the replicas say it: who leads, if all of a partition's agree; and
+    """Fill in what run.json lacks from the replicas: the leader, if all of a partition's replicas agree; and
     the ISR, as the leader had it."""
     asked = np.flatnonzero(partitions.asks_isr)
     if not len(asked):
@@ -155,8 +154,8 @@ def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
 
 
 def agreed_leaders(partitions: Partitions, replicas: Replicas) -> Coded[str | None]:
-    """Of each partition the leader named by the highest epoch among its replicas' rows, if all of them have
-    one and the leader's own agrees."""
+    """For each partition the leader named by the highest epoch among its replicas' rows, if all of them have
+    a row and the leader's own row agrees."""
     if not len(replicas):
         return Coded(np.zeros(len(partitions), dtype=np.int32), (None,))
     keys, epochs, (named, names) = partitions.keys_there, replicas.numbers("epoch"), replicas.leaders()
@@ -164,9 +163,9 @@ def agreed_leaders(partitions: Partitions, replicas: Replicas) -> Coded[str | No
     knows = partitions.replicas.where(bool)
     rows: dict[str, Ints] = {}
     for node in partitions.nodes:
-        held = partitions.replicas.where(partial(contains, item=node))
-        rows[node] = np.where(held, replicas.rows_of(node, keys), -1)
-        knows &= ~held | (rows[node] >= 0)
+        has_replica = partitions.replicas.where(partial(contains, item=node))
+        rows[node] = np.where(has_replica, replicas.rows_of(node, keys), -1)
+        knows &= ~has_replica | (rows[node] >= 0)
         there = rows[node] >= 0
         highest[there] = np.maximum(highest[there], epochs[rows[node][there]])
     least, most = np.full(len(keys), len(names)), np.full(len(keys), -1)

@@ -1,7 +1,7 @@
 """Cuts a run's big files into ranges that are read independently, and reads the lines of one.
 
 A range of JSON lines is a range of bytes, and has the lines that start in it; one of Parquet is a row group.
-A file without bytes has no range.
+An empty file has no range.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ class Range:
 
     run: int
     kind: Kind
-    node: str | None  # of a dump: whose
+    node: str | None  # of a dump: its node
     place: Place
     start: int
     end: int
@@ -40,7 +40,7 @@ class Range:
 
 
 def ranges_of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> Iterator[Range]:
-    """Those of all big files that the folder knows to be readable."""
+    """The ranges of all big files that can be read."""
     if folder.history is not None:
         yield from cut(run, "history", None, folder.history, range_bytes)
     for node, dump in folder.dumps.items():
@@ -54,7 +54,7 @@ def ranges_of(run: int, folder: Folder, range_bytes: int = RANGE_BYTES) -> Itera
 def cut(
     run: int, kind: Kind, node: str | None, place: Place, range_bytes: int = RANGE_BYTES
 ) -> Iterator[Range]:
-    """Those of one file."""
+    """The ranges of one file."""
     if kind == "dump" and place.suffix == ".parquet":
         size, step = _row_groups(place), 1
     else:
@@ -65,7 +65,7 @@ def cut(
 
 
 def _row_groups(place: Place) -> int:
-    """How many; one, of which nothing can be read, where that cannot be told."""
+    """The number of row groups; one, which cannot be read, if the file is unreadable."""
     try:
         with place.open("rb") as file:
             return int(pq.read_metadata(file).num_row_groups)
@@ -74,13 +74,13 @@ def _row_groups(place: Place) -> int:
 
 
 def bytes_of(one: Range) -> bytes:
-    """The lines that start in the range, all of them whole; nothing where none does."""
+    """The lines that start in the range, all complete; b"" if none does."""
     with one.place.open("rb") as file:
         before = min(1, one.start)  # a line starts where the byte before is a line feed
         file.seek(one.start - before)
         data = _read(file.read, one.end - one.start + before)
         if len(data) < one.end - one.start + before:
-            raise OSError(f"{one.place} is shorter than it was, or than it is where it was looked at before")
+            raise OSError(f"{one.place} is shorter than when its ranges were cut")
         first = data.find(b"\n") + 1 if before else 0
         if before and not first:
             return b""
@@ -96,7 +96,7 @@ def bytes_of(one: Range) -> bytes:
 
 
 def _read(read: Callable[[int], bytes], size: int) -> bytes:
-    """So many bytes, unless the file ends before."""
+    """Read this many bytes, unless the file ends before."""
     pieces: list[bytes] = []
     while size > 0 and (piece := read(size)):
         pieces.append(piece)

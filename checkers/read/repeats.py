@@ -1,8 +1,8 @@
-"""Which values are sent more than once, and which are answered more often than sent.
+"""Finds which values are sent more than once, and which are answered more often than sent.
 
-What goes in: micro-sends (columns run, value, index, type of checkers.laws.tables `sends`), all of a value
-together (a bag of them, by the hash of the value), of any number of runs, in any order. A value is to be
-unique in its run, whatever the partition.
+Input: micro-sends (columns run, value, index, type of checkers.laws.tables `sends`), all of a value together
+(a bag, by the hash of the value), of any number of runs, in any order. A value must be unique in its run,
+whatever the partition.
 """
 
 from collections.abc import Iterable
@@ -19,18 +19,18 @@ SHOWN = 5  # values that a reason names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepeatFacts:
-    """What the driver learns of one run's values in a bag."""
+    """What the driver learns about one run's values in a bag."""
 
     run: int
     repeated: tuple[int, ...] = ()  # the lowest few that were sent more than once
-    # Lowest index of what was the last answer to a value that was answered more often than sent: it fits no
+    # Lowest index of the last answer to a value that was answered more often than sent: it fits no
     # invocation, whatever else its process had open.
     unmatched: int | None = None
 
 
 def repeats(sends: pa.Table) -> tuple[pa.Table, list[RepeatFacts]]:
-    """The table `repeated` of these values, by run and value, and what the driver learns: one for each run
-    of which there is anything."""
+    """The table `repeated` of these values, by run and value, and the driver's facts: one for each run that
+    has any."""
     run, value = numbers_of(sends["run"]), numbers_of(sends["value"])
     order = np.argsort(value, kind="stable")
     if len(run) and run.min() != run.max():
@@ -62,7 +62,7 @@ def repeats(sends: pa.Table) -> tuple[pa.Table, list[RepeatFacts]]:
 
 
 def merged(facts: Iterable[RepeatFacts], run: int) -> RepeatFacts:
-    """Of one run, from all bags."""
+    """Merge those of one run, from all bags."""
     mine = [each for each in facts if each.run == run]
     values = sorted(value for each in mine for value in each.repeated)[:SHOWN]
     unmatched = min((each.unmatched for each in mine if each.unmatched is not None), default=None)

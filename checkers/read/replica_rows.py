@@ -1,6 +1,7 @@
-"""replicas.jsonl as columns: what each replica believed when the cluster was frozen, one row a replica.
+"""replicas.jsonl as columns: what each replica believed when the cluster was frozen, one row for each
+replica.
 
-    replicas = Replicas.of(table)                     of the rows that ranges gave (tables.read_range)
+    replicas = Replicas.of(table)                     from the rows of the ranges (tables.read_range)
     replicas.rows_of("n1", keys)                      where its rows of these partitions are, -1: nowhere
     replicas["n1", 7].hw                              one of them
 """
@@ -26,12 +27,12 @@ SCHEMA = pa.schema([
 ])  # fmt: skip
 
 
-# Of each row the driver must know that it is there, and whether the node was running.
+# The driver must know for each row that it is there, and whether the node was running.
 _KNOWN = ("run", "at", "node", "partition", "running")
 
 
 def for_driver(table: pa.Table, asked: Ints) -> pa.Table:
-    """As much of these rows as the driver must know. asked: partitions of which it asks more."""
+    """The part of these rows that the driver needs. asked: partitions for which it needs more."""
     is_asked = np.isin(numbers_of(table["partition"]), asked)
     rows = pa.array(np.arange(len(is_asked)), mask=~is_asked)
     columns = [table[name] if name in _KNOWN else table[name].take(rows) for name in SCHEMA.names]
@@ -62,7 +63,7 @@ class Replicas(Mapping[tuple[str, int], Replica]):
     table: pa.Table
     partition: Ints
     where: Mapping[str, tuple[int, int]]  # node -> its rows, from and to
-    second: Mapping[str, int]  # node -> rows that were second ones
+    second: Mapping[str, int]  # node -> number of duplicate rows
 
     @staticmethod
     def of(table: pa.Table) -> "Replicas":
@@ -83,7 +84,7 @@ class Replicas(Mapping[tuple[str, int], Replica]):
         )
 
     def rows_of(self, node: str | None, keys: Ints) -> Ints:
-        """Where the rows of this node and these partitions are; -1 where there is none."""
+        """The positions of the rows of this node and these partitions; -1 where there is none."""
         begin, end = self.where.get(node, (0, 0)) if node is not None else (0, 0)
         mine = self.partition[begin:end]
         if not len(mine):
@@ -92,7 +93,7 @@ class Replicas(Mapping[tuple[str, int], Replica]):
         return np.where(mine[found] == keys, found + begin, -1)
 
     def rows_by(self, node: Coded[str | None], keys: Ints) -> Ints:
-        """The same, of each partition another node's."""
+        """The same, with a node for each partition."""
         found = np.full(len(keys), -1, dtype=np.int64)
         for code, name in enumerate(node.values):
             mine = np.flatnonzero(node.codes == code)
@@ -100,7 +101,7 @@ class Replicas(Mapping[tuple[str, int], Replica]):
         return found
 
     def leaders(self) -> tuple[Ints, Mapping[str, int]]:
-        """The leader that each row names, as a number, -1 where it names none; and the number of a name."""
+        """The leader that each row names, as a number, -1 if it names none; and the number of each name."""
         column = self.column("leader", np.arange(len(self), dtype=np.int64))
         codes = pc.fill_null(column.indices, -1).to_numpy().astype(np.int64)
         return codes, {name: code for code, name in enumerate(column.dictionary.to_pylist())}
@@ -111,7 +112,7 @@ class Replicas(Mapping[tuple[str, int], Replica]):
         return chunk.take(pa.array(rows, mask=rows < 0))
 
     def numbers(self, name: str) -> Ints:
-        """A column of all rows; 0 of what is not known (for_driver)."""
+        """A column of all rows; 0 for values that are not known (for_driver)."""
         return numbers_of(pc.fill_null(self.table[name], 0)).astype(np.int64, copy=False)
 
     def __len__(self) -> int:
@@ -134,12 +135,12 @@ class Replicas(Mapping[tuple[str, int], Replica]):
 
     @property
     def all_run(self) -> bool:
-        """Whether every node of these was running."""
+        """Whether every one of these nodes was running."""
         return not pc.any(pc.equal(self.table["running"], False)).as_py()
 
     def contradictory(self) -> Flags:
-        """The rows that are wrong of a log without an entry: they say one has some, or an HW or the start of
-        an epoch above the LEO, which no log can be right for."""
+        """The rows that are wrong for a log without entries: they say that it has some, or have an HW or the
+        start of an epoch above the LEO."""
         leo = self.numbers("leo")
         wrong: Flags = (self.numbers("log_start") != leo) | (self.numbers("hw") > leo)
         epochs = self.column("epochs", np.arange(len(self), dtype=np.int64))
@@ -149,7 +150,8 @@ class Replicas(Mapping[tuple[str, int], Replica]):
         return wrong
 
     def caches(self, rows: Ints, claimed: Flags, kind: pa.DataType) -> pa.Array:
-        """The leader epochs of these rows as a list of {start, epoch}; null where they are not claimed."""
+        """The leader epochs of these rows as a list of {start, epoch}; null where nothing is claimed about
+        them."""
         epochs = self.column("epochs", np.where(claimed, rows, -1))
         sizes = pc.fill_null(pc.list_value_length(epochs), 0).to_numpy()
         numbers = epochs.flatten().flatten().to_numpy()

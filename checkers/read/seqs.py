@@ -1,17 +1,17 @@
-"""Which seqs the lines of each node of a trace have: every seq once, or is there a gap.
+"""Which seqs the lines of each node of a trace have: every seq once, or with a gap.
 
     counts, seqs = seqs_of(run, node, seq)   of a range: the lines of each node, and the table SEQS
-    facts = seq_facts(seqs)                  of such tables: a bag of blocks of seqs, put together
+    facts = seq_facts(seqs)                  of such tables: a bag of blocks of seqs, joined
 
-A trace in the order of its seqs, of however many nodes, has one interval a node and range. One that was
-sorted by something else has seqs from everywhere in every range. So intervals are dealt by blocks, whatever
-range they are from: there a block of which no seq is missing is one interval again, and the driver learns of
-few. What it puts together are exactly the seqs of all lines, however the file was cut; one that comes twice
-shows by the count of lines (preconditions.NodeSeqs.complete).
+A trace in the order of its seqs, with any number of nodes, has one interval for each node and range. One that
+was sorted otherwise has seqs from everywhere in every range. So intervals are distributed by blocks, whatever
+range they come from: there a block without a missing seq is one interval again, and the driver gets few. It
+joins them to exactly the seqs of all lines, however the file was cut; a seq that comes twice shows in the
+count of lines (preconditions.NodeSeqs.complete).
 
-Of a bag of blocks that has more than SEQ_INTERVALS intervals the highest are left out. Such a trace has gaps,
-and is never taken for a complete one: if no other line has a seq that was left out, there are more lines than
-seqs; if one has, it comes twice.
+If a bag of blocks has more than SEQ_INTERVALS intervals the highest are left out. Such a trace has gaps, and
+is never taken for complete: if no other line has a seq that was left out, there are more lines than seqs; if
+one has, it comes twice.
 """
 
 from collections import defaultdict
@@ -28,10 +28,10 @@ from floodmark.checkers.read.facts import Intervals
 
 Ints = npt.NDArray[np.int64]
 
-SEQS = "seqs"  # a table that is dealt by its `block`
-SEQ_INTERVALS = 1000  # of a node, in a bag of blocks, that the driver learns of
-BLOCK_BITS = 20  # a block is so many seqs that a trace of 100,000,000 lines has some hundred
-# An interval of seqs that some range has of a node. `block`: that of its first seq.
+SEQS = "seqs"  # a table that is distributed by its `block`
+SEQ_INTERVALS = 1000  # of a node, in a bag of blocks, sent to the driver
+BLOCK_BITS = 20  # a trace of 100,000,000 lines has some hundred blocks
+# An interval of one node's seqs in some range. `block`: that of its first seq.
 SCHEMA = pa.schema([
     ("run", pa.int32()), ("node", pa.dictionary(pa.int32(), pa.string())), ("first", pa.int64()),
     ("last", pa.int64()), ("block", pa.int64()),
@@ -40,19 +40,19 @@ SCHEMA = pa.schema([
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeqFacts:
-    """What the driver learns of one run's seqs in a bag of blocks."""
+    """What the driver learns about one run's seqs in a bag of blocks."""
 
     run: int
     nodes: Mapping[str, Intervals]
 
 
 def bounds_of(numbers: Ints) -> tuple[Ints, Ints]:
-    """The first and the last of each interval of the different ones."""
+    """The first and the last number of each interval of the distinct ones."""
     if not len(numbers):
         return numbers, numbers
     rising = bool((numbers[1:] > numbers[:-1]).all())
     unique = numbers if rising else np.unique(numbers)
-    # Compared, not subtracted: two numbers of 64 bits may be further apart than 64 bits tell.
+    # Compared, not subtracted: the difference of two 64-bit numbers may overflow.
     gaps = np.flatnonzero(unique[:-1] < unique[1:] - 1)
     return unique[np.concatenate(([0], gaps + 1))], unique[np.concatenate((gaps, [len(unique) - 1]))]
 
@@ -62,7 +62,7 @@ def pairs(firsts: Ints, lasts: Ints) -> Intervals:
 
 
 def seqs_of(run: int, node: pa.DictionaryArray, seq: Ints) -> tuple[dict[str, int], pa.Table]:
-    """Of the good lines of a range."""
+    """Those of the good lines of a range."""
     codes, names = node.indices.to_numpy(), node.dictionary
     seq = seq[np.argsort(codes, kind="stable")]
     counts = np.bincount(codes, minlength=len(names))
@@ -80,7 +80,7 @@ def seqs_of(run: int, node: pa.DictionaryArray, seq: Ints) -> tuple[dict[str, in
 
 
 def seq_facts(table: pa.Table) -> list[SeqFacts]:
-    """Of all scattered seqs of some blocks, of one run or of several: one for each run."""
+    """From all distributed seqs of some blocks, of one run or of several: one for each run."""
     run, (code, words) = numbers_of(table["run"]), codes_of(table["node"])
     order = np.lexsort((code, run))
     run, code = run[order], code[order]

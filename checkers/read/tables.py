@@ -1,4 +1,4 @@
-"""A range of a file as rows of the laws' tables, and what the driver is told of it.
+"""Parses a range of a file into rows of the laws' tables, and facts for the driver.
 
     parsed = read_range(one, acked_aside=folder.settle_processes)
     parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries; or SEQS,
@@ -6,9 +6,9 @@
     parsed.facts                      a HistoryFacts, DumpFacts, ReplicaFacts or TraceFacts
 
 Rules
-1. Rows are in the order of their lines; `at` is the range's number and the line's place in it, blank lines
-   counted, so that it rises over all ranges of a file.
-2. A line that breaks the field table gives no row, but is counted.
+1. Rows are in the order of their lines; `at` combines the range's number and the line's place in it, blank
+   lines included, so that it rises over all ranges of a file.
+2. A line that breaks the field table has no row, but is counted.
 """
 
 from collections.abc import Collection, Mapping
@@ -46,7 +46,7 @@ Ints = npt.NDArray[np.int64]
 WORD = pa.dictionary(pa.int32(), pa.string())
 LISTS = {"sends": "sends", "reads": "reads", "offsets": "ends", "partitions": "assigned"}  # field -> table
 MOVES = ("assign", "subscribe", "crash")
-# The events that checks look at; of a hw only a leader's.
+# The events that checks use; a hw only if it is a leader's.
 EVENTS = (
     "append", "truncate", "hw", "become_leader", "become_follower", "ack", "fetch", "isr_proposed", "isr",
     "elect", "register", "fence", "unfence", "start",
@@ -56,24 +56,24 @@ _RULING = ("at", "time", "node", "seq", "event", "partition", "epoch", "isr", "l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parsed:
-    """A range, read."""
+    """A parsed range."""
 
     tables: Mapping[str, pa.Table]
     facts: Facts
 
 
 def schema_of(name: str) -> pa.Schema:
-    """Of one of the tables, as it is made here: texts are dictionaries, but in lists."""
+    """The schema of one of the tables as it is made here: texts are dictionaries, except in lists."""
     return pa.schema([
         (each.name, WORD if each.type == pa.string() else each.type) for each in TABLES[name]
     ])
 
 
 def read_range(one: Range, acked_aside: Collection[int] = (), data: bytes | None = None) -> Parsed:
-    """The range. acked_aside: processes whose acks do not count. data: what it is parsed from, where somebody
-    else has read that: its lines, or all of the Parquet file."""
+    """Read the range. acked_aside: processes whose acks do not count. data: its lines, or all of the Parquet
+    file, if they have been read already."""
     if one.twin is not None:
-        with suppress(history_twin.Rotten):  # the lines are as good
+        with suppress(history_twin.Rotten):  # then the lines are read
             return _history(one, history_twin.group_of(one), acked_aside)
     if not one.is_parquet:
         return read_bytes(one, ranges.bytes_of(one) if data is None else data, acked_aside)
@@ -87,7 +87,7 @@ def read_range(one: Range, acked_aside: Collection[int] = (), data: bytes | None
 
 
 def read_bytes(one: Range, data: bytes, acked_aside: Collection[int] = ()) -> Parsed:
-    """The range of these lines, all of them whole."""
+    """Read the range from these lines, all of them complete."""
     if one.kind == "history":
         return _history(one, rows_of(data, HISTORY), acked_aside)
     if one.kind == "trace":
@@ -99,8 +99,7 @@ def read_bytes(one: Range, data: bytes, acked_aside: Collection[int] = ()) -> Pa
 
 
 def _table(name: str, run: int, columns: Mapping[str, Any]) -> pa.Table:
-    """These columns, of which one at least is there, with the run; those of the table that are not there are
-    null."""
+    """These columns (at least one) with the run; the table's other columns are null."""
     schema = schema_of(name)
     size = len(next(iter(columns.values())))
     given = {"run": np.full(size, run, dtype=np.int32), **columns}
@@ -121,19 +120,19 @@ def _at(one: Range, places: Ints) -> Ints:
 
 
 def _counts(one: Range, rows: Rows) -> dict[str, Any]:
-    """What facts of every kind tell."""
+    """The fields of facts of every kind."""
     first = int(rows.broken[0]) if len(rows.broken) else None
     return {"run": one.run, "number": one.number, "places": rows.all_places, "lines": rows.lines,
             "broken": len(rows.broken), "first_broken": first}  # fmt: skip
 
 
 def intervals(numbers: Ints) -> Intervals:
-    """Of the different ones."""
+    """The intervals of the distinct numbers."""
     return pairs(*bounds_of(numbers))
 
 
 def _different(numbers: Ints) -> Ints:
-    """Each once: by hashing, for there are few of them in many rows."""
+    """Each number once: by hashing, because many rows have few distinct ones."""
     return pc.unique(pa.array(numbers)).to_numpy()  # type: ignore[no-any-return]
 
 
@@ -142,7 +141,7 @@ def _different(numbers: Ints) -> Ints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Items:
-    """What the lines carry in one of their lists, an item a row."""
+    """The items of one of the lines' lists, one in each row."""
 
     row: Ints  # of the line
     pos: npt.NDArray[np.int32]
@@ -198,14 +197,14 @@ def _broken_faults(rows: Rows) -> dict[str, Any]:
 
 
 def _is(rows: Rows, name: str, *words: str) -> Mask:
-    """Which lines have one of these words there; it is null in none of them."""
+    """Which lines have one of these words in the column, which is never null."""
     column = rows.columns[name]
     right = np.array([word in words for word in column.dictionary.to_pylist()], dtype=np.bool_)
     return right[column.indices.to_numpy()] if len(right) else np.zeros(len(column), dtype=np.bool_)
 
 
 def _items(column: pa.ListArray, asked: Mask) -> _Items:
-    """Those of the lines asked for."""
+    """The items of the selected lines."""
     sizes = values(pc.list_value_length(column), 0)
     starts = np.cumsum(sizes) - sizes
     row = pc.list_parent_indices(column).to_numpy()
@@ -231,8 +230,8 @@ def _taken(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.Arra
 
 
 def _idents(size: int, sends: _Items) -> pa.Array:
-    """A number of 64 bits for each line's list of (partition, value): equal for equal lists, and null for an
-    empty one or none."""
+    """A number of 64 bits for each line's list of (partition, value): equal for equal lists, null for an
+    empty or missing one."""
     value = sends.flat.field("value").to_numpy()
     mixed = _mixed(_mixed(sends.partition.view(np.uint64)) + value.view(np.uint64))
     mixed = _mixed(mixed + sends.pos.astype(np.uint64))
@@ -245,7 +244,7 @@ def _idents(size: int, sends: _Items) -> pa.Array:
 
 
 def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Every bit of each spread over all of it (splitmix64's finalizer)."""
+    """Mix every bit of each number into all of it (splitmix64's finalizer)."""
     bits = numbers + np.uint64(0x9E3779B97F4A7C15)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -254,7 +253,7 @@ def _mixed(numbers: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 
 def _order(rows: Rows) -> dict[str, Any]:
-    """Of index and time: the first, the least, the highest, and whether they rise."""
+    """The first, least and highest index and time, and whether they rise."""
     index, time = rows.columns["index"].to_numpy(), rows.columns["time"].to_numpy()
     if not len(index):
         return {}

@@ -1,9 +1,9 @@
-"""Run folders where only Hadoop's file systems reach: hdfs://, s3a://, viewfs:// and whatever else Spark has.
+"""Run folders on Hadoop's file systems: hdfs://, s3a://, viewfs:// and whatever else Spark has.
 
 Rules
-1. A HadoopPlace is as much of a Path as harness.run_location asks; every name has its scheme.
-2. Only small files and the ends of big ones are read here, through the JVM; the big ones are Spark's to read.
-3. A scheme nobody knows is a usage error; one whose classes are missing says which jar has them.
+1. A HadoopPlace has the methods of Path that harness.run_location uses; every name has its scheme.
+2. Only small files and the ends of big ones are read here, through the JVM; Spark reads the big ones.
+3. An unknown scheme is a usage error; one whose classes are missing names the jar that has them.
 """
 
 import errno
@@ -35,7 +35,7 @@ _JARS = {
 
 
 def far_folders(word: str, workers: Workers = HERE) -> "list[HadoopPlace]":
-    """The folder of this address, or those that it matches as a pattern; UsageError where there is none."""
+    """The folder at this address, or those that it matches as a pattern; UsageError if there is none."""
     session.context(workers)
     place = HadoopPlace(uri=word)
     refuse_unreachable(place)
@@ -55,7 +55,7 @@ def far_folders(word: str, workers: Workers = HERE) -> "list[HadoopPlace]":
 
 
 def refuse_unreachable(place: "HadoopPlace") -> None:
-    """UsageError or FloodmarkError where no file system serves this address."""
+    """UsageError or FloodmarkError if no file system serves this address."""
     scheme = place.uri.partition(":")[0]
     try:
         place.file_system()
@@ -73,25 +73,25 @@ def refuse_unreachable(place: "HadoopPlace") -> None:
 
 
 def classes() -> Any:
-    """Hadoop's, in Spark's JVM."""
+    """Hadoop's classes, in Spark's JVM."""
     assert SparkContext._jvm is not None
     return SparkContext._jvm.org.apache.hadoop.fs
 
 
 def configuration() -> Any:
-    """Hadoop's settings, in the JVM that Spark has now: after one has died it is another one."""
+    """Hadoop's settings, in Spark's current JVM: after one has died there is a new one."""
     context = SparkContext._active_spark_context
     assert context is not None
     return context._jsc.hadoopConfiguration()
 
 
 def uri_of(address: str) -> str:
-    """The address as Spark tells it of a row's file."""
+    """The address in the form in which Spark reports a row's file."""
     return str(classes().Path(address).toUri().toString())
 
 
 def literally(address: str) -> str:
-    """Spark takes an address for a pattern: what has a meaning there is given as itself."""
+    """The address with characters escaped that Spark would take for a pattern."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", address)
 
 
@@ -136,7 +136,7 @@ class HadoopPlace:
         return self.path().getFileSystem(configuration())
 
     def resolve(self) -> "HadoopPlace":
-        """By its whole address: the host that fs.defaultFS names, nothing twice."""
+        """The full address: with the host that fs.defaultFS names, and normalized."""
         with self._as_of_a_path():
             return self._at(str(self.file_system().makeQualified(self.path()).toString()))
 
@@ -182,14 +182,15 @@ class HadoopPlace:
             return sorted((self._at(str(status.getPath().toString())) for status in folders), key=str)
 
     def write_whole(self, data: bytes) -> None:
-        """By rename where the file system has one that replaces; else as the file system writes a file."""
+        """Write atomically, by rename, if the file system has a replacing one; otherwise as the file system
+        writes a file."""
         folder, _, name = self.uri.rpartition("/")
         with self._as_of_a_path():
-            # Where a mount table leads elsewhere, that is where to write.
+            # Write where a mount table points to.
             home = self._at(str(self.file_system().resolvePath(classes().Path(folder)).toString()))
             system, context = home.file_system(), home._context()
             last, fresh = home / name, home / f".{name}.{secrets.token_hex(8)}"
-            system.setWriteChecksum(False)  # a .crc file beside it would outlive what it is of
+            system.setWriteChecksum(False)  # a .crc file would remain after the file itself
             try:
                 stream = system.create((last if context is None else fresh).path(), context is None)
                 try:
@@ -203,7 +204,7 @@ class HadoopPlace:
                     system.delete(fresh.path(), False)
 
     def _context(self) -> Any:
-        """Hadoop's newer interface, whose rename replaces; None of a file system that has it not."""
+        """Hadoop's newer interface, whose rename replaces; None for a file system without it."""
         try:
             return classes().FileContext.getFileContext(self.path().toUri(), configuration())
         except (PySparkException, Py4JError):
@@ -211,7 +212,7 @@ class HadoopPlace:
 
     @contextmanager
     def _as_of_a_path(self) -> Iterator[None]:
-        """What goes wrong in the JVM, as the OSError that a Path would give."""
+        """Turn errors in the JVM into the OSErrors that a Path would raise."""
         try:
             yield
         except (PySparkException, Py4JError) as error:
@@ -227,7 +228,7 @@ def _replacing() -> Any:
 
 
 class _Stream(io.RawIOBase):
-    """A file in the JVM, as a raw file of Python's."""
+    """A file in the JVM, as a raw Python file."""
 
     def __init__(self, place: HadoopPlace, stream: Any, size: int) -> None:
         self._place, self._stream, self._size = place, stream, size
@@ -273,7 +274,7 @@ def _os_error(error: Exception, uri: str) -> OSError:
 
 
 def _names(error: Exception) -> set[str]:
-    """The classes of what was thrown, and of its causes."""
+    """The classes of the error and of its causes."""
     java, names = getattr(error, "java_exception", None), set[str]()
     while java is not None and len(names) < 20:
         names.add(str(java.getClass().getSimpleName()))

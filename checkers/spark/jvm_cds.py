@@ -1,16 +1,16 @@
-"""A class-data archive for the judge's JVM: half the start of Spark is reading classes that never change.
+"""Builds and uses a class-data archive for the judge's JVM, which halves the start of Spark.
 
-    python -m floodmark.checkers.spark.jvm_cds        builds it where there is none: half a minute, 170 MB
+    python -m floodmark.checkers.spark.jvm_cds        builds it if it is missing: half a minute, 170 MB
 
-`session` uses it where it is there. The first `floodmark check` that had to do without begins to build it as
-it leaves (`build_behind`), except under CI, whose machines are new each time.
+`session` uses it if it is there. The first `floodmark check` without one starts to build it when it ends
+(`build_in_background`), except under CI, whose machines are new each time.
 
 Rules
-1. The file's name holds the versions of Java and Spark, where they lie and when Spark was installed: another
-   JVM finds another file or none.
-2. It is renamed into place only when its JVM has ended well; a JVM that cannot use it goes on without it.
-3. Of such files the newest few are kept: every new environment makes one.
-4. One process builds at a time. Where it failed a note stays, and nobody tries again unasked.
+1. The file's name contains the versions of Java and Spark, their places and when Spark was installed: another
+   JVM looks for another file.
+2. It is renamed into place only after its JVM has ended well; a JVM that cannot use it runs without it.
+3. Only the newest few of these files are kept: every new environment makes one.
+4. One process builds at a time. If it fails it leaves a note, and nobody tries again without being asked.
 """
 
 import fcntl
@@ -30,16 +30,16 @@ import pyspark
 
 from floodmark.harness.errors import FloodmarkError
 
-BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # in the environment of the process that builds: where to
-UNWANTED = ("CI", "FLOODMARK_NO_CLASS_ARCHIVE")  # in the environment: nothing is built unasked
-BUILD_TIMEOUT_S = 900  # of a machine on which others work
+BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # set in the environment of the process that builds: the path to write
+UNWANTED = ("CI", "FLOODMARK_NO_CLASS_ARCHIVE")  # set in the environment: nothing is built unless asked
+BUILD_TIMEOUT_S = 900  # enough for a busy machine
 KEPT = 3
 SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"
 _SCRATCH = ".building-"
 
 
 def archive_path(java: Path) -> Path:
-    """Where the archive for this JVM and this Spark lies, or would lie."""
+    """The path of the archive for this JVM and this Spark."""
     real = java.resolve()
     release = real.parent.parent / "release"
     try:
@@ -58,13 +58,13 @@ def archive_path(java: Path) -> Path:
 
 
 def options(java: Path) -> str:
-    """JVM options: to use the archive, to write it, or none."""
+    """The JVM options: to use the archive, to write it, or none."""
     to_write = os.environ.get(BUILDING)
     if to_write:
         return f"-XX:ArchiveClassesAtExit={to_write}"
     archive = archive_path(java)
-    # Spark splits the options at blanks; a path with one is not worth the trouble.
-    # Silent: a JVM that cannot use it would say so on standard output.
+    # Spark splits the options at blanks, so a path with a blank is not used. Silent, because a JVM that
+    # cannot use the archive would print that on standard output.
     return (
         f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
         if archive.is_file() and " " not in str(archive)
@@ -72,9 +72,9 @@ def options(java: Path) -> str:
     )
 
 
-def build_behind(java: Path) -> subprocess.Popen[bytes] | None:
-    """Begins to build it, where there is none yet, in a process that works while nobody else would; nobody
-    needs to wait for it."""
+def build_in_background(java: Path) -> subprocess.Popen[bytes] | None:
+    """Start to build it, if there is none yet, in a background process of low priority; the caller need not
+    wait."""
     archive = archive_path(java)
     there = archive.is_file() or archive.with_suffix(FAILED_SUFFIX).is_file()
     if there or any(name in os.environ for name in (*UNWANTED, BUILDING)):
@@ -93,8 +93,8 @@ def build_behind(java: Path) -> subprocess.Popen[bytes] | None:
         return None
 
 
-def stand_back() -> None:
-    """This process and its children run when nobody else wants to."""
+def lower_priority() -> None:
+    """Give this process and its children the lowest priority."""
     os.nice(19)
     if hasattr(os, "SCHED_IDLE"):
         with suppress(OSError):
@@ -103,7 +103,7 @@ def stand_back() -> None:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[bool]:
-    """Whether nobody else builds here; till the end nobody else will."""
+    """Whether no other process builds here; until the end none will."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "archive.lock").open("w") as lock:
         try:
@@ -115,10 +115,10 @@ def alone(folder: Path) -> Iterator[bool]:
 
 
 def build(java: Path) -> Path:
-    """Judges a tiny run in a process of its own, whose JVM leaves the archive behind."""
+    """Judge a tiny run in a process of its own, whose JVM writes the archive at its end."""
     archive = archive_path(java)
     failed = archive.with_suffix(FAILED_SUFFIX)
-    for left in archive.parent.glob(f"{_SCRATCH}*"):  # by a builder that was killed
+    for left in archive.parent.glob(f"{_SCRATCH}*"):  # left by a builder that was killed
         shutil.rmtree(left, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=_SCRATCH) as scratch:
         fresh = Path(scratch) / "classes.jsa"
@@ -142,14 +142,14 @@ def build(java: Path) -> Path:
 
 
 def prune(newest: Path) -> None:
-    """Takes away what was built for environments of long ago. Who has one of them open keeps it."""
+    """Remove old archives. A process that has one of them open keeps it."""
     others = [path for path in newest.parent.glob(f"spark-*{SUFFIX}") if path != newest]
     by_age = sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)
     for path in by_age[KEPT - 1 :]:
         path.unlink(missing_ok=True)
 
 
-# A run in which something is wrong, so that every check's code is met.
+# A run with errors, so that every check's code is loaded.
 _ABOUT = {
     "format": 1, "nodes": ["n1", "n2"], "settled": True, "history_lines": 4, "guarantees": {"acks": "all"},
     "partitions": {"0": {"topic": "t", "partition": 0, "replicas": ["n1", "n2"]}},
@@ -181,7 +181,7 @@ _ENTRY = {"partition": 0, "offset": 0, "epoch": 0, "crc": 1}
 
 
 def tiny_run(folder: Path) -> Path:
-    """The run above, as a folder."""
+    """Write the run above into a folder."""
     (folder / "logs").mkdir(parents=True)
     write_lines(folder / "run.json", [_ABOUT])
     write_lines(folder / "history.jsonl", [{"index": at, "time": at, **op} for at, op in enumerate(_OPS)])
@@ -199,22 +199,22 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    from floodmark.checkers.spark.session import find_java, leave  # it imports this module
+    from floodmark.checkers.spark.session import find_java, stop_spark  # it imports this module
 
     if sys.argv[1:2] == ["--child"]:
         from floodmark.checkers.judge.job import SparkJudge
 
         SparkJudge().judge([Path(sys.argv[2])])
-        leave()
+        stop_spark()
         return
     if sys.argv[1:2] == ["--behind"]:
-        stand_back()
+        lower_priority()
     try:
         java = find_java()
         archive = archive_path(java)
         with alone(archive.parent) as may_build:
             if may_build and not archive.is_file():
-                print(f"so that the judge starts quicker (once, half a minute): making {archive}", flush=True)
+                print(f"making {archive}: the judge then starts quicker (half a minute, once)", flush=True)
                 build(java)
     except (FloodmarkError, OSError, subprocess.TimeoutExpired) as error:
         print(f"floodmark: no class archive: {error} (the judge works without it)", file=sys.stderr)

@@ -1,10 +1,10 @@
-"""The folder that a JVM of ours keeps its things in while it lives, and that goes when it ends, however it
-ends: Spark takes away what it has made only where it is given the time, and not what it makes while it ends.
+"""The temporary folder of our JVM, which is removed when the JVM ends, however it ends.
+
+Spark removes its own files only if it has the time, and not those that it makes while it ends.
 
 Rules
-1. It lies where the user wants such things to lie: SPARK_LOCAL_DIRS, else spark.local.dir, else the temporary
-   folder.
-2. Its name says whose it is, so what a process that was killed left behind goes at the next start.
+1. It is where the user wants such files: SPARK_LOCAL_DIRS, else spark.local.dir, else the temporary folder.
+2. Its name contains the process id, so the next start removes the folders of killed processes.
 """
 
 import os
@@ -14,12 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # of the environment; goes before spark.local.dir
-PREFIX = "floodmark-spark-"  # and the process whose it is
+LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # an environment variable; takes precedence over spark.local.dir
+PREFIX = "floodmark-spark-"  # followed by the process id
 
 
 def made(conf: Mapping[str, str]) -> tuple[str, ...]:
-    """New folders, one in each that is named; conf: Spark's configuration so far."""
+    """Make a new folder in each configured place; conf: Spark's configuration so far."""
     named = os.environ.get(LOCAL_DIRS) or conf.get("spark.local.dir") or tempfile.gettempdir()
     parents = [Path(parent.strip()) for parent in named.split(",") if parent.strip()]
     for parent in parents:
@@ -29,7 +29,7 @@ def made(conf: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def sweep(parent: Path) -> None:
-    """Takes away those of processes that are no more."""
+    """Remove the folders of processes that have ended."""
     for left in parent.glob(f"{PREFIX}*-*"):
         pid = left.name.removeprefix(PREFIX).partition("-")[0]
         if pid.isdecimal() and not Path(f"/proc/{pid}").exists() and Path("/proc/self").exists():
@@ -38,7 +38,7 @@ def sweep(parent: Path) -> None:
 
 @contextmanager
 def given_to_spark(folders: tuple[str, ...]) -> Iterator[None]:
-    """A JVM that is started meanwhile keeps its things there."""
+    """Let a JVM that is started meanwhile use them."""
     before = os.environ.get(LOCAL_DIRS)
     if folders:
         os.environ[LOCAL_DIRS] = ",".join(folders)

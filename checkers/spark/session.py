@@ -1,10 +1,9 @@
-"""The one Spark context a judge works on: quiet; on this machine, or on a cluster that its user named.
+"""The one Spark context that a judge uses: quiet; on this machine, or on a cluster that the user named.
 
 Rules
-1. Java is looked for before Spark is loaded; its absence or age is a FloodmarkError that says what to
-install.
-2. Nobody's JVM is kept alive: it ends with this process.
-3. Where a context is there already, or spark-submit has started us, that is the one.
+1. Java is found before Spark is loaded; if it is missing or too old, a FloodmarkError says what to install.
+2. The JVM ends with this process.
+3. If a context exists already, or spark-submit started this process, that one is used.
 """
 
 import atexit
@@ -34,36 +33,37 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.spark_options import HERE, Workers
 
 JAVA_AT_LEAST = 17
-END_TIMEOUT_S = 120  # writing a class archive takes long
+END_TIMEOUT_S = 120  # writing a class archive takes this long
 _ADVICE = (
     f"the judge needs Java {JAVA_AT_LEAST} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
 )
-# The first compiler only, one collector thread: this JVM moves blobs and lives for seconds.
+# Only the first compiler, one collector thread: this JVM moves blobs and lives for seconds.
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
 _COMPLAINT = re.compile(r"Error|Exception|Invalid|Unrecognized|Could not|.*Error:")
 DAEMON = "floodmark.checkers.judge.daemon"
 JUDGING = "floodmark.checkers.judge.many_runs"
-# A worker is started by `python -m`, which would import a user's own folder called harness or checkers.
+# A worker is started by `python -m`, which would otherwise import a user's own folder called harness or
+# checkers.
 _IMPORTS_NOTHING_HERE = "spark.executorEnv.PYTHONSAFEPATH"
-# Arrow's own allocator asks for huge pages, which Linux clears when they are first touched: putting pieces
-# together took eight times as much of the kernel's time. And what a range took is kept for the next one, not
-# given back page by page (two_passes.give_back_memory does, before a unit). Of 1,000,000 ops the workers took
-# 19.2 s of CPU instead of 22.4, and all processes together 1.9 GB instead of 2.0.
+# Arrow's own allocator requests huge pages, which Linux clears at the first access: joining pieces took eight
+# times as much kernel time. And the memory of a range is kept for the next one, not returned page by page
+# (two_passes.free_memory does that, before a unit). With 1,000,000 ops the workers took 19.2 s of CPU instead
+# of 22.4, and all processes together 1.9 GB instead of 2.0.
 _WORKERS_ALLOCATOR = {
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
     "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(200 << 20),
 }
-_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # in the environment of what spark-submit starts
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the programs it starts
 
 _running: list[SparkContext] = []  # one, or none yet
-_own: list["OwnJvm"] = []  # the JVM of this machine that we have started; one, or none
+_own: list["OwnJvm"] = []  # the JVM that we have started on this machine; one, or none
 
 
 @dataclass(frozen=True, slots=True)
 class OwnJvm:
-    """scratch: its folders, which nobody else uses. disposable: nobody waits for what it would do at its end
-    (write its event log, or a class archive), so it may be killed."""
+    """scratch: its folders, which no other process uses. disposable: it writes nothing at its end (no event
+    log, no class archive), so it may be killed."""
 
     scratch: tuple[str, ...]
     disposable: bool
@@ -82,9 +82,9 @@ def context(workers: Workers = HERE) -> SparkContext:
 
 
 def has_died(spark: SparkContext) -> bool:
-    """Whether the JVM of this context is gone, or the context has ended by itself (as it does when the JVM
-    runs out of memory). All of it is let go of then, so that `context` starts another one. spark-submit's
-    cannot be started again."""
+    """Whether the JVM of this context has ended, or the context has stopped by itself (as it does when the
+    JVM runs out of memory). Then all references to it are dropped, so that `context` starts a new one.
+    spark-submit's cannot be started again."""
     try:
         if not spark._jsc.sc().isStopped():
             return False
@@ -95,20 +95,20 @@ def has_died(spark: SparkContext) -> bool:
     if gateway is None or process is None:
         return _SUBMITTED not in os.environ
     with warnings.catch_warnings(), suppress(Exception):
-        warnings.simplefilter("ignore")  # that the JVM is gone is known
+        warnings.simplefilter("ignore")  # we know that the JVM has ended
         spark.stop()
     process.kill()
     process.wait(timeout=END_TIMEOUT_S)
     if process.stdin is not None:
         process.stdin.close()
-    let_go(gateway)
+    forget_jvm(gateway)
     while _own:
         scratch.remove(_own.pop().scratch)
     return True
 
 
-def let_go(gateway: Any) -> None:
-    """Forgets a JVM that is gone: the next who asks for a context gets one."""
+def forget_jvm(gateway: Any) -> None:
+    """Forget a JVM that has ended: the next call of `context` starts a new one."""
     with suppress(Exception):
         gateway.shutdown()
     SparkSession._instantiatedSession = SparkSession._activeSession = None
@@ -131,7 +131,7 @@ def _started(workers: Workers) -> SparkContext:
         configured = {**settings.spark_defaults(), **dict(workers.conf)}
         master = workers.master or spark_master.LOCAL
         folders = own_scratch(configured) if spark_master.is_local(master) else ()
-        configured |= launching(java, configured, folders)
+        configured |= launch_environment(java, configured, folders)
         if spark_master.is_local(master):
             configured.setdefault("spark.python.daemon.module", DAEMON)
             configured = {_IMPORTS_NOTHING_HERE: "1", **_WORKERS_ALLOCATOR, **configured}
@@ -149,12 +149,14 @@ def _started(workers: Workers) -> SparkContext:
             return _context(keys, master)
         except FloodmarkError:
             raise
-        except Exception as error:  # py4j and pyspark each have their own
+        except Exception as error:  # py4j and pyspark each raise their own
             raise _refused(error, heard, master, java) from error
 
 
-def launching(java: Path, configured: Mapping[str, str], folders: tuple[str, ...] = ()) -> dict[str, str]:
-    """What the JVM must be told when it starts. folders: for what it keeps on disk."""
+def launch_environment(
+    java: Path, configured: Mapping[str, str], folders: tuple[str, ...] = ()
+) -> dict[str, str]:
+    """The environment in which the JVM starts. folders: for its files on disk."""
     options = f"{_JVM} {jvm_cds.options(java)} {configured.get(settings.JVM_OPTIONS, '')}"
     if folders and " " not in folders[0]:
         options += f" -Djava.io.tmpdir={folders[0]}"
@@ -163,8 +165,9 @@ def launching(java: Path, configured: Mapping[str, str], folders: tuple[str, ...
 
 
 def _context(keys: Mapping[str, str], master: str) -> SparkContext:
-    """The context; of a cluster its master is asked first, and its first worker awaited. While the JVM makes
-    it, Python imports what the judge needs next. (Not before the JVM is forked: a thread would be too.)"""
+    """Make the context; on a cluster first check its master and then wait for its first worker. While the JVM
+    makes it, Python imports the judge's modules. (Not before the JVM is forked: threads do not survive a
+    fork.)"""
     conf = SparkConf(loadDefaults=False)
     for key, value in keys.items():
         conf.set(key, value)
@@ -174,7 +177,7 @@ def _context(keys: Mapping[str, str], master: str) -> SparkContext:
         spark_master.refuse_silent(SparkContext._jvm, master)
     made = SparkContext.getOrCreate(conf)
     accumulators: Any = getattr(made, "_accumulatorServer", None)
-    if accumulators is not None:  # it prints a traceback when the JVM dies; has_died finds that out
+    if accumulators is not None:  # it would print a traceback when the JVM dies; has_died detects that
         accumulators.handle_error = lambda *_: None
     if not spark_master.is_local(master):
         spark_master.await_worker(made, master)
@@ -182,12 +185,13 @@ def _context(keys: Mapping[str, str], master: str) -> SparkContext:
 
 
 def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None) -> FloodmarkError:
-    """Why there is no context, in a sentence: the JVM's last words where it did not even start."""
+    """The error that says in a sentence why there is no context: the JVM's last words if it did not even
+    start."""
     heard.seek(0)
     output = [line.strip() for line in heard.read().decode(errors="replace").splitlines() if line.strip()]
     words = spark_master.words_of(error)
     if SparkContext._jvm is None:
-        words = " ".join(complaints_of(output)) or words
+        words = " ".join(find_errors(output)) or words
     if "UnsupportedClassVersionError" in words:
         words += f"; {_ADVICE}"
     at = f"with {java}" if java is not None and spark_master.is_local(master) else f"at {master}"
@@ -196,21 +200,21 @@ def _refused(error: Exception, heard: IO[bytes], master: str, java: Path | None)
     return FloodmarkError(f"Spark does not start {at}: {words}")
 
 
-def complaints_of(output: list[str]) -> list[str]:
-    """What a JVM that did not start complains of: its errors, or else its last words."""
+def find_errors(output: list[str]) -> list[str]:
+    """The errors in the output of a JVM that did not start, or else its last lines."""
     errors = [line for line in output if _COMPLAINT.match(line)]
     return [line[:300] for line in (errors or output[-3:])][:2]
 
 
 @contextmanager
 def quiet() -> Iterator[IO[bytes]]:
-    """What the JVM says, now and for as long as it lives, goes into a file without a name: on standard output
-    it would stand among the verdicts."""
+    """Send the JVM's output, for as long as it lives, into a file without a name: on standard output it would
+    mix with the verdicts."""
     sys.stdout.flush()
     sys.stderr.flush()
     for name in ("SQLQueryContextLogger", "py4j"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # they print each error as well, with a traceback
-    logging.getLogger().addFilter(not_of_py4j)
+    logging.getLogger().addFilter(is_not_from_py4j)
     kept = {number: os.dup(number) for number in (1, 2)}
     with tempfile.TemporaryFile() as output:
         for number in kept:
@@ -225,59 +229,58 @@ def quiet() -> Iterator[IO[bytes]]:
                 os.close(copy)
 
 
-def not_of_py4j(record: logging.LogRecord) -> bool:
-    """py4j prints a traceback of each call that found the JVM dead, or that Ctrl-C or SIGTERM broke off; it
-    raises it as well."""
+def is_not_from_py4j(record: logging.LogRecord) -> bool:
+    """Drop py4j's tracebacks of calls that found the JVM dead, or that Ctrl-C or SIGTERM interrupted; it
+    raises as well."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
-def leave() -> None:
-    """Ends Spark and its JVM, waits for it, and takes away its folders. spark-submit's JVM is not ours to
-    end."""
+def stop_spark() -> None:
+    """Stop Spark and its JVM, wait for it, and remove its folders. spark-submit's JVM is not stopped."""
     gateway = SparkContext._gateway
     process: subprocess.Popen[bytes] | None = None if gateway is None else gateway.proc
     own = _own.pop() if _own else OwnJvm(scratch=(), disposable=False)
     if process is not None and own.disposable:
-        process.kill()  # to end in good order takes it more than a second
+        process.kill()  # an orderly end takes it more than a second
     elif _running:
         _running.pop().stop()
     if process is not None:
         assert process.stdin is not None
         process.stdin.close()  # a JVM ends when its standard input does
         process.wait(timeout=END_TIMEOUT_S)
-        let_go(gateway)
+        forget_jvm(gateway)
     scratch.remove(own.scratch)
 
 
 def own_scratch(configured: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders of the JVM that is to start, which is ours to end from now on. configured: Spark's keys so
+    """The folders of the JVM that is about to start, which this process ends. configured: Spark's keys so
     far."""
     disposable = not configured and jvm_cds.BUILDING not in os.environ
     _own[:] = [OwnJvm(scratch=scratch.made(configured), disposable=disposable)]
-    atexit.unregister(leave_at_exit)
-    atexit.register(leave_at_exit, os.getpid())
+    atexit.unregister(stop_spark_at_exit)
+    atexit.register(stop_spark_at_exit, os.getpid())
     return _own[0].scratch
 
 
-def leave_at_exit(pid: int) -> None:
-    """Of the process that has started the JVM, and of none that was forked from it."""
+def stop_spark_at_exit(pid: int) -> None:
+    """Stop Spark at exit of the process that started the JVM, but not of processes forked from it."""
     if os.getpid() == pid and _own:
-        leave()
+        stop_spark()
 
 
-def quicken() -> bool:
-    """Where our JVM has started without a class archive, one is made for the next; nobody waits for it.
-    Whether that has begun."""
+def build_archive_for_next_start() -> bool:
+    """If our JVM has started without a class archive, start to build one for the next time, without waiting.
+    Returns whether it did."""
     if not (_running and works_here(_running[0])) or _SUBMITTED in os.environ:
         return False
     try:
-        return jvm_cds.build_behind(find_java()) is not None
+        return jvm_cds.build_in_background(find_java()) is not None
     except FloodmarkError:
         return False
 
 
 def works_here(spark: SparkContext) -> bool:
-    """Whether the tasks run in this very machine, and see its scratch folder."""
+    """Whether the tasks run on this machine, and see its scratch folder."""
     return spark_master.is_local(spark.master)
 
 
@@ -301,14 +304,14 @@ def find_java() -> Path:
 
 
 def check_version(java: Path) -> None:
-    """FloodmarkError where this java is older than Spark can run on."""
+    """FloodmarkError if this java is too old for Spark."""
     version = version_of(java)
     if version < JAVA_AT_LEAST:
         raise FloodmarkError(f"{java} is Java {version}; {_ADVICE}")
 
 
 def version_of(java: Path) -> int:
-    """The major version, from the release file of a JDK where there is one (quicker than starting it)."""
+    """The major version, from the release file of a JDK if there is one (quicker than starting it)."""
     release = java.resolve().parent.parent / "release"
     try:
         text = release.read_text(encoding="utf-8", errors="replace")

@@ -1,9 +1,10 @@
-"""What Spark is told when the judge starts it: keys, and how much of this machine's memory it may have.
+"""The configuration of Spark when the judge starts it: keys, and how much of this machine's memory it may
+use.
 
 Rules
-1. What somebody says, by --conf, spark-submit or spark-defaults.conf, goes before what is said here; only
-   what the answers stand on (workers.ITS_OWN) is the judge's alone: it sets that where it reads files.
-2. Of executors nothing is said here: their memory and cores are the cluster's and its user's matter.
+1. Keys given by --conf, spark-submit or spark-defaults.conf take precedence over those here; only the keys on
+   which the answers depend (workers.ITS_OWN) are fixed: the judge sets them where it reads files.
+2. Nothing is set about executors: their memory and cores are the business of the cluster and its user.
 """
 
 import os
@@ -17,16 +18,16 @@ HEAP, JVM_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 LEAST_HEAP_MB, USUAL_HEAP_MB, MOST_HEAP_MB = 512, 2048, 30 << 10  # above 30 GB every pointer takes 8 bytes
 HEAP_MB_A_CORE = 512
 
-# Every answer about a file that Spark reads stands on these.
+# The answers about files that Spark reads depend on these.
 CERTAIN = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
 }
-# Known to a context from its start.
+# Set when a context starts.
 STARTING = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # What is shuffled are streams that Arrow has compressed.
+    # The shuffled streams are compressed by Arrow already.
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
     "spark.log.level": "ERROR",
@@ -36,12 +37,12 @@ LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0
 
 
 def chosen(configured: Mapping[str, str], *, loopback: bool) -> dict[str, str]:
-    """All keys, of a context that is to start; `configured`: what somebody has said already."""
+    """All keys of a context that is about to start; `configured`: the keys that somebody has set already."""
     return {**STARTING, **(LOOPBACK if loopback else {}), **configured}
 
 
 def spark_defaults() -> dict[str, str]:
-    """spark-defaults.conf, where spark-submit looks for it."""
+    """The keys of spark-defaults.conf, where spark-submit looks for it."""
     home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
     file = Path(os.environ.get("SPARK_CONF_DIR") or f"{home}/conf") / "spark-defaults.conf"
     try:
@@ -60,13 +61,13 @@ def comment(line: str) -> bool:
 
 
 def heap_mb(cores: int, memory_mb: int) -> int:
-    """The driver's heap: 2 GB, more where many cores work, never more than half of the memory."""
+    """The driver's heap: 2 GB, more if many cores work, never more than half of the memory."""
     wanted = min(max(USUAL_HEAP_MB, HEAP_MB_A_CORE * cores), MOST_HEAP_MB)
     return max(LEAST_HEAP_MB, min(wanted, memory_mb // 2))
 
 
 def own_cores() -> int:
-    """Those that this process may use."""
+    """The cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
@@ -74,7 +75,7 @@ def own_cores() -> int:
 
 
 def own_memory_mb() -> int:
-    """What there is, or what a container is allowed."""
+    """The machine's memory, or the container's limit."""
     limits = []
     try:
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

@@ -1,10 +1,10 @@
-"""Spark's master: whose machines work, whether they answer, and what a worker of theirs must have.
+"""Spark's master: which machines work, whether they answer, and what a worker must have.
 
 Rules
-1. A master that is not there is told within seconds where a port can be asked, and else as soon as Spark
-   gives up (a minute); one that gives no worker, after WORKER_S. Nothing is tried again after that.
-2. Where workers are other machines, a run in this machine's file system must lie where they see it under the
-   same path.
+1. A missing master is reported within seconds if its port can be tested, and else as soon as Spark gives up
+   (a minute); a master that gives no worker, after WORKER_S. Nothing is retried after that.
+2. If workers are other machines, a run on this machine's file system must be at a path at which they see it
+   too.
 """
 
 import os
@@ -22,9 +22,9 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 
 LOCAL = "local[*]"
 DIAL_MS = 5_000
-WORKER_S = 180.0  # a cluster that is busy, or starts machines for us, takes its time
+WORKER_S = 180.0  # a busy cluster, or one that starts machines for us, takes long
 _STANDALONE = re.compile(r"spark://([^/,\s]+:\d+)(,[^/,\s]+:\d+)*")
-# What a Python that lacks something says, or a machine that lacks the Python.
+# The error of a Python that lacks a package, or of a machine without that Python.
 _BARE = re.compile(
     r"((?:ModuleNotFound|Import)Error: .*|Cannot run program .*|.*PYTHON_VERSION_MISMATCH.*"
     r"|.*PACKAGE_NOT_INSTALLED.*)"
@@ -36,7 +36,7 @@ def is_local(master: str | None) -> bool:
 
 
 def on_loopback(master: str) -> bool:
-    """Whether everything is on this machine, and nobody else need reach the driver."""
+    """Whether everything is on this machine, and no other machine must reach the driver."""
     hosts = [host for host, _ in addresses(master)]
     near = all(host in ("localhost", "::1") or host.startswith("127.") for host in hosts)
     return is_local(master) or (bool(hosts) and near)
@@ -51,7 +51,7 @@ def addresses(master: str) -> list[tuple[str, int]]:
 
 
 def refuse_odd(master: str) -> None:
-    """UsageError for what can be no master."""
+    """UsageError for an invalid master."""
     if not re.match(r"local|spark://|yarn$|k8s://", master):
         raise UsageError(f"--master {master}: Spark knows spark://HOST:PORT, yarn, k8s://..., and local[*]")
     if master.startswith("spark://") and _STANDALONE.fullmatch(master) is None:
@@ -61,7 +61,7 @@ def refuse_odd(master: str) -> None:
 
 
 def refuse_silent(jvm: Any, master: str) -> None:
-    """FloodmarkError where no master of a standalone cluster takes a connection."""
+    """FloodmarkError if no master of a standalone cluster accepts a connection."""
     refusals = []
     for host, port in addresses(master):
         dialled = jvm.java.net.Socket()
@@ -80,12 +80,12 @@ def refuse_silent(jvm: Any, master: str) -> None:
 
 
 def await_worker(spark: SparkContext, master: str, wait_s: float = WORKER_S) -> None:
-    """Returns when the cluster has done one small job for us; FloodmarkError where it has not in time."""
+    """Return when the cluster has done one small job; FloodmarkError if it has not in time."""
     failed: list[Exception] = []
 
     def job() -> None:
         try:
-            spark.parallelize([0], 1)._jrdd.count()  # in the JVM: a bare worker has no Python of ours
+            spark.parallelize([0], 1)._jrdd.count()  # in the JVM, because a worker may lack our Python code
         except (PySparkException, Py4JError) as error:
             failed.append(error)
 
@@ -104,7 +104,7 @@ def await_worker(spark: SparkContext, master: str, wait_s: float = WORKER_S) -> 
 
 
 def refuse_bare_workers(spark: SparkContext, error: Exception) -> None:
-    """FloodmarkError where a worker of a cluster has not what the judge's Python functions need."""
+    """FloodmarkError if a cluster's worker lacks what the judge's Python functions need."""
     found = _BARE.search(str(error))
     if found is not None and not is_local(spark.master):
         python = os.environ.get("PYSPARK_PYTHON", sys.executable)
@@ -115,7 +115,7 @@ def refuse_bare_workers(spark: SparkContext, error: Exception) -> None:
 
 
 def words_of(error: BaseException) -> str:
-    """What went wrong in the JVM, in one line: the message of the innermost cause."""
+    """The JVM's error in one line: the message of the innermost cause."""
     java = getattr(error, "java_exception", None)
     messages = [str(error)] if java is None else list(_causes(java))
     lines = [line.strip() for message in messages[-1:] for line in message.splitlines() if line.strip()]
@@ -123,7 +123,7 @@ def words_of(error: BaseException) -> str:
 
 
 def _causes(java: Any) -> Iterator[str]:
-    """From the outermost to the innermost."""
+    """The causes, from the outermost to the innermost."""
     for _ in range(20):
         name = str(java.getClass().getSimpleName())
         message = java.getMessage()

@@ -1,4 +1,4 @@
-"""What clients asked and what became of it, as sorted times: the load of a run, partition by partition."""
+"""What clients asked and how it ended, as sorted times: the load of a run, partition by partition."""
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -51,29 +51,29 @@ class Waited:
     acked: Ints
 
     def waits(self, ends_ns: int) -> tuple[Ints, Ints]:
-        """From when until when somebody waited for an ack, without one in between; the last wait may end
-        with the load."""
+        """(begins, ends) of the times in which somebody waited for an ack, without one in between; the last
+        wait may end with the load."""
         after = np.concatenate((np.array([-NEVER], dtype=np.int64), self.acked))
         begin, end = self.since(after), np.append(self.acked, max(ends_ns, int(after[-1])))
         kept = begin < end
         return begin[kept], end[kept]
 
     def since(self, instants: Ints) -> Ints:
-        """Of each instant, from when on somebody waits: this very instant where a send is open then, else the
-        next invocation; NEVER where there is none."""
+        """For each instant, when the wait begins: at that instant if a send is open then, else at the next
+        invocation; NEVER if there is none."""
         begun = np.searchsorted(self.began, instants, side="right")
         is_open = begun > np.searchsorted(self.ended, instants, side="right")
         following = np.append(self.began, NEVER)[begun]
         return np.where(is_open, instants, following)
 
     def next_ack(self, instants: Ints) -> Ints:
-        """NEVER where none comes any more."""
+        """The next ack after each instant; NEVER if there is none."""
         return np.append(self.acked, NEVER)[np.searchsorted(self.acked, instants, side="right")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """What the history of a run says."""
+    """The clients' part of a run's history."""
 
     facts: Sequence[HistoryFacts]
     ops: Ops
@@ -88,14 +88,14 @@ class Clients:
 
 
 def clients_of(folder: Folder) -> Clients:
-    """Reads the history. OSError where it cannot be read."""
+    """Read the history. OSError if it cannot be read."""
     assert folder.history is not None
     return clients_in(folder, list(read_history(folder.history, folder.settle_processes)))
 
 
 def read_history(place: Place, acked_aside: Collection[int] = (), *, threads: int = 1) -> Iterator[Parsed]:
-    """Its ranges, in order: KEPT of their tables, and of each line how many records it sends and reads.
-    OSError where it cannot be read."""
+    """Its ranges, in order: the KEPT tables, and for each line how many records it sends and reads. OSError
+    if it cannot be read."""
     ranges = list(with_twins(cut(0, "history", None, place)))
     if min(threads, len(ranges)) < 2:
         yield from (_kept(read_range(one, acked_aside)) for one in ranges)
@@ -105,7 +105,7 @@ def read_history(place: Place, acked_aside: Collection[int] = (), *, threads: in
 
 
 def _kept(parsed: Parsed) -> Parsed:
-    """What is needed of a range: of a large history the rest would not go into memory."""
+    """The needed part of a range: the rest of a large history would not fit into memory."""
     tables = {name: parsed.tables[name].select(columns) for name, columns in KEPT.items()}
     at = numbers(tables["lines"], "at")
     records = np.zeros(len(at), dtype=np.int64)
@@ -117,7 +117,7 @@ def _kept(parsed: Parsed) -> Parsed:
 
 
 def clients_in(folder: Folder, history: Sequence[Parsed]) -> Clients:
-    """Of a history that was read: its load."""
+    """The load of a history that was read."""
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
     joined = concatenated([one.tables for one in history] or [
         {name: TABLES[name].empty_table() for name in KEPT}])
@@ -135,7 +135,7 @@ def clients_in(folder: Folder, history: Sequence[Parsed]) -> Clients:
 
 
 def _but(table: pa.Table, processes: Sequence[int]) -> pa.Table:
-    """Without the lines of these processes."""
+    """The table without the lines of these processes."""
     aside = np.isin(numbers(table, "process"), np.array(processes, dtype=np.int64))
     return table.filter(pa.array(~aside)) if aside.any() else table
 
@@ -168,7 +168,7 @@ def _partitions(sends: pa.Table, ops: Ops) -> Iterator[Waited]:
     partition, time = numbers(sends, "partition"), numbers(sends, "time")
     invoked, ok = (is_one_of(sends, "type", word) for word in (INVOKE, OK))
     ended = np.full(len(time), NEVER)
-    if len(ops.at):  # every invocation among the sends is one of a line
+    if len(ops.at):  # every invocation among the sends has a line
         ended[invoked] = ops.ended[np.searchsorted(ops.at, numbers(sends, "at")[invoked])]
     for key in np.unique(partition).tolist():
         mine = partition == key
@@ -183,6 +183,6 @@ def numbers(table: pa.Table, name: str) -> Ints:
 
 
 def is_one_of(table: pa.Table, name: str, *words: str) -> Mask:
-    """Which rows have one of these texts there."""
+    """Which rows have one of these texts in the column."""
     codes, words_there = codes_of(table[name])
     return np.isin(codes, [code for word, code in words_there.items() if word in words])

@@ -1,9 +1,10 @@
-"""Run folders in Hadoop's file systems (hdfs://, s3a://): Spark brings the files of each to a task.
+"""Measures run folders on Hadoop's file systems (hdfs://, s3a://): Spark sends the files of each to a task.
 
 Rules
-1. What a folder keeps is small: it is read and written by the driver. Only folders without it are brought.
-2. A task measures a copy of the three files it needs, which is gone when it ends. A file may have up to 2 GB.
-3. What is wrong with one folder is said by its address, and spoils no other.
+1. The kept measures are small: the driver reads and writes them. Only folders without them are sent.
+2. A task measures a copy of the three files it needs, which it deletes afterwards. A file may have up to 2
+   GB.
+3. An error in one folder is reported with its address, and affects no other.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +46,7 @@ def far_answers(works: Works) -> list[OfTask]:
 
 
 def files_of(places: Mapping[int, Place]) -> tuple[dict[str, tuple[int, str]], dict[int, str]]:
-    """Each file to be brought, by its address: number of its folder, name; and the folders that are none."""
+    """Each file to send, by its address: number of its folder, name; and the folders that are no run."""
     files: dict[str, tuple[int, str]] = {}
     failures: dict[int, str] = {}
     for number, place in places.items():
@@ -63,7 +64,7 @@ def files_of(places: Mapping[int, Place]) -> tuple[dict[str, tuple[int, str]], d
 
 
 def brought(files: Mapping[str, tuple[int, str]], places: Mapping[int, Place]) -> list[OfTask]:
-    """One pass of Spark's: every file to the task of its folder."""
+    """One pass of Spark: every file to the task of its folder."""
     names = {number: str(place) for number, place in places.items()}
     addresses = [literally(f"{names[number]}/{name}") for number, name in files.values()]
     reader = own_session().read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -84,7 +85,7 @@ def measured_copy(names: Mapping[int, str], work: tuple[int, Iterable[File]]) ->
 
 
 def keeping(made: OfTask, places: Mapping[int, Place]) -> OfTask:
-    """The same, kept in its folder."""
+    """The same, written to its folder."""
     if made.data is None:
         return made
     unsaved: dict[int, str] = {}

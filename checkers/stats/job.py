@@ -1,13 +1,13 @@
-"""Run folders to their measures, any number of them in one pass of Spark's.
+"""Measures any number of run folders in one pass of Spark.
 
     measures = measure([Path("nights/monday/runs/00001-..."), ...])
 
-A task takes a few folders: of each it reads what is kept there (kept.py), or else the history and the trace,
-and keeps what it made of them. What comes back is a row a run with those of its faults, as one blob a task. A
-folder that cannot be measured is named with the reason, and spoils no other; where a task does not come back,
-the folders are halved until the one that brings it about stands alone.
+A task takes a few folders: it reads the kept measures of each (kept.py), or else the history and the trace,
+and keeps the result. It returns one row for each run with those of its faults, as one blob for the task. A
+folder that cannot be measured is named with the reason, and affects no other; if a task does not come back,
+the folders are split in halves until the one that causes it is alone.
 
-This module is quickly imported, as job.py of the judge is, and imports the rest when Spark is there.
+This module imports little, as job.py of the judge does, and imports the rest when Spark is there.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ class Measures:
         return {row["position"]: row for row in self.rows.select(columns).to_pylist()}
 
     def answers(self, names: Mapping[int, tuple[str, str]]) -> "Answers":
-        """What all of them say together. names: of each position the night and the run."""
+        """The summary of all. names: for each position the night and the run."""
         from floodmark.checkers.stats.questions import answers
 
         return answers(self.rows, names)
@@ -53,7 +53,7 @@ class Measures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfTask:
-    """What a task answers. data: its rows, in Arrow's stream format; None: it has none."""
+    """A task's answer. data: its rows, in Arrow's stream format; None: it has none."""
 
     data: bytes | None
     failures: Mapping[int, str]
@@ -108,7 +108,7 @@ def _answers(spark: Any, works: Sequence[Work]) -> Iterator[OfTask]:
 
 
 def _together(context: "SparkContext", works: Sequence[Work]) -> list[OfTask]:
-    """Dealt out by size, the heaviest first."""
+    """Distribute the folders by size, the heaviest first."""
     count = min(len(works), max(session.cores(context) * TASKS_A_CORE, -(-len(works) // FOLDERS_A_TASK)))
     heaviest = sorted(works, key=lambda work: -_size(work[1]))
     dealt = [heaviest[first::count] for first in range(count)]
@@ -116,7 +116,7 @@ def _together(context: "SparkContext", works: Sequence[Work]) -> list[OfTask]:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of what is to be read, as far as anybody can tell."""
+    """Bytes of the files to read, as far as is known."""
     run, size = RunAt(folder=folder), 0
     for path in (run.history_path, run.trace_path):
         try:
@@ -149,7 +149,7 @@ def measured_here(works: Sequence[Work]) -> OfTask:
 
 
 def with_number(table: "pa.Table", number: int) -> "pa.Table":
-    """What one folder keeps, with its place in the call."""
+    """The kept row of a folder, with its position in the call."""
     import pyarrow as pa
 
     return table.replace_schema_metadata(None).append_column("position", pa.array([number], pa.int64()))

@@ -1,10 +1,9 @@
-"""The measures of a run as its folder keeps them: measures.parquet, one row.
+"""The measures of a run, kept in its folder: measures.parquet, one row.
 
 Rules
-1. It is there whole or not at all; one that another version of these measures wrote, or that cannot be
-   read, is as good as none.
-2. It is not asked whether the history is still the one that was measured: that may be gone by then, which is
-   what the file is for. Whoever changes a history takes the file away.
+1. It is written atomically; one from another version, or one that cannot be read, counts as missing.
+2. It is not checked against the history, which may have been deleted: that is what the file is for. Code that
+   changes a history deletes the file.
 """
 
 import io
@@ -18,7 +17,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import MEASURES, write_whole
 from floodmark.harness.run_location import Place, read_inside
 
-VERSION = b"1"  # raised whenever a figure means another thing
+VERSION = b"1"  # raised whenever the meaning of a figure changes
 _KEY = b"floodmark.measures"
 _SCHEMA = KEPT.with_metadata({_KEY: VERSION})
 _BYTES_AT_MOST = 1 << 28
@@ -30,7 +29,7 @@ def table_of(row: dict[str, Any]) -> pa.Table:
 
 
 def read(folder: Place) -> pa.Table | None:
-    """What the folder keeps, if it is of this version."""
+    """The kept row, if it is of this version."""
     try:
         data = read_inside(folder / MEASURES, folder, at_most=_BYTES_AT_MOST)
         with pq.ParquetFile(io.BytesIO(data)) as file:
@@ -40,7 +39,7 @@ def read(folder: Place) -> pa.Table | None:
 
 
 def _is_ours(file: pq.ParquetFile) -> bool:
-    """Before anything of it is unpacked: a folder may be a stranger's."""
+    """Checked before anything is unpacked: the folder may come from somebody else."""
     schema, about = file.schema_arrow, file.metadata
     unpacked = sum(about.row_group(number).total_byte_size for number in range(about.num_row_groups))
     return bool(
@@ -49,7 +48,7 @@ def _is_ours(file: pq.ParquetFile) -> bool:
 
 
 def write(folder: Place, table: pa.Table) -> str | None:
-    """Why it could not be written; None if it was."""
+    """Write it; returns the reason if that failed, else None."""
     data = io.BytesIO()
     pq.write_table(table, data, compression="zstd")
     try:

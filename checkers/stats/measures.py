@@ -1,5 +1,7 @@
-"""One run folder to its row and those of its faults (what each figure says: the package's page). Pure but for
-the reading."""
+"""Measures one run folder: its row and those of its faults (defined in the package's docstring).
+
+Everything but the reading is pure.
+"""
 
 import math
 from collections import Counter
@@ -23,14 +25,13 @@ NS = 1_000_000_000
 
 
 def measured(folder: Folder) -> Row:
-    """The row of KEPT. FloodmarkError where there is nothing to measure; OSError where a file cannot be read.
-    """
+    """The row of KEPT. FloodmarkError if there is nothing to measure; OSError if a file cannot be read."""
     refuse_unfit(folder)
     return measures_of(folder, clients_of(folder))
 
 
 def refuse_unfit(folder: Folder) -> None:
-    """FloodmarkError where there is nothing to measure."""
+    """FloodmarkError if there is nothing to measure."""
     if not folder.judged or folder.history is None:
         words = [words for _, words in folder.reasons]
         of_history = [why for why in words if why.startswith("history.jsonl")]
@@ -38,7 +39,7 @@ def refuse_unfit(folder: Folder) -> None:
 
 
 def measures_of(folder: Folder, clients: Clients) -> Row:
-    """The row, of a history that was read."""
+    """The row, for a history that was read."""
     protocol = protocol_of(folder)
     spans = fault_spans(clients.nemesis)
     faults = [_fault(span, clients, protocol) for span in spans]
@@ -89,7 +90,7 @@ def _count(times: Ints | None) -> int | None:
 
 
 def _fault(span: FaultSpan, clients: Clients, protocol: Protocol) -> Row:
-    """All of it that no wait for an ack says."""
+    """All columns except those about waiting for an ack."""
     begin, end = span.began_ns, span.until_ns(clients.ends_ns)
     windows = {"before": (2 * begin - end, begin), "during": (begin, end), "after": (end, 2 * end - begin)}
     latencies = {window: _latencies(clients, *bounds) for window, bounds in windows.items()}
@@ -119,14 +120,14 @@ def _first_failed(clients: Clients, begin: int, end: int) -> float | None:
 
 
 def _latencies(clients: Clients, begin: int, end: int) -> Ints:
-    """Of the acked sends that were invoked from begin on and before end, in ns, sorted."""
+    """The latencies of the acked sends invoked from begin on and before end, in ns, sorted."""
     ops = clients.ops
     kept = ops.ok & ops.sends & (ops.began >= begin) & (ops.began < end)
     return np.sort(ops.ended[kept] - ops.began[kept])
 
 
 def quantile(latencies: Ints, share: float) -> float | None:
-    """The least one, in ms, that so large a share does not exceed."""
+    """The lowest latency, in ms, that this share of them does not exceed."""
     if not len(latencies):
         return None
     return float(latencies[max(math.ceil(round(share * len(latencies), 6)), 1) - 1]) / 1e6
@@ -144,7 +145,7 @@ def _seconds(time_ns: int | None) -> float | None:
 
 
 def _waits(spans: list[FaultSpan], clients: Clients) -> list[Row]:
-    """Of each fault the worst gap and the worst recovery, over all partitions."""
+    """For each fault the worst gap and the worst recovery, over all partitions."""
     rows: list[Row] = [{"gap_s": None, "gap_partition": None, "recovery_s": None, "recovery_partition": None,
                         "recovered": None} for _ in spans]
     for waited in clients.partitions:
@@ -164,7 +165,7 @@ def _waits(spans: list[FaultSpan], clients: Clients) -> list[Row]:
 def _recoveries(
     spans: list[FaultSpan], waited: Waited, ends_ns: int
 ) -> list[tuple[int, bool] | None]:
-    """Of each fault how long this partition took (ns), and whether it did come back."""
+    """For each fault how long this partition took to recover (ns), and whether it did."""
     over = np.array([NEVER if span.over_ns is None else span.over_ns for span in spans], dtype=np.int64)
     since, acked = waited.since(over), waited.next_ack(over)
     known = (over < NEVER) & (since < ends_ns)

@@ -1,4 +1,4 @@
-"""What a trace says of leaders, ISRs and truncations: a few of its lines, found without parsing the rest."""
+"""Counts leaders, ISRs and truncations in a trace: it finds their few lines without parsing the others."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,14 +14,14 @@ from floodmark.checkers.read.ranges import bytes_of, cut
 
 Ints = npt.NDArray[np.int64]
 
-# As every line is written that a broker's tracing writes, and any writer of JSON.
+# The form in which brokers, and any JSON writer, write these lines.
 _LINE = re.compile(rb'"event"[ \t]*:[ \t]*"(?:elect|isr|truncate)"')
 _CREATED, _ASKED = "created", "alter"  # causes: a partition is new; its leader asked for it
 
 
 @dataclass(slots=True, kw_only=True)
 class Protocol:
-    """Times of what happened, since the run began, sorted (ns); None: the system does not show it."""
+    """Times of the events, since the run began, sorted (ns); None: the system does not show them."""
 
     elections: Ints | None = None
     unclean: Ints | None = None
@@ -29,7 +29,7 @@ class Protocol:
     isr_by_leader: int | None = None
     isr_by_controller: int | None = None
     truncations: Ints | None = None
-    largest_truncation: int | None = None  # records; None also where there was none
+    largest_truncation: int | None = None  # records; None also if there was none
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,8 +40,7 @@ class _Lines:
 
 
 def protocol_of(folder: Folder) -> Protocol:
-    """Reads the trace, as far as there is one and run.json promises the event. OSError where it cannot be
-    read."""
+    """Read the trace, if there is one and run.json promises the event. OSError if it cannot be read."""
     found = Protocol()
     if folder.trace is None:
         return found
@@ -76,7 +75,7 @@ def _rows(folder: Folder) -> Iterator[Row]:
         data, behind = bytes_of(one), 0
         for found in _LINE.finditer(data):
             if found.start() < behind:
-                continue  # the words stand in this line twice
+                continue  # the words are in this line twice
             begin = data.rfind(b"\n", 0, found.start()) + 1
             end = data.find(b"\n", found.end())
             behind = end if end >= 0 else len(data)

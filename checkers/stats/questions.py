@@ -1,8 +1,9 @@
-"""What is asked of the measures of many runs: availability by kind of fault, runs, nights, trends.
+"""Summarizes the measures of many runs: availability by kind of fault, runs, nights, trends.
 
 Rules
-1. A median is that of the rows that have a figure; null rows take no part, and their number is told (`faults`
-   beside `failed`, for one). Of an even number of rows it is the middle of the two in the middle.
+1. A median is that of the rows that have a figure; null rows are left out, and their number is reported
+   (`faults` beside `failed`, for example). For an even number of rows it is the middle of the two in the
+   middle.
 2. Figures of faults are medians over faults, those of runs over runs; none is a median of medians.
 """
 
@@ -62,17 +63,17 @@ class Answers:
 
     @property
     def runs(self) -> Sequence[Row]:
-        """Those of tables.RUN, with `night` and `run`."""
+        """The rows of tables.RUN, with `night` and `run`."""
         return [{**row, "faults_by_kind": dict(row["faults_by_kind"])} for row in self.run_table.to_pylist()]
 
     @property
     def faults(self) -> Sequence[Row]:
-        """Those of tables.FAULT, likewise."""
+        """The rows of tables.FAULT, with `night` and `run`."""
         rows: Sequence[Row] = self.fault_table.to_pylist()
         return rows
 
     def write(self, folder: Path) -> None:
-        """runs.parquet and faults.parquet. FloodmarkError where they cannot be written."""
+        """Write runs.parquet and faults.parquet. FloodmarkError if they cannot be written."""
         for name, table in (("runs", self.run_table), ("faults", self.fault_table)):
             data = io.BytesIO()
             pq.write_table(table, data, compression="zstd")
@@ -80,7 +81,7 @@ class Answers:
 
 
 def answers(rows: pa.Table, names: Mapping[int, tuple[str, str]]) -> Answers:
-    """Of a table of KEPT with `position`. names: of each position the night and the run."""
+    """Summarize a table of KEPT with `position`. names: for each position the night and the run."""
     of_faults = rows["of_faults"].combine_chunks()
     row_of = pc.list_parent_indices(of_faults)
     flat = pa.Table.from_struct_array(of_faults.flatten())
@@ -96,7 +97,7 @@ def answers(rows: pa.Table, names: Mapping[int, tuple[str, str]]) -> Answers:
 
 
 def _named(table: pa.Table, names: Mapping[int, tuple[str, str]]) -> pa.Table:
-    """With night and run in front."""
+    """Add the columns night and run in front."""
     named = [names[number] for number in table["position"].to_pylist()]
     for place, name in enumerate(("night", "run")):
         column = pa.array([both[place] for both in named], pa.string())

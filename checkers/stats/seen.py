@@ -1,8 +1,8 @@
-"""What the page of a run draws of its clients: every op in four small numbers, the acked records near a
-finding, and what each fault cost, by the measures' definitions.
+"""The data that a run's page draws about its clients: every op as four small numbers, the acked records near
+a finding, and the cost of each fault, as the measures define it.
 
 Rules
-1. One pass over history.jsonl, whatever else of the folder is missing or broken.
+1. One pass over history.jsonl, whatever else in the folder is missing or broken.
 2. An op is drawn if its invocation can be read; one without an answer is info, and ends with the history.
 """
 
@@ -26,7 +26,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import Run
 
 Ints = npt.NDArray[np.int64]
-Near = tuple[int, int, int]  # partition, first offset, the offset behind the last
+Near = tuple[int, int, int]  # partition, first offset, the offset after the last
 
 US = 1_000
 THREADS = 2  # the parser works outside Python's lock
@@ -48,7 +48,8 @@ class Seen:
 
 
 def seen(place: Path, near: Sequence[Near], ops_at_most: int) -> Seen:
-    """near: where acked records are wanted one by one. OSError where the history cannot be read."""
+    """near: the ranges in which acked records are wanted one by one. OSError if the history cannot be
+    read."""
     run = Run(folder=place)
     run.open(run.history_path).close()
     folder = open_folder(place)
@@ -80,8 +81,7 @@ def _faults(folder: Folder, history: Sequence[Parsed]) -> tuple[Sequence[Mapping
 
 
 def _drawn(history: Sequence[Parsed], near: Sequence[Near], ops_at_most: int) -> dict[str, Any]:
-    """What is drawn of the ops of all clients, also of those that settle the cluster and read it in the end.
-    """
+    """The data of all clients' ops, also of those that settle the cluster and of the final reads."""
     joined = concatenated([one.tables for one in history])
     lines, ops = joined["lines"], ops_of(joined["lines"])
     order = np.argsort(ops.began, kind="stable")[:ops_at_most]
@@ -94,8 +94,8 @@ def _drawn(history: Sequence[Parsed], near: Sequence[Near], ops_at_most: int) ->
 
 
 def _columns(lines: pa.Table, ops: Ops) -> dict[str, Ints]:
-    """Of each op how long it took (us), what came of it (ok, fail, info: 0, 1, 2; of polls 3 more, of what is
-    neither send nor poll 6), and how many records an ok one sent and read."""
+    """For each op how long it took (us), how it ended (ok, fail, info: 0, 1, 2; for polls 3 more, for other
+    ops 6), and how many records an ok one sent and read."""
     times = numbers(lines, "time")
     ended = np.where(ops.answered < 0, max(int(times.max(initial=0)), 0), ops.ended)
     failed = is_one_of(lines, "type", "fail")[ops.answered] & (ops.answered >= 0)
@@ -110,7 +110,8 @@ def _columns(lines: pa.Table, ops: Ops) -> dict[str, Ints]:
 def _acked(
     sends: pa.Table, line_at: Ints, ops: Ops, near: Sequence[Near]
 ) -> Iterator[tuple[int, int, int, int, int]]:
-    """Partition, offset and value of each acked record there, when its op was invoked and when acked (ns)."""
+    """Partition, offset and value of each acked record in these ranges, when its op was invoked and when
+    acked (ns)."""
     partition = numbers(sends, "partition")
     offset = sends["offset"].fill_null(-1).to_numpy()
     wanted = np.zeros(len(partition), dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""When each fault of a run was in force: of the nemesis's lines. Pure."""
+"""When each fault of a run was in force, from the nemesis's lines. Pure."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -8,8 +8,8 @@ from typing import Any
 from floodmark.checkers.read.folder import is_int
 from floodmark.harness.faults import FAULTS, MENDING, UNSEEN, undoes
 
-LEAST_NS = 1_000_000_000  # a fault is in force for so long at least
-_BY_LINK = ("cut", "packet")  # mended as a whole, whatever nodes it names
+LEAST_NS = 1_000_000_000  # a fault is in force for at least this long
+_BY_LINK = ("cut", "packet")  # mending one ends all of it, whatever nodes it names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,23 +23,23 @@ class FaultSpan:
     failed: bool = False
     began_ns: int
     effect_ns: int
-    lasts: bool = False  # until somebody mends it
+    lasts: bool = False  # until it is mended
     broken: frozenset[str | None] = field(default_factory=frozenset)  # nodes not mended yet; None: no node
     mended_ns: int | None = None
 
     @property
     def over_ns(self) -> int | None:
-        """From when on clients may recover; None: never."""
+        """When clients may begin to recover; None: never."""
         return self.mended_ns if self.lasts else self.effect_ns
 
     def until_ns(self, load_ends_ns: int) -> int:
-        """When it ceases to be in force."""
+        """When it stops being in force."""
         over = self.over_ns
         return max(load_ends_ns if over is None else over, self.began_ns + LEAST_NS)
 
 
 def fault_spans(lines: Iterable[str]) -> list[FaultSpan]:
-    """Of the nemesis's lines, in order."""
+    """From the nemesis's lines, in order."""
     spans: list[FaultSpan] = []
     for line in lines:
         row = json.loads(line)
@@ -70,7 +70,7 @@ def _of(row: Mapping[str, Any]) -> FaultSpan:
 
 
 def _after(span: FaultSpan, row: Mapping[str, Any]) -> FaultSpan:
-    """The fault after an act that mends."""
+    """The fault after a mending act."""
     if not span.broken:
         return span
     nodes = _nodes(row["fault"])

@@ -1,4 +1,4 @@
-"""The columns of the measures: a row a run, a row a fault. The package's page says what each means."""
+"""The columns of the measures, for a run and for a fault; the package's docstring defines each."""
 
 import pyarrow as pa
 
@@ -10,9 +10,9 @@ WINDOWS = ("before", "during", "after")
 FAULT = pa.schema([
     ("index", INT),  # of its line
     ("kind", TEXT),  # its f
-    ("detail", TEXT),  # of a cut or a disk: which; null where there is one kind only
+    ("detail", TEXT),  # which kind of cut or disk fault; null if there is only one kind
     ("nodes", pa.list_(TEXT)),
-    ("failed", FLAG),  # half-way: the line has an error
+    ("failed", FLAG),  # it failed half-way: the line has an error
     ("began_s", REAL),
     ("effect_s", REAL),
     ("mended_s", REAL),
@@ -39,7 +39,7 @@ RUN = pa.schema([
     ("fail", INT),
     ("info", INT),
     ("unanswered", INT),
-    ("broken_lines", INT),  # of the history, that no figure counts
+    ("broken_lines", INT),  # of the history; no figure counts them
     ("faults", INT),
     ("faults_by_kind", pa.map_(TEXT, INT)),
     ("elections", INT),
@@ -54,5 +54,5 @@ RUN = pa.schema([
     *((f"{name}_ms", REAL) for name in QUANTILES),  # of all acked sends of the load
 ])
 
-# As a run's folder keeps them: its row, and in it those of its faults.
+# A run's row as its folder keeps it, with the rows of its faults inside.
 KEPT = RUN.append(pa.field("of_faults", pa.list_(pa.struct(list(FAULT)))))

@@ -1,4 +1,4 @@
-"""Who is to blame for a finding, in words: the last sentence of its text (judge/blame.py finds the line)."""
+"""Writes the last sentence of a finding's text: what is to blame for it (judge/blame.py finds the line)."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,26 +14,27 @@ EARLY_COMMIT, EARLY_FETCH, EARLY_DIVERGED = "early-commit", "early-fetch", "earl
 HW_AHEAD = "hw-ahead"
 PROPOSAL, BY_CONTROLLER = "isr-proposal", "isr-by-controller"
 _OWN_CACHE = ("cache", "cache above LEO")
-_TOLD_END = re.compile(r"ends at (\d+)")
+_END_IN_WHY = re.compile(r"ends at (\d+)")
 Row = Mapping[str, Any]
 
 
 def split_blame(text: str) -> tuple[str, str]:
-    """What was found, and the sentence about who is to blame; empty where there is none."""
+    """Split a text into the finding and the sentence about what is to blame; that is empty if there is
+    none."""
     found, marker, blame = text.partition(BLAMED)
     return found, f"{marker}{blame}".strip()
 
 
 def words_without_line(name: str, row: Row) -> str:
-    """Who is to blame where no line of the trace is."""
+    """The sentence where no line of the trace is to blame."""
     if name == names.MALFORMED_LOG or (name == names.EPOCH_LINEAGE and row.get("how") in _OWN_CACHE):
         return f"{listed(row.get('nodes'))}, whose own log that is; by which step, no line of the trace shows"
     return NO_STEP
 
 
 def words_of_blame(first: Row, row: Row) -> str | None:
-    """Who is to blame for `row`, if `first` is the earliest line that concerns it; None: the text of the
-    finding says it."""
+    """The sentence about what is to blame for `row`, if `first` is the earliest line about it; None: the
+    finding's text says it."""
     if first["name"] == names.UNSAFE_TRUNCATION:
         return of_truncation(first, row)
     if (first["name"], first["how"]) == (names.UNSAFE_ISR, "behind"):
@@ -52,9 +53,9 @@ def words_of_blame(first: Row, row: Row) -> str | None:
 
 
 def of_truncation(first: Row, row: Row) -> str | None:
-    """A follower cuts what its leader lacks, as far as the leader told it to."""
+    """A follower truncates what its leader lacks, as far as the leader told it to."""
     node, leader, why = first["node"], first["leader"], first["why"]
-    told_end = _TOLD_END.search(why or "")
+    told_end = _END_IN_WHY.search(why or "")
     if told_end is None:
         own = first["seq"] == row["seq"] and node == row["node"]
         return None if own else f"{node}, which truncated its log to {first['seen']} and cut the record"

@@ -1,8 +1,7 @@
-"""What a cycle says to people: a sentence for each of its edges.
+"""Writes the text of a cycle: a sentence for each of its edges.
 
-A cycle comes as JSON, a list of steps in their order: `edge` (what it is by), `ops` (from which to which:
-process, f and lines of each), and the record that it is about. Each sentence says of its second op why it
-comes after the first.
+A cycle is JSON, a list of steps in their order: `edge` (its kind), `ops` (from which to which: process, f and
+lines of each), and the record that it is about. Each sentence says why the second op comes after the first.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +37,7 @@ def precommitted(row: Row) -> str:
 
 
 def lines(row: Row) -> str:
-    """The indexes of the lines concerned, in brackets; nothing where there are none."""
+    """The indexes of the lines concerned, in brackets; empty if there are none."""
     ops = row.get("ops") or []
     return f" (index {', '.join(map(str, ops))})" if ops else ""
 

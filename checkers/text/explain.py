@@ -1,5 +1,5 @@
-"""What each finding means, its near miss, the law that it breaks, and what permits it: the data behind
-`floodmark explain NAME`."""
+"""The data of `floodmark explain NAME`: what each finding means, its near miss, its law, and what permits
+it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class Explanation:
     means: str
     near_miss: str
     permitted: str
-    law: str  # what every correct cluster keeps, and the finding breaks
-    facts: tuple[str, ...] = ()  # to read besides: keys of semantics.FACTS
+    law: str  # what every correct cluster keeps, and the finding shows broken
+    facts: tuple[str, ...] = ()  # further reading: keys of semantics.FACTS
 
 
 def known_findings() -> list[str]:
-    """Of this judge's findings and of those that other distributions' checks make here."""
+    """The names of this judge's findings and of the registered checks."""
     return sorted({*EXPLANATIONS, *(check.name for check in registered(CHECK))})
 
 
@@ -86,8 +86,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S10",),
     ),
     finding_names.MALFORMED_LOG: Explanation(
-        means="A replica's log is none: a gap, an offset twice or out of order, bytes that do not fit their "
-        "CRC, a HW above LEO, or a LEO or log start that the entries contradict.",
+        means="A replica's log is malformed: a gap, an offset twice or out of order, bytes that do not fit "
+        "their CRC, a HW above LEO, or a LEO or log start that the entries contradict.",
         near_miss="Gaps in a compacted partition; a HW above the LEO of a node that was not running.",
         permitted=_NOTHING,
         law="A log has each offset once, in order and with whole bytes, and says truly where it begins and "
@@ -103,15 +103,15 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S9", "S16"),
     ),
     finding_names.DUPLICATE: Explanation(
-        means="One value stands at two offsets of the leader's final log, or clients were told two: by "
+        means="One value is at two offsets of the leader's final log, or clients saw two offsets for it: by "
         "reads, or by a read and its own ack.",
         near_miss="A second copy that belongs to an aborted transaction.",
         permitted=f"retries without idempotence; {_LOSS}.",
-        law="A record that was sent once stands in the log once",
+        law="A record that was sent once is in the log once",
         facts=("S7",),
     ),
     finding_names.PHANTOM: Explanation(
-        means="A value was read, or stands in a log, that nobody sent to that partition.",
+        means="A value was read, or is in a log, that nobody sent to that partition.",
         near_miss="A value whose send is open or in doubt: it was sent. With lines of the history missing "
         "nothing is claimed.",
         permitted=_NOTHING,
@@ -119,8 +119,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S6",),
     ),
     finding_names.G1A: Explanation(
-        means="A send failed for certain, and its value was read, or stands in the leader's log below the "
-        "HW.",
+        means="A send certainly failed, and its value was read, or is in the leader's log below the HW.",
         near_miss="A send in doubt (info) that turns out to have happened; a failed value in an aborted "
         "entry nobody read.",
         permitted="isolation read_uncommitted, where it was only read.",
@@ -137,7 +136,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     finding_names.NONMONOTONIC_SEND: Explanation(
         means="A process's later ok send got a lower offset of the partition than an earlier one. Where "
-        "its ack told none, the only offset at which its value was read counts.",
+        "its ack had none, the only offset at which its value was read counts.",
         near_miss="Two sends inside one op (int-nonmonotonic-send); sends of two processes (realtime-order).",
         permitted="retries without idempotence; acks other than all, where the lost value was never read; "
         f"{_LOSS}.",
@@ -156,7 +155,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "partition.",
         near_miss="Sends that overlap in time: either order is right.",
         permitted=f"acks other than all, where the lost value was never read; {_LOSS}.",
-        law="What was acked before another send began stands before it",
+        law="A record that was acked before another send began comes before it",
         facts=("S9",),
     ),
     finding_names.NONMONOTONIC_POLL: Explanation(
@@ -193,7 +192,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         means="The end offset of a partition fell for one client, or was below what it had already read.",
         near_miss="Two clients that ask two leaders at about the same time.",
         permitted=f"{_LOSS}.",
-        law="The end of a log, as one client is told it, never falls",
+        law="The end offset that one client gets never falls",
         facts=("S15",),
     ),
     finding_names.STUCK: Explanation(
@@ -213,8 +212,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         near_miss="A broker that never became ready: that is the harness's trouble, and exit code 4. One "
         "that was killed, stopped, or struck by a fault that ends processes.",
         permitted=_NOTHING,
-        law="A broker that has come up goes on until somebody ends it: an error of its own is answered, not "
-        "died of",
+        law="A broker that has started runs until somebody ends it: it answers errors, and does not end "
+        "because of them",
     ),
     finding_names.HW_REGRESSED: Explanation(
         means="A leader's HW fell inside one epoch of its leadership.",
@@ -295,31 +294,31 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     finding_names.RECOVERY_LOSS: Explanation(
         means="A replica started with a LEO below what it surely held before: after an orderly stop its last "
-        "LEO; after any other end the highest offset below which its fetch, as a leader's trace tells "
-        "it, or its own ack proves its records. No fault that loses data had struck the node since its "
-        "start before, and it told of no truncation.",
-        near_miss="A broker that was killed with an append under way: its trace tells of the append before "
-        "it is on disk, and nothing proves that it was. What a power cut, a wiped disk or a truncation "
-        "took.",
+        "LEO; after any other end the highest offset below which its fetch in a leader's trace, or "
+        "its own ack, proves its records. No fault that loses data had struck the node since its "
+        "start before, and its trace has no truncation.",
+        near_miss="A broker that was killed with an append under way: its trace has the append before it is "
+        "on disk, and nothing proves that it was. Records that a power cut, a wiped disk or a truncation "
+        "removed.",
         permitted="nothing: where data were lost by a fault it is no finding.",
         law="A kill loses nothing that was written: recovery keeps every record that is whole",
         facts=("S8", "S20"),
     ),
     finding_names.READ_ABOVE_HW: Explanation(
-        means="A poll returned a record at an offset that was not below any HW of the partition told in the "
-        "trace by the time the poll was over.",
-        near_miss="A record just below a HW that a line tells in the same moment, or within the error of the "
+        means="A poll returned a record at an offset that was not below any HW of the partition in the trace "
+        "by the time the poll was over.",
+        near_miss="A record just below a HW that is traced at the same moment, or within the error of the "
         "clocks. A reader far behind.",
         permitted=_NOTHING,
         law="Readers are shown only what lies below the HW: anything above may still be cut",
         facts=("S14",),
     ),
     finding_names.END_OFFSET_AHEAD: Explanation(
-        means="list_offsets returned an end above every HW of the partition told in the trace by the time "
-        "the op was over.",
+        means="list_offsets returned an end above every HW of the partition in the trace by the time the op "
+        "was over.",
         near_miss="An end that equals the HW, or the last stable offset below it.",
         permitted=_NOTHING,
-        law="The end of a log, as clients are told it, is its HW: what lies above is not theirs yet",
+        law="The end of a log that clients get is its HW: the records above are not committed yet",
         facts=("S14", "S15"),
     ),
     finding_names.PRECOMMITTED_READ: Explanation(
@@ -340,7 +339,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     finding_names.G0_PROCESS: Explanation(
         means="A cycle of ops by the order of their records and the order in which a process asked for them.",
-        near_miss=f"{_DOUBT} Where a process had two ops open, nothing is made of its order.",
+        near_miss=f"{_DOUBT} Where a process had two ops open, its order is not used.",
         permitted=_ALWAYS,
         law=_CYCLE_BY_PROCESS,
         facts=("S18",),
@@ -364,7 +363,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     finding_names.G1C_PROCESS: Explanation(
         means="A cycle of ops by who read whose value and by the order of a process. A process that read a "
         "value before it asked to send it is one.",
-        near_miss=f"{_DOUBT} Where a process had two ops open, nothing is made of its order.",
+        near_miss=f"{_DOUBT} Where a process had two ops open, its order is not used.",
         permitted=_IF_WW,
         law=_CYCLE_BY_PROCESS,
         facts=("S18",),
@@ -372,8 +371,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     finding_names.G1C_REALTIME: Explanation(
         means="A cycle of ops by who read whose value and by time: one was over before the next one began. A "
         "value that was read before its send was invoked is one.",
-        near_miss=f"{_DOUBT} Two transactions, open at once, that read each other's values are no matter "
-        "of time: G1c.",
+        near_miss=f"{_DOUBT} Two transactions, open at once, that read each other's values: that is "
+        "G1c.",
         permitted=_IF_WW,
         law=_CYCLE_BY_TIME,
         facts=("S18",),

@@ -2,9 +2,8 @@
 
 Rules
 1. A fact has a number, by which reports name it (`floodmark explain S8` prints it): what people think, and
-   what is so.
-2. What permits a finding is explained by what the setting means; it excuses nothing that it does not
-   cover.
+   what is true.
+2. The meaning of a setting explains what it permits; it excuses nothing that it does not cover.
 """
 
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One thing about replicated logs that is often got wrong."""
+    """A common misunderstanding about replicated logs, and the facts."""
 
     thought: str
     holds: str

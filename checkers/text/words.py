@@ -1,4 +1,4 @@
-"""What a finding says to people, from its numbers: what happened, when, who holds what now."""
+"""Writes the text of a finding from its numbers: what happened, when, and which nodes have what now."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ def text_of(name: str, row: Row) -> str:
 
 
 def of_registered(name: str, row: Row) -> str:
-    """What another distribution's check found, by the columns it gave."""
+    """The text of another distribution's finding, from the columns that it has."""
     known = ("partition", "offset", "value", "process")
     where = " ".join(f"{key} {row[key]}" for key in known if row.get(key) is not None)
     nodes = f" on {', '.join(row['nodes'])}" if row.get("nodes") else ""
@@ -28,7 +28,7 @@ def of_registered(name: str, row: Row) -> str:
 
 
 def phrases(row: Row) -> dict[str, str]:
-    """Parts of sentences that more than one finding has, or that depend on what is known."""
+    """Parts of sentences that several findings use, or that depend on which columns are known."""
     nodes, ops, seen = row.get("nodes") or [], row.get("ops") or [], row.get("seen")
     place = f"partition {row.get('partition')} offset {row.get('offset')}"
     of_epoch = "" if row.get("epoch") is None else f" of epoch {row['epoch']}"
@@ -54,7 +54,7 @@ def phrases(row: Row) -> dict[str, str]:
 
 
 def last_words(output: object) -> str:
-    """How a broker ended (the first line) and the end of what it wrote, where run.json has it."""
+    """How a broker ended (the first line) and the end of its output, if run.json has it."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] if isinstance(output, str) else []
     if len(lines) > LAST_LINES:
         lines = [lines[0], "...", *lines[1 - LAST_LINES :]]

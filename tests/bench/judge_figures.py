@@ -60,7 +60,7 @@ _WARM = """
 import sys, time
 from pathlib import Path
 from floodmark.checkers.judge.job import SparkJudge
-from floodmark.checkers.spark.session import leave
+from floodmark.checkers.spark.session import stop_spark
 judge = SparkJudge()
 judge.judge([Path(sys.argv[1])])
 for _ in range(int(sys.argv[2])):
@@ -68,7 +68,7 @@ for _ in range(int(sys.argv[2])):
     verdict, = judge.judge([Path(sys.argv[1])])
     print(time.perf_counter() - began)
     assert verdict.failure is None, verdict.failure
-leave()
+stop_spark()
 """
 
 

@@ -80,7 +80,7 @@ def failing_on(run: set[object], whole: Callable[..., Any], stage: str, act: Act
 def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
     """Meanwhile these stages fail, each on one run."""
     families = {stage.split(".")[1]: stage for stage in stages if stage.startswith("family.")}
-    asked = importlib.import_module("floodmark.checkers.laws.unit").asked
+    asked = importlib.import_module("floodmark.checkers.laws.unit").run_families
 
     def ask(unit: Unit, asking: Any, *more: Any, **named: Any) -> Any:
         return asked(unit, [broken_family(family) for family in asking], *more, **named)
@@ -92,7 +92,7 @@ def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
     with ExitStack() as mended:
         if families:
             for module in ("whole_runs", "two_passes"):
-                mended.enter_context(patch(f"floodmark.checkers.judge.{module}.asked", ask))
+                mended.enter_context(patch(f"floodmark.checkers.judge.{module}.run_families", ask))
         for stage, run in stages.items():
             if stage not in families.values():
                 module, name = stage.rsplit(".", 1)

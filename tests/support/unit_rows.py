@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.laws.unit import Family, asked, opened
+from floodmark.checkers.laws.unit import Family, opened, run_families
 
 Row = Mapping[str, Any]
 
@@ -65,7 +65,7 @@ def found_each(
         for name, rows in {"runs": [{}], **tables}.items():
             parts.setdefault(name, []).append(table(name, ({**row, "run": run} for row in rows)))
     with opened({name: pa.concat_tables(some) for name, some in parts.items()}) as unit:
-        rows = asked(unit, families).to_pylist()
+        rows = run_families(unit, families).to_pylist()
     told: list[list[dict[str, Any]]] = [[] for _ in runs]
     for row in rows:
         told[row["run"]].append(

@@ -46,7 +46,7 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
 
 
 def test_where_there_is_none_one_is_begun(begun: list[list[str]]) -> None:
-    assert jvm_cds.build_behind(JAVA)
+    assert jvm_cds.build_in_background(JAVA)
     assert begun == [[sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--behind"]]
 
 
@@ -56,7 +56,7 @@ def test_unless_the_environment_is_against_it(
 ) -> None:
     monkeypatch.setenv(name, "true")
 
-    assert not jvm_cds.build_behind(JAVA)
+    assert not jvm_cds.build_in_background(JAVA)
     assert not begun
 
 
@@ -66,14 +66,14 @@ def test_or_it_is_there_or_could_not_be_made(begun: list[list[str]], suffix: str
     path.parent.mkdir(parents=True)
     path.touch()
 
-    assert not jvm_cds.build_behind(JAVA)
+    assert not jvm_cds.build_in_background(JAVA)
     assert not begun
 
 
 def test_or_the_cache_is_no_folder(begun: list[list[str]], tmp_path: Path) -> None:
     (tmp_path / "floodmark").touch()
 
-    assert not jvm_cds.build_behind(JAVA)
+    assert not jvm_cds.build_in_background(JAVA)
 
 
 def test_one_builds_at_a_time(tmp_path: Path) -> None:
@@ -115,12 +115,12 @@ def test_the_process_behind_notes_that_it_failed(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     note = jvm_cds.archive_path(java).with_suffix(jvm_cds.FAILED_SUFFIX)
 
-    behind = jvm_cds.build_behind(java)
+    behind = jvm_cds.build_in_background(java)
 
     assert behind is not None
     assert behind.wait(PATIENCE_S) == 0
     assert "no such machine" in note.read_text()
-    assert not jvm_cds.build_behind(java)
+    assert not jvm_cds.build_in_background(java)
 
 
 def test_the_process_behind_makes_no_second_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

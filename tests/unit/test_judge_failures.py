@@ -275,17 +275,17 @@ def test_runs_on_which_only_the_bag_of_them_fails_are_judged(
         import importlib
 
         home = importlib.import_module("floodmark.checkers.judge.whole_runs")
-        whole = home.asked
+        whole = home.run_families
 
         def asked(unit: Any, *told: Any) -> Any:
             assert unit.rows("from runs").num_rows == 1
             return whole(unit, *told)
 
-        home.asked = asked
+        home.run_families = asked
         try:
             yield from home.judged_bags(coming)
         finally:
-            home.asked = whole
+            home.run_families = whole
 
     monkeypatch.setattr(many_runs, "bags_of", one_bag)
     monkeypatch.setattr(whole_runs, "judged_bags", judged)

@@ -58,10 +58,10 @@ def test_what_the_answers_stand_on_is_the_judges_alone() -> None:
 def test_the_heap_is_named_unless_somebody_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session.jvm_cds, "options", lambda java: "-Xshare:auto")
     java = Path("/java")
-    mine = session.launching(java, {})
+    mine = session.launch_environment(java, {})
     heap_mb = settings.heap_mb(settings.own_cores(), settings.own_memory_mb())
     assert mine["spark.driver.memory"] == f"{heap_mb}m"
-    theirs = session.launching(java, {"spark.driver.memory": "8g", settings.JVM_OPTIONS: "-Dx=y"})
+    theirs = session.launch_environment(java, {"spark.driver.memory": "8g", settings.JVM_OPTIONS: "-Dx=y"})
     assert theirs["spark.driver.memory"] == "8g"
     assert theirs[settings.JVM_OPTIONS].endswith(" -Xshare:auto -Dx=y")
     assert "TieredStopAtLevel" in mine[settings.JVM_OPTIONS]

@@ -1,11 +1,11 @@
-"""Who was surely registered and not fenced, as of a line."""
+"""Selects the brokers that were surely registered and not fenced at a line."""
 
 
 def only_active(rows: str, *, latest: str = "tick", least: int = 4) -> str:
-    """A SELECT: of the rows that `rows` selects (run, who, tick, ...) those of which `who` was surely
-    registered and not fenced at some moment from `tick` to `latest` (an expression of their columns), in a
-    time of so many ticks at `least`. Whether it was is the highest end of all the times that had begun by
-    then: rows and times are sorted together, not compared pair by pair."""
+    """A SELECT of those rows of `rows` (run, who, tick, ...) whose `who` was surely registered and not fenced
+    at some moment from `tick` to `latest` (an expression of their columns), in a time of at least `least`
+    ticks. It was if the highest end of all the times that had begun by then is late enough: rows and times
+    are sorted together, not compared pair by pair."""
     return f"""
         with asked as (
             select *, ({latest}) - 2 as begun_by from ({rows})

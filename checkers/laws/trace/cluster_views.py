@@ -1,10 +1,10 @@
-"""The trace, partition by partition: what the other nodes had said, as of a line (`views`, `moments` and
+"""The trace, partition by partition: what the other nodes had recorded before a line (`views`, `moments` and
 `members`, see __init__.py).
 
-What may have come before a line or after it is taken for neither: no law claims anything of a crowded line,
-unless what it claims needs no other node's word, or stands whichever came first (appended_epoch). A cluster
-of lines of which none is surely apart from the one before has no order; once all of them have come, until
-somebody's next line, it is known where each replica stands: that is a moment.
+A line that may have come before or after another counts as neither: no law makes a claim at a crowded line,
+unless the claim needs no line of another node, or holds whichever came first (appended_epoch). The lines of a
+cluster, none of which is surely apart from the one before, have no order; after all of them, until the next
+line of any node, the state of each replica is known: that is a moment.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from floodmark.checkers.laws.trace.so_far import (
 from floodmark.checkers.laws.unit import Unit
 
 ANY_EPOCH = 2**63 - 1
-# A start that found more than the node had spoken of may have appended it in any epoch.
+# A start that found more than the node's lines say may have appended it in any epoch.
 _APPENDED = f"""case when event = 'append' then coalesce(nullif(epochs[-1][1], -1), epoch)
     when event = 'start' and len(epochs) > 0 then coalesce(nullif(epochs[-1][1], -1), {ANY_EPOCH})
     when event = 'start' and epochs is null and leo > coalesce(last_leo, 0) then {ANY_EPOCH} end"""
@@ -57,10 +57,10 @@ _NO_MEMBERS = pa.schema([
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTime:
-    """Lines by partition and tick, and how near they lie; a row is named by its position here."""
+    """Lines by partition and tick, and how near they are; a row is identified by its position here."""
 
     lines: pa.Table
-    first: Rows  # of every row the first one of its partition
+    first: Rows  # for every row the first row of its partition
     surely: Rows  # the last row that is surely before; -1: none
     perhaps: Rows  # the last row that is before, or near
     crowded: Flags  # a row of another node is near
@@ -68,17 +68,17 @@ class InTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SoFar:
-    """Of every row the row up to it, itself included, that shows the highest of its kind; -1: none."""
+    """For every row the row up to it, itself included, that has the highest value of its kind; -1: none."""
 
     commits: Rows  # by commits_to
-    committing: Rows  # by the epoch of who commits
-    leads: Rows  # by epoch and HW of who leads
+    committing: Rows  # by the epoch of the committing leader
+    leads: Rows  # by the epoch and HW of the leader
     opened: Rows  # by epoch and where it began
-    ruling: Rows  # the controller's last word
+    ruling: Rows  # the controller's last line
 
 
 def cluster_views(unit: Unit) -> None:
-    """Makes `views`, `moments` and `members`."""
+    """Make `views`, `moments` and `members`."""
     unit.make("traced_places", _PLACES)
     places = unit.rows("select * from traced_places order by place").combine_chunks()
     isrs = unit.rows("select line, isr from timeline where ruling order by line").combine_chunks()
@@ -116,7 +116,7 @@ def in_time(lines: pa.Table) -> InTime:
 
 
 def so_far_of(order: InTime) -> SoFar:
-    """What the lines up to each one show."""
+    """Compute what the lines up to each one show."""
     lines, first = order.lines, order.first
     epoch, tick, seq = (numbers(lines[name]) for name in ("epoch", "tick", "seq"))
     upto, hw, start = (numbers(lines[name]) for name in ("commits_to", "hw", "epoch_start"))
@@ -131,7 +131,7 @@ def so_far_of(order: InTime) -> SoFar:
 
 
 def of_lines(order: InTime, rows: Rows, places: pa.Table, *names: str) -> dict[str, Any]:
-    """The columns with which every table here begins, and those named."""
+    """The columns with which every table here begins, and the named ones."""
     taken, place = (
         order.lines.select(["line", *names]).take(pa.array(rows)),
         numbers(order.lines["place"])[rows],
@@ -141,13 +141,13 @@ def of_lines(order: InTime, rows: Rows, places: pa.Table, *names: str) -> dict[s
 
 
 def isr_at(order: InTime, isrs: pa.Table, rulings: Rows) -> Any:
-    """The ISR of these rows, which are rulings or none."""
+    """The ISR of these rows, which are rulings or -1."""
     lines = as_of(numbers(order.lines["line"]), rulings)
     return column_at(isrs["isr"], np.where(rulings >= 0, np.searchsorted(numbers(isrs["line"]), lines), -1))
 
 
 def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: pa.Table) -> pa.Table:
-    """`views`, of these rows: what the lines surely before each one show."""
+    """`views` for these rows: what the lines surely before each one show."""
     lines, surely = order.lines, order.surely[rows]
     commits = as_of(so_far.commits, surely)
     own, others = lines["commits_to"].take(pa.array(rows)), column_at(lines["commits_to"], commits)
@@ -170,8 +170,8 @@ def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: p
 
 
 def moments_of(order: InTime, places: pa.Table) -> Rows:
-    """The last row of each cluster that ends crowded, or in which a broker was unfenced: the time of that
-    belongs to those lines after which it may come."""
+    """The last row of each cluster that ends crowded, or in which a broker was unfenced. The unfencing
+    belongs to the lines after which it may have come."""
     place, tick = numbers(order.lines["place"]), numbers(order.lines["tick"])
     begins = changes(place)
     begins[1:] |= tick[1:] - tick[:-1] >= 2
@@ -186,7 +186,7 @@ def moments_of(order: InTime, places: pa.Table) -> Rows:
 
 
 def moments_table(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: pa.Table) -> pa.Table:
-    """`moments`, of these rows: what they and all lines before them show."""
+    """`moments` for these rows: what they and all lines before them show."""
     lines, perhaps = order.lines, order.perhaps[rows]
     place, tick = numbers(lines["place"]), lines["tick"]
     after = np.minimum(rows + 1, len(place) - 1)
@@ -202,8 +202,8 @@ def moments_table(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, is
 
 
 def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa.Table:
-    """Of each of these rows every replica of its partition: before it (and the line's own node as it leaves
-    that), or, of a moment, after it."""
+    """Every replica of the partition for each of these rows: as it was before the row (the line's own node:
+    as it is after it), or, for a moment, after it."""
     lines, place = order.lines, numbers(order.lines["place"])
     replicas = places["replicas"].combine_chunks()
     sizes, offsets = numbers(pc.list_value_length(replicas)), numbers(replicas.offsets)

@@ -1,6 +1,6 @@
-"""Which leader committed which records of one partition, when: lookups among a partition's commits.
+"""Which leader committed which records of one partition, and when: lookups among a partition's commits.
 
-Only partitions in which something may be wrong are looked at so. Every lookup is a search in a sorted list:
+They are used only for partitions in which something may be wrong. Every lookup is a search in a sorted list:
 a partition may have thousands of epochs, and as many replicas that lack records of all of them.
 """
 
@@ -20,7 +20,7 @@ Lacked = tuple[int | None, int, int]  # epoch of the records, the first offset, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByLeader:
-    """What leaders of one epoch committed of the records of one epoch, in order of time."""
+    """The commits by leaders of one epoch of records of one epoch, in order of time."""
 
     by: int
     ticks: Sequence[int]
@@ -35,7 +35,8 @@ class ByLeader:
         return self.reached[place - 1] if place else None
 
     def reached_before(self, line: Row) -> int | None:
-        """By what was surely before the line: two ticks apart, or an earlier line of the same node."""
+        """The highest offset reached by commits surely before the line: two ticks apart, or an earlier line
+        of the same node."""
         reached, place = self.reached_at(line["tick"] - 2), bisect_right(self.ticks, line["tick"] - 2)
         while place < len(self.ticks) and self.ticks[place] <= line["tick"]:
             if self.nodes[place] == line["node"] and self.seqs[place] < line["seq"]:
@@ -50,7 +51,7 @@ class ByLeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Epoch:
-    """What was committed of the records of one epoch."""
+    """The commits of the records of one epoch."""
 
     written: int | None
     lo: int
@@ -60,14 +61,14 @@ class Epoch:
     by_leader: Sequence[ByLeader]
 
     def is_committed(self, offset: int, tick: int) -> bool:
-        """Whether a record of it at the offset, or above, was committed by then; of an unknown epoch nobody
-        can tell."""
+        """Whether a record of this epoch at the offset, or above, was committed by then; for an unknown epoch
+        nobody knows."""
         reached = (one.reached_at(tick) for one in self.by_leader)
         return self.written is None or any(each is not None and each > offset for each in reached)
 
     def committed_before(self, line: Row) -> tuple[int, int] | None:
-        """The first offset, from the line's LEO on, that leaders up to the line's epoch had surely committed
-        by then, and how far they had."""
+        """(the first offset, from the line's LEO on, that leaders up to the line's epoch had surely committed
+        by then; how far they had)."""
         found = []
         for one in self.by_leader:
             reached = one.reached_before(line) if one.by <= line["epoch"] else None
@@ -87,7 +88,7 @@ class Epoch:
 
 @dataclass(slots=True)
 class Commits:
-    """Those of one partition; the epochs by where they begin."""
+    """The commits of one partition; the epochs by where they begin."""
 
     epochs: Sequence[Epoch] = ()
     los: list[int] = field(init=False)
@@ -101,18 +102,18 @@ class Commits:
         self.newest = list(accumulate(written, max))
 
     def between(self, lo: int, hi: int) -> Iterator[Epoch]:
-        """Epochs of which a record in this range was committed."""
+        """The epochs of which a record in this range was committed."""
         for place in range(bisect_right(self.tops, lo), bisect_left(self.los, hi)):
             if self.epochs[place].hi > lo:
                 yield self.epochs[place]
 
     def newest_below(self, offset: int) -> int:
-        """No epoch that begins below the offset is higher."""
+        """The highest epoch that begins below the offset."""
         place = bisect_left(self.los, offset)
         return self.newest[place - 1] if place else _LOWEST
 
     def lacked_by_leader(self, line: Row) -> Iterator[Lacked]:
-        """What is missing where the line's node begins to lead, by epoch; the lowest first."""
+        """The missing records when the line's node becomes leader, by epoch, lowest first."""
         is_newest = line["committed_epoch"] is not None and line["committed_epoch"] <= line["epoch"]
         if not self.epochs and is_newest:
             yield None, line["leo"], line["committed"]
@@ -122,11 +123,11 @@ class Commits:
                 yield epoch.written, found[0], line["committed"] if is_newest else found[1]
 
     def lacked_by_member(self, lines: Sequence[Row]) -> Iterator[tuple[Row, int | None, int]]:
-        """What is missing of one replica's log at these lines, which are in order of time: the line, the
-        epoch and the first offset. Of an epoch that it lacks altogether the first line is named."""
+        """The missing records of one replica's log at these lines, which are in order of time: the line, the
+        epoch and the first offset. If it lacks all of an epoch, the first line is named."""
         if not self.epochs:
             yield from ((line, None, line["leo"]) for line in lines)
-        later = list(range(len(self.epochs) + 1))  # the next one that was not yet found to be lacked
+        later = list(range(len(self.epochs) + 1))  # the next epoch that was not yet found to be missing
         for line in lines:
             leo, tick, end = line["leo"], line["tick"], bisect_left(self.los, line["committed"])
             first = bisect_left(self.los, leo)
@@ -142,11 +143,11 @@ class Commits:
                 place = following(later, place + 1)
 
     def displaced(self, spans: Sequence[tuple[int, Row]]) -> Iterator[tuple[Row, Epoch]]:
-        """In place of which epochs' committed records one replica holds other ones: its spans, each with the
-        last tick at which that is of any matter, and in this order. Once a span takes the place of all that
-        was committed of an epoch, later ones show nothing new of that epoch."""
+        """The epochs whose committed records one replica has replaced by others, with the spans that did: the
+        spans come in order, each with the last tick at which it matters. Once spans have replaced all
+        committed records of an epoch, later ones show nothing new about that epoch."""
         coming = sorted(range(len(self.epochs)), key=lambda place: self.epochs[place].full, reverse=True)
-        left: list[int] = []  # places of those that are committed by now, and not yet displaced as a whole
+        left: list[int] = []  # places of the epochs that are committed by now and not yet completely replaced
         for last, span in spans:
             while coming and self.epochs[coming[-1]].full + 2 <= last:
                 insort(left, coming.pop())
@@ -163,7 +164,7 @@ class Commits:
 
 
 def following(later: list[int], place: int) -> int:
-    """The first of those left, from this place on; the ways there are made short."""
+    """The first place that is left, from this one on; it shortens the chains in `later`."""
     found = place
     while later[found] != found:
         found = later[found]
@@ -173,7 +174,7 @@ def following(later: list[int], place: int) -> int:
 
 
 def commits_of(unit: Unit) -> dict[Key, Commits]:
-    """Those of the partitions of the table `suspected`."""
+    """The commits of the partitions of the table `suspected`."""
     of_epochs: dict[tuple[int, int, int | None], list[ByLeader]] = {}
     rows = unit.rows(_OF_LEADERS)
     columns = {name: rows[name].to_pylist() for name in rows.column_names}

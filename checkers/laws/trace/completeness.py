@@ -1,25 +1,26 @@
-"""What was committed, and who lacks it: leader-incomplete, candidate-incomplete, unsafe-truncation.
+"""Finds which committed records a replica lacks: leader-incomplete, candidate-incomplete, unsafe-truncation.
 
-A record is known by its offset and its own epoch. It is committed once a leader's HW has passed it. Of a node
-that is none of the partition's replicas nothing is claimed but what it did as a leader: nobody tells when its
-copy became a stray one, with which it may do what it likes.
+A record is identified by its offset and its own epoch. It is committed once a leader's HW has passed it. Of a
+node that is no replica of the partition nothing is claimed except what it did as a leader: nothing shows when
+its copy became a stray one, which no rule protects.
 
-Why a correct broker is never accused, with clean elections. A leader of epoch e moves its HW over what all of
-the ISR that it counts have fetched in e, and the controller elects from no larger one. So whoever is elected
-next held the record before it took the new role, and keeps it, for a leader cuts nothing; and everybody else
-cuts only what the leader of his epoch does not hold. That is true of what an old leader commits late, too, by
-fetches that were under way. Hence all that was ever committed in earlier epochs is
+Why a correct broker is never accused, with clean elections. A leader of epoch e moves its HW over records
+that all members of the ISR it counts have fetched in e, and the controller elects from no larger ISR. So
+every broker that is elected next had the record before it got the new role, and keeps it, because a leader
+truncates nothing; all others truncate only records that the leader of their epoch lacks. That also holds for
+records that an old leader commits late, by fetches that were under way. Hence all records ever committed in
+earlier epochs are
 
-- in a leader's log (leader-incomplete). Who hears late of its epoch is not asked for what later ones
-  committed.
+- in a leader's log (leader-incomplete). A leader that learns of its epoch late need not have the commits of
+  later epochs.
 - in the log of every member of the ISR that has its role from the controller (candidate-incomplete). A
-  replica joins no earlier than it has it (unsafe-isr). A node that was started again is not the controller's
-  candidate, whatever it lost and whatever role it takes, until it is registered anew (a word to the old
-  process may reach the new one before that); one that is fenced is none. Of a replica whose process has
-  started and has not spoken of it yet nothing is claimed: it may hold nothing, or its line may be to come.
-- cut by nobody (unsafe-truncation).
+  replica joins only after it has them (unsafe-isr). A node that was started again is not the controller's
+  candidate, whatever it lost and whatever role it takes, until it is registered again (a message to the old
+  process may reach the new one before that); a fenced node is no candidate. Of a replica whose process has
+  started and has no line about it yet nothing is claimed: its log may be empty, or its line may follow.
+- truncated by nobody (unsafe-truncation).
 
-Tables made, all of them empty or nearly so in a healthy run:
+Tables made, all of them empty or nearly empty in a healthy run:
 
     short_leaders   lines with which a node begins to lead, with a LEO below what was committed: run,
                     partition, node, seq, tick; epoch; leo; committed: no commit that was surely before this
@@ -30,8 +31,8 @@ Tables made, all of them empty or nearly so in a healthy run:
     epochs          what was committed of each epoch: run, partition, written (null: unknown), lo, hi; first:
                     tick of its first commit; full: tick by which both ends were committed
     mixed_spans     spans of replicas (epoch_spans.py) that overlap what was committed of another epoch
-    unsafe_cuts     what a truncation cut of an epoch of which, surely before it, a part there or above was
-                    committed: run, partition, node, seq, tick, epoch (of the line); written, lo, hi; cut_to
+    unsafe_cuts     truncations of an epoch of which a record there or above had surely been committed before:
+                    run, partition, node, seq, tick, epoch (of the line); written, lo, hi; cut_to
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +58,7 @@ _END = 1 << 62  # a tick after all
 
 
 def completeness(unit: Unit) -> None:
-    """Makes the tables, and finds."""
+    """Make the tables and the findings."""
     unit.make("short_leaders", _SHORT_LEADERS)
     unit.make("short_members", _SHORT_MEMBERS)
     unit.make("epochs", _EPOCHS)
@@ -74,7 +75,7 @@ def completeness(unit: Unit) -> None:
 
 
 def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
-    """A finding a line: it is a bug if its node lacks any record that nothing excuses."""
+    """One finding for each line: it is a bug if its node lacks any record that nothing excuses."""
     for row in unit.rows("from short_leaders").to_pylist():
         key = row["run"], row["partition"]
         of = commits.get(key, _NO_COMMITS)
@@ -88,7 +89,7 @@ def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Ex
 
 
 def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
-    """A finding for all that one replica lacks of one epoch."""
+    """One finding for all records that one replica lacks of one epoch."""
     for key, cases in together(short_of(unit, commits), mixed_of(unit, commits)):
         for who, written in sorted(cases, key=lambda lacked: (lacked[0], lacked[1] or 0)):
             some = cases[who, written]
@@ -110,8 +111,8 @@ def short_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, 
 
 
 def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
-    """Logs that hold another epoch's record where one is committed: from when on all of both was there, and
-    some word of the controller that was in force then or later has the replica in the ISR."""
+    """Logs that have another epoch's record where one is committed: from when all of both was there, and
+    while some ruling that was in force then or later has the replica in the ISR."""
     isr_times = isr_times_of(unit)
     rows = unit.rows("from mixed_spans order by run, partition, node").to_pylist()
     for (run, partition, who), spans in groupby(rows, itemgetter("run", "partition", "node")):
@@ -123,7 +124,7 @@ def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, 
                 in_isr.append((last, span))
         for span, epoch in commits[key].displaced(sorted(in_isr, key=itemgetter(0))):
             offset, upto = max(span["lo"], epoch.lo), min(span["hi"], epoch.hi)
-            # The line by which it came about: that which committed the one record, or appended the other.
+            # The line that caused it: the one that committed the one record, or appended the other.
             began = span["born_tick"], who, span["born_seq"]
             tick, node, seq = max(epoch.first_commit(offset), began)
             case = Case(offset, tick, node, seq, epoch.written, "other", span["epoch"], upto)
@@ -131,7 +132,7 @@ def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, 
 
 
 def together(*found: Iterator[tuple[Key, Lacked, Case]]) -> Iterator[tuple[Key, dict[Lacked, list[Case]]]]:
-    """By partition, then by replica and epoch."""
+    """Group by partition, then by replica and epoch."""
     cases: dict[Key, dict[Lacked, list[Case]]] = {}
     for some in found:
         for key, lacked, case in some:
@@ -140,7 +141,7 @@ def together(*found: Iterator[tuple[Key, Lacked, Case]]) -> Iterator[tuple[Key, 
 
 
 def truncations(unit: Unit, excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
-    """A finding a line."""
+    """One finding for each line."""
     rows = unit.rows("from unsafe_cuts order by run, partition, node, seq, lo").to_pylist()
     for (run, partition, node, seq), some in groupby(rows, itemgetter("run", "partition", "node", "seq")):
         cut = list(some)
@@ -155,7 +156,7 @@ def truncations(unit: Unit, excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
 
 
 def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, upto: int | None = None) -> Row:
-    """`upto`: where the records end that it concerns; None: at the end of the log."""
+    """`upto`: where the records concerned end; None: at the end of the log."""
     return {
         "name": name, "run": key[0], "partition": key[1], "offset": case.offset, "upto": upto,
         "how": case.how, "seen": case.seen, "epoch": case.written, "nodes": [who], "node": case.node,
@@ -163,9 +164,9 @@ def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, up
     }  # fmt: skip
 
 
-# What others had surely committed before, and what the node itself had as the leader it was, which is before
-# however near it lies (commits_to: a HW that rested on an append which never reached the disk committed
-# nothing).
+# The records that others had surely committed before, and those that the node itself had committed as the
+# earlier leader, which is before however near it is (commits_to: an HW that rested on an append which never
+# reached the disk committed nothing).
 _SHORT_LEADERS = """
     with own as (
         select line, max(commits_to) over (
@@ -178,9 +179,7 @@ _SHORT_LEADERS = """
     from views v join own using (line)
     where v.event = 'become_leader' and greatest(v.committed, own.committed) > v.leo"""
 
-# After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
-# times at which its log ended there the last is asked too: by then another epoch may have been committed
-# beyond.
+# Checked after a line, after all of a cluster of lines that are in no order, or when a member is unfenced.
 _LACKING = """
     select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick, v.tick as latest, v.committed
     from members m join views v using (line) left join timeline t on v.ruling and v.line = t.line
@@ -194,9 +193,8 @@ _LACKING = """
     from members m join moments v using (line)
     where m.moment and m.log_known and m.leo < v.committed and list_contains(v.isr, m.node)
         and (v.ends is null or v.tick + 2 <= v.ends)"""
-# After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
-# times at which its log ended there the last is asked too: by then another epoch may have been committed
-# beyond.
+# Of all the times at which a log ended there, the first and the last are checked: by the last another epoch
+# may have been committed beyond.
 _SHORT_MEMBERS = f"""
     with ends as (
         select run, partition, who, leo, min(line) as first, max(line) as last
@@ -211,8 +209,8 @@ _EPOCHS = """
         greatest(min({'lo': lo, 'tick': tick}).tick, min({'hi': -hi, 'tick': tick}).tick) as full
     from committed group by all"""
 
-# Of the epochs that begin below the span's end the one that begins last, or one that begins before that,
-# goes beyond where the span begins.
+# Of the epochs that begin below the span's end, the one that begins last, or an earlier one that reaches
+# beyond the span's begin.
 _MIXED_SPANS = """
     with below as (
         select run, partition, written, lo as low, hi as top, max(hi) over (

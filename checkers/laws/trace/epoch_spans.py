@@ -1,13 +1,14 @@
-"""What each replica held when: its log as a stack of epochs, by a walk over the few lines that change it.
+"""Computes what each replica had when: its log as a stack of epochs, by a walk over the few lines that change
+it.
 
-A span is a range of offsets that one replica holds with records of one epoch. The appends of one replica in
-one epoch, without a gap and with nothing else between, make one span, however many they are; so the walk
-meets epochs, truncations and starts, not records. What lies highest is cut first: every span is put on the
-stack once and taken from it once.
+A span is a range of offsets that one replica has with records of one epoch. The appends of one replica in one
+epoch, without a gap and with nothing else between, make one span, however many they are; so the walk sees
+epochs, truncations and starts, not records. The highest offsets are cut first: every span is put on the stack
+once and removed once.
 
-A start that says which epochs it found replaces the stack. One that does not cuts it to its LEO, and what it
-found beyond is of an unknown epoch (null), of which nothing is claimed. An append takes the place of what was
-held there and above.
+A start that lists the epochs it found replaces the stack. One that does not list them cuts it to its LEO, and
+records that it found beyond are of an unknown epoch (null), about which nothing is claimed. An append
+replaces what was there and above.
 
 Tables made:
 
@@ -15,10 +16,10 @@ Tables made:
                   born_seq: of the line that began it; full: the tick at which all of it was there; gone: the
                   tick at which it was there no longer, null: never; gone_line: that line of `timeline`; cut:
                   by a truncation outside of recovery. A span that is cut in the middle gives two rows.
-    committed     what a leader's HW has newly covered, a row an epoch and a line that moves it: run,
+    committed     the range that a leader's HW newly covers, a row for each epoch and line that moves it: run,
                   partition, written: the epoch of the records (null: unknown), lo, hi; by: the epoch of the
-                  leader; node, seq, tick: of that line. What one leader's own earlier line has covered of a
-                  span that it has held ever since is not repeated.
+                  leader; node, seq, tick: of that line. The part of a span that an earlier line of the same
+                  leader covered, and that the leader has kept since, is not repeated.
 """
 
 from bisect import bisect_left
@@ -36,7 +37,7 @@ _HIGHEST = (1 << 63) - 1
 
 
 class Span(NamedTuple):
-    """A range of a log that is there."""
+    """A range of a log that is there now."""
 
     epoch: int | None
     lo: int
@@ -47,20 +48,20 @@ class Span(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What changes a log, or shows a part of it as committed."""
+    """A change of a log, or a commit of a part of it."""
 
     run: int
     partition: int
     node: str
     line: int
     kind: str
-    epoch: Any  # null of an append: unknown; of a commit the leader's
+    epoch: Any  # null of an append: unknown; of a commit the leader's epoch
     lo: int
     hi: Any
     seq: int
     tick: int
     full: Any  # tick by which all of it was appended
-    epochs: list[list[int]] | None  # that a start found; null: it does not say
+    epochs: list[list[int]] | None  # that a start found; null: it does not list them
 
 
 _KEY = [("run", pa.int32()), ("partition", pa.int64()), ("node", pa.string())]
@@ -74,14 +75,14 @@ _INHERITED = pa.schema([
 
 
 def epoch_spans(unit: Unit) -> None:
-    """Makes both tables."""
+    """Make both tables."""
     spans: list[tuple[Any, ...]] = []
     inherited: list[tuple[Any, ...]] = []
     for replica, events in replicas(unit):
         log = Log()
         for event in events:
             log.turn(event)
-        log.clear_up()
+        log.close_spans()
         spans += (replica + row for row in log.gone)
         inherited += (replica + row for row in log.inherited)
     unit.load("epoch_spans", table_of(spans, _SPANS))
@@ -96,7 +97,8 @@ def table_of(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 
 def replicas(unit: Unit) -> Iterator[tuple[tuple[Any, ...], Iterator[Event]]]:
-    """Of every replica what changes its log, in its order; and what its HW covers while it leads."""
+    """For every replica the events that change its log, in order; and the commits of its HW while it
+    leads."""
     fields = ", ".join(f'"{field}"' for field in Event._fields)
     events = unit.rows(f"with {_RUNS}, turns as ({_TURNS}) select {fields} from turns order by line, number")
     columns = (column.to_pylist() for column in events.columns)
@@ -105,15 +107,15 @@ def replicas(unit: Unit) -> Iterator[tuple[tuple[Any, ...], Iterator[Event]]]:
 
 @dataclass(slots=True)
 class Log:
-    """One replica's log, from the lowest offset to the highest, and what it was."""
+    """One replica's log, from the lowest offset to the highest, and its earlier spans."""
 
     spans: list[Span] = field(default_factory=list)
-    # What a broker has appended over, below its end and without a truncation: it is still in the file, and is
-    # what a reader of those offsets finds first.
+    # Spans that a broker has appended over, below its end and without a truncation: they are still in the
+    # file, and a reader of those offsets finds them first.
     doubled: list[Span] = field(default_factory=list)
     gone: list[tuple[Any, ...]] = field(default_factory=list)  # rows of epoch_spans, without the replica
     inherited: list[tuple[Any, ...]] = field(default_factory=list)  # the same, of `inherited`
-    covered: int = 0  # a line of an epoch up to `covered_by` has shown all below as committed
+    covered: int = 0  # a line of an epoch up to `covered_by` has committed all below
     covered_by: int = 0
 
     def turn(self, event: Event) -> None:
@@ -147,26 +149,26 @@ class Log:
             self.spans.append(Span(epoch, lo, hi, event.tick, event.seq, full))
 
     def cut(self, end: int, event: Event, *, truncates: bool = False) -> None:
-        """Nothing is left at `end` and above."""
+        """Remove everything at `end` and above."""
         self.covered = max(0, min(self.covered, end))
         while self.spans and self.spans[-1].hi > end:
             span = self.spans.pop()
-            self.let_go(span, end, event, truncates)
+            self.remove_top(span, end, event, truncates)
             if span.lo < end:
                 self.spans.append(span._replace(hi=end))
         if self.doubled:
             for span in self.doubled:
                 if span.hi > end:
-                    self.let_go(span, end, event, truncates)
+                    self.remove_top(span, end, event, truncates)
             self.doubled = [span._replace(hi=min(span.hi, end)) for span in self.doubled if span.lo < end]
 
-    def let_go(self, span: Span, end: int, event: Event, truncates: bool) -> None:
-        """The part of the span at `end` and above is gone."""
+    def remove_top(self, span: Span, end: int, event: Event, truncates: bool) -> None:
+        """Record that the part of the span at `end` and above is gone."""
         lost = span._replace(lo=max(span.lo, end))
         self.gone.append((*lost, event.tick, event.line, truncates))
 
     def cover(self, event: Event) -> None:
-        """The leader's HW shows what it holds from `lo` up to `hi` to be committed."""
+        """The leader's HW commits the records that it has from `lo` up to `hi`."""
         low, high = event.lo, event.hi
         if event.epoch < self.covered_by:
             self.covered = 0
@@ -184,13 +186,13 @@ class Log:
         if low <= self.covered:
             self.covered, self.covered_by = max(self.covered, high), event.epoch
 
-    def clear_up(self) -> None:
-        """What stands at the end is never gone."""
+    def close_spans(self) -> None:
+        """Close the spans that are there at the end: they are never gone."""
         self.gone += ((*span, None, None, False) for span in (*self.spans, *self.doubled))
 
 
-# Runs of appends. An append without epochs: a leader's records have its epoch; so have a follower's from
-# where that epoch begins. Most appends are of one epoch: only the others are taken apart.
+# Runs of appends. In an append without epochs a leader's records have its epoch; so have a follower's from
+# where that epoch begins. Most appends are of one epoch: only the others are split.
 _OWN = "case when role = 'leader' or \"offset\" >= began_at then t.epoch end"
 _END = f'least("offset"::hugeint + "count", {_HIGHEST})::bigint'
 _RUNS = f"""
@@ -222,7 +224,7 @@ _RUNS = f"""
             min(line) as line, number, 'append' as kind, any_value(epoch) as epoch,
             min(lo) as lo, max(hi) as hi, min(seq) as seq, min(tick) as tick, max(tick) as full
         from numbered where appends group by number)"""
-# A truncation to above where the log ended is a reset: it begins anew where its leader's begins.
+# A truncation to above the end of the log is a reset: the log then begins where its leader's begins.
 _TURNS = """
     select *, null::bigint[][] as epochs from runs
     union all by name

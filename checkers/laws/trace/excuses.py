@@ -1,10 +1,10 @@
-"""What permits that a committed record is missing, by what the trace and the final logs show.
+"""Decides what permits that a committed record is missing, by the trace and the final logs.
 
 A record lost by an unclean election that was allowed, or by copies struck beyond the budget, is excused from
-that election on (of candidates before that too) if it was written in an epoch before it: these excuses are
-the column `excuses` of `traced`. And a record that is lost in the end with leave (by_value.cause) is excused
-wherever it is met; but what is in the leader's final log, or was written after what lost the others, was not
-lost, whatever else was lost at its offset.
+that election on (for candidates before it too) if it was written in an epoch before it: these excuses are the
+column `excuses` of `traced`. And a record whose final loss is permitted (by_value.cause) is excused
+everywhere; but a record that is in the leader's final log, or that was written after the loss of the others,
+was not lost, whatever else was lost at its offset.
 """
 
 from bisect import bisect_right
@@ -24,7 +24,7 @@ _ANY_EPOCH = 1 << 63
 
 
 class Case(NamedTuple):
-    """A record, the first of some, that was committed and is missing, or that others take the place of."""
+    """A record, the first of some, that was committed and is missing or replaced."""
 
     offset: int
     tick: int  # of the line that shows it
@@ -33,12 +33,12 @@ class Case(NamedTuple):
     written: int | None  # the record's epoch
     how: str
     seen: int | None
-    upto: int | None = None  # offset where they end; None: nobody can tell
-    led: int | None = None  # epoch in which the line's node leads, or which it follows
+    upto: int | None = None  # offset at which they end; None: nobody knows
+    led: int | None = None  # the epoch in which the line's node leads or follows
 
 
 class Highest:
-    """The highest epoch that is excused, of the excuses up to some tick or election."""
+    """The highest excused epoch, of the excuses up to some tick or election."""
 
     def __init__(self, pairs: Iterable[tuple[int, int]]) -> None:
         ordered = sorted(pairs)
@@ -59,8 +59,8 @@ class Excuse:
     by_election: Highest
 
     def permits(self, case: Case, *, timed: bool) -> int | None:
-        """What it amounts to. `timed`: the line must come after the election. Less than two ticks apart they
-        may be the other way round; but a line in the epoch that was elected comes after it."""
+        """The permit, or None. `timed`: the line must come after the election. Less than two ticks apart they
+        may be the other way round; but a line in the elected epoch comes after it."""
         if not timed:
             return self.permit if self.by_tick.covers(_ANY_EPOCH, case.written) else None
         if self.by_tick.covers(case.tick - 2, case.written):
@@ -73,14 +73,14 @@ class Excuse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """What the final logs show of one offset: what permits the loss, and which epochs are there now."""
+    """What the final logs show at one offset: what permits the loss, and which epochs are there now."""
 
     cause: int
     there: frozenset[int]
 
 
 class Excuses:
-    """All that excuses anything in one partition."""
+    """All excuses of one partition."""
 
     def __init__(self, excuses: Sequence[Excuse], lost: dict[int, Lost]) -> None:
         self.excuses, self.lost = excuses, lost
@@ -89,7 +89,8 @@ class Excuses:
         self.lowest_cause = min((each.cause for each in lost.values()), default=None)
 
     def permit(self, case: Case, *, timed: bool) -> int | None:
-        """What permits it; of two the first that applies. What no final log shows, the trace may."""
+        """What permits the case; of two permits the first that applies. The trace may permit what no final
+        log shows."""
         return lowest(self.cause(case), self.by_trace(case, timed=timed))
 
     def by_trace(self, case: Case, *, timed: bool) -> int | None:
@@ -107,9 +108,9 @@ class Excuses:
     def worst(
         self, cases: Iterable[Case], *, timed: bool, newest: int | None = None
     ) -> tuple[Case, int | None] | None:
-        """The first case that nothing permits; if there is none the one that is permitted by what comes
-        first, and of these the first. The cases come from the lowest on. `newest`: all are of one line, and
-        no record was written in a later epoch; if the trace permits that one, the rest need no look."""
+        """The first case that nothing permits; if there is none the one whose permit comes first, and of
+        these the first. The cases come from the lowest on. `newest`: all cases are of one line, and no record
+        was written in a later epoch; if the trace permits that one, the others need no check."""
         found: tuple[Case, int] | None = None
         for case in cases:
             permit = self.permit(case, timed=timed)
@@ -129,7 +130,7 @@ def lowest(*permits: int | None) -> int | None:
 
 
 def excuses_of(unit: Unit) -> dict[Key, Excuses]:
-    """Those of the partitions of the table `suspected`."""
+    """The excuses of the partitions of the table `suspected`."""
     lost: dict[Key, dict[int, Lost]] = {}
     for row in unit.rows(_LOST).to_pylist():
         one = Lost(cause=row["cause"], there=frozenset(row["there"]))

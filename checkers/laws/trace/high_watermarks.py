@@ -1,10 +1,10 @@
-"""Clients are shown nothing at or above the high watermark: read-above-hw, end-offset-ahead.
+"""Clients see nothing at or above the high watermark: read-above-hw, end-offset-ahead.
 
-Why a correct broker is never accused. A leader answers a consumer from what lies below its HW, and an end
-offset is that HW, or lower. Whatever raised it is a line that was written before the answer left the process,
-so its time is no later than that of the answer's arrival, but for the clocks' error: what may have come
-before the op was over counts as before. Every line of a broker's replica tells a HW; a follower's is a
-leader's, of earlier. Where none was told yet nothing is claimed.
+Why a correct broker is never accused. A leader answers a consumer with records below its HW, and an end
+offset is that HW, or lower. The line that raised the HW was written before the answer left the process, so
+its time is not later than the answer's arrival, except for the clock error: a line that may have come before
+the op was over counts as before. Every line of a broker's replica has an HW; a follower's is an earlier one
+of a leader. Where no line with an HW came before, nothing is claimed.
 
 A finding is: of read-above-hw a record of a poll, of end-offset-ahead a partition of an answer.
 """
@@ -15,10 +15,10 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def high_watermarks(unit: Unit) -> None:
-    """Both checks; and `highest_hws`, when the highest HW of a partition rose."""
+    """Run both checks, and make `highest_hws`: when the highest HW of a partition rose."""
     unit.make("highest_hws", _HIGHEST_HWS)
     unit.make("polls_above_hw", _POLLS_ABOVE_HW)
-    unit.make("ends_told", _ENDS_TOLD)
+    unit.make("ends_returned", _ENDS_RETURNED)
     unit.find(finding_names.READ_ABOVE_HW, _READ_ABOVE_HW)
     unit.find(finding_names.END_OFFSET_AHEAD, _END_OFFSET_AHEAD)
 
@@ -42,10 +42,11 @@ _POLLS_ABOVE_HW = f"""
 _READ_ABOVE_HW = """
     select run, partition, "offset", value, process, [index] as ops, hw as seen
     from reads join polls_above_hw using (run, partition, "at") where "offset" >= hw"""
-_ENDS_TOLD = f"""select o.run, o.partition, o."offset", o.process, o.index, {tick_of("o.time")} + 1 as over_by
+_ENDS_RETURNED = f"""
+    select o.run, o.partition, o."offset", o.process, o.index, {tick_of("o.time")} + 1 as over_by
     from ends o join traced p using (run, partition) where p.complete and o.type = 'ok'"""
 _END_OFFSET_AHEAD = """
     select e.run, e.partition, e."offset", e.process, [e.index] as ops, h.hw as seen
-    from ends_told e
+    from ends_returned e
     asof join highest_hws h on e.run = h.run and e.partition = h.partition and e.over_by >= h.tick
     where e."offset" > h.hw"""

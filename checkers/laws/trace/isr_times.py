@@ -1,4 +1,4 @@
-"""When a replica surely was a candidate: in the ISR by the controller's word, registered, and not fenced.
+"""When a replica surely was a candidate: in the controller's ISR, registered, and not fenced.
 
 Times are ticks, from the first to the last of them; two ticks apart is surely in order.
 """
@@ -17,14 +17,14 @@ _END = 1 << 62
 
 
 class IsrTimes:
-    """Of one partition."""
+    """The candidate times of one partition."""
 
     def __init__(self, rulings: Sequence[dict[str, Any]], active: dict[str, list[Time]]) -> None:
         self.rulings, self.active = rulings, active
         self.of: dict[str, list[Time]] = {}
 
     def last(self, node: str, since: int, until: int) -> int | None:
-        """When it last was one between these ticks, both included; None: it was not."""
+        """When it last was a candidate between these ticks, both included; None: it was not."""
         if node not in self.of:
             self.of[node] = common(self.in_isr(node), self.active.get(node, ()))
         times = self.of[node]
@@ -33,7 +33,7 @@ class IsrTimes:
         return last if last >= since else None
 
     def in_isr(self, node: str) -> Iterable[Time]:
-        """From one word of the controller that has the node in the ISR until the next word."""
+        """From each ruling that has the node in the ISR until the next ruling."""
         for ruling, after in pairwise([*self.rulings, {"tick": _END}]):
             since, until = ruling["tick"] + 2, after["tick"] - 2
             if since <= until and node in ruling["isr"]:
@@ -41,7 +41,7 @@ class IsrTimes:
 
 
 def common(some: Iterable[Time], others: Sequence[Time]) -> list[Time]:
-    """What lies in a time of either. Both are in order, and those of `some` apart from each other."""
+    """The times common to both. Both are in order, and those of `some` are apart from each other."""
     found, place = [], 0
     for since, until in some:
         while place < len(others) and others[place][1] < since:
@@ -54,7 +54,7 @@ def common(some: Iterable[Time], others: Sequence[Time]) -> list[Time]:
 
 
 def isr_times_of(unit: Unit) -> dict[Key, IsrTimes]:
-    """Those of the partitions in which some replica holds another epoch's records."""
+    """The candidate times of the partitions in which some replica has another epoch's records."""
     active: dict[int, dict[str, list[Time]]] = {}
     for row in unit.rows("from active_brokers order by run, node, since").to_pylist():
         if row["until"] - row["since"] >= 4:

@@ -1,11 +1,13 @@
-"""The trace, node by node: each line with what its node had last before it (`timeline`, see __init__.py).
+"""The trace, node by node: each line with the earlier values of its node (`timeline`, see __init__.py).
 
-A process that starts holds no log but those it speaks of right after: so a start of the node alone is a line
-of each of its partitions, with an empty log, and goes where the partition's own start follows.
+A process that starts has no log except those for which it writes a line right after: so a start of the node
+alone is a line of each of its partitions, with an empty log, and is dropped where the partition's own start
+follows.
 
-A process that ends between its trace and its disk leaves lines of an append that never was, and of a HW and
-an ack that rested on it and never left it. Such a step is the last of its process, it appends, and the next
-start finds a log that ends in that append, or where it began: what the step committed above that is void.
+A process that ends between its trace and its disk leaves lines of an append that never happened, and of an HW
+and an ack that rested on it and never left the process. Such a step is the last of its process, it appends,
+and the next start finds a log that ends in that append, or where it began: what the step committed above that
+is void.
 """
 
 import numpy as np
@@ -28,7 +30,7 @@ from floodmark.checkers.laws.trace.so_far import (
 )
 from floodmark.checkers.laws.unit import Unit
 
-FAR = 1 << 60  # ns: later times are taken for this one where ticks are twice the time
+FAR = 1 << 60  # ns: later times are replaced by this one where ticks are twice the time
 
 
 def tick_of(time: str) -> str:
@@ -42,7 +44,7 @@ _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
 _AS_WRITTEN = """t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
     t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.follower, t.clean, t.start,
     t."at", t.time"""
-# The controller is no broker of the run; any other line by a name that no broker has is nobody's.
+# The controller is no broker of the run; other lines with a name that no broker has are ignored.
 _LINES = f"""
     select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, {_TICK} as tick, false as node_start, {_RULING} as ruling,
         coalesce(t.role = 'leader' or t.event in ('become_leader', 'ack', 'fetch', 'isr_proposed')
@@ -54,18 +56,18 @@ _LINES = f"""
         true as node_start, false as ruling, false as leads
     from trace t join traced p on t.run = p.run and list_contains(p.replicas, t.node)
     where t.event = 'start' and t.partition is null"""
-_GONE = ["start", "at", "time", "clean"]  # of no use to anybody once the timeline is there
+_GONE = ["start", "at", "time", "clean"]  # not needed once the timeline is made
 
 
 def node_timeline(unit: Unit) -> None:
-    """Makes `timeline` and `recoveries`."""
+    """Make `timeline` and `recoveries`."""
     lines = in_order(unit.rows(_LINES))
     unit.load("recoveries", recoveries(lines))
     unit.load("timeline", with_earlier_lines(lines))
 
 
 def in_order(lines: pa.Table) -> pa.Table:
-    """By run, partition, node and seq; without a node's start where the partition's own follows."""
+    """Sort by run, partition, node and seq; drop a node's start where the partition's own follows."""
     keys = [numbers(lines["run"]), numbers(lines["partition"]), codes(lines["node"])]
     order = np.lexsort((numbers(lines["at"]), numbers(lines["seq"]), *reversed(keys)))
     starts, of_node = flags(pc.equal(lines["event"], "start"))[order], flags(lines["node_start"])[order]
@@ -76,7 +78,7 @@ def in_order(lines: pa.Table) -> pa.Table:
 
 
 def with_earlier_lines(lines: pa.Table) -> pa.Table:
-    """The timeline, of all lines in their order."""
+    """The timeline, from all lines in their order."""
     first = first_rows(changes(numbers(lines["run"]), numbers(lines["partition"]), codes(lines["node"])))
     event, node_start = lines["event"], flags(lines["node_start"])
     leads, ruling, starts = flags(lines["leads"]), flags(lines["ruling"]), flags(pc.equal(event, "start"))
@@ -110,7 +112,7 @@ def with_earlier_lines(lines: pa.Table) -> pa.Table:
 
 
 def recoveries(lines: pa.Table) -> pa.Table:
-    """What came before each replica's own start that finds a shorter log than its line before tells."""
+    """A row for each replica's own start whose log is shorter than in its line before."""
     first = first_rows(changes(numbers(lines["run"]), numbers(lines["partition"]), codes(lines["node"])))
     leo, starts = numbers(lines["leo"]), flags(pc.equal(lines["event"], "start"))
     last = before(np.arange(len(lines)), first)
@@ -132,9 +134,9 @@ def recoveries(lines: pa.Table) -> pa.Table:
 
 
 def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:
-    """What each line commits, as columns of the timeline."""
+    """The commits of each line, as columns of the timeline."""
     hw, last_hw = numbers(lines["hw"]), numbers(lines["last_hw"])
-    # Who begins to lead shows what it has below its HW, whoever moved that so far.
+    # A node that becomes leader shows what is below its HW, whoever moved the HW so far.
     begins = flags(pc.equal(lines["event"], "become_leader"))
     moves = flags(pc.equal(lines["event"], "hw")) & flags(lines["leads"]) & (hw > last_hw)
     is_move = moves | (begins & (hw > 0))
@@ -155,8 +157,8 @@ def commits(lines: pa.Table, first: Rows) -> dict[str, pa.Array]:
 
 
 def recovered(lines: pa.Table, first: Rows, asked: Flags) -> Rows:
-    """Of the lines that are asked for, where the log ends that the next start finds, if they are of a step
-    that never reached the disk; else as high as can be."""
+    """For the requested lines, the end of the log at the next start, if they are of a step that never reached
+    the disk; else the highest number."""
     leo, time = numbers(lines["leo"]), numbers(lines["time"])
     starts = flags(pc.equal(lines["event"], "start"))
     appends = flags(pc.equal(lines["event"], "append")) & flags(lines["leads"])

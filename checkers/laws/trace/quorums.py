@@ -1,24 +1,24 @@
-"""What acks and ISRs must be, by the trace: ack-rule and unsafe-isr.
+"""The laws about acks and ISRs in the trace: ack-rule and unsafe-isr.
 
-A finding is: of ack-rule an ack; of unsafe-isr a line of the controller, or what a leader's ISR lacks of the
-controller's in one epoch.
+A finding is: of ack-rule an ack; of unsafe-isr a line of the controller, or the members of the controller's
+ISR that a leader's ISR lacks in one epoch.
 
 Why a correct broker is never accused.
 
-ack-rule. HW, offset and ISR stand in the ack's own line. That a member had appended the record shows in the
-member's append, whose line was written before the fetch left that proved it to the leader; so its time is
-lower, or too near to tell, and counts as lower. A record is known by its epoch, which is the acker's own for
-all that it appended as leader; of older ones (a producer's repeated send) nothing is claimed, nor of a member
-that has appended in a later epoch since, nor of one that found more at a start than its lines account for.
-Whether the member has lost the record since is no matter.
+ack-rule. HW, offset and ISR are in the ack's own line. The proof that a member had appended the record is the
+member's append, whose line was written before the fetch that proved it to the leader; so its time is lower,
+or too near to tell, and counts as lower. A record is identified by its epoch, which is the acker's own for
+all records that it appended as leader; for older ones (a producer's repeated send) nothing is claimed, nor
+for a member that has appended in a later epoch since, nor for one that found more at a start than its lines
+explain. Whether the member has lost the record since does not matter.
 
-unsafe-isr. Additions are looked at where the controller applies them, while its epoch is still the leader's:
-nobody has heard of a later epoch, so the new member follows this leader, and has cut what it had to before
-the fetch that proved it worthy; and the leader has counted it ever since (KIP-497), so its HW is not above
+unsafe-isr. Additions are checked where the controller applies them, while its epoch is still the leader's: no
+broker knows of a later epoch, so the new member follows this leader, and has truncated what it had to before
+the fetch that proved it in sync; and the leader has counted it ever since (KIP-497), so its HW is not above
 that member's LEO either. A member that has been started again counts only once it has registered again, which
-voids the older incarnation's place (KIP-903). An acker counts all that it has proposed, so it counts what the
-controller has accepted, until it hears of a later word: its ISR covers the controller's in the same epoch
-(VL's ReplicationQuorumSuperset).
+voids the older incarnation's place (KIP-903). An acker counts all members that it has proposed, so it counts
+those that the controller has accepted, until it learns of a later ruling: its ISR covers the controller's in
+the same epoch (VL's ReplicationQuorumSuperset).
 """
 
 from floodmark.checkers.laws import finding_names
@@ -27,9 +27,9 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def quorums(unit: Unit) -> None:
-    """Both checks."""
+    """Run both checks."""
     unit.make(
-        "first_appends",  # where those began to write who lead in an epoch that they never began
+        "first_appends",  # where leaders of an epoch that they never began started to write
         """select t.run, t.partition, t.node, t.epoch, min(t."offset") as "offset" from timeline t
         where t.event = 'append' and t.leads and t.epoch_start is null group by all""",
     )
@@ -48,9 +48,9 @@ def quorums(unit: Unit) -> None:
 
 
 def ack_rule(unit: Unit) -> None:
-    """An acks=all ack with HW <= offset, with too small an ISR, or before every member had the record."""
+    """Find acks=all acks with HW <= offset, with too small an ISR, or before every member had the record."""
     unit.make(
-        "members_without_record",  # of the acker's ISR, which had not appended the record in this epoch
+        "members_without_record",  # members of the acker's ISR that had not appended the record in this epoch
         """select line, list(m.node order by m.node) as nodes
         from full_acks a join members m using (run, partition, line)
         where not m.moment and a.complete and a."offset" >= a.epoch_start and m.node != a.node
@@ -75,7 +75,7 @@ def ack_rule(unit: Unit) -> None:
 
 
 def smaller_isr(unit: Unit) -> None:
-    """The ISR with which a leader acks lacks a member of the controller's, in one epoch; the first ack is to
+    """Find leaders whose ISR at an ack lacks a member of the controller's, in one epoch; the first ack is to
     blame."""
     unit.find(
         finding_names.UNSAFE_ISR,
@@ -91,7 +91,8 @@ def smaller_isr(unit: Unit) -> None:
 
 
 def unfit_rulings(unit: Unit) -> None:
-    """A ruling takes in a replica too far behind, leaves out its leader, or goes back in its own order."""
+    """Find rulings that add a replica too far behind, leave out their leader, or go back in their own
+    order."""
     unit.make(
         "rulings",
         """select line, run, partition, t.node, t.seq, t.tick, t.event, t.epoch, t.isr, t.leader,

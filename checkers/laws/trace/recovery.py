@@ -1,22 +1,23 @@
-"""What a replica surely held is there when it starts again: recovery-loss.
+"""A replica that starts again has all records that it surely had: recovery-loss.
 
-Why a correct broker is never accused. An append stands in the trace before it is on disk, so a broker that
-is killed may find less than its lines say. But
+Why a correct broker is never accused. An append is in the trace before it is on disk, so a broker that is
+killed may find less than its lines say. But
 
-- what a follower asks a leader for proves the records below: it asks once they are written, and only kills
-  come between. The leader's `fetch` line may come late, or twice. So a fetch counts only if it asks for an
-  offset above every LEO that the replica had before its log last became shorter (`outgrown`): it was sent
-  after that, and nothing has been cut since. One above what the replica says of itself proves nothing;
-- what a leader itself acked with HW, or alone, was written in an earlier step of its process, or in the last.
-  Of the last step lines may stand that never had an effect: an ack of that time proves nothing. Offsets that
-  are not outgrown are no matter here either;
-- after an orderly stop all that was said had been done.
+- a follower's request to a leader proves the records below its offset: the follower sends it once they are
+  written, and only kills come between. The leader's `fetch` line may come late, or twice. So a fetch counts
+  only if its offset is above every LEO that the replica had before its log last became shorter (`outgrown`):
+  it was sent after that, and nothing has been truncated since. A fetch above the replica's own LEO proves
+  nothing;
+- records that a leader itself acked with HW, or alone, were written in an earlier step of its process, or in
+  the last one. Lines of the last step may never have had an effect: an ack at that time proves nothing.
+  Offsets that are not outgrown do not count here either;
+- after an orderly stop all traced writes had been done.
 
-A truncation is a fall of the LEO as well, also one in recovery. A fault that lost data, and that was in
-force between the replica's start before and this one, excuses all: what it damaged may show late.
+A truncation is a fall of the LEO as well, also one in recovery. A fault that lost data, and that was in force
+between the replica's previous start and this one, excuses all: its damage may show late.
 
-A finding is a start. Its offset is the LEO that was found, `seen` where the log surely ended; `how` what
-proves it: clean, fetch, ack.
+A finding is a start. Its offset is the LEO that was found, `seen` where the log surely ended; `how` is the
+proof: clean, fetch, ack.
 """
 
 from floodmark.checkers.laws import finding_names
@@ -24,13 +25,13 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def recovery(unit: Unit) -> None:
-    """The check; and `shorter`, the starts that are asked."""
+    """Run the check, and make `shorter`, the starts to check."""
     unit.make("shorter", _SHORTER)
     unit.find(finding_names.RECOVERY_LOSS, _RECOVERY_LOSS)
 
 
-# Not excused: of all strikes that had begun by then the last to end, ended surely before the process that
-# was there began.
+# Not excused: of all strikes that had begun by then, the last to end did so surely before the previous
+# process began.
 _SHORTER = """
     with struck as (
         select run, node, since, max(until) over (partition by run, node order by since) as ended

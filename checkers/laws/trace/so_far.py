@@ -1,6 +1,7 @@
-"""The last row so far, and the highest: one pass over rows that lie sorted in blocks (of one replica, say).
+"""Finds the last row so far, and the highest: one pass over rows that are sorted in blocks (of one replica,
+say).
 
-Rows are named by their position; -1 is none. A block is named, for every row of it, by its first row.
+Rows are identified by position; -1 is none. A block is identified, for every row of it, by its first row.
 """
 
 from typing import Any
@@ -31,7 +32,7 @@ def codes(column: Any) -> Rows:
 
 
 def changes(*keys: Rows) -> Flags:
-    """Which rows begin a block: some key is another than in the row before."""
+    """Which rows begin a block: some key differs from the row before."""
     begins = np.zeros(len(keys[0]), dtype=np.bool_)
     begins[:1] = True
     for key in keys:
@@ -40,7 +41,7 @@ def changes(*keys: Rows) -> Flags:
 
 
 def first_rows(begins: Flags) -> Rows:
-    """Of every row the first of its block."""
+    """For every row the first row of its block."""
     return last_row(begins, np.zeros(len(begins), dtype=np.int64))
 
 
@@ -50,32 +51,32 @@ def ends_of(begins: Flags) -> Rows:
 
 
 def last_rows(begins: Flags) -> Rows:
-    """Of every row the last of its block."""
+    """For every row the last row of its block."""
     rows: Rows = ends_of(begins)[np.cumsum(begins) - 1]
     return rows
 
 
 def last_row(where: Flags, first: Rows) -> Rows:
-    """Of every row the last of its block that is marked, itself included."""
+    """For every row the last marked row of its block up to it, itself included."""
     rows = np.maximum.accumulate(np.where(where, np.arange(len(where)), -1))
     return np.where(rows >= first, rows, -1)
 
 
 def highest_row(where: Flags, first: Rows, *values: Rows) -> Rows:
-    """Of every row that of its block, up to itself, which is marked and highest by these values, the first of
-    them first; the last of equals."""
+    """For every row the marked row of its block, up to itself, with the highest values, compared from the
+    first to the last; of equal ones the last."""
     marked = np.flatnonzero(where)
     order = marked[np.lexsort((marked, *(value[marked] for value in reversed(values)), first[marked]))]
     ranks = np.full(len(where), -1, dtype=np.int64)
     ranks[order] = np.arange(len(order))
-    ranks = np.maximum.accumulate(ranks)  # those of a later block are all higher
+    ranks = np.maximum.accumulate(ranks)  # the ranks of a later block are all higher
     rows = np.where(ranks >= 0, order[ranks] if len(order) else -1, -1)
     return np.where(rows >= first, rows, -1)
 
 
 def latest_row(where: Flags, first: Rows, number: Rows) -> Rows:
-    """Of every row that of its block, up to itself, which is marked and has the highest number. Numbers are
-    unique, not negative, and all higher in later blocks."""
+    """For every row the marked row of its block, up to itself, with the highest number. Numbers are unique,
+    not negative, and all higher in later blocks."""
     row_of = np.full(int(number.max(initial=-1)) + 1, -1, dtype=np.int64)
     row_of[number] = np.arange(len(number))
     latest = np.maximum.accumulate(np.where(where, number, -1))
@@ -84,12 +85,12 @@ def latest_row(where: Flags, first: Rows, number: Rows) -> Rows:
 
 
 def as_of(rows: Rows, asked: Rows) -> Rows:
-    """What was so of the rows asked for; -1 where no row is asked for."""
+    """The values of the requested rows; -1 where no row is requested."""
     return np.where(asked >= 0, rows[asked], -1) if len(rows) else np.full(len(asked), -1, dtype=np.int64)
 
 
 def last_not_after(block: Rows, tick: Rows, asked_block: Rows, asked_tick: Rows) -> Rows:
-    """Of every tick asked for the last row of its block that is not after it. The rows lie sorted."""
+    """For every requested tick the last row of its block that is not after it. The rows are sorted."""
     asks = np.repeat([False, True], [len(block), len(asked_block)])
     order = np.lexsort((asks, np.concatenate((tick, asked_tick)), np.concatenate((block, asked_block))))
     latest = np.maximum.accumulate(np.where(asks[order], -1, order))
@@ -99,13 +100,13 @@ def last_not_after(block: Rows, tick: Rows, asked_block: Rows, asked_tick: Rows)
 
 
 def before(rows: Rows, first: Rows) -> Rows:
-    """What was so of the row before, in the same block."""
+    """The values of the row before, in the same block."""
     shifted = np.concatenate((np.full(min(1, len(rows)), -1, dtype=np.int64), rows[:-1]))
     return np.where(np.arange(len(rows)) > first, shifted, -1)
 
 
 def column_at(column: Any, rows: Rows) -> Any:
-    """The Arrow column's values in these rows; null where there is none."""
+    """The Arrow column's values in these rows; null where the row is -1."""
     return column.take(pa.array(rows, mask=rows < 0))
 
 

@@ -1,15 +1,15 @@
-"""What a node's own lines show: hw-regressed, epoch-regressed, two-leaders.
+"""The laws about a node's own lines: hw-regressed, epoch-regressed, two-leaders.
 
 Why a correct broker is never accused:
 
-hw-regressed       a leader's HW is a maximum, and nobody leads an epoch twice
-epoch-regressed    a role is taken only in an epoch above the last one, or that one again
-                   (Apache Kafka's trace, whose times are of the log's stamps, is judged by the order of each
-                   broker's lines alone. A role's line is written under the replica's lock, so these stand in
-                   the order of the roles. A request with an epoch below the replica's is ignored, and after a
-                   restart a broker takes nothing that was meant for its former life (KIP-380), or in KRaft
-                   mode acts on records only up to a HW of theirs that never falls)
-two-leaders        the controller gives each epoch to one leader (any two lines prove it, in whatever order)
+  hw-regressed       a leader's HW is a maximum, and nobody leads an epoch twice
+  epoch-regressed    a role is taken only in an epoch above the last one, or in that one again
+                     (Apache Kafka's trace, whose times are the log's timestamps, is judged by the order of
+                     each broker's lines alone. A role's line is written under the replica's lock, so the
+                     lines are in the order of the roles. A request with an epoch below the replica's is
+                     ignored, and after a restart a broker accepts nothing that was meant for its former
+                     incarnation (KIP-380), or in KRaft mode applies records only up to a HW that never falls)
+  two-leaders        the controller gives each epoch to one leader (any two lines prove it, in any order)
 
 A finding is: of hw-regressed and epoch-regressed a line; of two-leaders an epoch.
 """
@@ -19,7 +19,7 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def trace_checks(unit: Unit) -> None:
-    """All three checks."""
+    """Run all three checks."""
     unit.find(
         finding_names.HW_REGRESSED,
         """select run, partition, hw as "offset", led_hw as seen, [node] as nodes, node, seq, tick
@@ -35,7 +35,8 @@ def trace_checks(unit: Unit) -> None:
 
 
 def two_leaders(unit: Unit) -> None:
-    """Two nodes append, ack or move the HW as leader of one epoch; the second's first line is to blame."""
+    """Find two nodes that append, ack or move the HW as leader of one epoch; the second's first line is to
+    blame."""
     acts = "leads and event in ('append', 'ack', 'hw')"
     unit.find(
         finding_names.TWO_LEADERS,

@@ -153,7 +153,7 @@ def test_a_killed_leader_that_is_waited_out_is_told_with_what_replaces_it(tmp_pa
     assert "partition 0: leader n1, epoch 0, ISR n1, n2; 3 records acked" in why
     assert "n1: down, its session not ended" in why
     assert "n2: follows n1 in epoch 0, LEO 3, HW " in why
-    assert "likely      n1 is down and leads partition 0 still: a leader is replaced when its session" in why
+    assert "likely      n1 is down and still leads partition 0: a leader is replaced when its session" in why
     assert "ends, and this one's has not: `expire n1`" in why
 
 

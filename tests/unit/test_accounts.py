@@ -137,7 +137,7 @@ def test_what_took_the_copies_is_told_beside_the_guilty_event(folder: Path) -> N
         line(7_000, "n2", "truncate", why="so", **{"from": 2, "to": 1}),
         line(8_000, "n1", "start", clean=False, leo=1, hw=0), line(9_000, "n1", "start", clean=False, leo=0)])
     (account,) = told(folder, group("lost-write", {**LOST, "event": 5}))
-    assert account["find_lines_to_blame"] == (
+    assert account["guilty"] == (
         'at 0.000 s n2 cut its log from 2 to 1 ("so") in epoch 2 (trace.jsonl:6): offset 1 was among what '
         "it cut.")
     assert account["copies"] == "at 0.000 s n1 started and found LEO 1, HW 0 (trace.jsonl:7)."
@@ -147,7 +147,7 @@ def test_without_a_line_to_blame_it_is_told_how_the_copies_went(folder: Path) ->
     """As what happened, and as nobody's guilt."""
     written(folder / "trace.jsonl", [*TRACE, line(7_000, "n2", "truncate", **{"from": 2, "to": 1})])
     (account,) = told(folder, group())
-    assert "find_lines_to_blame" not in account
+    assert "guilty" not in account
     assert "event" not in account
     assert account["copies"] == "at 0.000 s n2 cut its log from 2 to 1 in epoch 2 (trace.jsonl:4)."
 
@@ -164,7 +164,7 @@ def test_what_was_said_is_not_said_again(folder: Path) -> None:
     seen = {**lost, "text": "It was seen."}
     accounts = told(folder, group("saw-then-lost", seen, by="fault budget"), group("lost-write", lost),
                     group("unseen", {**seen, "ops": []}, by="fault budget"))
-    assert accounts[0]["find_lines_to_blame"].startswith("at 0.000 s n1 acked up to offset 1")
+    assert accounts[0]["guilty"].startswith("at 0.000 s n1 acked up to offset 1")
     assert [one["event"] for one in accounts[1:]] == ["the line told above, trace.jsonl:3."] * 2
     assert [one["held"] for one in accounts[1:]] == ["as told above, of lost-write."] * 2
     assert "an ack is no fsync" in accounts[1]["why"]

@@ -201,7 +201,7 @@ def test_without_a_trace_nothing_is_said_of_blame(tmp_path: Path) -> None:
     assert not any(BLAMED in example["text"] for one in verdict.findings for example in one.examples)
 
 
-@pytest.mark.parametrize(("why", "head"), [("to the high watermark", "find_lines_to_blame"),
+@pytest.mark.parametrize(("why", "head"), [("to the high watermark", "guilty"),
                                            ("epoch 0 ends at 1 on the leader", "event")])
 def test_the_report_names_the_guilty_only_where_somebody_is(tmp_path: Path, why: str, head: str) -> None:
     """Its first sentence says who is to blame, or that nobody can tell."""

@@ -43,10 +43,10 @@ def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
     ((lose("disk", {**HEALTHY, "then_ns": 5}),), 0, "does not wait for a healthy cluster"),
     ((lose("disk", {"at": "first", "of": [HEALTHY, {"at": "after", "after_ns": 5}]}),), 0, "healthy"),
     ((lose("disk", {"at": "sequence", "of": [HEALTHY, {"at": "after", "after_ns": 5}]}),), 0, "healthy"),
-    ((lose("disk", HEALTHY, "n1", "n2"),), 0, "2 nodes lose all they held together"),
+    ((lose("disk", HEALTHY, "n1", "n2"),), 0, "2 nodes lose all their data together"),
     ((lose(), START, Entry(f="kill", nodes=("n2",))), 2, "kill strikes before the cluster"),
     ((lose(), START, arm()), 2, "arm strikes before the cluster"),
-    ((arm("hold"), lose()), 1, "what entry 0 has armed may strike while the loss is not made good"),
+    ((arm("hold"), lose()), 1, "the failpoint armed by entry 0 may strike before the loss is recovered"),
     ((arm(), Entry(f="release", nodes=("n2",), args={"point": {"name": "L.acked"}}), lose()), 2, "armed"),
     ((Entry(f="elect", args={"leader": "n2", "unclean": True}),), 0, "an unclean election"),
 ], ids=repr)

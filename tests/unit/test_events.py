@@ -350,8 +350,8 @@ def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Pa
     assert "process 3 was acked" not in page
     reading = read(folder, group("lost-write", LOST), group("stuck", {"partition": 0}))
     assert [dict(account.shown).keys() >= {"when"} for account in reading.accounts] == [False, False]
-    assert {"what", "find_lines_to_blame", "why"} == dict(reading.accounts[0].shown).keys()
-    assert {"what", "when", "held", "find_lines_to_blame", "copies", "why"} == dict(reading.accounts[0].parts).keys()
+    assert {"what", "guilty", "why"} == dict(reading.accounts[0].shown).keys()
+    assert {"what", "when", "held", "guilty", "copies", "why"} == dict(reading.accounts[0].parts).keys()
 
 
 # -- the timeline -------------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ def test_a_scenario_of_a_strangers_is_shown_as_text_and_names_no_path(tmp_path: 
     assert_harmless(shown)
     assert "\\x1b]0;owned\\x07\\u202e\\n" in shown
     file.write_text(re.sub(r'^name = ".*"$', 'name = "../../outside"', text, flags=re.MULTILINE))
-    assert "no folder can be named so" in said("scenario", "show", file)
+    assert "which no folder can have" in said("scenario", "show", file)
 
 
 def test_an_import_obeys_nothing_that_its_history_says(tmp_path: Path) -> None:

@@ -86,28 +86,28 @@ def test_what_was_seen_is_the_controllers_word_and_each_replicas_own() -> None:
 
 @pytest.mark.parametrize(("text", "view", "stage", "told"), [
     ("leader == n2", look(running=("n2", "n3")), after(("kill", "n1")),
-     ["n1 is down and leads partition 0 still: a leader is replaced when its session ends, and this one's "
+     ["n1 is down and still leads partition 0: a leader is replaced when its session ends, and this one's "
       "has not: `expire n1`"]),
     ("leader == n2", look(), after(("pause", "n1")),
-     ["n1 is paused and leads partition 0 still: a leader is replaced when its session ends, and this one's "
+     ["n1 is paused and still leads partition 0: a leader is replaced when its session ends, and this one's "
       "has not: `expire n1`"]),
     ("leader == n2", look(), after(), []),  # it lives and leads: nothing is guessed
     ("leader == n2", look(leader=None, isr=("n1",), running=("n2",)), after(("kill", "n1")),
-     ["nobody leads partition 0, for nobody of its ISR (n1) is alive and unfenced: `start n1`, or "
+     ["nobody leads partition 0, because no member of its ISR (n1) is alive and unfenced: `start n1`, or "
       "`elect NODE unclean`"]),
     ("n1.hw == 6", look(running=("n1", "n2")), after(("kill", "n3")),
-     ["n3 is gone and in the ISR still, so the high watermark waits for it: `expire n3` takes it out"]),
+     ["n3 is down and still in the ISR, so the high watermark waits for it: `expire n3` removes it"]),
     ("n1.leo == 7", look(running=("n1", "n2")), after(("kill", "n3")), []),  # the LEO waits for nobody
     ("ack 4", look(isr=("n1",)), after(),
-     ["the ISR of partition 0 is n1 alone: where min.insync.replicas is above 1 nothing is committed or "
+     ["the ISR of partition 0 is n1 alone: if min.insync.replicas is above 1 nothing is committed or "
       "acked"]),
     ("n3.leo == 7", look(running=("n1", "n2"), unfenced=("n1", "n2")), after(("kill", "n3")),
-     ["n3 is down and says nothing: `start n3`"]),
+     ["n3 is down and does not answer: `start n3`"]),
     ("n3.running == false", look(running=("n1", "n2")), after(("kill", "n3")), []),
     ("n2 reaches F.truncated", look(), after(),
      ["nothing is armed at F.truncated in n2: a step such as `hold n2 at F.truncated` must come before"]),
     ("healthy", look(), after(("pause", "n2")), ["pause n2 is in force: `resume n2`"]),
-    ("n2.leo == 7", look(), after(("cut", "n2")), ["links are cut: what has to pass them waits for `heal`"]),
+    ("n2.leo == 7", look(), after(("cut", "n2")), ["links are cut: messages over them wait for `heal`"]),
 ])
 def test_a_likely_reason_is_told_with_the_step_that_helps(
         text: str, view: View, stage: Stage, told: list[str]) -> None:
@@ -118,5 +118,5 @@ def test_who_is_held_is_told() -> None:
     held = Met(node="n2", name="F.appended", action="hold", time_ns=1, held=True)
     stage = after(("arm", "n2"), point={"name": "F.appended", "action": "hold"})
     assert reasons("n2.leo == 7", look(), stage, n2=(held,)) == [
-        "n2 is held at F.appended: `release n2` lets it go"]
+        "n2 is held at F.appended: `release n2` releases it"]
     assert reasons("n2 reaches F.appended", look(), stage) == []  # armed, and not met: no guess

@@ -36,22 +36,22 @@ def test_confluent_kafka(up: Up) -> None:
     """The pinned one: its list_topics too."""
     rows = clients_confluent.rows(up.bootstrap)
 
-    assert client_calls.told(rows) == ""
+    assert client_calls.describe_wrong(rows) == ""
     assert {row.answer for row in rows} >= {"ok", NO_GROUPS, NO_TRANSACTIONS}
 
 
 def test_kafka_python(up: Up) -> None:
-    assert client_calls.told(clients_kafka_python.rows(up.bootstrap)) == ""
+    assert client_calls.describe_wrong(clients_kafka_python.rows(up.bootstrap)) == ""
 
 
 def test_aiokafka(up: Up) -> None:
-    assert client_calls.told(clients_aiokafka.rows(up.bootstrap)) == ""
+    assert client_calls.describe_wrong(clients_aiokafka.rows(up.bootstrap)) == ""
 
 
 @pytest.mark.kcat
 @pytest.mark.skipif(clients_kcat.KCAT is None, reason="kcat is not installed (apt-get install kcat)")
 def test_kcat(up: Up) -> None:
-    assert client_calls.told(clients_kcat.rows(up.bootstrap)) == ""
+    assert client_calls.describe_wrong(clients_kcat.rows(up.bootstrap)) == ""
 
 
 @pytest.mark.java
@@ -63,7 +63,7 @@ def test_the_java_client(up: Up) -> None:
     except clients_java.NoJars as error:
         pytest.skip(str(error))
 
-    assert client_calls.told(rows) == ""
+    assert client_calls.describe_wrong(rows) == ""
     assert len(rows) > 25
 
 
@@ -91,9 +91,9 @@ def test_what_is_refused_is_told(up: Up) -> None:
     logs = [up.log(node) for node in ("n1", "n2", "n3")]
     screen = up.screen.read_text(encoding="utf-8")
 
-    told = 'not-served asked="consumer groups" client=told-once group=one'
+    describe_wrong = 'not-served asked="consumer groups" client=told-once group=one'
     assert sum(log.count("client=told-once") for log in logs) in (1, 2, 3)
-    assert max(log.count(told) for log in logs) == 1
+    assert max(log.count(describe_wrong) for log in logs) == 1
     assert "no consumer groups" in screen
     assert "no transactions" in screen
 
@@ -104,8 +104,8 @@ def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
     slow = Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=1.5)
     wrong = Row(client="c", version="1", call="list", expected="ok", answer="NO", seconds=0.1)
 
-    assert client_calls.told([good]) == ""
-    assert client_calls.told([slow, wrong]).count("\n") == 1
+    assert client_calls.describe_wrong([good]) == ""
+    assert client_calls.describe_wrong([slow, wrong]).count("\n") == 1
     assert into(f"a\n{client_calls.BEGIN}\nold\n{client_calls.END}\nb\n", table([good])) == (
         f"a\n{client_calls.BEGIN}\n\n| client | version | call | answer | s |\n|---|---|---|---|---|\n"
         f"| c | 1 | list | ok | 3.00 |\n\n{client_calls.END}\nb\n"
@@ -117,8 +117,8 @@ def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
 
 def leader(up: Up) -> str:
     answer = floodmark("cluster", "state", "--json", "--folder", up.folder)
-    told = json.loads(answer.out)["partitions"]
-    return next(str(one["truth"]["leader"]) for one in told if one["topic"] == TOPIC)
+    describe_wrong = json.loads(answer.out)["partitions"]
+    return next(str(one["truth"]["leader"]) for one in describe_wrong if one["topic"] == TOPIC)
 
 
 def strike(up: Up, f: str, node: str) -> None:

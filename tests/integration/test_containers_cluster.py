@@ -73,7 +73,7 @@ def test_a_control_socket_is_for_the_engines_machine_alone(stage: Stage) -> None
     shut = "import socket; s = socket.socket(); s.settimeout(10); print(s.connect_ex(('127.0.0.1', 9090)))"
 
     async def story() -> None:
-        await stage.whole()  # the harness is answered
+        await stage.all_in_sync()  # the harness is answered
         for name in ("n1", CONTROLLER):
             told = await lab.exec(lab.net("n2"), ["python", "-c", dial, lab.address(name)])
             assert told.strip() == "0"
@@ -89,7 +89,7 @@ def test_what_is_written_is_on_every_brokers_disk(stage: Stage) -> None:
     """By the client of record; read back by it, and from copies of running brokers' log directories."""
 
     async def story() -> list[int]:
-        await stage.calm()
+        await stage.as_in_the_beginning()
         values = await stage.write(20)
         assert await stage.read(len(values)) == values
         await stage.seen(lambda look: len({look.replicas[node, 0].leo for node in NODES}) == 1,
@@ -108,13 +108,13 @@ def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(stage: Stage) 
 
     async def story() -> None:
         one = stage.cluster
-        await stage.calm()
+        await stage.as_in_the_beginning()
         await one.kill("n1")
         assert stage.of_engine(stage.lab.broker("n1"))["State"]["Running"] is False
         await one.start_node("n1")
         with pytest.raises(FloodmarkError, match="cannot start n1: it is running"):
             await stage.pods.spawn("n1")
-        await stage.calm()
+        await stage.as_in_the_beginning()
         await cluster_stories.an_expired_leader_is_succeeded_and_a_dead_one_comes_back(one)
 
     stage.play(story())
@@ -136,7 +136,7 @@ def test_a_paused_broker_stands_still_and_resumes(
 
     async def story() -> None:
         one = stage.cluster
-        await stage.calm()
+        await stage.as_in_the_beginning()
         await one.pause("n2")
         assert await stage.pods.stands_still("n2")
         assert not await stage.pods.stands_still("n1")
@@ -154,7 +154,7 @@ def test_a_paused_broker_stands_still_and_resumes(
         await one.resume("n2")
         await one.resume("n2")
         assert not await stage.pods.stands_still("n2")
-        assert ("n2", 0) in (await stage.whole()).replicas
+        assert ("n2", 0) in (await stage.all_in_sync()).replicas
 
         await one.pause("n2")
         await one.kill("n2")
@@ -163,7 +163,7 @@ def test_a_paused_broker_stands_still_and_resumes(
         with pytest.raises(FloodmarkError, match="cannot pause n2: it is not running"):
             await one.pause("n2")
         await one.start_node("n2")
-        await stage.whole()
+        await stage.all_in_sync()
 
     stage.play(story())
 
@@ -173,7 +173,7 @@ def test_who_ends_at_an_armed_failpoint_has_not_died_by_himself(stage: Stage) ->
 
     async def story() -> None:
         one = stage.cluster
-        await stage.calm()
+        await stage.as_in_the_beginning()
         await one.runs.arm("n3", {"name": "F.appended", "action": "crash"})
         await stage.write(1)
         await stage.seen(lambda look: "n3" not in look.running, "n3 to end")
@@ -182,7 +182,7 @@ def test_who_ends_at_an_armed_failpoint_has_not_died_by_himself(stage: Stage) ->
         await stage.seen(lambda look: "n3" not in look.running, "n3 to end at its start")
         assert [met.name for met in one.crashes()] == ["F.appended", "B.registered"]
         await one.start_node("n3")
-        await stage.whole()
+        await stage.all_in_sync()
         assert one.died() == []
 
     stage.play(story())
@@ -202,7 +202,7 @@ def test_an_end_that_is_excused_is_no_death(stage: Stage) -> None:
         assert (name, why) == ("n3", "a test")
         assert began_ns < time_ns <= time.monotonic_ns()
         await stage.cluster.start_node("n3")
-        await stage.whole()
+        await stage.all_in_sync()
 
     stage.play(story())
 
@@ -221,7 +221,7 @@ def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(stage: Stage) 
         log = (stage.folder / "work" / "n2.log").read_text().splitlines()
         assert log[-1] in stage.cluster.last_words("n2")
         await stage.cluster.start_node("n2")
-        await stage.whole()
+        await stage.all_in_sync()
 
     stage.play(story())
 
@@ -231,7 +231,7 @@ def test_a_freeze_holds_all_and_the_end_leaves_nothing(stage: Stage) -> None:
 
     async def story() -> None:
         one = stage.cluster
-        await stage.calm()
+        await stage.as_in_the_beginning()
         look = await cluster_stories.a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one)
         for node in NODES:
             state = logdir.describe(await one.log_dir(node), SPECS[0], running=node != "n3")

@@ -51,7 +51,7 @@ def stage_of_one(folder: Path, **config: str) -> Iterator[tuple[Stage, Volumes]]
 
 
 async def leo(stage: Stage) -> int:
-    return (await stage.whole()).replicas["n1", 0].leo
+    return (await stage.all_in_sync()).replicas["n1", 0].leo
 
 
 async def ends_of_writing(stage: Stage) -> None:

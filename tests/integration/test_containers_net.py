@@ -29,7 +29,7 @@ def quiet(net: Rig) -> Iterator[None]:
     yield
     assert net.passed("n1", "n2") == 20
     for name in net.lab.names:
-        net.tell(name, "drop")
+        net.request(name, "drop")
 
 
 def client_asks(net: Rig, name: str, timeout_s: float = 0.5) -> str:
@@ -100,7 +100,7 @@ def test_clients_are_cut_off_either_way(net: Rig, grudge: dict[str, list[str]]) 
             assert client_asks(net, "n2") == "silence"
             assert client_asks(net, "n1") == "hello"
             assert net.ask("n1", "n2")["answer"] == "hello"
-            assert net.tell("n2", "heard") is not None
+            assert net.request("n2", "heard") is not None
             old.sendall(b"within\n")
             old.settimeout(0.5)
             with pytest.raises(TimeoutError):
@@ -121,7 +121,7 @@ def test_the_control_socket_answers_through_everything(net: Rig) -> None:
         await rules.cut(everybody, reset=False)
         assert [net.passed(says, hears) for hears in OTHERS for says in OTHERS[hears]] == [0] * 12
         await rules.cut(everybody, reset=True)
-        assert all(net.tell(name, "heard") is not None for name in net.lab.names)
+        assert all(net.request(name, "heard") is not None for name in net.lab.names)
 
     net.play(story)
 
@@ -130,16 +130,16 @@ def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
     """Whoever dialled, though the cut was asked one way; and others stay connected."""
 
     async def story(rules: Rules) -> None:
-        net.tell("n1", "hold", to=net.address("n2"))
-        net.tell("n2", "hold", to=net.address("n1"))
-        net.tell("n3", "hold", to=net.address("n1"))
+        net.request("n1", "hold", to=net.address("n2"))
+        net.request("n2", "hold", to=net.address("n1"))
+        net.request("n3", "hold", to=net.address("n1"))
         await rules.cut({"n2": ["n1"]}, reset=True)
-        n1, n2 = net.tell("n1", "held"), net.tell("n2", "held")
+        n1, n2 = net.request("n1", "held"), net.request("n2", "held")
         ended = {"ConnectionResetError", "ConnectionAbortedError"}
         assert set(n1["dialled"].values()) | set(n2["dialled"].values()) <= ended
         assert sorted(end in ended for end in n1["taken"]) == [False, True]
         assert set(n2["taken"]) <= ended
-        assert list(net.tell("n3", "held")["dialled"].values()) == ["alive"]
+        assert list(net.request("n3", "held")["dialled"].values()) == ["alive"]
         for dialer, listener in (("n1", "n2"), ("n2", "n1")):
             refused = net.ask(dialer, listener)
             assert (refused["error"], refused["after_ms"] < 500) == ("ConnectionRefusedError", True)
@@ -174,17 +174,17 @@ def test_connections_are_reset_once(net: Rig) -> None:
     """Counted; new ones live. Where one direction is cut as well, both ends end all the same."""
 
     async def story(rules: Rules) -> None:
-        net.tell("n1", "hold", to=net.address("n2"))
-        net.tell("n3", "hold", to=net.address("n2"))
+        net.request("n1", "hold", to=net.address("n2"))
+        net.request("n3", "hold", to=net.address("n2"))
         assert await resets(rules).reset({"n2": ["n1"]}) == 1
         assert await resets(rules).reset({"n2": ["n1"]}) == 0
-        assert list(net.tell("n1", "held")["dialled"].values()) != ["alive"]
-        assert list(net.tell("n3", "held")["dialled"].values()) == ["alive"]
+        assert list(net.request("n1", "held")["dialled"].values()) != ["alive"]
+        assert list(net.request("n3", "held")["dialled"].values()) == ["alive"]
         assert net.ask("n1", "n2")["answer"] == "hello"
         await rules.cut({"n3": ["n2"]}, reset=False)
         assert await resets(rules).reset({"n3": ["n2"]}) == 1
-        assert list(net.tell("n3", "held")["dialled"].values()) == ["ConnectionAbortedError"]
-        assert "alive" not in net.tell("n2", "held")["taken"]
+        assert list(net.request("n3", "held")["dialled"].values()) == ["ConnectionAbortedError"]
+        assert "alive" not in net.request("n2", "held")["taken"]
 
     net.play(story)
 
@@ -221,11 +221,11 @@ def test_delay_is_as_asked(net: Rig) -> None:
         assert 100 <= answer_ms(net, "n1", "n2") < 170
         assert 180 <= answer_ms(net, "n3", "n2") < 290
         await bad(rules).degrade({"n2": ["n3"]}, {"delay_ms": 20_000, "jitter_ms": 0})
-        net.tell("n3", "say", to=net.address("n2"), count=7)
+        net.request("n3", "say", to=net.address("n2"), count=7)
         begun = time.monotonic()
         await rules.heal()
         assert time.monotonic() - begun < 10
-        assert net.tell("n2", "heard") == {net.address("n3"): 7}
+        assert net.request("n2", "heard") == {net.address("n3"): 7}
         assert answer_ms(net, "n1", "n2") < 60
 
     net.play(story)
@@ -239,13 +239,13 @@ def test_a_cut_stops_what_was_held_up(net: Rig) -> None:
         with socket.create_connection((HOST, net.broker["n2"]), 3.0) as client:
             time.sleep(1.2)  # its dial is answered late, too
             client.sendall(b"hello\n")
-            net.tell("n1", "say", to=net.address("n2"), count=7)
+            net.request("n1", "say", to=net.address("n2"), count=7)
             await asyncio.sleep(0.1)
             await rules.cut({"n2": ["n1"], CLIENTS: ["n2"]}, reset=False)
             client.settimeout(1.5)
             with pytest.raises(TimeoutError):
                 client.recv(100)
-        assert net.tell("n2", "heard").get(net.address("n1"), 0) == 0
+        assert net.request("n2", "heard").get(net.address("n1"), 0) == 0
 
     net.play(story)
 

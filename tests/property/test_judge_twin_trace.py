@@ -9,7 +9,7 @@ import damages_trace_isr
 import pytest
 from damages_trace import DAMAGES, NEAR_MISSES
 from traces import traced
-from twin_compare import differences, other_leave, other_promises, other_sights
+from twin_compare import differences, other_permissions, other_promises, other_sights
 
 from histories import RunFolder
 
@@ -27,7 +27,7 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
         folder.run["guarantees"] |= other_promises(random)
     if number % 4 == 3:
         folder.run |= other_sights(random)
-    other_leave(folder, random)
+    other_permissions(folder, random)
     names = sorted(CATALOGUE)
     asked = [names[number % len(names)]] if number % 5 else []
     asked += random.sample(names, random.choice((0, 0, 0, 1)))

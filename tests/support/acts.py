@@ -1,4 +1,4 @@
-"""The words of schedules written by hand: a send, a wait, what is seen of partition 0."""
+"""Builds the entries of schedules written by hand: a send, a wait, and conditions on partition 0."""
 
 from collections.abc import Mapping
 from typing import Any

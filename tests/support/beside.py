@@ -1,14 +1,16 @@
-"""The new judge beside what is known to be right: saved verdicts, the twin, the tales of the tests.
+"""Compares the judge with what is known to be right: saved verdicts, the twin, and the tales of the tests.
 
-    python tests/support/beside.py --names lost-write,unseen folders FOLDER...      beside their verdict.json
-    python tests/support/beside.py --names lost-write,unseen histories 300 SEED     beside the twin
-    python tests/support/beside.py --names lost-write mistyped 300 SEED   the same, a value mistyped
+    python tests/support/beside.py --names lost-write,unseen folders FOLDER...      with their verdict.json
+    python tests/support/beside.py --names lost-write,unseen histories 300 SEED     with the twin
+    python tests/support/beside.py --names lost-write mistyped 300 SEED   the same, one value has a wrong type
     python tests/support/beside.py --names lost-write mutated 300 SEED    folders that the soak damaged
     python tests/support/beside.py --names lost-write tales tests/unit/test_checkers_durability.py...
 
-Of the names given (all: without --names) every group must be equal: name, class, permitted_by, count; and
-with --examples what the verdict tells of each example, but for its text and event.
-Of a damaged folder the twin may know more or less than the judge: there a difference is a question.
+Every group of the given names (of all names without --names) must be equal: name, class, permitted_by, count;
+with --examples also what the verdict says of each example, except its text and event.
+
+The twin may know more or less than the judge about a damaged folder: a difference there is a question, not an
+error.
 """
 
 import argparse
@@ -34,14 +36,14 @@ MAKERS = {
 
 
 def groups(findings: Iterable[Any], names: frozenset[str]) -> list[Group]:
-    """Of these names, or of all where none is given."""
-    told = [
+    """The groups of findings of these names, or of all names if none is given."""
+    rows = [
         (one["name"], one["class"], one["permitted_by"] or "-", one["count"])
         if isinstance(one, dict)
         else (one[0], one[1], one[2] or "-", one[3])
         for one in findings
     ]
-    return sorted(one for one in told if not names or one[0] in names)
+    return sorted(one for one in rows if not names or one[0] in names)
 
 
 def compare(
@@ -98,7 +100,7 @@ def of_soak(campaign: str, count: int, seed: str, names: frozenset[str]) -> list
 
 
 def findings_of(wanted: Any) -> list[Any]:
-    """Those of twin_compare.spoken."""
+    """Findings as twin_compare.spoken gives them."""
     return list(wanted["findings"] if isinstance(wanted, dict) else wanted[1])
 
 
@@ -113,13 +115,13 @@ def of_tales(modules: list[Path], names: frozenset[str]) -> list[bool]:
         for tales in (one for one in vars(module).values() if isinstance(one, Tales)):
             with tempfile.TemporaryDirectory() as root:
                 folders = tales.write(Path(root))
-                for (name, told), verdict in zip(tales.told.items(), here.judge(folders), strict=True):
-                    same.append(compare(f"{path.stem}::{name}", map(wanted_of, told.found), verdict, names))
+                for (name, case), verdict in zip(tales.by_name.items(), here.judge(folders), strict=True):
+                    same.append(compare(f"{path.stem}::{name}", map(wanted_of, case.found), verdict, names))
     return same
 
 
 def wanted_of(found: str) -> tuple[str, str, str | None, int]:
-    """NAME CLASS-OR-CAUSE COUNT, as a tale tells it."""
+    """Reads NAME CLASS-OR-CAUSE COUNT, as a tale states it."""
     name, *cause, count = found.split(" ")
     by = " ".join(cause)
     return (name, "bug", None, int(count)) if by == "bug" else (name, "permitted", by, int(count))

@@ -1,11 +1,11 @@
-"""One story told to the reference broker and to Apache Kafka, three brokers each, and compared step by step.
+"""Plays one story on the reference broker and on Apache Kafka, three brokers each, and compares every step.
 
-After each step that is not marked `!` both sides are waited for until they are settled. Then they must show
-the same: leader, epoch and ISR as every broker that answers names them, each replica's LEO and HW, and the
-answers to raw requests about epochs. A step's own answers (errors, offsets) are compared as well.
+After each step that is not marked `!` both sides are given the time to settle. Then they must show the same:
+leader, epoch and ISR as every broker that answers names them, each replica's LEO and HW, and the answers to
+raw requests about epochs. A step's own answers (errors, offsets) are compared as well.
 
     send ACKS COUNT [NODE]     single-record batches, one by one, to the leader or to that node
-    kill N | stop N | start N  SIGKILL, SIGTERM, and the process anew
+    kill N | stop N | start N  SIGKILL, SIGTERM, and a new process
     pause N | resume N         SIGSTOP, SIGCONT
     elect preferred | unclean
 """
@@ -23,10 +23,10 @@ from raw import Raw, batch
 
 NO_LEADER = -1
 SETTLE_S = 120.0
-AGREE_S = 60.0  # what two sides that have settled may still need to look the same
+AGREE_S = 60.0  # how long two sides that have settled may still differ
 ACK_MS = 1_500
 ALL_DOWN_S = 8.0
-CHECKPOINT_S = 1.0  # a high watermark is on disk by then: what a restart begins with is no matter of luck
+CHECKPOINT_S = 1.0  # a high watermark is on disk by then, so a restart always begins with the same one
 LEO_ASKER, CLIENT = -2, -1
 KEYS = {
     "broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "200",
@@ -37,7 +37,7 @@ KEYS = {
 
 
 class Brokers(Protocol):
-    """What both sides can suffer."""
+    """The faults and the lookups that both sides offer."""
 
     @property
     def port(self) -> Mapping[int, int]: ...
@@ -57,7 +57,7 @@ class Story:
 
 @dataclass(slots=True, kw_only=True)
 class Side:
-    """One of the two clusters in the course of one story."""
+    """One of the two clusters during one story."""
 
     name: str
     brokers: Brokers
@@ -73,7 +73,7 @@ class Side:
     # -- acts ------------------------------------------------------------------------------------------------
 
     def act(self, step: str) -> Any:
-        """What the step was answered; None where nothing is."""
+        """Does a step and returns its answer; None for a step that has none."""
         verb, *words = step.split()
         if verb == "send":
             return self._send(int(words[0]), int(words[1]), int(words[2]) if words[2:] else None)
@@ -101,7 +101,7 @@ class Side:
         return None
 
     def _send(self, acks: int, count: int, node: int | None) -> Any:
-        """(error, offset) of each."""
+        """(error, offset) of each record."""
         to = self.leader() if node is None else node
         if to == NO_LEADER:
             return "no leader"
@@ -119,7 +119,8 @@ class Side:
         return int(next(iter(views.values()))[0])
 
     def look(self) -> dict[str, dict[int, Any]]:
-        """views: (leader, epoch, ISR) as each broker names them; ends: (LEO, HW) of each replica."""
+        """Two tables: views, (leader, epoch, ISR) as each broker names them, and ends, (LEO, HW) of each
+        replica."""
         views: dict[int, Any] = {}
         ends: dict[int, Any] = {}
         for node in self.up:
@@ -137,7 +138,8 @@ class Side:
         return {"views": views, "ends": ends}
 
     def epochs(self) -> dict[str, Any]:
-        """What the leader answers about epochs: where each ends, and where a follower's log would diverge."""
+        """What the leader answers about epochs: where each one ends, and where a follower's log would
+        diverge."""
         leader = self.leader() if self.up else NO_LEADER
         if leader == NO_LEADER:
             return {}
@@ -154,8 +156,8 @@ class Side:
         return found
 
     def settled(self, look: Mapping[str, Mapping[int, Any]]) -> bool:
-        """Whether nothing more is to be expected: who is down has left the ISR, who is up is in it, and all
-        have the leader's LEO and HW."""
+        """Whether nothing more will change: brokers that are down have left the ISR, brokers that are up are
+        in it, and all have the leader's LEO and HW."""
         views = set(look["views"].values())
         if len(views) != 1 or not isinstance(view := next(iter(views)), tuple):
             return False
@@ -167,8 +169,8 @@ class Side:
         return leader not in down and set(isr) == alive and len(set(look["ends"].values())) == 1
 
     def settle(self) -> dict[str, Any]:
-        """What it looks like once settled, twice in a row; or after SETTLE_S, however it is then."""
-        if not self.up:  # nobody to ask: until the controller has noticed
+        """Waits until two looks in a row show a settled cluster, or for SETTLE_S; returns the last look."""
+        if not self.up:  # no broker answers: wait until the controller has noticed
             time.sleep(ALL_DOWN_S)
             return {"views": {}, "ends": {}}
         until, before = time.monotonic() + SETTLE_S, None
@@ -188,7 +190,7 @@ class Side:
 
 
 def play(story: Story, sides: Mapping[str, Brokers]) -> list[str]:
-    """The differences, each with the step before which all was the same; empty if there are none."""
+    """The differences, each with the first step after which the sides differ; empty if there are none."""
     topic = f"{story.name}-{time.monotonic_ns() % 10**9}"
     both = [Side(name=name, brokers=brokers, topic=topic, replicas=story.replicas)
             for name, brokers in sides.items()]

@@ -1,9 +1,10 @@
-"""Big valid run folders for the bench: `python tests/support/big.py OUT --ops N --folders K [--lost M]`.
+"""Writes big valid run folders for the bench: `python tests/support/big.py OUT --ops N --folders K [--lost
+M]`.
 
-Rules kept here: nothing is held but one row of integers a record; the same arguments give the same bytes;
-what is written is a run of a correct cluster, except for M acked records, spread over partition 0, in
-whose places every log holds a record of somebody else's, and which nobody ever read: `lost-write`, counted
-M, and nothing else.
+Rules kept here: memory keeps one row of integers for each record and nothing else; the same arguments give
+the same bytes; the folder is a run of a correct cluster, except for M acked records, spread over partition 0:
+in their places every log has a record of another client, and no read returned them. So the judge finds
+`lost-write` M times, and nothing else.
 """
 
 import argparse
@@ -23,7 +24,7 @@ Record = tuple[int, int, int | None]  # offset, epoch, value
 
 
 class Run:
-    """A run of so many client ops, told line by line while its logs fill."""
+    """A run of so many client ops, written line by line while its logs fill."""
 
     def __init__(self, *, ops: int, partitions: int, lost: int) -> None:
         self.ops, self.partitions, self.lost = ops, partitions, lost
@@ -42,7 +43,7 @@ class Run:
         return orjson.dumps(line | fields, option=orjson.OPT_APPEND_NEWLINE)
 
     def append(self, partition: int, value: int) -> int:
-        """Every so often the record of an acked value of partition 0 is not the one that the logs keep."""
+        """Appends a record. At intervals the logs keep another record than the acked one of partition 0."""
         log = self.logs[partition]
         self.acked += partition == 0
         losing = self.lost > 0 and partition == 0 and self.acked % self.every == 0
@@ -51,7 +52,8 @@ class Run:
         return len(log) - 1
 
     def history(self) -> Iterator[bytes]:
-        """Processes in turn: each completes its open op, then begins the next."""
+        """The lines of the history. The processes take turns: each completes its open op, then begins the
+        next."""
         workers = PRODUCERS + CONSUMERS
         pending: list[dict[str, int] | None] = [None] * workers
         for consumer in range(CONSUMERS):
@@ -89,7 +91,7 @@ class Run:
         yield self.line(process, "ok", "assign", partitions=partitions)
 
     def change_leaders(self) -> Iterator[bytes]:
-        """A leader is killed and started; every partition goes on in the next epoch."""
+        """Kills a leader and starts it again; every partition goes on in the next epoch."""
         fault = {"nodes": [self.leader()], "moment": {"at": "time", "time": self.index * 10_000}}
         yield self.line(-1, "info", "kill", fault=fault)
         self.epoch += 1
@@ -98,7 +100,7 @@ class Run:
         yield self.line(-1, "info", "start", fault=fault)
 
     def ending(self) -> Iterator[bytes]:
-        """A probe of each partition, then everything read once more from the start."""
+        """A probe of each partition, then a read of everything from the start."""
         assert self.lost == 0, f"{self.ops} ops are too few to lose {self.lost} more records of partition 0"
         for partition in range(self.partitions):
             self.value += 1
@@ -155,7 +157,7 @@ def reads(partition: int, chunk: list[Record]) -> list[dict[str, int]]:
 
 
 def write(folder: Path, *, ops: int, partitions: int = 4, lost: int = 0) -> Path:
-    """One folder, which must not exist yet; returns it."""
+    """Writes one folder, which must not exist yet, and returns it."""
     run = Run(ops=ops, partitions=partitions, lost=lost)
     (folder / "logs").mkdir(parents=True)
     with (folder / "history.jsonl").open("wb", buffering=1 << 20) as history:

@@ -1,7 +1,8 @@
-"""A big trace of a correct cluster beside a big run: `python tests/support/big_trace.py FOLDER --lines N`.
+"""Writes a big trace of a correct cluster for a big run: `python tests/support/big_trace.py FOLDER --lines
+N`.
 
-Rules kept here: what is held is a few numbers a node; every record is an append on three nodes, two fetches,
-a move of the HW, an ack and what the followers hear of it; now and then a leader is elected cleanly.
+Rules kept here: memory keeps a few numbers for each node; every record is an append on three nodes, two
+fetches, a move of the HW, an ack, and the HW that the followers learn; at intervals a clean election.
 """
 
 import argparse
@@ -16,8 +17,8 @@ NODES = ("n1", "n2", "n3")
 ELECTIONS = 8  # of each partition
 
 
-class Told:
-    """Lines with a clock and each node's sequence."""
+class TraceLines:
+    """Makes trace lines, with a clock and each node's sequence number."""
 
     def __init__(self) -> None:
         self.time = 0
@@ -31,49 +32,49 @@ class Told:
         return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def elected(told: Told, key: int, epoch: int, leo: int) -> Iterator[bytes]:
+def elected(trace: TraceLines, key: int, epoch: int, leo: int) -> Iterator[bytes]:
     leader = NODES[epoch % len(NODES)]
     word = {"partition": key, "leader": leader, "epoch": epoch, "isr": NODES, "partition_epoch": epoch}
-    yield told.line("controller", "elect", **word, clean=True)
+    yield trace.line("controller", "elect", **word, clean=True)
     state = {"partition": key, "epoch": epoch, "leo": leo, "hw": leo}
-    yield told.line(leader, "become_leader", **state, isr=NODES, start=leo)
+    yield trace.line(leader, "become_leader", **state, isr=NODES, start=leo)
     for node in NODES:
         if node != leader:
-            yield told.line(node, "become_follower", **state, leader=leader)
+            yield trace.line(node, "become_follower", **state, leader=leader)
 
 
-def record(told: Told, key: int, epoch: int, offset: int) -> Iterator[bytes]:
-    """From the append to what the followers hear of the HW: nine lines."""
+def record(trace: TraceLines, key: int, epoch: int, offset: int) -> Iterator[bytes]:
+    """One record, from its append until the followers know the HW: nine lines."""
     leader = NODES[epoch % len(NODES)]
     others = [node for node in NODES if node != leader]
     state = {"partition": key, "epoch": epoch, "leo": offset + 1, "hw": offset}
     what = {"offset": offset, "count": 1, "epochs": [[epoch, offset]]}
-    yield told.line(leader, "append", **state, role="leader", **what)
+    yield trace.line(leader, "append", **state, role="leader", **what)
     for node in others:
-        yield told.line(node, "append", **state, role="follower", **what)
+        yield trace.line(node, "append", **state, role="follower", **what)
     for node in others:
-        yield told.line(leader, "fetch", **state, follower=node, offset=offset + 1, follower_epoch=epoch)
+        yield trace.line(leader, "fetch", **state, follower=node, offset=offset + 1, follower_epoch=epoch)
     state["hw"] = offset + 1
-    yield told.line(leader, "hw", **state, role="leader")
-    yield told.line(leader, "ack", **state, offset=offset, acks="all", isr=NODES)
+    yield trace.line(leader, "hw", **state, role="leader")
+    yield trace.line(leader, "ack", **state, offset=offset, acks="all", isr=NODES)
     for node in others:
-        yield told.line(node, "hw", **state, role="follower")
+        yield trace.line(node, "hw", **state, role="follower")
 
 
 def write_trace(folder: Path, lines: int) -> None:
-    """trace.jsonl of about so many lines, over all partitions of the run."""
-    told = Told()
+    """Writes trace.jsonl with about so many lines, over all partitions of the run."""
+    trace = TraceLines()
     keys = [int(key) for key in json.loads((folder / "run.json").read_text())["partitions"]]
     records = max(ELECTIONS, lines // (9 * len(keys)))
     with (folder / "trace.jsonl").open("wb") as file:
         for node in NODES:
-            file.write(told.line(node, "start", clean=True))
+            file.write(trace.line(node, "start", clean=True))
         for offset in range(records):
             epoch = offset * ELECTIONS // records
             for key in keys:
                 if offset == 0 or epoch != (offset - 1) * ELECTIONS // records:
-                    file.writelines(elected(told, key, epoch, offset))
-                file.writelines(record(told, key, epoch, offset))
+                    file.writelines(elected(trace, key, epoch, offset))
+                file.writelines(record(trace, key, epoch, offset))
 
 
 def main() -> None:

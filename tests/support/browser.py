@@ -1,4 +1,4 @@
-"""Debian's chromium without a screen, for pages that are opened as a reader opens them."""
+"""Runs Debian's chromium without a screen, so that tests open pages as a reader does."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,31 +14,32 @@ PATIENCE_MS = 60_000
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """A page that is open, and what it did besides being shown."""
+    """An open page, and what it did besides being shown."""
 
     page: Any
     said: list[str] = field(default_factory=list)  # errors on its console
-    asked: list[str] = field(default_factory=list)  # addresses that it wanted, but for its own
+    asked: list[str] = field(default_factory=list)  # addresses that it requested, except its own
 
     def goto(self, file: Path) -> None:
-        """The file's page in the place of this one, once its script says that all is drawn."""
+        """Opens another file's page in place of this one, and waits until its script says that all is
+        drawn."""
         self.page.goto(file.as_uri(), timeout=PATIENCE_MS)
         self.page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=PATIENCE_MS)
 
     def logs(self) -> dict[str, dict[str, Any]]:
         """The drawing of the logs, read from the document: node -> its marks and {offset: (epoch, state)}."""
-        told: dict[str, dict[str, Any]] = self.page.evaluate("""() => Object.fromEntries(
+        rows_drawn: dict[str, dict[str, Any]] = self.page.evaluate("""() => Object.fromEntries(
             [...document.querySelectorAll('#logs g.row')].map((row) => [row.dataset.node, {
                 leo: Number(row.dataset.leo), hw: Number(row.dataset.hw), up: row.dataset.up,
                 role: row.dataset.role,
                 boxes: [...row.querySelectorAll('g.record')].map((box) => [
                     Number(box.dataset.offset), box.dataset.epoch, box.dataset.value, box.dataset.state,
                     box.dataset.lost])}]))""")
-        return told
+        return rows_drawn
 
 
 def needed() -> Any:
-    """playwright's browser types; the test is skipped by name where there is none, or no chromium."""
+    """playwright's entry point; skips the test if playwright or chromium is missing."""
     if shutil.which("chromium") is None:
         pytest.skip("chromium is not installed: apt-get install chromium")
     return pytest.importorskip("playwright.sync_api", reason="playwright is not installed").sync_playwright
@@ -54,7 +55,7 @@ def chromium() -> Iterator[Any]:
 
 @contextmanager
 def opened(browser: Any, file: Path, *, width: int = 1240, scheme: str = "light") -> Iterator[Seen]:
-    """The file's page, once its script says that all is drawn."""
+    """Opens the file's page and waits until its script says that all is drawn."""
     page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
     seen = Seen(page=page)
     page.on("console", lambda line: seen.said.append(line.text) if line.type == "error" else None)

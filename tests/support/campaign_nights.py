@@ -1,4 +1,4 @@
-"""Campaigns as users start them, each in a process of its own that may be killed; what their folders say."""
+"""Starts campaigns as users do, each in a process of its own that may be killed, and reads their folders."""
 
 import signal
 import subprocess
@@ -17,7 +17,7 @@ from floodmark.harness.campaign.plan import read
 
 WAIT_S = 180.0
 SEED = 7
-# Each run takes as long as the scenario does; of two the first is invalid and the second valid.
+# Each run takes as long as the scenario does; the first of two runs is invalid, the second valid.
 PLAN = """
 for = "10min"
 duration = 1
@@ -32,7 +32,7 @@ scenario = "double-failover"
 """
 KILLS_AT = "FLOODMARK_TEST_KILLS_AT"
 FRESH, RENAME, RENAMED = "the new file is open", "its rename", "behind its rename"
-# Python tells an audit hook what is about to happen; the one here ends its process by SIGKILL at that point.
+# Python calls an audit hook before each operation; this one ends its process by SIGKILL at a given point.
 _HOOK = f"""
 import os, signal, sys
 
@@ -72,14 +72,14 @@ def events(folder: Path) -> list[str]:
 
 
 def assert_runs_as_drawn(state: State, plan: str, runs: int) -> None:
-    """Each has the case and the seed that plan and seed give it: none is there twice or missing."""
+    """Each run has the case and the seed that plan and seed give it: no run is missing or there twice."""
     assert [(run.number, run.case, run.seed) for run in state.runs.values()] == [
         (draw.number, draw.case, draw.seed) for draw in islice(draws(read(plan, "plan").cases, SEED), runs)]
 
 
 def begun(tmp_path: Path, *words: object, **further: str) -> subprocess.Popen[str]:
-    """`floodmark campaign ...`, called from a folder with modules of our names, which are nobody's to import.
-    further: of its environment."""
+    """Starts `floodmark campaign ...` in a folder with modules of our names, which must not be imported.
+    further: variables added to its environment."""
     temporary = tmp_path / "tmp"
     temporary.mkdir(exist_ok=True)
     planted(tmp_path)
@@ -90,7 +90,7 @@ def begun(tmp_path: Path, *words: object, **further: str) -> subprocess.Popen[st
 
 
 def ended(tmp_path: Path, *words: object, **further: str) -> tuple[int, str, str]:
-    """Its exit code and words; nothing of it goes on."""
+    """Runs a campaign to its end; returns its exit code and output. Checks that no process of it goes on."""
     with begun(tmp_path, *words, **further) as process:
         said, complained = process.communicate(timeout=WAIT_S)
     wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
@@ -98,7 +98,7 @@ def ended(tmp_path: Path, *words: object, **further: str) -> tuple[int, str, str
 
 
 def killed_when(tmp_path: Path, ripe: Callable[[], bool], *words: object) -> None:
-    """SIGKILL at that instant; nothing of it goes on."""
+    """Kills the campaign by SIGKILL when the condition holds, and checks that no process of it goes on."""
     with begun(tmp_path, *words) as process:
         wait_until("the instant to kill at", lambda: ripe() or process.poll() is not None, WAIT_S)
         assert process.poll() is None, process.communicate()
@@ -108,7 +108,7 @@ def killed_when(tmp_path: Path, ripe: Callable[[], bool], *words: object) -> Non
 
 
 def killed_at(tmp_path: Path, point: str, file: Path, *words: object, renames: int = 0) -> None:
-    """SIGKILL at this point of writing a file in whole, once it was renamed so often."""
+    """Kills the campaign by SIGKILL at this point of replacing a file, after so many renames of it."""
     hook = tmp_path / "hook" / "sitecustomize.py"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(_HOOK)

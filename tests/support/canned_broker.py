@@ -1,4 +1,4 @@
-"""A broker of canned answers on a real socket: it keeps what it is asked and answers as the test chooses."""
+"""A broker of canned answers on a real socket: it records the requests and answers as the test chooses."""
 
 import asyncio
 import struct
@@ -18,7 +18,7 @@ TOPIC = "log"
 
 
 class Act(Enum):
-    """Instead of an answer."""
+    """What the broker does in place of an answer."""
 
     DROP = "close the connection"
     STALL = "never answer"
@@ -46,7 +46,7 @@ class Ended:
 
 @dataclass(slots=True, kw_only=True)
 class Led:
-    """What metadata says of partition 0."""
+    """The entry of partition 0 in metadata answers."""
 
     error: int = 0
     leader: int = 1
@@ -55,7 +55,7 @@ class Led:
 
 @dataclass(slots=True)
 class CannedBroker:
-    """Answers are taken from the front of each list; the last one stays."""
+    """A broker that takes its answers from the front of each list; the last one stays."""
 
     port: int = 0
     metadata: list[Led | Act] = field(default_factory=lambda: [Led()])
@@ -65,9 +65,9 @@ class CannedBroker:
     served: dict[int, tuple[int, int]] = field(default_factory=lambda: dict(SERVED))
     greets: bool = True  # answers ApiVersions
     asked: list[tuple[int, int, Any]] = field(default_factory=list)  # (api, version, request)
-    ports: dict[int, int] = field(default_factory=dict)  # node id -> port told in metadata; 1 is this one
+    ports: dict[int, int] = field(default_factory=dict)  # node id -> port in metadata; 1 is this one
     connections: int = 0
-    on_asked: Callable[[int, bytes], None] | None = None  # (api, frame), before anything is answered
+    on_asked: Callable[[int, bytes], None] | None = None  # (api, frame), called before the answer
 
     def of(self, api: int) -> list[Any]:
         return [request for asked, _, request in self.asked if asked == api]
@@ -117,10 +117,11 @@ class CannedBroker:
                              METADATA: self.metadata}[api])
         if isinstance(answer, Act):
             return answer
-        made = {PRODUCE: _produced, FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._told}[api](answer)
+        encoders = {PRODUCE: _produced, FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._metadata}
+        made = encoders[api](answer)
         return (b"\x00" if flexible else b"") + bytes(made.encode(version=version))
 
-    def _told(self, led: Led) -> Any:
+    def _metadata(self, led: Led) -> Any:
         broker = MetadataResponse.MetadataResponseBroker
         brokers = [broker(node_id=node, host="127.0.0.1", port=port, rack=None)
                    for node, port in {1: self.port, **self.ports}.items()]

@@ -1,4 +1,4 @@
-"""The ordinary calls of Kafka's clients: what each is answered, and how fast, as rows and as a table.
+"""The ordinary calls of Kafka's clients: each one's answer and its time, as rows and as a Markdown table.
 
 `python tests/support/client_table.py` makes all of them and writes the table into docker/README.md.
 """
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 OK = "ok"
 AT_ONCE_S = 1.0  # a refusal comes within this
-SOON_S = 10.0  # what works, on a machine that does other things as well
-TURNS = 3  # a refusal that was slow may have met a busy machine: it is asked so often
+SOON_S = 10.0  # a call that works answers within this, also on a busy machine
+TURNS = 3  # so many tries for a slow refusal, which may only have met a busy machine
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 NO_GROUPS, NO_TRANSACTIONS = "GROUP_AUTHORIZATION_FAILED", "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 BEGIN, END = "<!-- clients: tests/support/client_table.py writes these lines -->", "<!-- end of clients -->"
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """Where to call, and the topic of this client."""
+    """The address to call, and the topic of this client."""
 
     bootstrap: str
     topic: str
@@ -28,7 +28,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """`run` returns what it was answered, OK or the error's name as the client has it; all else it raises."""
+    """One call. `run` returns OK or the error's name as the client has it, and raises everything else."""
 
     name: str
     expected: str
@@ -55,7 +55,7 @@ def scene(bootstrap: str, client: str) -> Scene:
 
 
 def play(client: str, version: str, calls: Iterable[Call], at: Scene) -> list[Row]:
-    """Each call once, in order; a slow refusal again."""
+    """Makes each call once, in order; a slow refusal is tried again."""
     return [_row(client, version, call, at) for call in calls]
 
 
@@ -72,8 +72,8 @@ def _row(client: str, version: str, call: Call, at: Scene) -> Row:
     return row
 
 
-def told(rows: Sequence[Row]) -> str:
-    """The rows that are not as they should be."""
+def describe_wrong(rows: Sequence[Row]) -> str:
+    """The rows that are not as they should be, as text."""
     return "\n".join(
         f"{row.client}: {row.call}: {row.answer} in {row.seconds:.2f} s, expected {row.expected}"
         for row in rows
@@ -82,7 +82,7 @@ def told(rows: Sequence[Row]) -> str:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Markdown."""
+    """The rows as a table in Markdown."""
     lines = ["| client | version | call | answer | s |", "|---|---|---|---|---|"]
     for row in rows:
         answer = row.answer if row.answer == OK else f"`{row.answer}`"

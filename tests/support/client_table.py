@@ -1,7 +1,7 @@
-"""`python tests/support/client_table.py`: docker/README.md's table of clients, made anew.
+"""`python tests/support/client_table.py` writes the table of clients in docker/README.md again.
 
-It brings three brokers up with `floodmark cluster up` and makes every client's calls. Exit 1: one was not
-answered as it should be. Of clients that are not installed nothing is written.
+It starts three brokers with `floodmark cluster up` and makes every client's calls. Exit 1: a call was not
+answered as it should be. Clients that are not installed get no rows.
 """
 
 import sys
@@ -13,7 +13,7 @@ import clients_confluent
 import clients_java
 import clients_kafka_python
 import clients_kcat
-from client_calls import into, table, told
+from client_calls import describe_wrong, into, table
 from cluster_up import cluster_up
 
 PAGE = Path(__file__).parents[2] / "docker" / "README.md"
@@ -26,7 +26,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, cluster_up(Path(folder)) as up:
         rows = [row for client in clients for row in client(up.bootstrap)]
     PAGE.write_text(into(PAGE.read_text(encoding="utf-8"), table(rows)), encoding="utf-8")
-    print(told(rows))
+    print(describe_wrong(rows))
     return 0 if all(row.good for row in rows) else 1
 
 

@@ -1,4 +1,4 @@
-"""aiokafka's ordinary calls."""
+"""The ordinary calls of aiokafka."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ WAIT_S = 20.0
 
 
 def _asking(ask: Callable[[Scene], Awaitable[object]]) -> Callable[[Scene], str]:
-    """A call that is made in a loop of its own."""
+    """A call that is made in an event loop of its own."""
     async def bounded(at: Scene) -> None:
         async with asyncio.timeout(WAIT_S):
             await ask(at)
@@ -81,7 +81,7 @@ async def _cluster(at: Scene) -> None:
 
 
 def _raise(answer: object) -> None:
-    """Its admin client hands answers out as they are."""
+    """Raises an answer that is an error: aiokafka's admin client returns errors as answers."""
     for each in getattr(answer, "topic_errors", None) or getattr(answer, "topic_error_codes", ()):
         if each[1]:
             error = KafkaError(error_name(each[1]))
@@ -184,7 +184,7 @@ async def _times(at: Scene) -> None:
     assert [each and each.offset for each in found] == [0, 10, None], found
 
 
-# -- what there is not -------------------------------------------------------------------------------------
+# -- what the broker does not offer -------------------------------------------------------------------------
 
 
 async def _groups(at: Scene) -> None:

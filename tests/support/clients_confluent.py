@@ -1,4 +1,4 @@
-"""confluent-kafka's ordinary calls."""
+"""The ordinary calls of confluent-kafka."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 WAIT_S = 20.0
-_UNSUPPORTED = "_UNSUPPORTED_FEATURE"  # librdkafka's, for an API that no broker offers
+_UNSUPPORTED = "_UNSUPPORTED_FEATURE"  # librdkafka's name for an API that no broker offers
 
 
 def _admin(at: Scene) -> AdminClient:
@@ -32,7 +32,7 @@ def _admin(at: Scene) -> AdminClient:
 
 @cache
 def _admin_of(bootstrap: str) -> AdminClient:
-    """One that lives on: its futures do not keep it alive."""
+    """An admin client that is kept for later calls: its futures do not keep it alive."""
     return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
 
@@ -179,7 +179,7 @@ def _idempotent(at: Scene) -> str:
 
 
 def _stored(at: Scene) -> str:
-    """A consumer that assigns itself a partition and no offset: it asks what its group committed."""
+    """Assigns a partition without an offset: the consumer asks for its group's committed offset."""
     consumer = _consumer(at)
     try:
         (partition,) = consumer.committed([TopicPartition(at.topic, 0)], timeout=WAIT_S)
@@ -215,7 +215,7 @@ def _list_offsets(at: Scene) -> str:
     return OK
 
 
-# -- what there is not -------------------------------------------------------------------------------------
+# -- what the broker does not offer -------------------------------------------------------------------------
 
 
 def _groups(at: Scene) -> str:

@@ -1,4 +1,4 @@
-"""The Java client's ordinary calls: a program of one file, with jars that Maven fetches once."""
+"""The ordinary calls of the Java client: a program of one file, with jars that Maven fetches once."""
 
 import shutil
 import subprocess
@@ -21,15 +21,15 @@ def missing() -> list[str]:
 
 
 def class_path() -> str:
-    """The jars, from Maven's own cache or its repository. NoJars where it has neither."""
-    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as told:
+    """The jars, from Maven's cache or its repository. Raises NoJars if neither has them."""
+    with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
         for how in (["-o"], []):
             done = subprocess.run(
                 ["mvn", "-q", "-B", *how, "-f", str(HERE / "pom.xml"), "dependency:build-classpath",
-                 f"-Dmdep.outputFile={told.name}"],
+                 f"-Dmdep.outputFile={file.name}"],
                 capture_output=True, text=True, check=False, timeout=WAIT_S,
             )  # fmt: skip
-            jars = Path(told.name).read_text(encoding="utf-8").strip()
+            jars = Path(file.name).read_text(encoding="utf-8").strip()
             if not done.returncode and jars:
                 return jars
     raise NoJars(f"Maven: {(done.stdout + done.stderr).strip()[-300:]}")

@@ -1,4 +1,4 @@
-"""kafka-python's ordinary calls."""
+"""The ordinary calls of kafka-python."""
 
 import contextlib
 import re
@@ -124,8 +124,8 @@ def _alter(at: Scene, incremental: bool, **configs: str) -> str:
         if error:
             return error_name(int(error[1]))
         assert found[at.topic] == "OK"
-        told = _configs(admin, ConfigResourceType.TOPIC, at.topic)
-        assert {key: told[key] for key in asked} == asked
+        configs_now = _configs(admin, ConfigResourceType.TOPIC, at.topic)
+        assert {key: configs_now[key] for key in asked} == asked
         return OK
 
 
@@ -188,7 +188,7 @@ def _list_offsets(at: Scene) -> str:
     return OK
 
 
-# -- what there is not -------------------------------------------------------------------------------------
+# -- what the broker does not offer -------------------------------------------------------------------------
 
 
 def _groups(at: Scene) -> str:

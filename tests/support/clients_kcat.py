@@ -1,4 +1,4 @@
-"""kcat's ordinary calls."""
+"""The ordinary calls of kcat."""
 
 import re
 import shutil
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from client_calls import COMPRESSIONS, NO_GROUPS, OK, Call, Row, Scene, play, scene
 
 WAIT_S = 20.0
-_WORDS = {"Group authorization failed": NO_GROUPS}  # librdkafka's, of the errors that are expected
+_WORDS = {"Group authorization failed": NO_GROUPS}  # librdkafka's words for the errors that are expected
 KCAT = shutil.which("kcat")
 
 
@@ -30,7 +30,7 @@ def _list(at: Scene) -> str:
 
 
 def _make(at: Scene) -> str:
-    """By asking for it, as kcat makes topics."""
+    """Makes the topic by asking for its metadata, as kcat does."""
     _kcat(at, "-P", "-t", at.topic, "-p", "0", text="first\n")
     assert f'topic "{at.topic}" with 1 partitions' in _kcat(at, "-L", "-t", at.topic)
     return OK
@@ -70,9 +70,9 @@ CALLS = [
 
 
 def version() -> str:
-    told = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True, timeout=WAIT_S).stdout
-    found = re.search(r"Version (\S+)", told)
-    assert found, told
+    output = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True, timeout=WAIT_S).stdout
+    found = re.search(r"Version (\S+)", output)
+    assert found, output
     return found[1]
 
 

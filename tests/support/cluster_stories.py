@@ -1,7 +1,7 @@
-"""What a cluster of three brokers does in every place, processes or containers: its abilities, once each.
+"""Stories that a cluster of three brokers plays as processes and in containers: each of its abilities once.
 
-Each story takes a cluster whose replicas are all in the ISR (as_in_the_beginning), whose sessions end only
-when they are asked to, and leaves it so, but for the last, which freezes it.
+Each story takes a cluster whose replicas are all in the ISR (as_in_the_beginning) and whose sessions end only
+on request. It leaves the cluster so, except the last story, which freezes it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ SPECS = (
 
 
 async def seen(one: BrokerCluster, condition: Callable[[View], bool], what: str) -> View:
-    """The first look at which the condition holds."""
+    """The first view for which the condition holds."""
     deadline = time.monotonic() + WAIT_S
     while not condition(look := await one.observe()):
         assert time.monotonic() < deadline, f"waited {WAIT_S} s for {what}; {look}"
@@ -29,7 +29,7 @@ async def seen(one: BrokerCluster, condition: Callable[[View], bool], what: str)
 
 
 async def all_in_sync(one: BrokerCluster) -> View:
-    """Every ISR is full, of the incarnations that run now."""
+    """Waits until every ISR is full, with the incarnations that run now."""
 
     def is_so(look: View) -> bool:
         return bool(look.partitions) and look.unfenced == set(one.nodes) and all(
@@ -39,7 +39,7 @@ async def all_in_sync(one: BrokerCluster) -> View:
 
 
 async def as_in_the_beginning(one: BrokerCluster) -> View:
-    """Nothing is broken, every ISR is full, and the preferred leaders lead."""
+    """Mends everything and waits until every ISR is full and the preferred leaders lead."""
     assert await one.mend() == []
     await all_in_sync(one)
     await one.runs.elect([])
@@ -58,7 +58,7 @@ def leaders(look: View) -> list[str | None]:
 
 
 async def a_started_cluster_is_led_and_every_replica_is_seen(one: BrokerCluster) -> None:
-    """As assigned: the preferred leaders lead."""
+    """The preferred leaders lead, as assigned."""
     look = await all_in_sync(one)
     assert look.unfenced == look.running == set(NODES)
     assert leaders(look) == ["n1", "n2"]
@@ -67,8 +67,8 @@ async def a_started_cluster_is_led_and_every_replica_is_seen(one: BrokerCluster)
 
 
 async def an_expired_leader_is_succeeded_and_a_dead_one_comes_back(one: BrokerCluster) -> None:
-    """Expire is done when the controller has fenced the broker; a start brings it back into the ISR. A second
-    kill is none, a second start too."""
+    """Expire returns when the controller has fenced the broker; a start brings it back into the ISR. A second
+    kill and a second start do nothing."""
     await one.kill("n1")
     await one.kill("n1")
     look = await one.observe()
@@ -86,7 +86,7 @@ async def an_expired_leader_is_succeeded_and_a_dead_one_comes_back(one: BrokerCl
 
 
 async def an_orderly_stop_hands_leadership_over(one: BrokerCluster) -> None:
-    """Before the process is gone; and its next start knows that it was orderly."""
+    """Leadership moves before the process ends; and its next start knows that the stop was orderly."""
     await one.stop_node("n1")
     look = await one.observe()
     assert look.running == {"n2", "n3"}
@@ -97,7 +97,7 @@ async def an_orderly_stop_hands_leadership_over(one: BrokerCluster) -> None:
 
 
 async def a_preferred_election_brings_the_first_replica_back_to_lead(one: BrokerCluster) -> None:
-    """Whoever led meanwhile; and who leads already is neither elected nor refused."""
+    """Whoever led before; electing a replica that leads already changes nothing and is not refused."""
     await one.runs.expire("n1")
     await all_in_sync(one)
     assert (await one.observe()).partitions[0].leader != "n1"
@@ -106,7 +106,7 @@ async def a_preferred_election_brings_the_first_replica_back_to_lead(one: Broker
 
 
 async def mending_undoes_everything_and_leaves_nothing_behind(one: BrokerCluster) -> None:
-    """A cut, a pause, a kill, a dead controller: all at once, then mended twice."""
+    """A cut, a pause, a kill and a dead controller at once, then mended twice."""
     await one.cut({"n1": ["n2"]})
     await one.pause("n2")
     await one.kill("n3")
@@ -119,7 +119,7 @@ async def mending_undoes_everything_and_leaves_nothing_behind(one: BrokerCluster
 
 
 async def a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one: BrokerCluster) -> View:
-    """Returns what the frozen cluster shows; mending does not end a freeze."""
+    """Returns the view of the frozen cluster; mending does not end a freeze."""
     await one.pause("n3")
     look = await one.runs.freeze()
     assert look.running == {"n1", "n2"}

@@ -1,4 +1,4 @@
-"""`floodmark cluster up` as a user types it: three brokers, a command in a process of its own."""
+"""Starts `floodmark cluster up` as a user does: three brokers, in a process of its own."""
 
 import contextlib
 import signal
@@ -14,7 +14,7 @@ BEGIN = "import sys; from floodmark.harness.cli import main; sys.exit(main())"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Up:
-    """A cluster that is up: its bootstrap address, its folder, and where its first screen goes."""
+    """A cluster that is up: its bootstrap address, its folder, and the file with its first screen."""
 
     bootstrap: str
     folder: Path
@@ -26,7 +26,7 @@ class Up:
 
 @contextlib.contextmanager
 def cluster_up(parent: Path, *options: str) -> Iterator[Up]:
-    """Ended by Ctrl-C, in order. (By SIGTERM: test_cluster_up.py.)"""
+    """Starts a cluster and ends it by Ctrl-C. (By SIGTERM: test_cluster_up.py.)"""
     folder, screen = parent / "up", parent / "screen"
     argv = [sys.executable, "-c", BEGIN, "cluster", "up", "--nodes", "3", "--out", str(folder), *options]
     with (

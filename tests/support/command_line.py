@@ -1,4 +1,4 @@
-"""`floodmark ...` in this process, so that every test of the command line shares one Spark session."""
+"""Runs `floodmark ...` in this process, so that all tests of the command line share one Spark session."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a command said, and its exit code."""
+    """The output of a command, and its exit code."""
 
     code: int
     out: str
@@ -28,7 +28,7 @@ class Answer:
         return self.out.splitlines()[-1] if self.out else ""
 
     def about(self, folder: Path) -> str:
-        """What `check` said of one folder: from its name to its path."""
+        """The output of `check` for one folder: from its name to its path."""
         lines = self.out.splitlines()
         end = lines.index(str(folder))
         begin = max(place for place, line in enumerate(lines[:end]) if line.startswith(f"{folder.name}: "))
@@ -36,7 +36,7 @@ class Answer:
 
 
 def floodmark(*words: object) -> Answer:
-    """One command. Whatever it was, it ended by exit code and showed no traceback and no bug of its own."""
+    """Runs one command. Checks that it ended by exit code and showed no traceback and no bug of its own."""
     ran = CliRunner().invoke(main, [str(word) for word in words], prog_name="floodmark")
     assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
     assert "Traceback" not in ran.output
@@ -45,7 +45,7 @@ def floodmark(*words: object) -> Answer:
 
 
 def golden(parent: Path, name: str, *, called: str | None = None) -> Path:
-    """A copy of a saved run, to be judged or damaged."""
+    """A copy of a saved run, to judge or to damage."""
     return Path(shutil.copytree(GOLDEN / name, parent / (called or name), ignore=shutil.ignore_patterns(
         "verdict.json")))
 
@@ -57,10 +57,10 @@ def edit_run(folder: Path, **changes: Any) -> Path:
 
 
 def edit_lines(path: Path, edit: Callable[[list[str]], Iterable[str]]) -> None:
-    """The file with other lines; `edit` gives them without LF."""
+    """Replaces the lines of a file; `edit` gives them without LF."""
     path.write_text("".join(f"{line}\n" for line in edit(path.read_text().splitlines())))
 
 
 def verdict(folder: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
-    return told
+    data: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
+    return data

@@ -1,4 +1,4 @@
-"""A cluster in containers for the tests that need one: it, its parts, and what the engine says of them."""
+"""A cluster in containers for the tests that need one, with its parts and the engine's view of it."""
 
 import asyncio
 import sys
@@ -22,8 +22,8 @@ from floodmark.harness.cluster.containers.sweep import LABEL_RUN
 from floodmark.harness.op import Send, Type
 from floodmark.harness.protocols import PartitionSpec, View
 
-LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only when they are told to
-# A harness that is to be killed: it tells its run's number, and waits.
+LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only on request
+# A harness that a test kills: it prints its run's number, and waits.
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
@@ -38,7 +38,7 @@ async def lab_only(folder):
 async def cluster(folder):
     one = catalog.cluster("containers", folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
     await one.start()
-    await one.pause("n1")  # a process that stands still does not see that anybody goes
+    await one.pause("n1")  # a paused process does not notice that its harness ends
     return one._house.hosts._lab.run
 
 async def main():
@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class Stage:
-    """Stories of one cluster, told one after the other in one event loop."""
+    """Plays stories on one cluster, one after the other in one event loop."""
 
     def __init__(self, folder: Path, nodes: int = 3, **config: str) -> None:
         self.folder = folder
@@ -70,9 +70,9 @@ class Stage:
         return self._runner.run(bounded())
 
     def begin_again(self, story: Callable[[BrokerCluster], Awaitable[object]]) -> None:
-        """Play a story of every place on the cluster as it was in the beginning."""
+        """Brings the cluster back to its first state, and plays a story of cluster_stories."""
         async def both() -> None:
-            await self.calm()
+            await self.as_in_the_beginning()
             await story(self.cluster)
 
         self.play(both())
@@ -100,14 +100,15 @@ class Stage:
     async def seen(self, condition: Callable[[View], bool], what: str) -> View:
         return await cluster_stories.seen(self.cluster, condition, what)
 
-    async def whole(self) -> View:
+    async def all_in_sync(self) -> View:
         return await cluster_stories.all_in_sync(self.cluster)
 
-    async def calm(self) -> View:
+    async def as_in_the_beginning(self) -> View:
         return await cluster_stories.as_in_the_beginning(self.cluster)
 
     async def write(self, count: int, key: int = 0) -> list[int]:
-        """So many records by the client of record, one a request; their values, all acked."""
+        """Writes so many records by the client of record, one in a request; returns their values, all
+        acked."""
         client = self._client()
         values = [next(self._values) for _ in range(count)]
         try:
@@ -134,7 +135,7 @@ class Stage:
         return found[:count]
 
     def of_engine(self, container: str) -> dict[str, Any]:
-        """What the engine knows of a container."""
+        """The engine's description of a container."""
         return dict(self.lab.client.api.inspect_container(container))
 
     def _client(self) -> Client:
@@ -143,12 +144,12 @@ class Stage:
 
 
 def argv_of_harness(what: str, folder: Path) -> list[str]:
-    """what: lab (keeper and network) or cluster (of one broker)."""
+    """The command of a harness. what: lab (keeper and network) or cluster (of one broker)."""
     return [sys.executable, "-P", "-c", HARNESS, what, str(folder)]
 
 
 def left(run: str) -> dict[str, list[str]]:
-    """What bears the run's label, or its number in its name, on the engine; loop devices among it."""
+    """Everything on the engine with the run's label or with its number in its name; also loop devices."""
     client = connect()
     try:
         wanted = {"label": f"{LABEL_RUN}={run}"}
@@ -165,7 +166,7 @@ def left(run: str) -> dict[str, list[str]]:
 
 
 def running(run: str) -> list[str]:
-    """The containers of the run in which processes run."""
+    """The containers of the run that have running processes."""
     client = connect()
     try:
         there = client.api.containers(filters={"label": f"{LABEL_RUN}={run}"})

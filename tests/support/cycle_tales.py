@@ -1,4 +1,4 @@
-"""Tales of ops in a cycle, by what closes it: each level hit, and nearly so."""
+"""Tales of ops in a cycle, by what closes it: each level, and a near miss of each."""
 
 from folders import Tale
 from judging import Tales
@@ -7,7 +7,7 @@ from txn_tales import A, B, C, D, began, ended, logged, mutual, two, txn
 CYCLES = Tales()
 
 
-# -- who read whose value -----------------------------------------------------------------------------------
+# -- reads of values ----------------------------------------------------------------------------------------
 
 
 @CYCLES.tale("G1c bug 1")
@@ -68,7 +68,8 @@ def nobody_reads_a_value_before_it_is_sent(tale: Tale) -> Tale:
 
 @CYCLES.tale("G1c-realtime bug 1")
 def a_longer_way_through_time_is_seen(tale: Tale) -> Tale:
-    """The third read what the second sent, the second what the first sent, who began after the third."""
+    """The third reads the second's value and the second reads the first's; the first began after the third
+    ended."""
     tale = logged(two(), A, C)
     began(tale, 2, C)
     txn(tale, 3, reads=[C])
@@ -90,7 +91,7 @@ def not_so_if_the_third_is_still_reading(tale: Tale) -> Tale:
 
 @CYCLES.tale("G1c-process bug 1")
 def processes_close_a_cycle_too(tale: Tale) -> Tale:
-    """The first one's later op is read by an earlier one of the second's, and the other way round."""
+    """An earlier op of the second process reads a later op of the first, and the other way round."""
     tale = logged(two(), A, C)
     began(tale, 1)
     began(tale, 2)
@@ -151,7 +152,7 @@ def one_wrote_before_the_other_and_read_it(tale: Tale) -> Tale:
 
 
 def wrote_and_was_read(third: int) -> Tale:
-    """The second wrote after the first, who began when the third had read the second's value."""
+    """The second wrote after the first; the first began after the third had read the second's value."""
     tale = logged(two(), A, B, C)
     began(tale, 2, B, C)
     txn(tale, third, reads=[C])
@@ -172,7 +173,7 @@ def records_and_reads_against_a_process(tale: Tale) -> Tale:
 
 @CYCLES.tale("inconsistent-offsets bug 1", "lost-write bug 1")
 def an_offset_with_two_values_orders_nothing(tale: Tale) -> Tale:
-    """Else the first two would be a G0."""
+    """If it ordered something, the first two would be a G0."""
     tale = logged(two(), A, B, C, D)
     began(tale, 1, A, D)
     began(tale, 2, B, C)
@@ -183,7 +184,7 @@ def an_offset_with_two_values_orders_nothing(tale: Tale) -> Tale:
     return tale
 
 
-# -- what a read did not see --------------------------------------------------------------------------------
+# -- values that a read did not see -------------------------------------------------------------------------
 
 
 @CYCLES.tale("G-single isolation 1")

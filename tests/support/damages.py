@@ -1,8 +1,8 @@
-"""What can be planted in a healthy run folder, by name, and what a judge must then say at the least.
+"""The damages that tests plant in a healthy run folder, by name, with what a judge must find at least.
 
-Rules kept here: a damage takes a healthy folder apart and answers what must be found, or None where this
-folder does not lend itself to it; NEAR_MISSES are changes after which nothing may be found; `may` names
-the findings that a damage can bring along, and any other finding is a mistake of the judge's.
+Rules kept here: a damage changes a healthy folder and returns what must be found, or None if it does not fit
+this folder; NEAR_MISSES are changes after which nothing may be found; `may` names the findings that a damage
+can bring along, and any other finding is an error of the judge.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,13 @@ BUG = ("bug", None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect:
-    """must: name -> (class, permitted_by) of a group there must be; may: names there can be besides."""
+    """What the judge must find. must: name -> (class, permitted_by) of a required group; may: further allowed
+    names."""
 
     must: dict[str, tuple[str, str | None]] = field(default_factory=dict)
     may: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()  # names that must be listed
-    valid: bool | str | None = None  # None: False if a bug must be found, else as it was
+    valid: bool | str | None = None  # None: False if a bug must be found, else as it was before
 
 
 Damage = Callable[[RunFolder, Random], Expect | None]
@@ -56,13 +57,13 @@ NOTHING = Expect()
 # -- picking and changing -----------------------------------------------------------------------------------
 
 def acks(folder: RunFolder) -> list[tuple[int, int, int]]:
-    """(partition, offset, value) of every acked micro-send whose offset was told."""
+    """(partition, offset, value) of every acked micro-send whose ack names the offset."""
     return [(send["partition"], send["offset"], send["value"]) for line in folder.lines
             if line["type"] == "ok" and line["f"] == "send" for send in line["sends"] if "offset" in send]
 
 
 def any_ack(folder: RunFolder, random: Random, *, tail: bool = False) -> tuple[int, int, int] | None:
-    """Some ack, or with `tail` one of a partition's last record."""
+    """Some ack; with `tail` one of a partition's last record."""
     some = [ack for ack in acks(folder)
             if not tail or ack[1] == folder.log(folder.leader(ack[0]), ack[0])[-1]["offset"]]
     return random.choice(some) if some else None
@@ -73,7 +74,7 @@ def follower(folder: RunFolder, random: Random, partition: int) -> str:
 
 
 def shorten(folder: RunFolder, node: str, partition: int, count: int = 1) -> None:
-    """Take the last records away, and let LEO, HW and cache agree with that."""
+    """Removes the last records, and adjusts LEO, HW and epoch cache."""
     kept = folder.log(node, partition)[:-count]
     folder.set_log(node, partition, kept)
     row = folder.row(node, partition)
@@ -85,7 +86,7 @@ def shorten(folder: RunFolder, node: str, partition: int, count: int = 1) -> Non
 
 
 def extend(folder: RunFolder, partition: int, value: int | None, nodes: tuple[str, ...] = NODES) -> int:
-    """One more committed record at the end of every log; returns its offset."""
+    """Adds one committed record at the end of every log; returns its offset."""
     offset = 0
     for node in nodes:
         row = folder.row(node, partition)
@@ -109,7 +110,7 @@ def rewrite(folder: RunFolder, partition: int, offset: int, nodes: tuple[str, ..
 
 
 def unread(folder: RunFolder, value: int) -> None:
-    """Nobody ever read this value."""
+    """Removes this value from every read."""
     for line in folder.lines:
         if line.get("reads"):
             line["reads"] = [read for read in line["reads"] if read["value"] != value]
@@ -125,7 +126,7 @@ def index_of_invocation(folder: RunFolder, value: int) -> int:
 
 
 def insert(folder: RunFolder, index: int, process: int, kind: str, f: str, **fields: Any) -> None:
-    """A line in the middle; all later ones move on by one."""
+    """Inserts a line in the middle; all later lines move on by one."""
     time = folder.lines[index - 1]["time"] if index else 0
     line = {"index": index, "time": time, "process": process, "type": kind, "f": f, **fields}
     folder.lines.insert(index, line)
@@ -134,7 +135,7 @@ def insert(folder: RunFolder, index: int, process: int, kind: str, f: str, **fie
 
 
 def failed_or_info(folder: RunFolder, partition: int, kind: str) -> int:
-    """A send of a new value by a new process that ends so, at the end of the history."""
+    """Adds a send of a new value by a new process, with this outcome, at the end of the history."""
     value, process = folder.fresh_value(), folder.fresh_process()
     folder.add(process, "invoke", "send", sends=[{"partition": partition, "value": value}])
     folder.add(process, kind, "send", sends=[{"partition": partition, "value": value}], error="TIMEOUT")

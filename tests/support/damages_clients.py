@@ -1,8 +1,8 @@
-"""Damages of what clients saw: values out of nowhere, orders against time, reads that jump, and their near
-misses.
+"""Damages of what clients saw, and near misses: values that nobody sent, orders against time, reads that
+jump.
 
-The rules are those of damages.py; this half of the catalogue touches the history, and logs only to agree
-with it.
+The rules are those of damages.py. These damages change the history, and the logs only so that they agree with
+it.
 """
 
 from random import Random
@@ -26,7 +26,7 @@ from histories import READER, RunFolder, checksum
 
 
 def last_reader(folder: RunFolder, partition: int, reads: list[dict[str, int]]) -> int:
-    """A new process reads this, at the end of the history."""
+    """Adds a new process that reads this, at the end of the history."""
     process = folder.fresh_process()
     folder.add(process, "invoke", "assign", partitions=[partition])
     folder.add(process, "ok", "assign", partitions=[partition])
@@ -37,7 +37,7 @@ def last_reader(folder: RunFolder, partition: int, reads: list[dict[str, int]]) 
 
 @damage
 def a_duplicate(folder: RunFolder, random: Random) -> Expect | None:
-    """An acked value stands a second time at the end of every log."""
+    """An acked value is in every log a second time, at the end."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -47,7 +47,7 @@ def a_duplicate(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_duplicate_by_retries(folder: RunFolder, random: Random) -> Expect | None:
-    """With retries and no idempotence a duplicate is what one bargained for."""
+    """With retries and without idempotence a duplicate is permitted."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -83,7 +83,7 @@ def a_phantom_in_the_log(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_phantom_of_another_partition(folder: RunFolder, random: Random) -> Expect | None:
-    """A value sent to one partition stands in another one's logs."""
+    """A value sent to one partition is in the logs of another one."""
     ack = any_ack(folder, random)
     others = [int(key) for key in folder.run["partitions"] if ack and int(key) != ack[0]]
     if ack is None or not others:
@@ -94,7 +94,7 @@ def a_phantom_of_another_partition(folder: RunFolder, random: Random) -> Expect 
 
 @damage
 def a_phantom_read(folder: RunFolder, random: Random) -> Expect | None:
-    """A poll returned a value that nobody sent and no log holds."""
+    """A poll returned a value that nobody sent and that is in no log."""
     partition = some_partition(folder, random)
     end = folder.row("n1", partition)["leo"]
     last_reader(folder, partition, [{"partition": partition, "offset": end, "value": folder.fresh_value()}])
@@ -103,7 +103,7 @@ def a_phantom_read(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_failed_value_in_the_log(folder: RunFolder, random: Random) -> Expect | None:
-    """A send failed for certain and stands committed in every log."""
+    """A send failed for certain, and its record is committed in every log."""
     partition = some_partition(folder, random)
     extend(folder, partition, failed_or_info(folder, partition, "fail"))
     return found("G1a")
@@ -121,7 +121,7 @@ def a_failed_value_read(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def a_failed_value_above_the_high_watermark(folder: RunFolder, random: Random) -> Expect | None:
-    """Not settled: a failed send's value stands in the leader's log alone, above the high watermark."""
+    """Not settled: a failed send's value is only in the leader's log, above the high watermark."""
     if folder.run["settled"]:
         return None
     partition = some_partition(folder, random)
@@ -145,7 +145,7 @@ def an_info_value_in_the_log(folder: RunFolder, random: Random) -> Expect | None
 
 @damage
 def another_value_read(folder: RunFolder, random: Random) -> Expect | None:
-    """A poll showed another value at an offset than the ack, the other polls and the log."""
+    """A poll showed another value at an offset than the ack, the other polls and the log show."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -156,7 +156,7 @@ def another_value_read(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def an_info_offset_that_is_wrong(folder: RunFolder, random: Random) -> Expect | None:
-    """The offset of an info send is a remark: it may name another's place."""
+    """The offset of an info send is only a remark: it may be another record's offset."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -169,7 +169,7 @@ def an_info_offset_that_is_wrong(folder: RunFolder, random: Random) -> Expect | 
 
 @damage
 def against_real_time(folder: RunFolder, random: Random) -> Expect | None:
-    """Two sends, one after the other in time, changed places in logs, acks and reads."""
+    """Two sends that followed each other in time have swapped places in logs, acks and reads."""
     oks = [line for line in folder.lines
            if line["type"] == "ok" and line["f"] == "send" and "offset" in line["sends"][0]]
     pairs = [(a, b) for a in oks for b in oks
@@ -195,7 +195,7 @@ def invoked(folder: RunFolder, line: dict[str, object]) -> int:
 
 @near_miss
 def side_by_side_out_of_order(folder: RunFolder, random: Random) -> Expect | None:
-    """Two sends overlap in time, and the one that was answered first lies behind."""
+    """Two sends overlap in time, and the one that was answered first has the higher offset."""
     partition = some_partition(folder, random)
     values = (folder.fresh_value(), folder.fresh_value() + 1)
     processes = (folder.fresh_process(), folder.fresh_process() + 1)
@@ -214,7 +214,7 @@ def side_by_side_out_of_order(folder: RunFolder, random: Random) -> Expect | Non
 
 
 def final_skips(folder: RunFolder, partition: int, offset: int) -> bool:
-    """Would the final reader's last poll jump over something of ours before this offset?"""
+    """Whether the final reader's last poll would jump over a record of ours before this offset."""
     before = [entry for entry in folder.log("n1", partition) if entry["offset"] < offset]
     seen = {read["offset"] for _, read in final_reads(folder, partition)}
     return any(entry["value"] is not None and entry["offset"] not in seen for entry in before)
@@ -222,7 +222,7 @@ def final_skips(folder: RunFolder, partition: int, offset: int) -> bool:
 
 @damage
 def sent_backwards(folder: RunFolder, random: Random) -> Expect | None:
-    """Inside one op the second value lies before the first."""
+    """The second value of one op has the lower offset."""
     lines = [line for line in folder.lines if line["type"] == "ok" and line["f"] == "send"
              and len(line["sends"]) > 1 and "offset" in line["sends"][0]]
     if not lines:
@@ -251,7 +251,7 @@ def the_final_read_stops_short(folder: RunFolder, random: Random) -> Expect | No
 
 @damage
 def the_final_read_jumps(folder: RunFolder, random: Random) -> Expect | None:
-    """A final read left out a record that the leader's log holds."""
+    """A final read left out a record of the leader's log."""
     reads = [(line, read) for line, read in final_reads(folder, some_partition(folder, random))]
     if len(reads) < 3:
         return None
@@ -262,7 +262,7 @@ def the_final_read_jumps(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def read_again(folder: RunFolder, random: Random) -> Expect | None:
-    """The next poll of a process begins again where its last one ended."""
+    """The next poll of a process starts where its last one started."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -286,7 +286,7 @@ def read_backwards(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_poll_jumps_over_what_was_shown_before(folder: RunFolder, random: Random) -> Expect | None:
-    """What an earlier poll showed does not excuse the jump of a later one."""
+    """A poll jumps over a record; that an earlier poll showed it is no excuse."""
     partition = some_partition(folder, random)
     reads = [dict(read) for _, read in final_reads(folder, partition)]
     if len(reads) < 3:
@@ -302,8 +302,8 @@ def a_poll_jumps_over_what_was_shown_before(folder: RunFolder, random: Random) -
 
 @near_miss
 def read_again_after_an_assign(folder: RunFolder, random: Random) -> Expect | None:
-    """An assign that does not keep a partition forgets its position; what a fail poll showed is shown
-    again."""
+    """An assign without a partition forgets the position in it; a later poll shows again what a failed poll
+    showed."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -320,7 +320,7 @@ def read_again_after_an_assign(folder: RunFolder, random: Random) -> Expect | No
 
 @damage
 def read_again_under_a_subscription(folder: RunFolder, random: Random) -> Expect | None:
-    """Whoever subscribes may be given a partition again, and begin before where it was."""
+    """A subscriber may get a partition again, and start before its last position."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -336,7 +336,7 @@ def read_again_under_a_subscription(folder: RunFolder, random: Random) -> Expect
 
 @damage
 def the_end_falls(folder: RunFolder, random: Random) -> Expect | None:
-    """A process is told a lower end than before, or one not above what it has polled."""
+    """A process gets a lower end offset than before, or one not above what it has polled."""
     ack = any_ack(folder, random)
     if ack is None or ack[1] == 0:
         return None
@@ -354,7 +354,7 @@ def the_end_falls(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def two_clients_are_told_different_ends(folder: RunFolder, random: Random) -> Expect | None:
-    """What another client was told before binds nobody."""
+    """An end offset that another client got before does not matter."""
     for end in (7, 3):
         process = folder.fresh_process()
         folder.add(process, "invoke", "list_offsets")
@@ -364,7 +364,7 @@ def two_clients_are_told_different_ends(folder: RunFolder, random: Random) -> Ex
 
 @near_miss
 def every_ack_below_an_unread_info(folder: RunFolder, random: Random) -> Expect | None:
-    """An info send's record at the end of every log that no final read returned is not unseen."""
+    """A record of an info send at the end of every log that no final read returned is not unseen."""
     partition = some_partition(folder, random)
     if not acks(folder):
         return None

@@ -1,7 +1,7 @@
-"""Damages of the files themselves: missing, torn, garbled, mistyped, cut short; and those that are no damage.
+"""Damages of the files: missing, torn, garbled, mistyped, cut short; and changes that are no damage.
 
-The rules are those of damages.py. Each says which names must be listed under unknown; none of them may be
-taken for a broken cluster. These folders are settled and healthy in everything else.
+The rules are those of damages.py. Each names the findings that must be listed under unknown; none may count
+as a bug of the cluster. Everything else in these folders is settled and healthy.
 """
 
 import json
@@ -35,7 +35,7 @@ def replace(folder: RunFolder, name: str, lines: list[str], *, end: str = "\n") 
 # -- dumps and rows -----------------------------------------------------------------------------------------
 
 def spoil_dump(folder: RunFolder, random: Random, node: str) -> None:
-    """One dump is gone, half a line short, or has a line that is no entry."""
+    """Deletes a dump, cuts its last line in half, or gives it a line that is no entry."""
     lines = text(folder.dumps[node])
     name, how = f"logs/{node}.jsonl", random.choice(("missing", "torn", "garbled", "mistyped"))
     if how == "missing" or not lines:
@@ -60,7 +60,7 @@ def a_follower_dump(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def a_leader_dump(folder: RunFolder, random: Random) -> Expect | None:
-    """The dump of a leader. Final reads, where there are any, still tell of losses."""
+    """The dump of a leader. Final reads, if there are any, still show losses."""
     spoil_dump(folder, random, folder.leader(some_partition(folder, random)))
     return cannot_tell(LOGS, FROM_LEADER - ({"lost-write"} if folder.run["settled"] else set()))
 
@@ -120,7 +120,7 @@ def a_mistyped_send(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def a_lost_line(folder: RunFolder, random: Random) -> Expect | None:
-    """One line is not there: the index has a gap."""
+    """One line is missing: the index has a gap."""
     folder.run["history_lines"] = len(folder.lines)
     del folder.lines[random.randrange(len(folder.lines))]
     return cannot_tell(HISTORY, ORDER)
@@ -128,7 +128,7 @@ def a_lost_line(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def a_history_cut_short(folder: RunFolder, random: Random) -> Expect | None:
-    """The end of the history is not there, and nothing but history_lines tells."""
+    """The end of the history is missing; only history_lines shows it."""
     folder.run["history_lines"] = len(folder.lines)
     del folder.lines[-random.randrange(1, 4):]
     return cannot_tell(HISTORY, ORDER)
@@ -144,18 +144,18 @@ def no_history(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def an_op_completes_twice(folder: RunFolder, random: Random) -> Expect | None:
-    """An ok is written down twice, by a process that waits for no other."""
+    """An ok is in the history twice, of a process that waits for no other op."""
     last = {line["process"]: line["type"] for line in folder.lines}
     line = random.choice([line for line in folder.lines
                           if line["type"] == "ok" and last[line["process"]] != "invoke"])
-    told = {key: line[key] for key in ("sends", "reads", "partitions", "offsets") if key in line}
-    folder.add(line["process"], "ok", line["f"], **told)
+    fields = {key: line[key] for key in ("sends", "reads", "partitions", "offsets") if key in line}
+    folder.add(line["process"], "ok", line["f"], **fields)
     return cannot_tell(HISTORY, ORDER)
 
 
 @spoilt_file
 def a_line_is_there_twice(folder: RunFolder, random: Random) -> Expect | None:
-    """A line stands twice in the file, with its index."""
+    """A line is in the file twice, with its index."""
     spot = random.randrange(len(folder.lines))
     folder.lines.insert(spot, dict(folder.lines[spot]))
     return cannot_tell(HISTORY, ORDER)
@@ -163,14 +163,14 @@ def a_line_is_there_twice(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def a_completion_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
-    """A poll was answered that nobody asked."""
+    """A poll has a completion and no invocation."""
     folder.add(folder.fresh_process(), "ok", "poll", reads=[])
     return cannot_tell(HISTORY, ORDER)
 
 
 @spoilt_file
 def an_ack_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
-    """An ok of a send that nobody asked, its record in every log: not said to be a phantom."""
+    """A send has an ok and no invocation, and its record is in every log: it is not called a phantom."""
     partition = some_partition(folder, random)
     value = folder.fresh_value()
     send = {"partition": partition, "value": value, "offset": extend(folder, partition, value)}
@@ -180,7 +180,7 @@ def an_ack_of_nothing(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def two_fates(folder: RunFolder, random: Random) -> Expect | None:
-    """A send that was answered ok is answered fail as well: the first answer counts."""
+    """A send that was answered ok is also answered fail: the first answer counts."""
     line = random.choice([line for line in folder.lines if line["type"] == "ok" and line["f"] == "send"])
     folder.add(line["process"], "fail", "send", sends=line["sends"], error="TIMEOUT")
     return cannot_tell(HISTORY, ORDER)
@@ -218,7 +218,7 @@ def values_sent_twice(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def two_ops_at_once(folder: RunFolder, random: Random) -> Expect | None:
-    """A process asks while it is still asking."""
+    """A process invokes an op while another of its ops is open."""
     process = folder.fresh_process()
     for kind in ("invoke", "invoke", "ok", "ok"):
         folder.add(process, kind, "poll", **({"reads": []} if kind == "ok" else {}))
@@ -227,7 +227,7 @@ def two_ops_at_once(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def an_op_after_info(folder: RunFolder, random: Random) -> Expect | None:
-    """A process asks on after an info."""
+    """A process invokes an op after one that ended as info."""
     process = folder.fresh_process()
     for kind in ("invoke", "info", "invoke", "ok"):
         folder.add(process, kind, "poll", **({"reads": []} if kind == "ok" else {}))
@@ -236,7 +236,7 @@ def an_op_after_info(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def a_torn_last_line(folder: RunFolder, random: Random) -> Expect | None:
-    """The last line of the history is half a line, and was never counted."""
+    """The last line of the history is half a line, and history_lines does not count it."""
     folder.run["history_lines"] = len(folder.lines)
     line = {"index": len(folder.lines), "time": 10**12, "process": 5, "type": "invoke", "f": "poll"}
     extra = json.dumps(line)
@@ -246,7 +246,7 @@ def a_torn_last_line(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def blank_lines_and_unknown_fields(folder: RunFolder, random: Random) -> Expect | None:
-    """What a reader does not know it passes over."""
+    """A reader ignores what it does not know."""
     lines = [json.dumps({**line, "comment": {"why": [1]}}) for line in folder.lines]
     for _ in range(3):
         lines.insert(random.randrange(len(lines)), random.choice(("", "   ")))
@@ -282,14 +282,14 @@ def the_harness_was_killed(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def missed_moments(folder: RunFolder, random: Random) -> Expect | None:
-    """The schedule's moments never came."""
+    """The moments of the schedule never came."""
     folder.run["missed"] = [0]
     return cannot_tell(frozenset({"unfit"}))
 
 
 @spoilt_file
 def a_compacted_partition(folder: RunFolder, random: Random) -> Expect | None:
-    """Compaction took records away, and nobody can tell which."""
+    """Compaction removed records, and nothing shows which."""
     key = some_partition(folder, random)
     folder.run["partitions"][str(key)]["cleanup"] = "compact"
     leader = folder.leader(key)
@@ -301,7 +301,7 @@ def a_compacted_partition(folder: RunFolder, random: Random) -> Expect | None:
 
 @spoilt_file
 def nothing_acked(folder: RunFolder, random: Random) -> Expect | None:
-    """Every send but the probes failed or hangs. (A transaction's reads would go with its answer.)"""
+    """Every send but the probes failed or is open. (A transaction's reads would go with its answer.)"""
     if any(line["f"] == "txn" for line in folder.lines):
         return None
     probers = folder.run["settle"]["processes"]
@@ -309,7 +309,8 @@ def nothing_acked(folder: RunFolder, random: Random) -> Expect | None:
                     or line["type"] in ("invoke", "info")]
     for line in folder.lines:
         if line["f"] == "send" and line["process"] not in probers:
-            line["process"] += 100_000 + 1000 * line["index"]  # each of its own: none is asked on
+            # each op has a process of its own: no process goes on after an info
+            line["process"] += 100_000 + 1000 * line["index"]
     folder.lines = [line for line in folder.lines if line["type"] != "info" or line["f"] != "send"]
     for index, line in enumerate(folder.lines):
         line["index"] = index

@@ -1,4 +1,5 @@
-"""Damages of transactions that isolation permits, and those that other things make unknown.
+"""Damages of transactions that the isolation level permits, and others whose class other damage makes
+unknown.
 
 The rules are those of damages_txn.py.
 """
@@ -31,11 +32,11 @@ from txn_clients import (
 
 from histories import RunFolder
 
-# -- what isolation permits ---------------------------------------------------------------------------------
+# -- permitted by the isolation level -----------------------------------------------------------------------
 
 @damage
 def writes_interleave(folder: RunFolder, random: Random) -> Expect | None:
-    """Two transactions in flight wrote past each other, in one partition or in two."""
+    """Two open transactions wrote in between each other, in one partition or in two."""
     one, other = clients(folder, *(picks(folder, random, 1) * 2,) * 2)
     if random.random() < 0.5:
         keys = two_partitions(folder, random)
@@ -56,7 +57,8 @@ def writes_interleave(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def writes_against_time(folder: RunFolder, random: Random) -> Expect | None:
-    """A long transaction wrote before one and after another, which was asked after the first was answered."""
+    """A long transaction wrote before one and after another, which was invoked after the first was
+    answered."""
     keys = two_partitions(folder, random)
     if not keys:
         return None
@@ -77,7 +79,7 @@ def writes_against_time(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_ring_through_the_order_of_writes(folder: RunFolder, random: Random) -> Expect | None:
-    """One wrote before the other in a log and read what that one wrote."""
+    """One transaction wrote before the other in a log, and read what the other wrote."""
     key, more = picks(folder, random, 2)
     one, other = clients(folder, [key], [key, more])
     one.asks()
@@ -96,7 +98,8 @@ def a_ring_through_the_order_of_writes(folder: RunFolder, random: Random) -> Exp
 
 @damage
 def a_fractured_read(folder: RunFolder, random: Random) -> Expect | None:
-    """Of a transaction's two writes one was read, and the other partition only up to before it."""
+    """A reader saw one of a transaction's two writes, and read the other partition only up to the other
+    write."""
     keys = two_partitions(folder, random)
     before = last_record(folder, keys[1]) if keys else None
     if before is None:
@@ -114,7 +117,7 @@ def a_fractured_read(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_lost_update(folder: RunFolder, random: Random) -> Expect | None:
-    """Two read the end of a log, and both wrote after it."""
+    """Two transactions read the end of a log, and both wrote after it."""
     key = some_partition(folder, random)
     before = last_record(folder, key)
     if before is None:
@@ -130,7 +133,7 @@ def a_lost_update(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_write_skew(folder: RunFolder, random: Random) -> Expect | None:
-    """Each read the end of the log that the other one wrote to."""
+    """Each of two transactions read the end of the log that the other one wrote to."""
     keys = two_partitions(folder, random)
     ends = [last_record(folder, key) for key in keys]
     if not keys or None in ends:
@@ -147,7 +150,7 @@ def a_write_skew(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def what_reading_uncommitted_permits(folder: RunFolder, random: Random) -> Expect | None:
-    """Any of the bugs above, to one who reads uncommitted."""
+    """Any of the bugs above, under isolation read_uncommitted."""
     folder.run["guarantees"]["isolation"] = "read_uncommitted"
     plant = random.choice((a_txn_reads_its_own_write, an_aborted_value_is_read, two_txns_read_each_other,
                            a_ring_through_time, a_ring_through_a_process, read_before_it_was_sent,
@@ -156,11 +159,11 @@ def what_reading_uncommitted_permits(folder: RunFolder, random: Random) -> Expec
     return None if expect is None else must_permit(*expect.must)
 
 
-# -- what makes them unknown --------------------------------------------------------------------------------
+# -- unknown because of other damage ------------------------------------------------------------------------
 
 @damage
 def a_ring_through_a_process_that_overlaps(folder: RunFolder, random: Random) -> Expect | None:
-    """The process asked two things at once: its order proves nothing, that of time still does."""
+    """The process had two ops open at once: its order proves nothing, the order of time still does."""
     ring = long_one_around_two(folder, random, "ok", one_process=True, overlap=False)
     process = random.choice((ring[1].process, folder.fresh_process()))
     for kind in ("invoke", "invoke", "ok", "ok"):
@@ -171,7 +174,7 @@ def a_ring_through_a_process_that_overlaps(folder: RunFolder, random: Random) ->
 
 @damage
 def a_ring_in_a_broken_history(folder: RunFolder, random: Random) -> Expect | None:
-    """A line breaks the field table: what was read by whom still stands."""
+    """A line breaks the field table: the ring of reads is still certain."""
     expect = random.choice((two_txns_read_each_other, three_txns_in_a_ring))(folder, random)
     folder.lines[0]["index"] = 7
     return None if expect is None else replace(expect, unknown=OF_TXNS)
@@ -179,7 +182,7 @@ def a_ring_in_a_broken_history(folder: RunFolder, random: Random) -> Expect | No
 
 @damage
 def a_ring_in_a_run_that_was_killed(folder: RunFolder, random: Random) -> Expect | None:
-    """The harness died: a missing end takes back no cycle."""
+    """The harness was killed: a missing end of the history removes no cycle."""
     plant = random.choice((two_txns_read_each_other, a_ring_through_time, read_before_it_was_sent))
     expect = plant(folder, random)
     for name in ("settled", "settle", "final_reads", "history_lines", "ended"):
@@ -189,7 +192,7 @@ def a_ring_in_a_run_that_was_killed(folder: RunFolder, random: Random) -> Expect
 
 @spoilt_file
 def a_ring_through_time_in_a_broken_history(folder: RunFolder, random: Random) -> Expect | None:
-    """An index may lie, and with it the order of time and of processes."""
+    """An index may be wrong, and with it the order of time and of processes."""
     random.choice((a_ring_through_time, a_ring_through_a_process, read_before_it_was_sent))(folder, random)
     folder.lines[0]["index"] = 7
     return Expect(unknown=OF_TXNS, valid="unknown")
@@ -197,7 +200,7 @@ def a_ring_through_time_in_a_broken_history(folder: RunFolder, random: Random) -
 
 @spoilt_file
 def a_ring_of_values_sent_twice(folder: RunFolder, random: Random) -> Expect | None:
-    """Nobody can say which send of a value was read."""
+    """A value was sent twice, so it is unknown which send was read."""
     plant = random.choice((two_txns_read_each_other, a_ring_through_time, a_txn_reads_its_own_write,
                            read_before_it_was_sent))
     before = len(folder.lines)

@@ -1,6 +1,6 @@
-"""Damages of single replicas: logs that differ, lack, repeat or contradict themselves, and their near misses.
+"""Damages of single replicas, and near misses: logs that differ, lack, repeat or contradict themselves.
 
-The rules are those of damages.py; this half of the catalogue touches dumps, rows and the settling only.
+The rules are those of damages.py. These damages change only dumps, rows and the settling.
 """
 
 from random import Random
@@ -38,7 +38,8 @@ def place(folder: RunFolder, random: Random, least: int = 3) -> tuple[int, str, 
 
 @damage
 def another_record_on_a_follower(folder: RunFolder, random: Random) -> Expect | None:
-    """A follower holds another record under the same epoch: two logs part, and one name means two records."""
+    """A follower has another record under the same epoch: the logs differ, and one epoch has two records
+    there."""
     where = place(folder, random)
     if where is None:
         return None
@@ -59,7 +60,8 @@ def other_bytes_on_a_follower(folder: RunFolder, random: Random) -> Expect | Non
 
 @damage
 def another_epoch_on_a_follower(folder: RunFolder, random: Random) -> Expect | None:
-    """The same record under another epoch: the logs part, and the follower's cache and order are off."""
+    """The same record under another epoch: the logs differ, and the follower's cache and epoch order are
+    wrong."""
     where = place(folder, random)
     if where is None:
         return None
@@ -69,7 +71,7 @@ def another_epoch_on_a_follower(folder: RunFolder, random: Random) -> Expect | N
 
 @damage
 def an_epoch_falls_everywhere(folder: RunFolder, random: Random) -> Expect | None:
-    """All replicas agree on a log whose epochs fall."""
+    """All replicas have the same log, and its epochs fall."""
     where = place(folder, random)
     if where is None:
         return None
@@ -100,7 +102,7 @@ def a_dead_replica_keeps_its_tail(folder: RunFolder, random: Random) -> Expect |
 
 @damage
 def a_member_lacks_the_tail(folder: RunFolder, random: Random) -> Expect | None:
-    """Settled, and an ISR member has not the last committed records."""
+    """Settled, and an ISR member lacks the last committed records."""
     where = place(folder, random)
     if where is None:
         return None
@@ -110,7 +112,7 @@ def a_member_lacks_the_tail(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def an_outsider_lacks_the_tail(folder: RunFolder, random: Random) -> Expect | None:
-    """A replica outside the ISR may lack what it likes."""
+    """A replica outside the ISR may lack any records."""
     where = place(folder, random)
     if where is None:
         return None
@@ -135,7 +137,7 @@ def a_hole(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_doubled_offset(folder: RunFolder, random: Random) -> Expect | None:
-    """A follower holds one offset twice."""
+    """A follower has one offset twice."""
     where = place(folder, random)
     if where is None:
         return None
@@ -147,7 +149,7 @@ def a_doubled_offset(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_checksum_that_does_not_fit(folder: RunFolder, random: Random) -> Expect | None:
-    """The bytes of one batch are not what its checksum says."""
+    """The bytes of one batch do not match its checksum."""
     where = place(folder, random)
     if where is None:
         return None
@@ -157,7 +159,7 @@ def a_checksum_that_does_not_fit(folder: RunFolder, random: Random) -> Expect | 
 
 @damage
 def a_high_watermark_above_the_end(folder: RunFolder, random: Random) -> Expect | None:
-    """A running follower takes for committed what it has not."""
+    """A running follower's high watermark is above its LEO."""
     row = folder.row(random.choice(NODES), some_partition(folder, random))
     row["hw"] = row["leo"] + 1
     return found("malformed-log")
@@ -165,7 +167,7 @@ def a_high_watermark_above_the_end(folder: RunFolder, random: Random) -> Expect 
 
 @near_miss
 def a_high_watermark_above_the_end_of_the_dead(folder: RunFolder, random: Random) -> Expect | None:
-    """A node that is not running believes nothing."""
+    """The same on a node that is not running, where it does not count."""
     partition = some_partition(folder, random)
     row = folder.row(follower(folder, random, partition), partition)
     row |= {"hw": row["leo"] + 1, "running": False, "leader": None, "epochs": [[5, 99]]}
@@ -174,14 +176,14 @@ def a_high_watermark_above_the_end_of_the_dead(folder: RunFolder, random: Random
 
 @damage
 def an_end_that_the_log_contradicts(folder: RunFolder, random: Random) -> Expect | None:
-    """A replica's LEO lies above its last record."""
+    """A replica's LEO is above the end of its last record."""
     folder.row(random.choice(NODES), some_partition(folder, random))["leo"] += 2
     return found("malformed-log")
 
 
 @damage
 def a_start_that_the_log_contradicts(folder: RunFolder, random: Random) -> Expect | None:
-    """A follower's log_start lies above its first record."""
+    """A follower's log_start is above its first record."""
     where = place(folder, random)
     if where is None:
         return None
@@ -191,8 +193,7 @@ def a_start_that_the_log_contradicts(folder: RunFolder, random: Random) -> Expec
 
 @damage
 def a_cache_that_is_one_off(folder: RunFolder, random: Random) -> Expect | None:
-    """An epoch begins one record later than a running node's cache remembers... or the cache never heard of
-    it."""
+    """In a running node's cache an epoch starts one record too early, or is missing."""
     where = place(folder, random)
     if where is None:
         return None
@@ -209,7 +210,7 @@ def a_cache_that_is_one_off(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_cache_beyond_the_end(folder: RunFolder, random: Random) -> Expect | None:
-    """The cache knows an epoch that would begin above LEO."""
+    """The cache has an epoch that would start above LEO."""
     row = folder.row(random.choice(NODES), some_partition(folder, random))
     row["epochs"] = [*row["epochs"], [row["epochs"][-1][0] + 1, row["leo"] + 1]]
     return found("epoch-lineage")
@@ -217,8 +218,8 @@ def a_cache_beyond_the_end(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def elected_and_nothing_written(folder: RunFolder, random: Random) -> Expect | None:
-    """An epoch may begin at LEO, where nothing is written yet; and the first may begin at log_start or
-    below."""
+    """An epoch may start at LEO, where nothing is written yet; and the first may start at or below
+    log_start."""
     partition = some_partition(folder, random)
     for node in NODES:
         row = folder.row(node, partition)
@@ -229,7 +230,7 @@ def elected_and_nothing_written(folder: RunFolder, random: Random) -> Expect | N
 
 @near_miss
 def retention(folder: RunFolder, random: Random) -> Expect | None:
-    """The beginning of every log was dropped after everything had been read."""
+    """The start of every log was deleted after everything had been read."""
     partition = some_partition(folder, random)
     start = random.randrange(folder.row("n1", partition)["leo"])
     for node in NODES:
@@ -243,7 +244,7 @@ def retention(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def a_stray_copy(folder: RunFolder, random: Random) -> Expect | None:
-    """A follower is none of the replicas: what it holds may be anything, and is nobody's evidence."""
+    """A follower is not among the replicas: its copy may hold anything, and proves nothing."""
     where = place(folder, random)
     if where is None:
         return None
@@ -269,14 +270,14 @@ def no_epochs_in_the_format(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def records_of_somebody_else(folder: RunFolder, random: Random) -> Expect | None:
-    """Records that are not ours stand at the end of every log."""
+    """Records of another client are at the end of every log."""
     extend(folder, some_partition(folder, random), None)
     return NOTHING
 
 
 @damage
 def nobody_leads(folder: RunFolder, random: Random) -> Expect | None:
-    """After mending no leader came: stuck, and much else cannot be told."""
+    """After mending no leader was elected: stuck, and much else is unknown."""
     partition = some_partition(folder, random)
     folder.run["settled"] = False
     folder.run["leaders"][str(partition)] = {"leader": None, "epoch": 1, "isr": []}
@@ -289,7 +290,7 @@ def nobody_leads(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_broker_died(folder: RunFolder, random: Random) -> Expect | None:
-    """A node ended by itself: that is a bug, and whatever leader did not come is no second one."""
+    """A node ended by itself: that is a bug; a partition without a leader is then no second one."""
     expect = nobody_leads(folder, random) if random.random() < 0.5 else None
     folder.run["died"] = random.sample(NODES, random.randrange(1, 3)) + random.choice(([], ["n1", "n1"]))
     return Expect(must={"broker-died": BUG}, unknown=expect.unknown if expect else frozenset())
@@ -297,7 +298,7 @@ def a_broker_died(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def nobody_leads_for_a_reason(folder: RunFolder, random: Random) -> Expect | None:
-    """No leader came, but something was left behind, or only the ISR was short."""
+    """No leader was elected, but a fault was left behind, or only the ISR was too small."""
     expect = nobody_leads(folder, random)
     assert expect is not None
     if random.random() < 0.5:
@@ -309,7 +310,7 @@ def nobody_leads_for_a_reason(folder: RunFolder, random: Random) -> Expect | Non
 
 @near_miss
 def settled_too_late(folder: RunFolder, random: Random) -> Expect | None:
-    """Not settled: the logs may differ above a high watermark, and followers may lack what they like."""
+    """Not settled: the logs may differ above a high watermark, and followers may lack any records."""
     where = place(folder, random)
     if where is None:
         return None
@@ -320,7 +321,7 @@ def settled_too_late(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def the_leader_by_the_rows(folder: RunFolder, random: Random) -> Expect | None:
-    """run.json does not name the leaders, but all rows agree."""
+    """run.json does not name the leaders, but all rows agree on them."""
     del folder.run["leaders"]
     for row in folder.rows:
         row["epoch"] = 1000
@@ -329,8 +330,8 @@ def the_leader_by_the_rows(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def the_leader_against_the_rows(folder: RunFolder, random: Random) -> Expect | None:
-    """run.json does not name the leaders, and the one whom the highest epoch names knows nothing of it. Final
-    reads, where there are any, still tell of losses."""
+    """run.json does not name the leaders, and the leader of the highest epoch does not know of it. Final
+    reads, if there are any, still show losses."""
     partition = some_partition(folder, random)
     del folder.run["leaders"]
     for row in folder.rows:

@@ -29,7 +29,8 @@ from histories import NODES, Line, RunFolder, checksum, starts
 
 def lose_tail(folder: RunFolder, random: Random, nodes: tuple[str, ...] | None = None
               ) -> tuple[int, int, int, bool] | None:
-    """The last acked record is in none of these logs (all); half of the time nobody had read it either."""
+    """Removes the last acked record from these logs (all by default); half of the time from the reads as
+    well."""
     ack = any_ack(folder, random, tail=True)
     if ack is None:
         return None
@@ -46,14 +47,14 @@ def lost(seen: bool) -> Expect:
 
 @damage
 def tail_gone(folder: RunFolder, random: Random) -> Expect | None:
-    """The last record, acked, is on no replica."""
+    """The last record, acked, is in no log."""
     gone = lose_tail(folder, random)
     return None if gone is None else lost(gone[3])
 
 
 @damage
 def tail_gone_from_the_leader(folder: RunFolder, random: Random) -> Expect | None:
-    """The followers hold an acked record that the leader has not."""
+    """The followers have an acked record that the leader lacks."""
     ack = any_ack(folder, random, tail=True)
     if ack is None:
         return None
@@ -63,7 +64,7 @@ def tail_gone_from_the_leader(folder: RunFolder, random: Random) -> Expect | Non
 
 @damage
 def overwritten(folder: RunFolder, random: Random) -> Expect | None:
-    """A record of an info send stands where an acked one was."""
+    """A record of an info send is in the place of an acked one."""
     ack = any_ack(folder, random)
     if ack is None:
         return None
@@ -80,7 +81,8 @@ def overwritten_and_both_acked(folder: RunFolder, random: Random) -> Expect | No
         return None
     other, process = folder.fresh_value(), folder.fresh_process()
     send = {"partition": ack[0], "value": other}
-    insert(folder, 0, process, "invoke", "send", sends=[send])  # asked first: no read comes too early
+    # invoked first, so that no read comes before it
+    insert(folder, 0, process, "invoke", "send", sends=[send])
     folder.add(process, "ok", "send", sends=[{**send, "offset": ack[1]}])
     for _, read in folder.reads():
         if read["value"] == ack[2]:
@@ -91,7 +93,7 @@ def overwritten_and_both_acked(folder: RunFolder, random: Random) -> Expect | No
 
 @damage
 def moved(folder: RunFolder, random: Random) -> Expect | None:
-    """Two acked records have changed places in every log."""
+    """Two acked records have swapped places in every log."""
     one = any_ack(folder, random)
     others = [ack for ack in acks(folder) if one and ack[0] == one[0] and ack != one]
     if one is None or not others:
@@ -113,7 +115,7 @@ def acked_above_the_end(folder: RunFolder, random: Random) -> Expect | None:
     return found("lost-write", may=("realtime-order", "nonmonotonic-send", "int-nonmonotonic-send"))
 
 
-# -- what may be lost ---------------------------------------------------------------------------------------
+# -- permitted losses ---------------------------------------------------------------------------------------
 
 def cut_power(folder: RunFolder, nodes: tuple[str, ...]) -> Line:
     line = folder.add(-1, "info", "power_cut",
@@ -123,7 +125,7 @@ def cut_power(folder: RunFolder, nodes: tuple[str, ...]) -> Line:
 
 
 def permitted(by: str, seen: bool, *, sure: bool = True) -> Expect:
-    """A permitted loss, and with it (unless acks alone excuse it) what was seen of it."""
+    """A permitted loss, and the loss of what readers saw (unless acks alone excuse the loss)."""
     names = ["lost-write", *(["saw-then-lost"] if seen else [])]
     return Expect(must=dict.fromkeys(names, ("permitted", by)), valid=True if sure else "unknown",
                   unknown=frozenset() if sure else frozenset(names))
@@ -131,7 +133,7 @@ def permitted(by: str, seen: bool, *, sure: bool = True) -> Expect:
 
 @damage
 def power_cut_of_all(folder: RunFolder, random: Random) -> Expect | None:
-    """Every node loses power, and the tail is gone: beyond the budget."""
+    """Every node loses power, and the tail is lost: beyond the budget."""
     folder.trace = None
     gone = lose_tail(folder, random)
     cut_power(folder, NODES)
@@ -140,7 +142,7 @@ def power_cut_of_all(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def power_cut_of_one(folder: RunFolder, random: Random) -> Expect | None:
-    """One node loses power, and the tail is gone: without a trace nobody can tell whether that was the
+    """One node loses power, and the tail is lost: without a trace it is unknown whether that was the
     reason."""
     folder.trace = None
     gone = lose_tail(folder, random)
@@ -171,7 +173,7 @@ def power_cut_before_the_send(folder: RunFolder, random: Random) -> Expect | Non
 
 
 def traced(folder: RunFolder) -> None:
-    """If nobody kept a trace, somebody did now: each node's start, and no election."""
+    """Gives the folder a trace if it has none: each node's start, and no election."""
     if folder.trace is None:
         folder.trace = starts()
 
@@ -181,13 +183,13 @@ def next_seq(folder: RunFolder) -> int:
 
 
 def after_all(folder: RunFolder) -> int:
-    """A time after everything that is told of so far, whatever the clocks' error."""
+    """A time after everything in the folder so far, whatever the clocks' error."""
     latest = max(line["time"] for line in [*folder.lines, *(folder.trace or [])])
     return int(latest + 1 + (folder.run.get("clock_error_ns") or 0))
 
 
-def told(folder: RunFolder, event: str, **fields: Any) -> None:
-    """The controller says something, after everything in the history."""
+def add_ruling(folder: RunFolder, event: str, **fields: Any) -> None:
+    """Adds a line of the controller to the trace, after everything in the history."""
     assert folder.trace is not None
     seq = next_seq(folder)
     line = {"time": after_all(folder), "node": "c", "seq": seq, "event": event, **fields}
@@ -195,13 +197,14 @@ def told(folder: RunFolder, event: str, **fields: Any) -> None:
 
 
 def elected(folder: RunFolder, partition: int, isr: tuple[str, ...], *, clean: bool = True) -> None:
-    """The controller's trace says, after everything in the history, that the first of these was elected."""
-    told(folder, "elect", partition=partition, leader=isr[0], epoch=99, isr=list(isr), clean=clean)
+    """Adds to the controller's trace, after everything in the history, that the first of these was
+    elected."""
+    add_ruling(folder, "elect", partition=partition, leader=isr[0], epoch=99, isr=list(isr), clean=clean)
 
 
 @damage
 def a_struck_leader_by_the_trace(folder: RunFolder, random: Random) -> Expect | None:
-    """The trace shows that the last ISR member was power cut and elected again: permitted, and surely so."""
+    """The trace shows that the last ISR member lost power and was elected again: certainly permitted."""
     traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
@@ -213,7 +216,7 @@ def a_struck_leader_by_the_trace(folder: RunFolder, random: Random) -> Expect | 
 
 @damage
 def an_unstruck_copy_in_the_isr(folder: RunFolder, random: Random) -> Expect | None:
-    """The trace shows unstruck members in the ISR when the struck one was elected: a bug, whatever was
+    """The trace shows ISR members without a power cut when the struck one was elected: a bug, whatever was
     lost."""
     traced(folder)
     gone = lose_tail(folder, random)
@@ -226,12 +229,12 @@ def an_unstruck_copy_in_the_isr(folder: RunFolder, random: Random) -> Expect | N
 
 
 def started_anew(folder: RunFolder, node: str) -> None:
-    """The trace says so, and that the controller knows the new incarnation."""
+    """Adds to the trace that the node started again, and that the controller knows the new incarnation."""
     assert folder.trace is not None
     folder.trace.append({"time": after_all(folder), "node": node, "seq": 1, "event": "start",
                          "clean": False})
-    told(folder, "register", broker=node, broker_epoch=99)
-    told(folder, "unfence", broker=node)
+    add_ruling(folder, "register", broker=node, broker_epoch=99)
+    add_ruling(folder, "unfence", broker=node)
 
 
 @damage
@@ -243,16 +246,16 @@ def struck_and_taken_in_again(folder: RunFolder, random: Random) -> Expect | Non
         return None
     leader, other = folder.leader(gone[0]), follower(folder, random, gone[0])
     cut_power(folder, (leader,))
-    told(folder, "isr", partition=gone[0], leader=other, epoch=98, isr=[other], cause="test")
+    add_ruling(folder, "isr", partition=gone[0], leader=other, epoch=98, isr=[other], cause="test")
     started_anew(folder, leader)
-    told(folder, "isr", partition=gone[0], leader=other, epoch=98, isr=[other, leader], cause="test")
+    add_ruling(folder, "isr", partition=gone[0], leader=other, epoch=98, isr=[other, leader], cause="test")
     elected(folder, gone[0], (leader,))
     return lost(gone[3])
 
 
 @damage
 def unclean_by_the_trace(folder: RunFolder, random: Random) -> Expect | None:
-    """The controller's trace tells of an unclean election afterwards, which was allowed, or asked for."""
+    """The controller's trace has an unclean election afterwards, which was allowed, or requested."""
     traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
@@ -267,7 +270,8 @@ def unclean_by_the_trace(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def unclean_and_nobody_had_allowed_it(folder: RunFolder, random: Random) -> Expect | None:
-    """The setting is off, and nobody had asked, or only for another partition, or too late."""
+    """The setting is off, and nobody had requested the election, or only for another partition, or too
+    late."""
     traced(folder)
     gone = lose_tail(folder, random)
     if gone is None:
@@ -281,7 +285,7 @@ def unclean_and_nobody_had_allowed_it(folder: RunFolder, random: Random) -> Expe
 
 @damage
 def unclean_by_a_trace_with_a_gap(folder: RunFolder, random: Random) -> Expect | None:
-    """What a trace shows it shows, though it may lack other things."""
+    """An unclean election that the trace shows is certain, though the trace lacks other lines."""
     expect = unclean_by_the_trace(folder, random)
     folder.trace = (folder.trace or [])[1:]
     if expect is None:
@@ -291,7 +295,7 @@ def unclean_by_a_trace_with_a_gap(folder: RunFolder, random: Random) -> Expect |
 
 @damage
 def a_strike_and_a_trace_with_a_gap(folder: RunFolder, random: Random) -> Expect | None:
-    """A trace that lacks a node does not prove that no leader was chosen from struck copies."""
+    """A trace that lacks a node does not prove that no leader was elected from struck copies."""
     traced(folder)
     gone = lose_tail(folder, random)
     if gone is None or folder.trace is None:
@@ -315,7 +319,7 @@ def unclean_of_another_partition(folder: RunFolder, random: Random) -> Expect | 
 
 @damage
 def unclean_by_the_nemesis(folder: RunFolder, random: Random) -> Expect | None:
-    """The nemesis asked for an unclean election afterwards."""
+    """The nemesis requested an unclean election afterwards."""
     gone = lose_tail(folder, random)
     folder.add(-1, "info", "elect", fault={"nodes": [], "unclean": True})
     return None if gone is None else permitted("unclean.leader.election.enable", gone[3])
@@ -323,7 +327,7 @@ def unclean_by_the_nemesis(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def unclean_allowed_and_no_trace(folder: RunFolder, random: Random) -> Expect | None:
-    """The setting is on and nobody kept a trace."""
+    """The setting is on, and there is no trace."""
     folder.trace = None
     folder.run["guarantees"]["unclean_leader_election"] = True
     gone = lose_tail(folder, random)
@@ -332,7 +336,7 @@ def unclean_allowed_and_no_trace(folder: RunFolder, random: Random) -> Expect | 
 
 @damage
 def unclean_allowed_but_the_trace_has_none(folder: RunFolder, random: Random) -> Expect | None:
-    """The setting is on, and the trace shows that it never came to it."""
+    """The setting is on, and the trace shows that there was no unclean election."""
     traced(folder)
     folder.run["guarantees"]["unclean_leader_election"] = True
     gone = lose_tail(folder, random)
@@ -341,7 +345,7 @@ def unclean_allowed_but_the_trace_has_none(folder: RunFolder, random: Random) ->
 
 @damage
 def acks_one(folder: RunFolder, random: Random) -> Expect | None:
-    """Under acks=1 an ack may be lost; what was read had been committed, and its loss is a bug as before."""
+    """Under acks=1 an ack may be lost; what was read had been committed, and its loss is still a bug."""
     folder.run["guarantees"]["acks"] = random.choice(("1", "0"))
     gone = lose_tail(folder, random)
     if gone is None:

@@ -1,8 +1,7 @@
-"""Damages of the order in which clients send and read: inside a transaction, over polls that failed, over
-crashes, and where only reads tell the offsets; and their near misses.
+"""Damages of the order in which clients send and read, and near misses.
 
-The rules are those of damages.py. What is sent anew lies at the end of every log, and the final reader sees
-it.
+Orders inside a transaction, over polls that failed, over crashes, and where only reads show the offsets. The
+rules are those of damages.py. New sends are at the end of every log, and the final reader sees them.
 """
 
 from random import Random
@@ -17,7 +16,7 @@ KINDS = ("ok", "fail", "info")
 
 
 def three_reads(folder: RunFolder, random: Random) -> list[Line] | None:
-    """Three records of one partition that the final reader was shown, one behind the other."""
+    """Three records of one partition that the final reader got one after the other."""
     reads = [dict(read) for _, read in final_reads(folder, some_partition(folder, random))]
     if len(reads) < 3:
         return None
@@ -32,7 +31,7 @@ def reads_on(folder: RunFolder, process: int, kind: str, *reads: Line, f: str = 
 
 @damage
 def a_txn_jumps(folder: RunFolder, random: Random) -> Expect | None:
-    """Inside a transaction, whatever became of it, a record is passed over."""
+    """Inside a transaction, whatever its outcome, a record is skipped."""
     reads = three_reads(folder, random)
     if reads is None:
         return None
@@ -51,13 +50,13 @@ def a_txn_reads_backwards(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_txn_sends_backwards(folder: RunFolder, random: Random) -> Expect | None:
-    """Its second record lies before its first; an ack tells the offset, or only a read."""
+    """Its second record has a lower offset than its first; an ack shows the offset, or only a read."""
     key = some_partition(folder, random)
     txn, reader = clients(folder, [key, key], [])
     txn.asks()
     shown = [txn.appends(1), txn.appends(0)]
     if random.random() < 0.5:
-        untold(txn.sends, random)
+        remove_offsets(txn.sends, random)
         reader.process += 1
     txn.answers("ok")
     reader.asks()
@@ -65,15 +64,15 @@ def a_txn_sends_backwards(folder: RunFolder, random: Random) -> Expect | None:
     return after(folder, found("int-nonmonotonic-send"))
 
 
-def untold(sends: list[Line], random: Random) -> None:
-    """Of one or more of them no ack tells the offset."""
+def remove_offsets(sends: list[Line], random: Random) -> None:
+    """Removes the offsets from the acks of one or more of these sends."""
     for send in random.sample(sends, random.randrange(1, len(sends) + 1)):
         send.pop("offset")
 
 
 @near_miss
 def a_txn_sends_behind_what_it_reads(folder: RunFolder, random: Random) -> Expect | None:
-    """Between its sends and its reads there is no order."""
+    """A transaction's sends and reads have no order between them."""
     reads = three_reads(folder, random)
     if reads is None:
         return None
@@ -86,7 +85,7 @@ def a_txn_sends_behind_what_it_reads(folder: RunFolder, random: Random) -> Expec
 
 @damage
 def a_poll_jumps_over_what_was_given_back(folder: RunFolder, random: Random) -> Expect | None:
-    """What only a failed poll or transaction showed is shown again, and here it is not."""
+    """A record that only a failed poll or transaction showed must be shown again, and here it is not."""
     reads = three_reads(folder, random)
     if reads is None:
         return None
@@ -109,7 +108,7 @@ def what_was_given_back_is_shown_again(folder: RunFolder, random: Random) -> Exp
 
 @near_miss
 def a_consumer_crashes_and_begins_anew(folder: RunFolder, random: Random) -> Expect | None:
-    """It is shown everything again, with an assign or without."""
+    """After a crash it reads everything again, with an assign or without."""
     reads = three_reads(folder, random)
     if reads is None:
         return None
@@ -126,7 +125,7 @@ def a_consumer_crashes_and_begins_anew(folder: RunFolder, random: Random) -> Exp
 
 @damage
 def read_again_though_another_crashed(folder: RunFolder, random: Random) -> Expect | None:
-    """A crash is one process's; and one that is still under way has ended nothing."""
+    """A crash concerns one process; and a crash that is still open has ended nothing."""
     reads = three_reads(folder, random)
     if reads is None:
         return None
@@ -139,13 +138,14 @@ def read_again_though_another_crashed(folder: RunFolder, random: Random) -> Expe
 
 @damage
 def sent_backwards_as_reads_tell(folder: RunFolder, random: Random) -> Expect | None:
-    """A process's second op lies before its first; of one of them at least no ack tells the offset."""
+    """A process's second op has a lower offset than its first; an ack of at least one of them lacks the
+    offset."""
     key = some_partition(folder, random)
     first, second, reader = clients(folder, [key], [key], [], f=random.choice(("send", "txn")))
     second.process, reader.f = first.process, "poll"
     first.asks()
     shown = [second.appends(), first.appends()]
-    untold([first.sends[0], second.sends[0]], random)
+    remove_offsets([first.sends[0], second.sends[0]], random)
     first.answers("ok")
     second.asks()
     second.answers("ok")
@@ -156,7 +156,7 @@ def sent_backwards_as_reads_tell(folder: RunFolder, random: Random) -> Expect | 
 
 @near_miss
 def sent_forwards_as_reads_tell(folder: RunFolder, random: Random) -> Expect | None:
-    """The same in order."""
+    """The same, in order."""
     key = some_partition(folder, random)
     first, second, reader = clients(folder, [key], [key], [], f="send")
     second.process, reader.f = first.process, "poll"
@@ -170,8 +170,8 @@ def sent_forwards_as_reads_tell(folder: RunFolder, random: Random) -> Expect | N
 
 @damage
 def acked_here_and_read_there(folder: RunFolder, random: Random) -> Expect | None:
-    """The ack named an offset beyond the one where the record lies and was read. Nobody has the leader's log,
-    which would show it to be a lost write."""
+    """The ack names a higher offset than the one where the record was read. There is no leader's log, which
+    would show a lost write."""
     key = some_partition(folder, random)
     folder.trace, folder.files[f"logs/{folder.leader(key)}.jsonl"] = None, None
     (client,) = clients(folder, [key], f=random.choice(("send", "txn")))

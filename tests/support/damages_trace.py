@@ -1,7 +1,7 @@
-"""What can be planted in a healthy trace: each finding of the trace, and what comes close to it and is none.
+"""The damages that tests plant in a healthy trace: each finding of the trace, and its near misses.
 
-Rules kept here: it happens after the run's last line, in some partition, told as a Scene; `plant` names all
-that must be found, with its class if that is not bug; nothing else may be.
+Rules kept here: a damage happens after the run's last line, in some partition, and is written as a Scene;
+`plant` names all that must be found, with its class if that is not bug; nothing else may be found.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ DAMAGES: dict[str, Damage] = {}
 NEAR_MISSES: dict[str, Damage] = {}
 BUDGET, UNCLEAN = ("permitted", "fault budget"), ("permitted", "unclean.leader.election.enable")
 
-Story = Callable[[Scene], bool | None]  # False: this folder does not lend itself to it
+Story = Callable[[Scene], bool | None]  # False: this folder does not fit
 
 
 def plant(**must: tuple[str, str | None]) -> Callable[[Story], Story]:
-    """Registers a story under its name; without findings as a near miss."""
+    """Registers a story under its name, with its findings; without findings as a near miss."""
 
     def register(story: Story) -> Story:
         def damage(folder: RunFolder, random: Random) -> Expect | None:
@@ -44,9 +44,9 @@ def a_leaders_hw_falls(scene: Scene) -> None:
 
 @plant(hw_regressed=BUG)
 def a_leaders_hw_falls_unsaid(scene: Scene) -> None:
-    """Only the state of another line shows it; later it is as before."""
+    """Only the state in another line shows it; later it is as before."""
     scene.append(scene.leader)
-    scene.stands[scene.leader].hw -= 1
+    scene.states[scene.leader].hw -= 1
     scene.fetch(scene.one)
     scene.copy(scene.one, scene.other)
     scene.commit()
@@ -54,15 +54,15 @@ def a_leaders_hw_falls_unsaid(scene: Scene) -> None:
 
 @plant()
 def a_followers_hw_falls(scene: Scene) -> None:
-    """It may, and rise again."""
+    """A follower's HW may fall and rise again."""
     scene.say(scene.one, "hw", hw=scene.leo - 1, role="follower")
     scene.say(scene.one, "hw", hw=scene.leo, role="follower")
 
 
 @plant()
 def the_next_leaders_hw_is_lower(scene: Scene) -> None:
-    """The new leader had not heard of the last HW."""
-    scene.stands[scene.one].hw -= 1
+    """The new leader had not learned the last HW."""
+    scene.states[scene.one].hw -= 1
     scene.change(scene.one)
     scene.copy(*[node for node in scene.nodes if node != scene.leader])
     scene.commit()
@@ -85,7 +85,7 @@ def an_old_leadership_is_taken_after_a_restart(scene: Scene) -> None:
 
 @plant()
 def a_role_is_taken_twice(scene: Scene) -> None:
-    """In one epoch, with a restart between, whose line knows of no epoch."""
+    """Twice in one epoch, with a restart in between whose line has no epoch."""
     scene.start(scene.one, scene.leo)
     scene.say(scene.one, "become_follower", epoch=scene.epoch, leader=scene.leader)
     scene.say(scene.one, "become_follower", leader=scene.leader)
@@ -116,7 +116,7 @@ def a_second_leader_does_nothing(scene: Scene) -> None:
 
 @plant()
 def an_old_leader_goes_on(scene: Scene) -> None:
-    """In its own epoch, while the next one's leader is at work; nobody is there to acknowledge it."""
+    """It works in its own epoch while the next epoch's leader works too; no follower acknowledges."""
     old = scene.leader
     scene.elect(scene.one, isr=[scene.one, scene.other])
     scene.append(old)
@@ -143,14 +143,14 @@ def acked_at_the_hw(scene: Scene) -> None:
 
 @plant()
 def acked_by_one_at_the_hw(scene: Scene) -> None:
-    """An acks=1 ack waits for nobody."""
+    """An acks=1 ack does not wait for followers."""
     scene.append(scene.leader)
     scene.ack(acks="1")
 
 
 @plant(ack_rule=BUG)
 def acked_below_min_insync(scene: Scene) -> None:
-    """The ISR has shrunk in good order to the leader alone."""
+    """The ISR has shrunk correctly to the leader alone."""
     scene.shrink(scene.one, scene.other)
     scene.append(scene.leader)
     scene.commit()
@@ -176,7 +176,7 @@ def acked_before_a_member_has_it(scene: Scene) -> None:
 
 @plant()
 def acked_at_the_instant_of_the_append(scene: Scene) -> None:
-    """Equal times of two nodes are in no order."""
+    """Equal times of two nodes have no order."""
     scene.append(scene.leader)
     scene.copy(scene.one)
     scene.commit()
@@ -186,7 +186,7 @@ def acked_at_the_instant_of_the_append(scene: Scene) -> None:
 
 @plant()
 def acked_after_a_member_has_cut_it_again(scene: Scene) -> None:
-    """It had appended it; and it has it again before it can be elected."""
+    """A member appended it, cut it, and has it again before it can be elected."""
     scene.append(scene.leader)
     scene.copy(scene.one, scene.other)
     scene.cut(scene.other, scene.leo - 1)
@@ -218,7 +218,7 @@ def an_outsiders_recovery_cuts_what_is_committed(scene: Scene) -> None:
 
 @plant()
 def a_tail_that_nobody_has_is_cut(scene: Scene) -> None:
-    """The last record of the old leader was never committed; the new one has another there."""
+    """The last record of the old leader was never committed; the new leader has another record there."""
     old = scene.leader
     scene.append(old)
     scene.change(scene.one)
@@ -230,7 +230,7 @@ def a_tail_that_nobody_has_is_cut(scene: Scene) -> None:
 
 @plant()
 def another_record_than_the_committed_is_cut(scene: Scene) -> None:
-    """At the same offset, and of another epoch, by a replica that never held the committed one."""
+    """A record at the same offset and of another epoch, cut by a replica that never had the committed one."""
     old, rest = scene.leader, [scene.one, scene.other]
     scene.append(old)
     scene.elect(scene.one, isr=rest)
@@ -265,7 +265,7 @@ def cut_at_the_instant_of_the_commit(scene: Scene) -> None:
 # -- candidate-incomplete and leader-incomplete -------------------------------------------------------------
 
 def bounced(scene: Scene, node: str, leo: int) -> None:
-    """Up again with less, and alive by the controller's word."""
+    """Restarts a node with a lower LEO; the controller has it as alive."""
     scene.start(node, leo)
     scene.broker("register", node)
     scene.broker("unfence", node)
@@ -281,7 +281,7 @@ def a_bounced_member_stays_a_member(scene: Scene) -> None:
 
 @plant(recovery_loss=BUG)
 def a_bounced_member_leaves(scene: Scene) -> None:
-    """Its old session had not ended; from the new registration on it is no member."""
+    """Its old session had not ended; from the new registration on it is not in the ISR."""
     scene.outgrow()
     scene.start(scene.one, scene.leo - 1)
     scene.broker("register", scene.one)
@@ -291,7 +291,7 @@ def a_bounced_member_leaves(scene: Scene) -> None:
 
 @plant(recovery_loss=BUG)
 def a_bounced_member_is_never_heard_of(scene: Scene) -> None:
-    """It has registered and is not yet unfenced when it dies; the ISR still names it for a while."""
+    """It has registered and dies before it is unfenced; the ISR still names it for a while."""
     scene.outgrow()
     scene.start(scene.one, scene.leo - 1)
     scene.broker("register", scene.one)
@@ -300,7 +300,7 @@ def a_bounced_member_is_never_heard_of(scene: Scene) -> None:
 
 @plant(recovery_loss=BUG)
 def a_fenced_member_lacks_a_record(scene: Scene) -> None:
-    """The last of its ISR, which may not be elected."""
+    """It is the last of its ISR, and must not be elected."""
     scene.outgrow()
     scene.broker("fence", scene.one)
     scene.start(scene.one, scene.leo - 1)
@@ -316,7 +316,7 @@ def a_leader_without_the_last_record(scene: Scene) -> None:
 
 @plant()
 def a_leader_learns_too_late(scene: Scene) -> None:
-    """Of its election, when the next leader has committed more."""
+    """It learns of its election when the next leader has committed more."""
     late, early = scene.one, scene.leader
     scene.elect(late)
     epoch = scene.epoch
@@ -326,7 +326,7 @@ def a_leader_learns_too_late(scene: Scene) -> None:
     scene.append(early)
     scene.copy(scene.other)
     scene.commit()
-    scene.say(late, "become_leader", epoch=epoch, isr=sorted(scene.nodes), start=scene.stands[late].leo)
+    scene.say(late, "become_leader", epoch=epoch, isr=sorted(scene.nodes), start=scene.states[late].leo)
 
 
 @plant(candidate_incomplete=UNCLEAN, leader_incomplete=UNCLEAN, recovery_loss=BUG)
@@ -363,7 +363,7 @@ def an_unclean_leader_and_its_followers(scene: Scene) -> None:
 
 
 def power_cut(scene: Scene, *nodes: str) -> None:
-    """Data were lost in it."""
+    """A power cut of these nodes in which data were lost."""
     scene.time += scene.step
     line = scene.folder.add(-1, "info", "power_cut", fault={"nodes": list(nodes), "lost": True})
     scene.time = line["time"] = max(scene.time, line["time"])

@@ -1,6 +1,6 @@
-"""What can be planted about the ISR in a healthy trace, and what becomes of a trace as a file.
+"""Damages of the ISR in a healthy trace, and damages of the trace as a file.
 
-The rules are those of damages_trace.py; FILES are changes of the file, with what must be unknown then.
+The rules are those of damages_trace.py; FILES are the changes of the file, with what must be unknown then.
 """
 
 import json
@@ -22,7 +22,7 @@ ALL = frozenset(twin_trace.NAMES)
 # -- unsafe-isr ---------------------------------------------------------------------------------------------
 
 def left_behind(scene: Scene) -> str:
-    """A follower out of the ISR, which the others have left behind by a committed record."""
+    """Takes a follower out of the ISR and commits a record without it; returns the follower."""
     scene.shrink(scene.other)
     scene.append(scene.leader)
     scene.copy(scene.one)
@@ -31,7 +31,7 @@ def left_behind(scene: Scene) -> str:
 
 
 def take_in(scene: Scene, late: str) -> None:
-    """Proposed, applied, learnt."""
+    """The leader proposes it, the controller applies it, the leader learns of it."""
     scene.propose(late)
     scene.word("isr", isr=[*scene.isr, late], cause="alter")
     scene.learn()
@@ -45,14 +45,14 @@ def taken_in_below_the_hw(scene: Scene) -> None:
 
 @plant()
 def proposed_below_the_hw(scene: Scene) -> None:
-    """And never applied: a leader that must not, but no ISR yet."""
+    """The proposal is never applied: the leader broke the rule, but no ISR has it yet."""
     scene.fetch(left_behind(scene))
     scene.propose(scene.other)
 
 
 @plant()
 def taken_in_without_a_fetch(scene: Scene) -> None:
-    """It has what it needs, although this leader cannot know."""
+    """It has all records, but this leader cannot know it."""
     scene.shrink(scene.other)
     scene.change(scene.one)
     take_in(scene, next(node for node in scene.nodes if node not in scene.isr))
@@ -71,7 +71,7 @@ def taken_in_below_the_epochs_start(scene: Scene) -> None:
 
 @plant()
 def taken_in_at_the_hw(scene: Scene) -> None:
-    """As it should be: more is at the leader, nothing more is committed."""
+    """As it should be: the leader has more records, but none of them is committed."""
     late = left_behind(scene)
     scene.append(late, role="follower")
     scene.append(scene.leader)
@@ -85,8 +85,8 @@ def taken_in_at_the_hw(scene: Scene) -> None:
 
 
 def taken_in_unheard(scene: Scene) -> tuple[list[str], str]:
-    """The controller has applied a larger ISR, its leader has not heard so and commits more: the ISR before,
-    and who was taken in."""
+    """The controller has applied a larger ISR; its leader does not know yet, and commits more. Returns the
+    ISR before, and the new member."""
     late = left_behind(scene)
     scene.append(late, role="follower")
     scene.fetch(late)
@@ -101,7 +101,8 @@ def taken_in_unheard(scene: Scene) -> tuple[list[str], str]:
 
 @plant()
 def counted_before_it_is_taken_in(scene: Scene) -> None:
-    """A leader counts whom it has proposed, and the controller applies it before the leader knows."""
+    """A leader counts the replica that it has proposed, and the controller applies it before the leader
+    knows."""
     before, late = taken_in_unheard(scene)
     scene.ack([*before, late])
     scene.learn()
@@ -126,7 +127,7 @@ def a_shrink_is_believed_too_early(scene: Scene) -> None:
 
 @plant()
 def an_old_leader_knows_another_isr(scene: Scene) -> None:
-    """Of its own epoch; the controller's word is of the next."""
+    """It knows the ISR of its own epoch; the controller's line is of the next."""
     old = scene.leader
     scene.shrink(scene.other)
     scene.append(old)
@@ -134,12 +135,12 @@ def an_old_leader_knows_another_isr(scene: Scene) -> None:
     scene.commit()
     scene.append(scene.other, role="follower")
     scene.elect(scene.one, isr=scene.nodes)
-    scene.say(old, "ack", offset=scene.stands[old].hw - 1, acks="all", isr=sorted([old, scene.one]))
+    scene.say(old, "ack", offset=scene.states[old].hw - 1, acks="all", isr=sorted([old, scene.one]))
 
 
 @plant(unsafe_isr=BUG, candidate_incomplete=BUG, recovery_loss=BUG)
 def taken_in_with_an_empty_disk(scene: Scene) -> None:
-    """Between the proposal and the controller's word it came up anew."""
+    """It restarted between the proposal and the controller's line."""
     scene.outgrow()
     late = caught_up_outsider(scene)
     bounced(scene, late, 0)
@@ -148,7 +149,8 @@ def taken_in_with_an_empty_disk(scene: Scene) -> None:
 
 @plant(recovery_loss=BUG)
 def taken_in_before_its_death_is_known(scene: Scene) -> None:
-    """It is up with less, and not yet registered when what was asked is applied; then it is out."""
+    """It is up with fewer records, and not yet registered when the controller applies the ISR; then it
+    leaves."""
     scene.outgrow()
     late = caught_up_outsider(scene)
     scene.start(late, 0)
@@ -180,7 +182,7 @@ def lines_of(folder: RunFolder) -> list[Line]:
 
 
 def inner_line(folder: RunFolder, random: Random) -> Line:
-    """A line of a node that has others before and after it."""
+    """A line of a node that has lines before and after it."""
     lines = lines_of(folder)
     last = {line["node"]: line["seq"] for line in lines}
     return random.choice([line for line in lines if 0 < line["seq"] < last[line["node"]]])
@@ -234,7 +236,7 @@ def blank_lines(folder: RunFolder, random: Random) -> Expect:
 
 @spoilt
 def a_gap_and_a_fall_of_the_hw(folder: RunFolder, random: Random) -> Expect:
-    """What one node's own lines show stands."""
+    """A finding that one node's own lines show remains."""
     a_leaders_hw_falls(Scene(folder, random))
     lines_of(folder).remove(inner_line(folder, random))
     return Expect(must={"hw-regressed": BUG}, unknown=ALL)
@@ -242,7 +244,7 @@ def a_gap_and_a_fall_of_the_hw(folder: RunFolder, random: Random) -> Expect:
 
 @spoilt
 def a_gap_and_a_committed_record_cut(folder: RunFolder, random: Random) -> Expect:
-    """What other lines might excuse is not claimed."""
+    """A finding that missing lines might excuse is not reported."""
     lines_of(folder).remove(inner_line(folder, random))
     a_member_cuts_what_is_committed(Scene(folder, random))
     return Expect(unknown=ALL, valid="unknown")
@@ -250,7 +252,7 @@ def a_gap_and_a_committed_record_cut(folder: RunFolder, random: Random) -> Expec
 
 @spoilt
 def clocks_that_prove_nothing(folder: RunFolder, random: Random) -> Expect:
-    """The commit and the cut are told by two nodes, whose times may lie that far apart."""
+    """The commit and the cut are on two nodes, whose clocks may differ that much."""
     a_member_cuts_what_is_committed(Scene(folder, random))
     folder.run["clock_error_ns"] = 10**15
     return Expect(valid=True)
@@ -272,7 +274,7 @@ def appends_without_epochs(folder: RunFolder, random: Random) -> Expect:
 
 @spoilt
 def events_and_fields_that_nobody_knows(folder: RunFolder, random: Random) -> Expect:
-    """And lines of partitions that are not the run's, and of the node as a whole."""
+    """Also lines of partitions that are not the run's, and lines that concern the node and no partition."""
     lines = lines_of(folder)
     for line in lines:
         line["wind"] = {"from": "west"}
@@ -290,7 +292,7 @@ def events_and_fields_that_nobody_knows(folder: RunFolder, random: Random) -> Ex
 
 @spoilt
 def many_things_at_one_instant(folder: RunFolder, random: Random) -> Expect:
-    """A stretch of the run has one time, and its order between nodes is anybody's guess."""
+    """A part of the run has one time, and no order between nodes is known."""
     lines = lines_of(folder)
     first = random.randrange(len(lines))
     for line in lines[first:first + random.randrange(2, 60)]:

@@ -1,10 +1,10 @@
-"""Damages of transactions that are bugs: reads of one's own and of aborted writes, rings of who read whom,
-with or without time; and their near misses.
+"""Damages of transactions that are bugs, and near misses: a read of one's own write or of an aborted one,
+rings.
 
-The rules are those of damages.py. Each adds ops at the end of the history, with their records at the end of
-every log, and lets the final reader see them; so each fits a folder with or without transactions, whatever
-was there before. What isolation permits may stand in any run with transactions: only a bug, or what an Expect
-says must be there, is looked for.
+Rings of reads, with or without time. The rules are those of damages.py. Each damage adds ops at the end of
+the history, with their records at the end of every log, and the final reader sees them; so each fits a folder
+with or without transactions. Findings that the isolation level permits may be in any run with transactions:
+tests look only for bugs, and for what an Expect requires.
 """
 
 from random import Random
@@ -20,11 +20,11 @@ from txn_clients import (
 
 from histories import NODES, RunFolder
 
-# -- a transaction and its own ------------------------------------------------------------------------------
+# -- a transaction and its own writes -----------------------------------------------------------------------
 
 @damage
 def a_txn_reads_its_own_write(folder: RunFolder, random: Random) -> Expect | None:
-    """Whatever becomes of it; if it is aborted, what it read had failed too."""
+    """Whatever its outcome; if it is aborted, it read a failed write as well."""
     kind = random.choice(("ok", "info", "fail"))
     (txn,) = clients(folder, picks(folder, random, 2))
     txn.asks()
@@ -35,7 +35,7 @@ def a_txn_reads_its_own_write(folder: RunFolder, random: Random) -> Expect | Non
 
 @damage
 def an_aborted_value_is_read(folder: RunFolder, random: Random) -> Expect | None:
-    """A transaction failed for certain, and a poll or transaction of any outcome showed its value."""
+    """A transaction failed for certain, and a poll or transaction of any outcome read its value."""
     (txn,) = clients(folder, picks(folder, random, 1))
     txn.asks()
     value = txn.appends(aborted=True)
@@ -48,7 +48,7 @@ def an_aborted_value_is_read(folder: RunFolder, random: Random) -> Expect | None
 
 @near_miss
 def an_aborted_value_is_passed_over(folder: RunFolder, random: Random) -> Expect | None:
-    """Its record is in the logs and nobody read it; a marker follows."""
+    """Its record is in the logs and no read returned it; a marker follows."""
     txn, reader, other = clients(folder, picks(folder, random, 2), [], picks(folder, random, 1))
     txn.asks()
     for which in range(2):
@@ -65,8 +65,8 @@ def an_aborted_value_is_passed_over(folder: RunFolder, random: Random) -> Expect
 
 @near_miss
 def an_abort_is_under_way(folder: RunFolder, random: Random) -> Expect | None:
-    """A transaction was answered as failed, and the run ended before a marker said so: its record is not
-    decided, whoever may read it."""
+    """A transaction was answered as failed, and the run ended before its marker: its record is undecided, and
+    any read of it is allowed."""
     folder.run["guarantees"]["isolation"] = random.choice(("read_committed", "read_uncommitted"))
     (txn,) = clients(folder, picks(folder, random, 1))
     txn.asks()
@@ -79,7 +79,7 @@ def an_abort_is_under_way(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def an_ok_txn_was_aborted(folder: RunFolder, random: Random) -> Expect | None:
-    """It was answered ok, its records stand in the logs as aborted, and no final read returned them."""
+    """It was answered ok, its records are in the logs as aborted, and no final read returned them."""
     (txn,) = clients(folder, picks(folder, random, 1), f=random.choice(("txn", "send")))
     txn.asks()
     txn.appends(aborted=True)
@@ -89,8 +89,8 @@ def an_ok_txn_was_aborted(folder: RunFolder, random: Random) -> Expect | None:
 
 @near_miss
 def an_aborted_txn_reads_once_more(folder: RunFolder, random: Random) -> Expect | None:
-    """An abort rewinds: the next transaction of the process reads the same records again, and then what the
-    first of them sends when it is sent anew."""
+    """An abort rewinds: the next transaction of the process reads the same records again, and then those that
+    the first one sends again."""
     partition = some_partition(folder, random)
     value = last_record(folder, partition)
     first, second, third = clients(folder, [partition], [partition], [])
@@ -108,11 +108,11 @@ def an_aborted_txn_reads_once_more(folder: RunFolder, random: Random) -> Expect 
     return after(folder, NOTHING)
 
 
-# -- rings of who read whom ---------------------------------------------------------------------------------
+# -- rings of reads -----------------------------------------------------------------------------------------
 
 @damage
 def two_txns_read_each_other(folder: RunFolder, random: Random) -> Expect | None:
-    """Side by side, or one after the other."""
+    """At the same time, or one after the other."""
     one, other = clients(folder, *([key] for key in picks(folder, random, 2)))
     kinds = random.choices(("ok", "info"), k=2)
     one.asks()
@@ -140,7 +140,7 @@ def three_txns_in_a_ring(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_ring_that_a_failure_breaks(folder: RunFolder, random: Random) -> Expect | None:
-    """Two read each other, but one of them failed: it wrote nothing, and reading it is another matter."""
+    """Two read each other, but one of them failed: it wrote nothing, and reading it is another finding."""
     one, other = clients(folder, *([key] for key in picks(folder, random, 2)))
     one.asks()
     other.asks()
@@ -152,7 +152,7 @@ def a_ring_that_a_failure_breaks(folder: RunFolder, random: Random) -> Expect | 
 
 @near_miss
 def a_chain_of_reads(folder: RunFolder, random: Random) -> Expect | None:
-    """Each read what the one before sent; the first, of unknown fate, read nothing."""
+    """Each read what the one before it sent; the first, of unknown outcome, read nothing."""
     chain = clients(folder, *([key] for key in picks(folder, random, 3)))
     for txn in chain:
         txn.asks()
@@ -168,8 +168,8 @@ def a_chain_of_reads(folder: RunFolder, random: Random) -> Expect | None:
 
 def long_one_around_two(folder: RunFolder, random: Random, kind: str, *, one_process: bool, overlap: bool
                         ) -> list[Client]:
-    """The first, which ends so, reads what the long one sends; then (or beside it) the second is asked, and
-    the long one reads what it sends."""
+    """The first, which has this outcome, reads what the long one sends; then (or at the same time) the second
+    is invoked, and the long one reads what it sends."""
     long, first, second = clients(folder, *([key] for key in picks(folder, random, 3)))
     if one_process:
         second.process = first.process
@@ -190,7 +190,7 @@ def long_one_around_two(folder: RunFolder, random: Random, kind: str, *, one_pro
 
 @damage
 def a_ring_through_time(folder: RunFolder, random: Random) -> Expect | None:
-    """What one had read by the time it was answered, whatever the answer, came before later asks."""
+    """What an op had read when it was answered, whatever the answer, came before later invocations."""
     kind = random.choice(("ok", "fail", "info"))
     long_one_around_two(folder, random, kind, one_process=False, overlap=False)
     return after(folder, found("G1c-realtime"))
@@ -198,21 +198,21 @@ def a_ring_through_time(folder: RunFolder, random: Random) -> Expect | None:
 
 @damage
 def a_ring_through_a_process(folder: RunFolder, random: Random) -> Expect | None:
-    """The same in one process: its order is an order of time too, and told once."""
+    """The same in one process: its order is an order of time too, and the ring is one finding."""
     long_one_around_two(folder, random, random.choice(("ok", "fail")), one_process=True, overlap=False)
     return after(folder, found("G1c-process"))
 
 
 @near_miss
 def a_ring_that_an_overlap_breaks(folder: RunFolder, random: Random) -> Expect | None:
-    """The second was asked before the first was answered."""
+    """The second was invoked before the first was answered."""
     kind = random.choice(("ok", "fail", "info"))
     long_one_around_two(folder, random, kind, one_process=False, overlap=True)
     return after(folder, NOTHING)
 
 
 def read_early(folder: RunFolder, random: Random, sender_f: str, reader_f: str, *, own: bool) -> None:
-    """A value is read before anybody asked for its send."""
+    """A value is read before its send was invoked."""
     key = some_partition(folder, random)
     (sender,) = clients(folder, [key], f=sender_f)
     reader = Client(folder=folder, f=reader_f, process=sender.process + (0 if own else 1), sends=[])
@@ -227,14 +227,14 @@ def read_early(folder: RunFolder, random: Random, sender_f: str, reader_f: str, 
 
 @damage
 def read_before_it_was_sent(folder: RunFolder, random: Random) -> Expect | None:
-    """By a poll, of a plain send, in a run that may have no transactions."""
+    """A poll reads a plain send's value, in a run that may have no transactions."""
     read_early(folder, random, "send", "poll", own=False)
     return after(folder, found("G1c-realtime"))
 
 
 @damage
 def read_by_its_own_sender_before_it_was_sent(folder: RunFolder, random: Random) -> Expect | None:
-    """With transactions or without: it is told once."""
+    """With transactions or without: it is one finding."""
     read_early(folder, random, "send", "poll", own=True)
     return after(folder, found("G1c-process"))
 
@@ -249,7 +249,7 @@ def a_txns_write_is_read_before_it_began(folder: RunFolder, random: Random) -> E
 
 @damage
 def a_failed_send_is_read_before_it_was_sent(folder: RunFolder, random: Random) -> Expect | None:
-    """It failed: reading it is G1a, and no cycle."""
+    """The send failed: reading it is G1a, and no cycle."""
     (sender,) = clients(folder, picks(folder, random, 1), f=random.choice(("send", "txn")))
     reader = Client(folder=folder, f="poll", process=sender.process + 1, sends=[])
     value = sender.appends(aborted=True)
@@ -262,7 +262,7 @@ def a_failed_send_is_read_before_it_was_sent(folder: RunFolder, random: Random) 
 
 @near_miss
 def read_before_it_was_answered(folder: RunFolder, random: Random) -> Expect | None:
-    """A value may be read as soon as its send was asked for, by one who was asked before."""
+    """A value may be read once its send was invoked, by an op that was invoked before."""
     (sender,) = clients(folder, picks(folder, random, 1), f=random.choice(("send", "txn")))
     reader = Client(folder=folder, f=random.choice(("poll", "txn")), process=sender.process + 1, sends=[])
     reader.asks()

@@ -1,8 +1,7 @@
-"""Damages that only reads can show, for want of the leader's log: in what the final readers were shown, and
-in histories from elsewhere; and their near misses.
+"""Damages that only reads can show because the leader's log is missing, and near misses.
 
-The rules are those of damages.py. An ack proves a record to whoever passes over it: a loss brings skips
-along.
+In what the final readers got, and in imported histories. The rules are those of damages.py. An ack proves a
+record to a reader that skips it, so a loss brings skips along.
 """
 
 from dataclasses import replace
@@ -36,7 +35,7 @@ def without_the_leaders_log(folder: RunFolder, partition: int) -> None:
 
 
 def clients_alone(folder: RunFolder) -> None:
-    """A history from elsewhere."""
+    """Turns the folder into an imported history."""
     folder.trace = None
     folder.run |= {"leaders": {}, "settled": False, "final_reads": {},
                    "imported": {"blind": [], "unread": []},
@@ -45,8 +44,8 @@ def clients_alone(folder: RunFolder) -> None:
 
 
 def lose_one_between(folder: RunFolder, random: Random) -> tuple[int, int, int] | None:
-    """An acked record with others before and behind it that the final reader was shown: another's stands in
-    its place, and nobody is shown it."""
+    """Loses an acked record between others that the final reader got: another record is in its place, and no
+    read returns that one."""
     between = []
     for ack in acks(folder):
         shown = [read["offset"] for _, read in final_reads(folder, ack[0])]
@@ -75,7 +74,7 @@ def lost_between_final_reads(folder: RunFolder, random: Random) -> Expect | None
 
 @damage
 def lost_between_final_reads_and_nobody_leads(folder: RunFolder, random: Random) -> Expect | None:
-    """The logs are there, and nobody knows whose counts."""
+    """The logs are there, but it is unknown which one counts."""
     lost = lose_one_between(folder, random)
     if lost is None:
         return None
@@ -97,7 +96,7 @@ def lost_under_acks_one_between_final_reads(folder: RunFolder, random: Random) -
 
 @damage
 def overwritten_between_final_reads(folder: RunFolder, random: Random) -> Expect | None:
-    """What was in doubt stands there instead, and is read. Every node lost power: so it may be."""
+    """The record of an info send is there instead, and is read. Every node lost power: so it is permitted."""
     lost = lose_one_between(folder, random)
     if lost is None:
         return None
@@ -120,7 +119,7 @@ def overwritten_between_final_reads(folder: RunFolder, random: Random) -> Expect
 
 @damage
 def lost_below_what_was_read_elsewhere(folder: RunFolder, random: Random) -> Expect | None:
-    """By Jepsen's inference."""
+    """The loss is found by Jepsen's inference."""
     lost = lose_one_between(folder, random)
     if lost is None:
         return None
@@ -130,7 +129,7 @@ def lost_below_what_was_read_elsewhere(folder: RunFolder, random: Random) -> Exp
 
 @near_miss
 def a_healthy_history_from_elsewhere(folder: RunFolder, random: Random) -> Expect | None:
-    """With all that was acked read by somebody; the end of it at times by nobody."""
+    """An imported history in which all acked values are read; sometimes nobody reads its end."""
     if not folder.run["settled"]:
         return None
     if random.random() < 0.5:

@@ -19,7 +19,7 @@ _AFTER_CRC = Struct(">hiqqqhii")
 
 def batch(base: int, count: int = 1, epoch: int = 0, *, payload: bytes = b"value",
           producer: int = -1) -> Batch:
-    """A sound batch; `payload` stands for the records, which nobody here decodes."""
+    """A valid batch; `payload` replaces the records, which nothing here decodes."""
     covered = _AFTER_CRC.pack(0, count - 1, 1_700_000_000_123, 1_700_000_000_123, producer,
                               -1 if producer < 0 else 0, -1 if producer < 0 else 0, count) + payload
     head = base.to_bytes(8, "big") + (9 + len(covered)).to_bytes(4, "big")
@@ -48,7 +48,7 @@ class Disk:
             flush_messages=self._flush_messages)
 
     def kill(self) -> None:
-        """What SIGKILL leaves: everything written, nothing flushed."""
+        """Leaves what SIGKILL leaves: everything written, nothing flushed."""
         self.log.close()
         self.files.close()
 
@@ -67,7 +67,7 @@ class Disk:
         return b"".join(path.read_bytes() for path in self.segments())
 
     def read_all(self) -> bytes:
-        """The whole log, by reads of one segment at a time."""
+        """The log's bytes, by reads of one segment at a time."""
         parts, at = [], self.log.log_start
         while at < self.log.leo:
             data = self.log.read(at, self.log.leo, 1 << 30)
@@ -77,7 +77,7 @@ class Disk:
 
 
 def last_offset(data: bytes) -> int:
-    """Of the last batch in the data."""
+    """The offset of the last batch in the data."""
     position, last = 0, -1
     while position < len(data):
         base = int.from_bytes(data[position:position + 8], "big")
@@ -88,7 +88,7 @@ def last_offset(data: bytes) -> int:
 
 @contextmanager
 def files_no_larger_than(size: int) -> Iterator[None]:
-    """A disk that is full at this size of file. (The signal that comes with it is ignored by Python.)"""
+    """Limits the size of files, as a full disk does. (Python ignores the signal that comes with it.)"""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

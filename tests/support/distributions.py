@@ -1,4 +1,4 @@
-"""A distribution of somebody else's that brings checks, as pip would leave it."""
+"""Writes a distribution of another author that brings checks, as pip would install it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,8 @@ MODULE = "somebodys_checks"
 
 
 def distribution(root: Path, code: str, checks: Mapping[str, str], *, name: str = "somebodys") -> Path:
-    """Root, which is to stand on sys.path, with a module of this code. checks: name -> its attribute."""
+    """Writes the distribution with a module of this code; returns a folder for sys.path. checks: name ->
+    attribute."""
     root.mkdir(exist_ok=True)
     (root / f"{MODULE}.py").write_text(code)
     info = root / f"{name}-0.3.dist-info"

@@ -1,11 +1,11 @@
-"""Tiny run folders told line by line, for tests of the judge: a healthy run, and what a test changes in it.
+"""Tiny run folders written step by step, for tests of the judge: a healthy run, and a test's changes to it.
 
     tale = Tale().acked(1, 2, 3)              three acked records at offsets 0, 1, 2 of partition 0 everywhere
     tale.drop("n1", 2); tale.row("n1")["leo"] = 2
     tale.write(folder)
 
-Rules kept here: n1 leads unless told otherwise, all three are in the ISR, the run has settled, and a final
-reader reads what the leader's log holds; a run to which nothing was done is valid.
+Rules kept here: n1 leads unless the tale says otherwise, all three are in the ISR, the run has settled, and a
+final reader reads the leader's log; without changes the run is valid.
 """
 
 import json
@@ -71,7 +71,7 @@ class Tale:
     rows: dict[tuple[str, int], Line] = field(default_factory=dict)
     trace: list[Line] | None = None
     final: bool = True  # a final reader reads the leader's log of every partition
-    files: dict[str, str | None] = field(default_factory=dict)  # written (None: removed) after all else
+    files: dict[str, str | None] = field(default_factory=dict)  # written last; None: removed
     edit: Any = None  # called with the lines of the history before they are written
 
     def __post_init__(self) -> None:
@@ -80,13 +80,13 @@ class Tale:
 
     # -- the history
 
-    def line(self, process: int, kind: str, f: str, **told: Any) -> "Tale":
-        self.lines.append({"process": process, "type": kind, "f": f, **told})
+    def line(self, process: int, kind: str, f: str, **fields: Any) -> "Tale":
+        self.lines.append({"process": process, "type": kind, "f": f, **fields})
         return self
 
-    def op(self, process: int, f: str, kind: str = "ok", asked: Line | None = None, **told: Any) -> "Tale":
-        """An invocation and its completion."""
-        return self.line(process, "invoke", f, **(asked or {})).line(process, kind, f, **told)
+    def op(self, process: int, f: str, kind: str = "ok", asked: Line | None = None, **fields: Any) -> "Tale":
+        """Adds an invocation and its completion."""
+        return self.line(process, "invoke", f, **(asked or {})).line(process, kind, f, **fields)
 
     def send(
         self,
@@ -97,16 +97,16 @@ class Tale:
         partition: int = 0,
         f: str = "send",
     ) -> "Tale":
-        """A send of these values, acked at these offsets (None: not known)."""
+        """Adds a send of these values, acked at these offsets (None: not known)."""
         asked = [{"partition": partition, "value": value} for value in values]
-        told = [
+        acked_sends = [
             {**send, "offset": offset} if offset is not None else send
             for send, offset in zip(asked, at or [None] * len(asked), strict=True)
         ]
-        return self.op(process, f, kind, {"sends": asked}, sends=told)
+        return self.op(process, f, kind, {"sends": asked}, sends=acked_sends)
 
     def poll(self, process: int, *reads: tuple[int, int], kind: str = "ok", partition: int = 0) -> "Tale":
-        """A poll that returned these (offset, value)s."""
+        """Adds a poll that returned these (offset, value)s."""
         return self.op(process, "poll", kind, reads=reads_of(reads, partition))
 
     def assign(self, process: int, *partitions: int, f: str = "assign") -> "Tale":
@@ -115,15 +115,15 @@ class Tale:
     def ends(self, process: int, end: int, partition: int = 0) -> "Tale":
         return self.op(process, "list_offsets", offsets=[{"partition": partition, "offset": end}])
 
-    def fault(self, f: str, *nodes: str, **told: Any) -> "Tale":
-        return self.line(-1, "info", f, fault={"nodes": list(nodes), **told})
+    def fault(self, f: str, *nodes: str, **fields: Any) -> "Tale":
+        return self.line(-1, "info", f, fault={"nodes": list(nodes), **fields})
 
     # -- the logs
 
     def logged(
         self, *values: int | None, epoch: int = 0, partition: int = 0, nodes: Sequence[str] = NODES
     ) -> "Tale":
-        """Appended to these nodes' logs."""
+        """Appends values to these nodes' logs."""
         for node in nodes:
             log = [entry for entry in self.logs[node] if entry["partition"] == partition]
             start = log[-1]["offset"] + 1 if log else 0
@@ -140,7 +140,7 @@ class Tale:
         return self
 
     def acked(self, *values: int, process: int = 1, epoch: int = 0, partition: int = 0) -> "Tale":
-        """Sent one by one, acked, and in every log."""
+        """Sends values one by one: each is acked, and in every log."""
         for value in values:
             offset = len([entry for entry in self.logs["n1"] if entry["partition"] == partition])
             self.send(process, value, at=[offset], partition=partition).logged(
@@ -158,7 +158,7 @@ class Tale:
         return self
 
     def row(self, node: str, partition: int = 0) -> Line:
-        """What will be told of this replica instead of what its log says."""
+        """The replica's row, with values in place of those that its log gives."""
         return self.rows.setdefault((node, partition), {})
 
     # -- the folder
@@ -168,10 +168,10 @@ class Tale:
         lines = list(self.lines)
         if self.final:
             lines += final_reads(self)
-        told = [{"index": at, "time": 1000 * at, **line} for at, line in enumerate(lines)]
-        self.run.setdefault("history_lines", len(told))
-        told = self.edit(told) or told if self.edit else told
-        write_lines(path / "history.jsonl", told)
+        numbered = [{"index": at, "time": 1000 * at, **line} for at, line in enumerate(lines)]
+        self.run.setdefault("history_lines", len(numbered))
+        numbered = self.edit(numbered) or numbered if self.edit else numbered
+        write_lines(path / "history.jsonl", numbered)
         (path / "run.json").write_text(
             json.dumps({key: value for key, value in self.run.items() if value != "absent"})
         )
@@ -192,7 +192,7 @@ class Tale:
 
     def row_of(self, place: tuple[str, int]) -> Line | None:
         node, key = place
-        told = self.rows.get(place, {})
+        edits = self.rows.get(place, {})
         log = [entry for entry in self.logs[node] if entry["partition"] == key]
         leo = log[-1]["offset"] + 1 if log else 0
         epochs: dict[int, int] = {}
@@ -211,9 +211,9 @@ class Tale:
             "isr": leader.get("isr", []),
             "clean": True,
             "epochs": [list(pair) for pair in epochs.items()],
-        } | told
+        } | edits
         return (
-            None if told.get("absent") else {name: value for name, value in row.items() if value != "absent"}
+            None if edits.get("absent") else {name: value for name, value in row.items() if value != "absent"}
         )
 
 
@@ -222,7 +222,7 @@ def reads_of(reads: Sequence[tuple[int, int]], partition: int) -> list[Line]:
 
 
 def final_reads(tale: Tale) -> list[Line]:
-    """Everything of ours in the leaders' logs, read from the start."""
+    """Reads of all our records in the leaders' logs, from the start."""
     lines: list[Line] = []
     keys = tale.run.get("final_reads", {}).get("partitions", [])
     for kind in ("invoke", "ok"):

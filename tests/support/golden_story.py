@@ -1,7 +1,7 @@
-"""Stories of the machines as text: commands to a memory cluster, and below each what came of it.
+"""Stories of the machines as text: commands to a memory cluster, and after each block its outcome.
 
 A story is comments (`#`), then blocks: command lines, a line `----`, the outcome, an empty line. The outcome
-of a block is every effect worth telling, then the numbers of the seeds' drawings: the leader's LEO, HW and
+of a block is every effect that matters, then the numbers in the seeds' drawings: the leader's LEO, HW and
 what it knows of the others' LEO; the followers' LEO and HW. Errors of the machine are text like any other.
 """
 
@@ -36,8 +36,8 @@ def _name(node: int) -> str:
     return "controller" if node == CONTROLLER else f"n{node}"
 
 
-def tell(node: int, effect: ReplicaEffect) -> str | None:
-    """One effect as a line; None for those that the numbers show."""
+def describe(node: int, effect: ReplicaEffect) -> str | None:
+    """One effect as a line; None for effects that the numbers show."""
     match effect:
         case Append():
             records = " ".join(f"{b.data.decode()}@{b.base_offset}/e{b.epoch}" for b in effect.batches)
@@ -70,14 +70,14 @@ def tell(node: int, effect: ReplicaEffect) -> str | None:
 
 
 class Story:
-    """Plays commands; one method a command, its words as arguments."""
+    """Plays commands: one method for each command, its words as arguments."""
 
     def __init__(self) -> None:
         self.cluster = MemoryCluster()
         self.lines: list[str] = []
 
     def play(self, commands: Sequence[str]) -> str:
-        """The outcome of one block."""
+        """Plays one block and returns its outcome."""
         self.lines = []
         for command in commands:
             words = command.split()
@@ -89,8 +89,8 @@ class Story:
     def _numbers(self) -> list[str]:
         return ["  " + line for line in self.cluster.numbers().split(" | ")]
 
-    def _tell(self, node: int, effect: ReplicaEffect) -> None:
-        line = tell(node, effect)
+    def _describe(self, node: int, effect: ReplicaEffect) -> None:
+        line = describe(node, effect)
         if line:
             self.lines.append(line)
 
@@ -100,7 +100,7 @@ class Story:
         )
         numbers: dict[str, Any] = {name: int(value) for name, value in options.items()}
         self.cluster = MemoryCluster(rules, bugs, switches=switches, **numbers)
-        self.cluster.on_effect = self._tell
+        self.cluster.on_effect = self._describe
 
     def do_send(self, node: str, *values: str, acks: str = "all") -> None:
         self.cluster.send(_node(node), *values, acks=-1 if acks == "all" else int(acks))
@@ -117,7 +117,7 @@ class Story:
             self.cluster.deliver(message)
 
     def do_hears(self, node: str, number: str = "0") -> None:
-        """Of the leader-and-isr messages on their way to a node this one alone."""
+        """Delivers this one of the leader-and-isr messages on their way to a node."""
         message = self._messages("metadata", to=node)[int(number)]
         event = message.body[2]
         self.lines.append(f"{_under_way(message)}: {_name(event.leader)} leads epoch {event.leader_epoch}")
@@ -200,7 +200,7 @@ def _under_way(message: Message) -> str:
 
 
 def blocks(text: str) -> Iterator[tuple[list[str], list[str], str]]:
-    """(comments, commands, outcome as it stands) of each block."""
+    """(comments, commands, outcome as written) of each block."""
     comments: list[str] = []
     commands: list[str] = []
     lines = iter(text.splitlines())
@@ -222,7 +222,7 @@ def blocks(text: str) -> Iterator[tuple[list[str], list[str], str]]:
 
 
 def played(text: str, story: Callable[[], Story] = Story) -> str:
-    """The story with the outcomes that the machines now give."""
+    """The story with the outcomes that the machines give now."""
     teller, parts = story(), []
     for comments, commands, _ in blocks(text):
         parts.append("\n".join([*comments, *commands, RULE, teller.play(commands)]))

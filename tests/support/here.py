@@ -1,6 +1,6 @@
-"""The new judge in this process, without Spark: folders in, verdicts out, with the families of laws given.
+"""Runs the judge in this process, without Spark: folders in, verdicts out, with the given families of laws.
 
-python tests/support/here.py FOLDER...          what it finds, beside the verdict.json of the folder
+python tests/support/here.py FOLDER...          prints its findings next to the folder's verdict.json
 """
 
 import json
@@ -27,7 +27,8 @@ from floodmark.harness.verdict import Verdict
 def judge(
     folders: Sequence[Path], families: Sequence[Family] = FAMILIES, range_bytes: int = RANGE_BYTES
 ) -> list[Verdict]:
-    """A verdict a folder, all in one unit. range_bytes: files are read in ranges of so many."""
+    """One verdict for each folder, all in one unit. range_bytes: the size of the ranges in which files are
+    read."""
     opened = [open_folder(folder) for folder in folders]
     bag = [RunWork.of(run, folder, range_bytes) for run, folder in enumerate(opened) if folder.judged]
     judged = judged_bag(bag, families)
@@ -45,7 +46,7 @@ def tables_of(folders: Sequence[Folder]) -> dict[str, pa.Table]:
 
 
 def rows_of(folder: Folder) -> pa.Table | None:
-    """What replicas.jsonl says, where it can be read."""
+    """The rows of replicas.jsonl, if it can be read."""
     if folder.rows is None:
         return None
     ranges = cut(0, "replicas", None, folder.rows)

@@ -1,8 +1,7 @@
-"""Small healthy run folders out of a seed: a cluster that never errs, imagined op by op.
+"""Makes small healthy run folders from a seed: it simulates a cluster without errors, op by op.
 
-Rules kept here: every choice comes from the Random that is passed; what is built is what a correct cluster
-could leave behind, so that a judge must find nothing in it; a RunFolder stays plain data until it is
-written.
+Rules kept here: every choice comes from the Random that is passed; a folder is one that a correct cluster
+could leave, so a judge must find nothing in it; a RunFolder stays plain data until it is written.
 """
 
 import json
@@ -20,7 +19,7 @@ PROBER, READER = 900, 901
 
 @dataclass(slots=True, kw_only=True)
 class RunFolder:
-    """A run folder as data. `files` replaces or (None) withholds whole files, once everything else is
+    """A run folder as data. `files` replaces files or (None) leaves them out, after everything else is
     written."""
 
     run: Line
@@ -64,7 +63,7 @@ class RunFolder:
         return str(self.run["leaders"][str(partition)]["leader"])
 
     def add(self, process: int, kind: str, f: str, **fields: Any) -> Line:
-        """One more line at the end of the history."""
+        """Adds a line at the end of the history."""
         last = self.lines[-1]["time"] if self.lines else 0
         head = {"index": len(self.lines), "time": last + 1000, "process": process, "type": kind, "f": f}
         self.lines.append(head | fields)
@@ -93,7 +92,7 @@ def checksum(partition: int, value: int | None, salt: int = 0) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Log:
-    """One imagined partition: its one true log, which every replica copies at once."""
+    """One simulated partition: its log, which every replica copies at once."""
 
     leader: str
     epoch: int = 0
@@ -102,7 +101,8 @@ class Log:
 
 
 class Life:
-    """An imagined run in the making: clients step, one at a time and in a random order, on true logs."""
+    """A simulated run while it is made: clients take steps, one at a time and in random order, on the
+    logs."""
 
     def __init__(self, random: Random, partitions: int) -> None:
         self.random = random
@@ -131,11 +131,11 @@ class Life:
         return offset
 
     def end(self, key: int) -> int:
-        """What consumers see of a partition ends here."""
+        """The end offset that consumers see."""
         return len(self.logs[key].entries)
 
     def show(self, entries: list[Line]) -> list[Line]:
-        """What a consumer is given of these."""
+        """The records that a consumer gets of these."""
         return ours(entries)
 
     def elect(self, key: int, leader: str) -> None:
@@ -199,7 +199,7 @@ class Life:
         self.open.append(self.record(process, "invoke", f, **fields))
 
     def advance(self, op: Line) -> None:
-        """An open op goes one step on: a send is applied, then answered; anything else is answered."""
+        """Takes an open op one step further: a send is applied, then answered; anything else is answered."""
         if op["f"] == "send" and not op["_applied"]:
             op["_applied"] = True
             for send in op["sends"]:
@@ -214,7 +214,7 @@ class Life:
         answer = {"send": self.answer_send, "poll": self.answer_poll, "assign": self.answer_assign,
                   "list_offsets": self.answer_offsets, "crash": self.answer_crash}[op["f"]]
         if answer(op) == "info":
-            return  # this process asks nothing more
+            return  # this process invokes nothing more
         self.idle.append(op["process"])
 
     def answer_send(self, op: Line) -> str:
@@ -222,12 +222,12 @@ class Life:
         sends = [dict(send) for send in op["sends"]]
         if fate == "ok":
             epoch = self.logs[sends[0]["partition"]].entries[op["_offsets"][0]]["epoch"]
-            told = self.random.random() < 0.95  # else this client was told no offsets
+            has_offsets = self.random.random() < 0.95  # else this client gets no offsets
             for send, offset in zip(sends, op["_offsets"], strict=True):
-                if told:
+                if has_offsets:
                     send |= {"offset": offset} | ({"epoch": epoch} if self.random.random() < 0.3 else {})
         elif fate == "info" and self.random.random() < 0.3:
-            sends[0]["offset"] = self.random.randrange(40)  # a remark, and it may well be wrong
+            sends[0]["offset"] = self.random.randrange(40)  # a remark, which may be wrong
         error = {} if fate == "ok" else {"error": self.random.choice(("TIMEOUT", "CONNECTION"))}
         self.record(op["process"], fate, "send", sends=sends, **error)
         return fate
@@ -253,7 +253,7 @@ class Life:
         return "ok"
 
     def answer_crash(self, op: Line) -> str:
-        """However that ends, the consumer is gone; the process assigns anew before it polls."""
+        """Whatever the answer, the consumer has ended; the process assigns again before it polls."""
         kind = self.random.choices(("ok", "fail", "info"), (6, 1, 1))[0]
         self.positions.pop(op["process"], None)
         self.record(op["process"], kind, "crash")
@@ -267,7 +267,7 @@ class Life:
     # -- the end of a run
 
     def settle(self) -> None:
-        """A probe of each partition, acked; then one new process reads everything to the end."""
+        """Sends a probe to each partition, acked; then one new process reads everything to the end."""
         for key in sorted(self.logs):
             send = {"partition": key, "value": self.next_value}
             self.next_value += 1
@@ -290,14 +290,13 @@ def ours(entries: list[Line]) -> list[Line]:
 # -- folders ------------------------------------------------------------------------------------------------
 
 def healthy(random: Random, *, steps: int = 60, settled: bool = True, trace: bool | None = None) -> RunFolder:
-    """A run in which nothing went wrong. Unsettled: the main phase alone, followers behind, n3 down or
-    lagging."""
+    """A run without any fault. Unsettled: only the main phase, followers behind, n3 down or lagging."""
     life = Life(random, random.randrange(1, 4))
     return lived(life, random, steps=steps, settled=settled, trace=trace)
 
 
 def lived(life: Life, random: Random, *, steps: int, settled: bool, trace: bool | None) -> RunFolder:
-    """What a life of so many steps leaves behind; trace None: now and then one."""
+    """The folder of a simulated run of so many steps; trace None: sometimes with a trace."""
     for _ in range(steps):
         life.step()
     while not any(line["type"] == "ok" and line["f"] == "send" for line in life.lines):
@@ -313,8 +312,8 @@ def lived(life: Life, random: Random, *, steps: int, settled: bool, trace: bool 
 
 
 def starts() -> list[Line]:
-    """Each node's first event, and the controller's, so that none is missing in the trace, which does not
-    follow logs and high watermarks."""
+    """Each node's first event, and the controller's, so that the trace lacks no node; it has no logs and
+    HWs."""
     return [
         *({"time": 0, "node": node, "seq": 0, "event": "start", "clean": True} for node in NODES),
         *({"time": 0, "node": "c", "seq": seq, "event": "unfence", "broker": node}
@@ -323,8 +322,8 @@ def starts() -> list[Line]:
 
 
 def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bool) -> None:
-    """Every replica's dump and row of one partition. Unsettled, each follower holds a prefix, and one of them
-    may be out of the ISR and down."""
+    """Writes every replica's dump and row of one partition. Unsettled: each follower has a prefix of the log,
+    and one of them may be out of the ISR and down."""
     down = random.choice([node for node in NODES if node != log.leader]) if not settled else None
     isr = [node for node in NODES if node != down]
     folder.run["leaders"][str(key)] = {"leader": log.leader, "epoch": log.epoch, "isr": isr}

@@ -1,8 +1,8 @@
-"""How many random cases a property is tried on: few in `make test`, all of them in `make soak`."""
+"""How many random cases a property is tried on: few in `make test`, all in `make soak`."""
 
 import os
 
-ALL = "FLOODMARK_ALL_CASES"  # the environment's: whatever is not empty asks for all
+ALL = "FLOODMARK_ALL_CASES"  # environment variable: any value but the empty one asks for all
 
 
 def cases(every: int, *, few: int) -> int:

@@ -1,11 +1,11 @@
-"""Failures put into the judge's stages: in the driver, and in the Python workers of Spark's.
+"""Injects failures into the judge's stages, in the driver and in Spark's Python workers.
 
-A stage is MODULE.FUNCTION of the package checkers, named where it is called, or `family.NAME`, a family of
-laws; each is broken for one run alone, which is known by its folder's name. `whole MODULE.FUNCTION` is all of
-a task.
+A stage is MODULE.FUNCTION of the package checkers, named as its caller imports it, or `family.NAME`, a family
+of laws; each fails for one run only, which is known by its folder's name. `whole MODULE.FUNCTION` is all of a
+task.
 
-A worker is another process, and is used again: a function that is shipped to it breaks the stage there, and
-mends it at the end. This module is shipped with it, by value, for a worker cannot import it.
+A worker is another process, and is used again: a function that is shipped to it replaces the stage there, and
+restores it at the end. This module is shipped with it, by value, because a worker cannot import it.
 """
 
 import importlib
@@ -41,12 +41,12 @@ def run_out_of_memory(stage: str) -> None:
 
 
 def die(_: str) -> None:
-    """As by a machine that is short of memory."""
+    """Ends the process as the kernel does when memory runs out."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def numbers_and_names(what: object) -> set[object]:
-    """Of the runs that an argument or a result is about."""
+    """The numbers and names of the runs in an argument or a result."""
     if isinstance(what, Unit):
         return set(what.rows("select run from runs")["run"].to_pylist())
     if isinstance(what, pa.Table):
@@ -64,12 +64,12 @@ def numbers_and_names(what: object) -> set[object]:
     return {number if isinstance(number, int) else None}.union(*names)
 
 
-def failing_on(run: set[object], whole: Callable[..., Any], stage: str, act: Act) -> Callable[..., Any]:
-    """The same, but of this run: by its number in the call, or its name."""
+def failing_on(run: set[object], original: Callable[..., Any], stage: str, act: Act) -> Callable[..., Any]:
+    """The same function, but it fails on this run, known by its number in the call or by its name."""
 
-    def broken(*told: Any, **named: Any) -> Any:
-        made = whole(*told, **named)
-        if run & numbers_and_names([*told, *named.values(), made]):
+    def broken(*args: Any, **kwargs: Any) -> Any:
+        made = original(*args, **kwargs)
+        if run & numbers_and_names([*args, *kwargs.values(), made]):
             act(stage)
         return made
 
@@ -78,12 +78,12 @@ def failing_on(run: set[object], whole: Callable[..., Any], stage: str, act: Act
 
 @contextmanager
 def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
-    """Meanwhile these stages fail, each on one run."""
+    """A context in which these stages fail, each on one run."""
     families = {stage.split(".")[1]: stage for stage in stages if stage.startswith("family.")}
     asked = importlib.import_module("floodmark.checkers.laws.unit").run_families
 
-    def ask(unit: Unit, asking: Any, *more: Any, **named: Any) -> Any:
-        return asked(unit, [broken_family(family) for family in asking], *more, **named)
+    def ask(unit: Unit, asking: Any, *more: Any, **kwargs: Any) -> Any:
+        return asked(unit, [broken_family(family) for family in asking], *more, **kwargs)
 
     def broken_family(family: Any) -> Any:
         stage = families.get(family.__name__)
@@ -103,27 +103,27 @@ def injected(stages: Mapping[str, set[object]], act: Act) -> Iterator[None]:
 
 
 class Injection:
-    """Breaks stages of workers. `numbers`: the folder's name -> its position in the call, each time that one
-    is made: the judge tries again with fewer."""
+    """Makes stages of workers fail. `numbers`: the folder's name -> its position in the call, set again for
+    each call, because the judge tries again with fewer runs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, broken: Broken, act: Act = fail) -> None:
         self.patch, self.broken, self.act = monkeypatch, broken, act
         self.numbers: dict[str, int] = {}
         self.jvm: list[int] = []
-        whole = many_runs.judge_together
+        original = many_runs.judge_together
 
-        def noting(spark: SparkContext, folders: Any, *told: Any) -> Any:
+        def noting(spark: SparkContext, folders: Any, *args: Any) -> Any:
             self.numbers.clear()
             self.numbers |= {folder.path.name: number for number, folder in enumerate(folders)}
             gateway = SparkContext._gateway
             assert gateway is not None
             self.jvm[:] = [gateway.proc.pid]
-            return whole(spark, folders, *told)
+            return original(spark, folders, *args)
 
         monkeypatch.setattr(many_runs, "judge_together", noting)
 
     def into(self, *entries: str) -> None:
-        """Into whatever runs while one of these functions does, each a task's, MODULE.FUNCTION."""
+        """Injects the failures into tasks: each entry is a task's function, MODULE.FUNCTION."""
         for entry in entries:
             module, name = entry.rsplit(".", 1)
             self.patch.setattr(f"floodmark.checkers.{entry}", self.shipped(module, name))
@@ -131,22 +131,22 @@ class Injection:
     def shipped(self, module: str, name: str) -> Callable[..., Iterator[Any]]:
         broken, numbers, jvm, act = self.broken, self.numbers, self.jvm, self.act
 
-        def work(*told: Any) -> Iterator[Any]:
+        def work(*args: Any) -> Iterator[Any]:
             def doing(stage: str) -> None:
                 if act is die_with_the_jvm:
                     os.kill(jvm[0], signal.SIGKILL)
                 act(stage)
 
             stages = {stage: {run, numbers[run]} for run, stage in broken.items() if run in numbers}
-            whole = getattr(importlib.import_module(f"floodmark.checkers.{module}"), name)
+            original = getattr(importlib.import_module(f"floodmark.checkers.{module}"), name)
             if f"whole {module}.{name}" in stages:
                 doing(f"whole {module}.{name}")
             with injected(stages, doing):
-                yield from whole(*told)
+                yield from original(*args)
 
         return work
 
 
 def die_with_the_jvm(_: str) -> None:
-    """The worker ends with it."""
+    """Kills the JVM; the worker ends with it."""
     os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""Jepsen histories with damage: a legal one as ops, changed at random, and text again.
+"""Jepsen histories with damage: a legal history as ops, changed at random, and written as text again.
 
-A change makes some clients see what they must not; which anomaly it is, the oracle says. Every op keeps its
-invocation, and values stay unique, so that every check of the clients' side is made.
+A change makes some clients see what they must not; the oracle says which anomaly it is. Every op keeps its
+invocation, and values stay unique, so that all checks of the clients' side run.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ def ops_of(text: str) -> list[Op]:
     ops: list[Op] = []
     opened: dict[int, int] = {}
     for _, form in forms([text.encode()]):
-        told = {key.name: plain(value) for key, value in form.items()}  # type: ignore[attr-defined]
-        log = told.get("rebalance-log") or []
-        op = {name: told[name] for name in ("process", "type", "f")} | {
-            "value": told["value"] or [], "seek": bool(told.get("seek-to-beginning?")), "invoked": None,
+        fields = {key.name: plain(value) for key, value in form.items()}  # type: ignore[attr-defined]
+        log = fields.get("rebalance-log") or []
+        op = {name: fields[name] for name in ("process", "type", "f")} | {
+            "value": fields["value"] or [], "seek": bool(fields.get("seek-to-beginning?")), "invoked": None,
             "rebalanced": {key for one in log for key in one["keys"]}}
         if op["type"] == "invoke":
             opened[op["process"]] = len(ops)
@@ -34,7 +34,7 @@ def ops_of(text: str) -> list[Op]:
 
 
 def plain(form: Any) -> Any:
-    """Lists for vectors, but a pair of a send; words for keywords."""
+    """Lists for vectors, except for a send's pair; words for keywords."""
     if isinstance(form, Keyword):
         return form.name
     if isinstance(form, dict):
@@ -77,7 +77,7 @@ def edn(form: Any) -> str:
 
 
 def polls(ops: list[Op], least: int = 1) -> list[tuple[int, list[list[int]]]]:
-    """Lists of pairs that some op returned of one key, of so many at least, all with offsets."""
+    """The lists of at least so many pairs, all with offsets, that some op returned for one key."""
     return [(number, pairs) for number, op in enumerate(ops)
             if op["type"] != "invoke" and op["f"] in ("poll", "txn")
             for mop in op["value"] if mop[0] == "poll" and len(mop) > 1
@@ -102,7 +102,7 @@ def skip_at_the_edge(ops: list[Op], random: Random) -> None:
 
 
 def lose(ops: list[Op], random: Random) -> None:
-    """Nobody ever read it."""
+    """Removes an acked value from all reads."""
     _, mop = random.choice(acked(ops))
     for op in ops:
         for other in op["value"] if op["type"] != "invoke" and op["f"] in ("poll", "txn") else ():
@@ -122,7 +122,7 @@ def again(ops: list[Op], random: Random) -> None:
 
 
 def repeat_another_poll(ops: list[Op], random: Random) -> None:
-    """What another poll of the process returned."""
+    """A poll returns again what another poll of the process returned."""
     number, pairs = random.choice(polls(ops))
     others = [other for place, other in polls(ops) if ops[place]["process"] == ops[number]["process"]]
     pairs[:0] = random.choice(others)
@@ -146,7 +146,8 @@ def move_an_ack(ops: list[Op], random: Random) -> None:
 
 
 def swap_acks(ops: list[Op], random: Random) -> None:
-    """Of one process, whose values nobody read: their places are then what the acks say."""
+    """Swaps two acks of one process whose values no read returned: their offsets are then those of the
+    acks."""
     number, mop = random.choice(acked(ops))
     others = [other for place, other in acked(ops)
               if ops[place]["process"] == ops[number]["process"] and other[1] == mop[1] and other is not mop]
@@ -178,7 +179,7 @@ def forget_a_rebalance(ops: list[Op], random: Random) -> None:
 
 
 def rebalance_another(ops: list[Op], random: Random) -> None:
-    """One key only is exempt."""
+    """Only one key is exempt."""
     random.choice([op for op in ops if op["rebalanced"]])["rebalanced"] = {random.randrange(3)}
 
 
@@ -189,14 +190,14 @@ DAMAGES: tuple[Callable[[list[Op], Random], None], ...] = (
 
 
 def damaged(seed: int, ops: int = 70) -> tuple[str, list[Op]]:
-    """What was done, and the ops."""
+    """The name of the damage, and the ops."""
     random = Random(f"damage {seed}")
-    told = ops_of(history(seed, txn=bool(seed % 2), subscribe=bool(seed // 2 % 3 == 0), ops=ops, blind=0.0))
+    made = ops_of(history(seed, txn=bool(seed % 2), subscribe=bool(seed // 2 % 3 == 0), ops=ops, blind=0.0))
     done = []
     for change in [DAMAGES[seed % len(DAMAGES)], *random.sample(DAMAGES, random.choice((0, 0, 1, 2)))]:
         try:
-            change(told, random)
+            change(made, random)
         except (IndexError, ValueError):
-            continue  # nothing that it could be done to
+            continue  # this damage does not fit these ops
         done.append(change.__name__)
-    return ", ".join(done) or "nothing", told
+    return ", ".join(done) or "nothing", made

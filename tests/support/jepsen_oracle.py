@@ -1,11 +1,11 @@
-"""What Jepsen's own checker of Kafka-like logs finds, from its definitions, plainly and in no hurry.
+"""Finds what Jepsen's own checker of Kafka-like logs finds, from its definitions: simple code, and slow.
 
-Written from the words of jepsen.tests.kafka's anomalies over Jepsen's ops, and sharing nothing with the
-judge: `findings(ops)` gives {(name, key)}. Departures, each because the judge knows better on purpose:
-- the offset of a send in doubt is a remark: only acks and polls place a value;
-- a value that any poll returned is not lost, and what a poll shows itself it has not skipped;
-- a seek to the beginning gives up the position, and an ok assign or subscribe that of the keys it drops;
-- where a value has two places, or a place two values, no order of that key is compared.
+Written from the text of jepsen.tests.kafka's anomalies, over Jepsen's ops, without any code of the judge:
+`findings(ops)` gives {(name, key)}. It departs from Jepsen where the judge does so on purpose:
+- the offset of a send in doubt is a remark: only acks and polls give a value its offset;
+- a value that any poll returned is not lost, and a poll does not skip what it returns itself;
+- a seek to the beginning drops the position, and an ok assign or subscribe that of the keys it drops;
+- if a value has two offsets, or an offset two values, no order of that key is compared.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ LOOKS = ("ok", "info", "fail")
 
 
 def sends_of(op: Op) -> Iterator[tuple[Key, int | None, int]]:
-    """Key, offset where it is told, and value of each micro-send of a send or txn."""
+    """Key, offset if there is one, and value of each micro-send of a send or txn."""
     for mop in op["value"] if op["f"] in ("send", "txn") else ():
         if mop[0] == "send":
             yield (mop[1], *mop[2]) if isinstance(mop[2], tuple) else (mop[1], None, mop[2])
@@ -40,7 +40,7 @@ class Version:
 
     @property
     def index(self) -> dict[int, int]:
-        """Value -> its place among the cells that hold something; gaps between offsets vanish."""
+        """Value -> its position among the offsets that have a value; gaps between offsets do not count."""
         return {value: number for number, offset in enumerate(sorted(self.cells))
                 for value in self.cells[offset]}
 
@@ -66,7 +66,7 @@ def versions(ops: list[Op]) -> dict[Key, Version]:
 
 
 def findings(ops: list[Op]) -> set[Found]:
-    """Everything, by name and key."""
+    """All findings, by name and key."""
     logs = versions(ops)
     clear = {key for key, log in logs.items() if not log.duplicates and not log.inconsistent}
     order = {key: logs[key].index for key in clear}
@@ -81,7 +81,7 @@ def findings(ops: list[Op]) -> set[Found]:
 
 
 def lost_writes(ops: list[Op], logs: dict[Key, Version]) -> Iterator[Found]:
-    """An acked value below something that a poll returned, and that no poll did."""
+    """Acked values that no poll returned, below a value that a poll returned."""
     returned = {(key, value) for op in ops for key, _, value in reads_of(op)}
     highest: dict[Key, int] = {}
     for op in ops:
@@ -110,7 +110,7 @@ def own_reads(ops: list[Op]) -> Iterator[Found]:
 
 
 def inside(op: Op, order: dict[Key, dict[int, int]]) -> Iterator[Found]:
-    """Steps of one op: from each read of a key to the next, and from each send to the next."""
+    """Findings inside one op: from each read of a key to the next, and from each send to the next."""
     for key, index in order.items():
         values = [value for k, _, value in reads_of(op) if k == key]
         shown = {index[value] for value in values}
@@ -126,7 +126,8 @@ def inside(op: Op, order: dict[Key, dict[int, int]]) -> Iterator[Found]:
 
 
 def across(mine: list[Op], order: dict[Key, dict[int, int]]) -> Iterator[Found]:
-    """One process's steps from op to op: reads from the last ok op that read the key; sends likewise."""
+    """Findings between a process's ops: reads from the last ok op that read the key; sends in the same
+    way."""
     position: dict[Key, int] = {}
     sent: dict[Key, int] = {}
     for op in mine:
@@ -141,16 +142,17 @@ def across(mine: list[Op], order: dict[Key, dict[int, int]]) -> Iterator[Found]:
                     yield "nonmonotonic-poll", key
             if values and op["type"] == "ok":
                 position[key] = values[-1]
-            told = [index[value] for k, _, value in sends_of(op)
-                    if k == key and op["type"] == "ok" and value in index]
-            if told and key in sent and told[0] < sent[key]:
+            indexes = [index[value] for k, _, value in sends_of(op)
+                       if k == key and op["type"] == "ok" and value in index]
+            if indexes and key in sent and indexes[0] < sent[key]:
                 yield "nonmonotonic-send", key
-            if told:
-                sent[key] = told[-1]
+            if indexes:
+                sent[key] = indexes[-1]
 
 
 def cycles(ops: list[Op]) -> Iterator[Found]:
-    """G1c: ops that read one another's writes in a cycle, by real time as well; -1 stands for the key."""
+    """G1c: ops that read one another's writes in a cycle, also with real time; -1 is in the place of the
+    key."""
     completed = [(number, op) for number, op in enumerate(ops) if op["type"] in ("ok", "info")]
     writer = {(key, value): number for number, op in completed for key, _, value in sends_of(op)}
     edges: dict[int, set[int]] = {number: set() for number, _ in completed}
@@ -171,7 +173,7 @@ def cycles(ops: list[Op]) -> Iterator[Found]:
 
 
 def cycle(edges: dict[int, set[int]]) -> bool:
-    """Whether anything is left when whoever has nobody before it is taken away, again and again."""
+    """Whether there is a cycle: removes the ops without a predecessor again and again until none is left."""
     left = {number: set(after) for number, after in edges.items()}
     while left:
         pointed = set().union(*left.values())

@@ -1,8 +1,8 @@
-"""Jepsen histories of a log that never errs, out of a seed: what its clients could be told, and no more.
+"""Makes Jepsen histories of a log without errors from a seed, as its clients could see them.
 
-Whatever happens here is right: sends that end in doubt, aborted transactions whose offsets stay empty,
-consumers that seek, crash, and lose and regain their partitions, reads whose offset was not told. So nothing
-in such a history is a bug, and a judge that finds one has been told something that is not so.
+Everything here is correct: sends that end in doubt, aborted transactions whose offsets stay empty, consumers
+that seek, crash, and lose and regain their partitions, reads without an offset. So such a history has no bug,
+and a finding in it is a false alarm.
 """
 
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ CLIENTS = 5
 class Consumer:
     process: int
     subscribed: bool = False
-    at: dict[int, int] = field(default_factory=dict)  # position by key held
-    rebalanced: list[int] = field(default_factory=list)  # in the op at hand
+    at: dict[int, int] = field(default_factory=dict)  # key -> position, of the keys that it has
+    rebalanced: list[int] = field(default_factory=list)  # in the current op
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,23 +33,23 @@ class Asked:
 @dataclass(slots=True, kw_only=True)
 class World:
     random: Random
-    txn: bool  # every op a transaction, whose end takes an offset
+    txn: bool  # every op is a transaction; its end takes an offset
     subscribe: bool
-    blind: float = 0.03  # of polls, how many tell some offset not
+    blind: float = 0.03  # share of polls that lack some offset
     logs: list[list[int | None]] = field(default_factory=lambda: [[] for _ in range(KEYS)])
     sent: list[int] = field(default_factory=lambda: [0] * KEYS)
-    # Where the logs ended when the op began: none reads what it writes itself.
+    # The ends of the logs when the op began: an op does not read what it writes itself.
     visible: list[int] = field(default_factory=lambda: [0] * KEYS)
     lines: list[str] = field(default_factory=list)
 
-    def tell(self, consumer: Consumer, kind: str, asked: Asked, value: str, more: str = "") -> None:
+    def write(self, consumer: Consumer, kind: str, asked: Asked, value: str, more: str = "") -> None:
         index = len(self.lines)
         self.lines.append(
             f"{{:index {index}, :time {index * 1000}, :process {consumer.process}, :type :{kind}, "
             f":f :{asked.f}, :value {value}{asked.more}{more}}}")
 
     def ask(self, consumer: Consumer) -> Asked:
-        """Something to do, told as an invocation."""
+        """Chooses an op, and writes its invocation."""
         random = self.random
         f = random.choices(["send", "poll", "txn", "move", "crash"], [6, 6, 3 if self.txn else 0, 2, 0.3])[0]
         if f == "crash":
@@ -62,7 +62,7 @@ class World:
                 more=", :seek-to-beginning? true" if seek else "")
         else:
             asked = Asked(f=f, mops=[self.mop(f) for _ in range(random.randint(1, 3) if self.txn else 1)])
-        self.tell(consumer, "invoke", asked, self.as_asked(asked))
+        self.write(consumer, "invoke", asked, self.as_asked(asked))
         return asked
 
     def mop(self, f: str) -> tuple[str, int, int]:
@@ -76,13 +76,13 @@ class World:
     def as_asked(asked: Asked) -> str:
         if asked.f in ("assign", "subscribe"):
             return f"[{' '.join(str(key) for _, key, _ in asked.mops)}]"
-        told = (f"[:send {key} {value}]" if f == "send" else "[:poll]" for f, key, value in asked.mops)
-        return f"[{' '.join(told)}]" if asked.f != "crash" else "nil"
+        micro_ops = (f"[:send {key} {value}]" if f == "send" else "[:poll]" for f, key, value in asked.mops)
+        return f"[{' '.join(micro_ops)}]" if asked.f != "crash" else "nil"
 
     def answer(self, consumer: Consumer, asked: Asked) -> bool:
-        """What becomes of it, told as a completion; False: the process is over."""
+        """Carries the op out, and writes its completion; False: the process has ended."""
         if asked.f == "crash":
-            self.tell(consumer, "info", asked, "nil")
+            self.write(consumer, "info", asked, "nil")
             return False
         if asked.f in ("assign", "subscribe"):
             consumer.subscribed = asked.f == "subscribe"
@@ -90,41 +90,41 @@ class World:
             kept = {} if seeks else consumer.at
             consumer.at = {
                 key: kept.get(key, 0 if seeks else self.anywhere(key)) for _, key, _ in asked.mops}
-            self.tell(consumer, "ok", asked, self.as_asked(asked))
+            self.write(consumer, "ok", asked, self.as_asked(asked))
             return True
         kind = self.random.choices(["ok", "fail", "info"], [8, 1, 1])[0]
         done = kind == "ok" or (kind == "info" and self.random.random() < 0.5)
         before, consumer.rebalanced = dict(consumer.at), []
         self.visible = [len(log) for log in self.logs]
-        told = [self.poll(consumer) if f == "poll" else self.send(key, value, kind, done=done)
-                for f, key, value in asked.mops]
+        results = [self.poll(consumer) if f == "poll" else self.send(key, value, kind, done=done)
+                   for f, key, value in asked.mops]
         if self.txn:
             for key in {key for f, key, _ in asked.mops if f == "send"}:
                 self.logs[key].append(None)  # commit or abort, it takes an offset
-        if kind != "ok":  # what it was shown was given back
+        if kind != "ok":  # what it read will be read again
             consumer.at.update((key, before[key]) for key in consumer.at if key in before)
         log = f", :rebalance-log [{{:keys {consumer.rebalanced}}}]" if consumer.rebalanced else ""
-        self.tell(consumer, kind, asked, f"[{' '.join(told)}]", log)
+        self.write(consumer, kind, asked, f"[{' '.join(results)}]", log)
         return kind != "info"
 
     def read_to_the_end(self, consumer: Consumer) -> None:
-        """The final polls, so that all that was acked was read: by a new consumer, from the beginning on."""
+        """The final polls of a new consumer, from the beginning, so that every acked value was read."""
         holds = Asked(f="assign", mops=[("hold", key, 0) for key in range(KEYS)],
                       more=", :seek-to-beginning? true")
         poll = Asked(f="poll", mops=[("poll", 0, 0)])
         pairs = [[f"[{offset} {value}]" for offset, value in enumerate(log) if value is not None]
                  for log in self.logs]
-        found = ", ".join(f"{key} [{' '.join(told)}]" for key, told in enumerate(pairs) if told)
-        for asked, told in ((holds, self.as_asked(holds)), (poll, f"[[:poll {{{found}}}]]")):
-            self.tell(consumer, "invoke", asked, self.as_asked(asked))
-            self.tell(consumer, "ok", asked, told)
+        found = ", ".join(f"{key} [{' '.join(of_key)}]" for key, of_key in enumerate(pairs) if of_key)
+        for asked, answer in ((holds, self.as_asked(holds)), (poll, f"[[:poll {{{found}}}]]")):
+            self.write(consumer, "invoke", asked, self.as_asked(asked))
+            self.write(consumer, "ok", asked, answer)
 
     def anywhere(self, key: int) -> int:
-        """Where a consumer that newly holds a key may begin: at whatever was committed."""
+        """An offset where a consumer with a new key may begin: any committed one."""
         return self.random.randint(0, len(self.logs[key]))
 
     def send(self, key: int, value: int, kind: str, *, done: bool) -> str:
-        """Aborted records take offsets as well; outside a transaction a fail took none."""
+        """A send's entry. Aborted records take offsets too; outside a transaction a fail took none."""
         log, offset = self.logs[key], len(self.logs[key])
         if done or (self.txn and self.random.random() < 0.5):
             log.append(value if done else None)
@@ -133,7 +133,7 @@ class World:
             f"[:send {key} {value}]")
 
     def poll(self, consumer: Consumer) -> str:
-        """What is next of each key held; in a group the keys held may first change."""
+        """The next values of each key that it has; in a group its keys may change first."""
         random, found = self.random, []
         if consumer.subscribed and random.random() < 0.3:
             consumer.rebalanced = sorted({*consumer.rebalanced, *range(KEYS)})
@@ -150,7 +150,7 @@ class World:
 
 
 def history(seed: int, *, txn: bool, subscribe: bool, ops: int = 120, blind: float = 0.03) -> str:
-    """A whole history."""
+    """The text of one history."""
     world = World(random=Random(seed), txn=txn, subscribe=subscribe, blind=blind)
     clients: list[Consumer] = [Consumer(process=number) for number in range(CLIENTS)]
     opened: dict[int, Asked] = {}

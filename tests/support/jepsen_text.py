@@ -1,4 +1,4 @@
-"""Jepsen histories as text, and the run folders that come of importing them."""
+"""Jepsen histories as text, and the run folders that the import makes of them."""
 
 import json
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ READ = (POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1]]}]]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The folder that came of a text."""
+    """The folder made of a text."""
 
     folder: Path
     ops: list[Op]
     about: dict[str, Any]
 
     @property
-    def told(self) -> dict[str, Any]:
+    def origin(self) -> dict[str, Any]:
         found: dict[str, Any] = self.about["imported"]
         return found
 
@@ -36,7 +36,7 @@ class Imported:
 
 
 def imported(tmp_path: Path, text: str, *, name: str = "history.edn", **options: Any) -> Imported:
-    """Each line keeps the field table of format 1, whatever was told."""
+    """Imports the text. Checks that each line fits the field table of format 1, whatever the text was."""
     (tmp_path / name).write_text(text)
     out = tmp_path / "run"
     assert import_history(tmp_path / name, out=out, **options) == 0
@@ -49,14 +49,14 @@ def imported(tmp_path: Path, text: str, *, name: str = "history.edn", **options:
 
 
 def numbered(*ops: str) -> str:
-    """Ops with index, time and process 0, where they say nothing else."""
+    """Ops with index and time, and with process 0 where they name none."""
     return "\n".join(
         f"{{:index {index}, :time {index * 1000}{'' if ':process' in op else ', :process 0'}, {op}}}"
         for index, op in enumerate(ops))
 
 
 def nemesis(*ops: str) -> str:
-    """A send, and then what the nemesis did."""
+    """A send, then the nemesis's ops."""
     return numbered(*SEND, *(f":process :nemesis, :type :info, {op}" for op in ops))
 
 
@@ -74,5 +74,5 @@ def in_json(text: str) -> str:
 
 
 def places(op: Op) -> list[tuple[int, int | None, int]]:
-    """What an op sent and read, as (partition, offset, value)."""
+    """An op's sends and reads, as (partition, offset, value)."""
     return [(item.partition, item.offset, item.value) for item in (*(op.sends or ()), *(op.reads or ()))]

@@ -1,4 +1,4 @@
-"""Saved runs with their verdicts as the judge gave them, for what is told of them, without a judge."""
+"""Saved runs with the judge's verdicts, for tests of reports and statistics, without a judge."""
 
 import json
 import shutil
@@ -18,8 +18,8 @@ def judged_names() -> list[str]:
 
 
 def judged(parent: Path, name: str) -> Path:
-    """A copy of a saved run with its verdict.json; of one that nobody keeps a verdict of, a valid one."""
+    """A copy of a saved run with its verdict.json; with a valid verdict if none is saved."""
     folder = Path(shutil.copytree(GOLDEN / name, parent / name))
-    told = VERDICTS / f"{name}.json"
-    (folder / "verdict.json").write_text(told.read_text() if told.exists() else json.dumps(VALID))
+    saved = VERDICTS / f"{name}.json"
+    (folder / "verdict.json").write_text(saved.read_text() if saved.exists() else json.dumps(VALID))
     return folder

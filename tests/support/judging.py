@@ -1,10 +1,10 @@
-"""Many tales judged in one call, by the product's own code without Spark (test_checkers_spark_same.py has
-Spark judge all tales of all modules, and compares).
+"""Judges many tales in one call, by the product's code without Spark.
 
-TALES = Tales()
+(test_checkers_spark_same.py has Spark judge all tales of all modules, and compares.)
 
-@TALES.tale("lost-write bug 1")             what must be found: NAME CLASS-OR-CAUSE COUNT, comma-separated
-def an_acked_record_is_gone(tale): ...      the function changes a healthy Tale and may return another one
+TALES = Tales() @TALES.tale("lost-write bug 1")             what must be found: NAME CLASS-OR-CAUSE COUNT,
+comma-separated def an_acked_record_is_gone(tale): ...      the function changes a healthy Tale and may return
+another one
 
 verdicts = TALES.fixture()                  a module-scoped fixture: name -> Verdict, all in one call
 """
@@ -26,8 +26,8 @@ Teller = Callable[[Tale], Tale | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One tale with what must be said of it."""
+class Case:
+    """One tale with its expected findings."""
 
     teller: Teller
     found: tuple[str, ...]
@@ -36,14 +36,14 @@ class Told:
 
 @dataclass(slots=True)
 class Tales:
-    told: dict[str, Told] = field(default_factory=dict)
+    by_name: dict[str, Case] = field(default_factory=dict)
 
     def tale(self, *found: str, unknown: Iterable[str] = ()) -> Callable[[Teller], Teller]:
         """Registers a tale by its function's name."""
 
         def register(teller: Teller) -> Teller:
-            assert teller.__name__ not in self.told
-            self.told[teller.__name__] = Told(
+            assert teller.__name__ not in self.by_name
+            self.by_name[teller.__name__] = Case(
                 teller=teller, found=tuple(sorted(found)), unknown=tuple(sorted(unknown))
             )
             return teller
@@ -51,15 +51,15 @@ class Tales:
         return register
 
     def write(self, root: Path) -> list[Path]:
-        """A folder a tale, in their order."""
+        """Writes one folder for each tale, in their order."""
         folders = []
-        for name, told in self.told.items():
+        for name, case in self.by_name.items():
             tale = Tale()
-            folders.append((told.teller(tale) or tale).write(root / name))
+            folders.append((case.teller(tale) or tale).write(root / name))
         return folders
 
     def judge(self, root: Path) -> dict[str, Verdict]:
-        return dict(zip(self.told, here.judge(self.write(root)), strict=True))
+        return dict(zip(self.by_name, here.judge(self.write(root)), strict=True))
 
     def fixture(self) -> Any:
         @pytest.fixture(scope="module", name="verdicts")
@@ -69,21 +69,21 @@ class Tales:
         return verdicts
 
     def cases(self) -> list[str]:
-        return list(self.told)
+        return list(self.by_name)
 
     def check(self, name: str, verdicts: dict[str, Verdict]) -> None:
-        """Findings, unknown names and valid are all as told."""
-        told, verdict = self.told[name], verdicts[name]
+        """Findings, unknown names and valid are all as expected."""
+        case, verdict = self.by_name[name], verdicts[name]
         found = sorted(f"{one.name} {one.permitted_by or one.klass} {one.count}" for one in verdict.findings)
         unknown = sorted({check for one in verdict.unknown for check in one.names})
-        valid: bool | str = "unknown" if told.unknown else True
-        if any(" bug " in one for one in told.found):
+        valid: bool | str = "unknown" if case.unknown else True
+        if any(" bug " in one for one in case.found):
             valid = False
 
-        assert (list(told.found), list(told.unknown), valid) == (found, unknown, verdict.valid)
+        assert (list(case.found), list(case.unknown), valid) == (found, unknown, verdict.valid)
 
     def check_twin(self, name: str, verdicts: dict[str, Verdict], root: Path) -> None:
-        """The twin says the same of the tale: name, class, permitted_by, count, and what is unknown."""
+        """The twin finds the same in the tale: name, class, permitted_by, count, and what is unknown."""
         tale = Tale()
-        folder = (self.told[name].teller(tale) or tale).write(root)
+        folder = (self.by_name[name].teller(tale) or tale).write(root)
         assert spoken(twin.judge(folder)) == spoken(as_dict(verdicts[name]))

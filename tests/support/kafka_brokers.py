@@ -1,6 +1,7 @@
-"""Apache Kafka in KRaft mode with a controller and three brokers, driven with the words of RealBrokers.
+"""Apache Kafka in KRaft mode, a controller and three brokers, with the methods of RealBrokers.
 
-The same settings as the reference broker beside it (beside_kafka.py), and no ELR (KIP-966), which it lacks.
+It has the settings of the reference broker that it is compared with (beside_kafka.py), and no ELR (KIP-966),
+which that broker lacks.
 """
 
 import re
@@ -24,7 +25,7 @@ CONTROLLER = 100
 
 
 class KafkaBrokers:
-    """Brokers 1..3 and the controller; a context, which kills what is left."""
+    """Brokers 1..3 and the controller; as a context it kills what still runs at the end."""
 
     def __init__(self, folder: Path, version: str, **keys: str) -> None:
         self.folder, self.kafka = folder, distribution(version)
@@ -56,7 +57,7 @@ class KafkaBrokers:
         self._ports.close()
 
     def alive(self, node: int) -> list[int]:
-        """The brokers that this one names; none where it does not answer."""
+        """The brokers that this one names; none if it does not answer."""
         try:
             with Raw(self.port[node], 2.0) as raw:
                 cls, _ = request_parts(METADATA, 9)
@@ -89,7 +90,7 @@ class KafkaBrokers:
     # -- files -----------------------------------------------------------------------------------------------
 
     def _write_folders(self) -> None:
-        """One folder is formatted, the controller's, and copied with the brokers' own ids."""
+        """Formats the controller's folder, and copies it with each broker's own id."""
         for node in self.port:
             self._write_properties(node)
         home = self.folder / f"k{CONTROLLER}"

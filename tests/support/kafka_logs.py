@@ -1,7 +1,6 @@
-"""Logs that Apache Kafka itself wrote, in every format and compression, and what DumpLogSegments says of
-them.
+"""Logs that Apache Kafka wrote, in every format and compression, and DumpLogSegments' output for them.
 
-    python tests/support/kafka_logs.py FOLDER       makes the small saved ones of tests/golden/kafka_logs anew
+    python tests/support/kafka_logs.py FOLDER       makes the small saved ones of tests/golden/kafka_logs
 """
 
 import random
@@ -29,7 +28,8 @@ from floodmark.harness.signature import HEADER, in_value, value_of
 RUN = "0123456789abcdef"
 MESSAGE_FORMATS = {"v0": "0.9.0", "v1": "0.10.2", "v2": "2.8"}  # name -> message.format.version
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-OLD_CLIENTS = {"v0": "0.9.0.1", "v1": "0.10.1.0"}  # format -> which broker librdkafka is to write for
+# format -> the broker version that librdkafka is to write for
+OLD_CLIENTS = {"v0": "0.9.0.1", "v1": "0.10.1.0"}
 DUMPS, ABORTED = "dump.txt", "aborted.txt"  # beside saved logs
 LOGS = "LOGS"  # in place of the folder that they were in
 WAIT_S = 90.0
@@ -37,11 +37,11 @@ _PAIR = re.compile(r"(\w+): (\S+)")
 _OF_ITS_BATCH = re.compile(r"^(\| offset: .*? valueSize: \S+) .*? isvalid: \S+", re.MULTILINE)
 
 
-# -- what DumpLogSegments says ------------------------------------------------------------------------------
+# -- DumpLogSegments ----------------------------------------------------------------------------------------
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedBatch:
-    """One batch: its line as words, and those of its records."""
+    """One batch: the words of its line, and those of its records."""
 
     words: Mapping[str, str]
     records: list[Mapping[str, str]] = field(default_factory=list)
@@ -68,7 +68,7 @@ def parsed(text: str) -> dict[str, list[DumpedBatch]]:
 
 
 def compare(path: Path, dumped: Sequence[DumpedBatch]) -> tuple[int, int]:
-    """Every batch and every record of a segment as read here and as Kafka reads it; how many there were."""
+    """Compares every batch and record of a segment as read here and by Kafka; returns how many there were."""
     position = count = 0
     segment = Segment(base_offset=int(path.stem), path=path)
     for found, theirs in zip_longest(batches_of(segment, drop_bad_last=False), dumped):
@@ -99,8 +99,8 @@ def _compare_records(data: bytes, at: int, theirs: DumpedBatch, where: tuple[Pat
     assert len(ours) == len(theirs.records), where
     for mine, their in zip(ours, theirs.records, strict=True):
         sizes = [-1 if part is None else len(part) for part in (mine.key, mine.value)]
-        told = [int(their[word]) for word in ("offset", "keySize", "valueSize")]
-        assert [mine.offset, *sizes] == told, where
+        printed = [int(their[word]) for word in ("offset", "keySize", "valueSize")]
+        assert [mine.offset, *sizes] == printed, where
         if header.control:
             continue
         assert (mine.key or b"").decode() == their["key"], where
@@ -113,13 +113,13 @@ def _compare_records(data: bytes, at: int, theirs: DumpedBatch, where: tuple[Pat
 
 
 def rows_of(log_dir: Path, topic: str) -> list[dict[str, Any]]:
-    """Those of partition 0."""
+    """The rows of partition 0."""
     spec = PartitionSpec(key=0, topic=topic, partition=0, replicas=("n1",))
     return list(dump(log_dir, [spec], RUN, "n1"))
 
 
 def expected_rows(dumped: Sequence[DumpedBatch]) -> list[tuple[int, int, int | None, int, bool]]:
-    """(offset, epoch, value, crc, crc_ok), from Kafka's words alone."""
+    """(offset, epoch, value, crc, crc_ok), from Kafka's output alone."""
     found = []
     for batch in dumped:
         words = batch.words
@@ -133,7 +133,8 @@ def expected_rows(dumped: Sequence[DumpedBatch]) -> list[tuple[int, int, int | N
 
 
 def compare_topic(log_dir: Path, topic: str, dumped: Mapping[str, list[DumpedBatch]]) -> tuple[int, int]:
-    """All segments of partition 0 of a topic, and the rows of its dump; how many batches and records."""
+    """Compares all segments of a topic's partition 0, and the rows of its dump; counts batches and
+    records."""
     batches = count = 0
     expected = []
     for segment in segments_of(log_dir / f"{topic}-0"):
@@ -148,7 +149,7 @@ def compare_topic(log_dir: Path, topic: str, dumped: Mapping[str, list[DumpedBat
 
 
 def dumped_files(kafka: RealKafka, topics: Sequence[str]) -> tuple[str, dict[str, list[DumpedBatch]]]:
-    """What DumpLogSegments prints of all their segments, and that, parsed."""
+    """DumpLogSegments' output for all their segments, as text and parsed."""
     files = [segment.path for topic in topics for segment in segments_of(kafka.log_dir / f"{topic}-0")]
     text = dump_log_segments(kafka.kafka, files)
     return text, parsed(text)
@@ -157,7 +158,7 @@ def dumped_files(kafka: RealKafka, topics: Sequence[str]) -> tuple[str, dict[str
 # -- topics -------------------------------------------------------------------------------------------------
 
 def formats(version: str) -> tuple[str, ...]:
-    """Those that topics of this Kafka can have; from 4.0 on there is only v2."""
+    """The formats that topics of this Kafka can have; from 4.0 on only v2."""
     return ("v2",) if int(version.partition(".")[0]) >= 4 else tuple(MESSAGE_FORMATS)
 
 
@@ -179,7 +180,8 @@ def topics_of(version: str) -> dict[str, dict[str, str]]:
 
 
 def write(kafka: RealKafka, topic: str, number: int, draw: random.Random, *, longest: int = 300) -> None:
-    """Some of ours, by value and (v2) by header, and all kinds of others; in batches of any size."""
+    """Writes some of our records, by value and (v2) by header, and other records of all kinds, in random
+    batches."""
     name, codec, writer = topic.split("-")
     keys: dict[str, Any] = {"compression.type": "none" if writer == "broker" else codec}
     if writer == "old":
@@ -221,8 +223,8 @@ def _producer(kafka: RealKafka, **keys: Any) -> Producer:
 
 def write_transactions(kafka: RealKafka, topic: str, rounds: int, draw: random.Random, *,
                        last: str = "open") -> dict[int, str]:
-    """Transactions of three producers between one another, committed and aborted, the last ones as is said,
-    and records outside of any: value -> how it ended."""
+    """Writes interleaved transactions of three producers, committed and aborted, and records outside of them.
+    The last transactions end as `last` says. Returns value -> how it ended."""
     producers = [_producer(kafka, transactional__id=f"{topic}-{number}", transaction__timeout__ms=600_000)
                  for number in range(3)]
     for producer in producers:
@@ -273,7 +275,7 @@ def write_for_compaction(kafka: RealKafka, topic: str, draw: random.Random, *, c
 
 
 def wait_compacted(kafka: RealKafka, topics: Mapping[str, int]) -> None:
-    """Until each has fewer records than were written, and twice the same number."""
+    """Waits until each topic has fewer records than were written, and the same number twice."""
     until = time.monotonic() + WAIT_S
     for topic, number in topics.items():
         before = number
@@ -287,19 +289,19 @@ def wait_compacted(kafka: RealKafka, topics: Mapping[str, int]) -> None:
 
 
 def _count(log_dir: Path, topic: str) -> int | None:
-    """None while the cleaner is exchanging files."""
+    """The number of records; None while the cleaner exchanges files."""
     try:
         return len(rows_of(log_dir, topic))
     except Exception:
         return None
 
 
-# -- the saved ones -----------------------------------------------------------------------------------------
+# -- saved logs ---------------------------------------------------------------------------------------------
 
 def _save(folder: Path) -> None:
-    """FOLDER/VERSION/TOPIC-0/*.log and *.txnindex; FOLDER/VERSION/dump.txt, what DumpLogSegments said of them
-    (but for the words with which 2.8 says on every record's line how its batch is); aborted.txt, the values
-    that were aborted."""
+    """Writes FOLDER/VERSION/TOPIC-0/*.log and *.txnindex; dump.txt, DumpLogSegments' output for them (without
+    the words on the batch that 2.8 adds to every record's line); aborted.txt, the values that were aborted.
+    """
     for version in ("2.8.2", "4.3.1"):
         draw = random.Random(7)
         with tempfile.TemporaryDirectory() as made, RealKafka(Path(made), version) as kafka:

@@ -1,6 +1,6 @@
 """The same raw requests to the reference broker and to Apache Kafka, one broker each, by name.
 
-Each is answered with what a client may decide by: errors, offsets, bounds, epochs; never names or times.
+An answer here has what a client may decide by: errors, offsets, bounds, epochs; never names or times.
 """
 
 import struct
@@ -23,7 +23,7 @@ from floodmark.broker.wire.api_keys import (
 from floodmark.broker.wire.codec import make, milliseconds, request_parts
 
 CLOSED = "closed"
-LOADING = (14, 15)  # a coordinator of Kafka's that has just started
+LOADING = (14, 15)  # the errors of a coordinator of Kafka that has just started
 READY_S = 30.0
 CONTROL, TRANSACTIONAL, ZSTD = 0x20, 0x10, 4  # attributes of a batch
 Named = Iterator[tuple[str, Any]]
@@ -107,7 +107,7 @@ def elect(raw: Raw, topic: str, *, unclean: bool = False, partition: int = 0) ->
 
 
 def init_producer_id(raw: Raw) -> tuple[int, int]:
-    """(error, epoch); asked again while Kafka loads what it needs for that."""
+    """(error, epoch); asks again while Kafka loads what it needs for it."""
     cls, _ = request_parts(INIT_PRODUCER_ID, 4)
     body = make(cls, transactional_id=None, transaction_timeout=milliseconds(60_000), producer_id=-1,
                 producer_epoch=-1)
@@ -120,7 +120,7 @@ def init_producer_id(raw: Raw) -> tuple[int, int]:
 
 
 def produce_of_old(raw: Raw, version: int) -> str:
-    """A Produce below version 3, by hand: what it is answered, or CLOSED."""
+    """A Produce below version 3, made by hand: its answer, or CLOSED."""
     records = batch(b"v")
     body = struct.pack(">hiih", -1, 1_000, 1, 1) + b"t" + struct.pack(">iii", 1, 0, len(records)) + records
     head = struct.pack(">hhih", PRODUCE, version, 99, 3) + b"raw"
@@ -131,9 +131,9 @@ def produce_of_old(raw: Raw, version: int) -> str:
 # -- all requests -------------------------------------------------------------------------------------------
 
 def answers(port: int) -> dict[str, Any]:
-    """Every request to the broker of this port, which has no topics yet: its name -> its answer."""
+    """Sends every request to the broker of this port, which has no topics yet: name -> answer."""
     def ask(request: Callable[[Raw], Any]) -> Any:
-        """On a connection of its own, for some requests close it."""
+        """On a connection of its own, because some requests close it."""
         try:
             with Raw(port) as raw:
                 return request(raw)
@@ -167,7 +167,7 @@ def _creations(ask: Callable[[Callable[[Raw], Any]], Any]) -> Named:
             lambda raw, key=key, value=value: create(raw, "tc", 1, 1, **{key: value})[0])
     yield "create a.b", ask(lambda raw: create(raw, "a.b", 1, 1))
     yield "create a_b", ask(lambda raw: create(raw, "a_b", 1, 1)[0])
-    for topic in ("t", "m"):  # a leader may be named before it knows of it
+    for topic in ("t", "m"):  # the leader may be in the metadata before it knows of it
         until = time.monotonic() + READY_S
         while ask(lambda raw, topic=topic: raw.produce(topic, batch(b"w"), acks=1)) != (0, 0):
             assert time.monotonic() < until, topic

@@ -1,10 +1,10 @@
-"""How much work the laws do: rows that DuckDB's operators pass on, and lines of Python that walks run.
+"""Measures how much work the laws do: rows that DuckDB's operators pass on, and lines of Python that run.
 
     python tests/support/laws_growth.py --records 5000 [SHAPE...]     how it and the time grow from n to 4n
 
-Rules kept here: work is counted, statement by statement and family by family, and is the same on any machine;
-a join that holds each row against each costs their product, whatever it lets through. Time is only reported:
-it also shows what no count does, long lists inside a row and the inside of numpy.
+Rules kept here: work is counted, by statement and by family, and is the same on any machine; a join that
+compares each row with each costs their product, whatever it lets through. Time is only reported: it also
+shows what no count shows, long lists inside a row and the inside of numpy.
 """
 
 import argparse
@@ -35,8 +35,8 @@ HOME = str(Path(laws.__file__).parent)
 
 @dataclass(slots=True)
 class Work:
-    rows: Counter[str] = field(default_factory=Counter)  # of a statement, by how it begins
-    lines: Counter[str] = field(default_factory=Counter)  # of Python, by family
+    rows: Counter[str] = field(default_factory=Counter)  # statement, by its beginning -> rows
+    lines: Counter[str] = field(default_factory=Counter)  # family -> lines of Python
     cpu_s: dict[str, float] = field(default_factory=dict)  # by family
     statements: list[str] = field(default_factory=list)
 
@@ -45,7 +45,7 @@ class Work:
 
 
 class CountedUnit(Unit):
-    """A unit that tells how many rows its statements have passed on."""
+    """A unit that counts the rows its statements pass on."""
 
     def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table], work: Work) -> None:
         self.work = work
@@ -63,13 +63,13 @@ class CountedUnit(Unit):
         self.count(statement)
 
     def count(self, statement: str) -> None:
-        told = json.loads(self._db.get_profiling_information("json"))
-        operators = told.get("operator", ())  # to make a view takes none
+        profile = json.loads(self._db.get_profiling_information("json"))
+        operators = profile.get("operator", ())  # making a view takes none
         self.work.rows[name_of(statement)] += sum(rows_of(one) for one in operators)
 
 
 def name_of(statement: str) -> str:
-    """A table's or a finding's name, if it makes one."""
+    """The name of the table or of the finding that the statement makes, if any."""
     made = re.match(r"create temp table (\S+)|insert into found .*? select '(\S+)'", statement)
     return next(filter(None, made.groups())) if made else " ".join(statement.split())[:60]
 
@@ -85,7 +85,7 @@ def rows_of(operator: Mapping[str, Any]) -> int:
 
 @contextmanager
 def counted_lines(work: Work, family: str) -> Iterator[None]:
-    """Counts the lines of modules of the laws that run meanwhile."""
+    """A context that counts the lines of the laws' modules that run in it."""
 
     def inside(frame: FrameType, event: str, arg: object) -> Any:
         work.lines[family] += event == "line"
@@ -121,12 +121,13 @@ def work_of(
 
 
 def grown(few: Work, many: Work, *, times: float, floor: int) -> dict[str, tuple[int, int]]:
-    """Whose work grew more than so many times; what stays below the floor does not count."""
+    """The statements and families whose work grew more than so many times; work below the floor does not
+    count."""
     before, after = few.all(), many.all()
     return {
-        name: (before[name], told)
-        for name, told in after.items()
-        if told > floor and told > times * max(before[name], 1)
+        name: (before[name], size)
+        for name, size in after.items()
+        if size > floor and size > times * max(before[name], 1)
     }
 
 
@@ -153,8 +154,8 @@ def main() -> None:
             if s > 0.2 and s > 6 * works[0].cpu_s[family]
         }
         rows = grown(*works, times=6, floor=20 * many)
-        told = f"{name:36} {cpu_s[0]:6.2f} -> {cpu_s[1]:6.2f} s, {cpu_s[1] / healthy:4.1f} of healthy"
-        print(told, slow or "", rows or "", flush=True)
+        summary = f"{name:36} {cpu_s[0]:6.2f} -> {cpu_s[1]:6.2f} s, {cpu_s[1] / healthy:4.1f} of healthy"
+        print(summary, slow or "", rows or "", flush=True)
 
 
 if __name__ == "__main__":

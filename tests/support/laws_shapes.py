@@ -2,8 +2,8 @@
 
     tables = laws_shapes.tables("polls_skip", records=1000, root=Path("/tmp/x"))
 
-Rules kept here: a shape takes the healthy run of so many records (big.py, big_trace.py) and does one thing to
-all of its lines, so that there is as much of it as there are records; what is found does not matter here.
+Rules kept here: a shape takes the healthy run of so many records (big.py, big_trace.py) and makes one change
+to all of its lines, so the change is there once for each record; the findings do not matter here.
 """
 
 import json
@@ -21,15 +21,15 @@ import pyarrow as pa
 from floodmark.checkers.read.folder import open_folder
 
 Line = dict[str, Any]
-PARTITIONS = 2  # few: what grows with the square of a partition's records is to show
+PARTITIONS = 2  # few: growth with the square of a partition's records must be seen
 
 
 @dataclass(slots=True, kw_only=True)
 class Run:
     about: Line
-    lines: list[Line]  # their indexes and times are made anew
+    lines: list[Line]  # they get new indexes and times
     logs: dict[str, list[Line]]
-    trace: list[Line]  # so are these times and seqs, unless a shape keeps them
+    trace: list[Line]  # these get new times and seqs, unless a shape keeps them
     keeps_times: bool = False
 
 
@@ -43,12 +43,12 @@ def shape(change: Shape) -> Shape:
 
 
 def tables(*names: str, records: int, root: Path) -> dict[str, pa.Table]:
-    """The tables of one unit with a run of each of these shapes, which are written into root."""
+    """The tables of one unit with a run of each of these shapes; the runs are written into root."""
     return here.tables_of([open_folder(write_run(name, records, root / name)) for name in names])
 
 
 def write_run(name: str, records: int, root: Path) -> Path:
-    """A run of this shape, in root; its folder."""
+    """Writes a run of this shape into root; returns its folder."""
     folder = big.write(root, ops=records * 5 // 4, partitions=PARTITIONS)
     big_trace.write_trace(folder, 9 * records)
     run = Run(
@@ -101,7 +101,7 @@ def acks_of(run: Run) -> list[Line]:
 
 @shape
 def healthy(run: Run) -> None:
-    """As it is."""
+    """The healthy run without a change."""
 
 
 @shape
@@ -128,8 +128,8 @@ def all_overwritten(run: Run) -> None:
 
 
 @shape
-def all_lost_with_leave(run: Run) -> None:
-    """Elections were unclean, and may be."""
+def all_lost_with_permission(run: Run) -> None:
+    """Elections were unclean, and the setting allows it."""
     all_overwritten(run)
     run.about["guarantees"]["unclean_leader_election"] = True
     for line in run.trace:
@@ -178,7 +178,7 @@ def an_epoch_a_record(run: Run) -> None:
 
 @shape
 def nobody_leads(run: Run) -> None:
-    """And no log is there."""
+    """No partition has a leader, and there is no log."""
     run.about["leaders"] = {key: {"leader": None} for key in run.about["partitions"]}
     run.logs = {node: [] for node in run.logs}
 
@@ -214,7 +214,7 @@ def sends_fail(run: Run) -> None:
 
 @shape
 def sends_unknown(run: Run) -> None:
-    """Their processes go on all the same."""
+    """All sends end as info, and their processes go on after it."""
     for line in run.lines:
         if line["f"] == "send" and line["type"] == "ok":
             line["type"] = "info"
@@ -236,7 +236,7 @@ def one_value_sent(run: Run) -> None:
 
 @shape
 def one_process(run: Run) -> None:
-    """All ops are its own, and overlap."""
+    """One process makes all ops, and they overlap."""
     for line in run.lines:
         line["process"] = min(line["process"], 0)
 
@@ -253,8 +253,8 @@ def polls_skip(run: Run) -> None:
 @shape
 def polls_backwards(run: Run) -> None:
     every = [read for reads in reads_of(run) for read in reads]
-    told = [dict(read) for read in reversed(every)]
-    for read, other in zip(every, told, strict=True):
+    reversed_reads = [dict(read) for read in reversed(every)]
+    for read, other in zip(every, reversed_reads, strict=True):
         read |= other
 
 
@@ -291,14 +291,14 @@ def every_value_read_at_one_offset(run: Run) -> None:
 def ends_fall(run: Run) -> None:
     lines, run.lines = run.lines, []
     for at, line in enumerate(lines):
-        told = {"process": big.PRODUCERS, "f": "list_offsets"}
+        op = {"process": big.PRODUCERS, "f": "list_offsets"}
         ends = [{"partition": 0, "offset": len(lines) - at}]
-        run.lines += [line, told | {"type": "invoke"}, told | {"type": "ok", "offsets": ends}]
+        run.lines += [line, op | {"type": "invoke"}, op | {"type": "ok", "offsets": ends}]
 
 
 @shape
 def consumers_move(run: Run) -> None:
-    """Before every second line one of them drops its partition, before the others it takes it again."""
+    """Before every second line a consumer drops its partition; before the other lines it assigns it again."""
     lines, run.lines = run.lines, []
     for at, line in enumerate(lines):
         move = {"process": big.PRODUCERS, "f": ("assign", "subscribe")[at % 3 == 0]}
@@ -311,7 +311,7 @@ def consumers_move(run: Run) -> None:
 
 
 def as_transactions(run: Run, seen: Callable[[int], int]) -> None:
-    """Every send is a transaction, which reads the record that stands `seen` of its own offset."""
+    """Every send becomes a transaction, which reads the record at offset `seen`(its own offset)."""
     values = {(one["partition"], one["offset"]): one["value"] for one in acks_of(run)}
     for line in run.lines:
         if line["f"] == "send":
@@ -329,13 +329,13 @@ def transactions(run: Run) -> None:
 
 @shape
 def transactions_in_pairs(run: Run) -> None:
-    """Each reads what the other wrote."""
+    """Each reads the other's write."""
     as_transactions(run, lambda offset: offset ^ 1)
 
 
 @shape
 def transactions_in_one_ring(run: Run) -> None:
-    """Each reads what the next one wrote, of whom all but one began later."""
+    """Each reads the next one's write; all but one of them began after their reader."""
     as_transactions(run, lambda offset: offset + 1)
 
 
@@ -357,7 +357,7 @@ def all_at_once(run: Run) -> None:
 
 @shape
 def acks_before_appends(run: Run) -> None:
-    """Followers append nothing before all is acked."""
+    """Followers append after all acks."""
     late = [line for line in run.trace if line.get("role") == "follower"]
     run.trace = [line for line in run.trace if line.get("role") != "follower"] + late
 
@@ -378,7 +378,7 @@ def an_unclean_election_a_record(run: Run) -> None:
 
 
 def elections(run: Run, *, clean: bool) -> None:
-    """Before each append of a leader, which then has an epoch of its own."""
+    """An election before each append of a leader, so that each record has an epoch of its own."""
     epochs: dict[int, int] = {}
     trace, run.trace = [line for line in run.trace if line["event"] != "elect"], []
     for line in trace:
@@ -407,12 +407,12 @@ def the_isr_changes_with_every_record(run: Run) -> None:
         run.trace.append(line)
         if line["event"] == "append" and line["role"] == "leader":
             isr = [line["node"]] if at % 2 else list(big.NODES)
-            told = {"event": "isr", "partition": line["partition"], "epoch": line["epoch"], "isr": isr}
-            told |= {"partition_epoch": at, "leader": line["node"]}
-            proposed = told | {"event": "isr_proposed", "leo": line["leo"], "hw": line["hw"]}
-            learnt = told | {"leo": line["leo"], "hw": line["hw"]}
+            change = {"event": "isr", "partition": line["partition"], "epoch": line["epoch"], "isr": isr}
+            change |= {"partition_epoch": at, "leader": line["node"]}
+            proposed = change | {"event": "isr_proposed", "leo": line["leo"], "hw": line["hw"]}
+            learnt = change | {"leo": line["leo"], "hw": line["hw"]}
             mine = {"node": line["node"]}
-            run.trace += [proposed | mine, told | {"node": "controller"}, learnt | mine]
+            run.trace += [proposed | mine, change | {"node": "controller"}, learnt | mine]
 
 
 @shape
@@ -445,7 +445,7 @@ def the_high_watermark_falls(run: Run) -> None:
 
 @shape
 def starts_everywhere(run: Run) -> None:
-    """With nothing left of what was there."""
+    """Nodes start again and again, with an empty log."""
     trace, run.trace = run.trace, []
     for line in trace:
         run.trace.append(line)

@@ -1,4 +1,4 @@
-"""The last words of a test run: which kinds of tests were left out, why, and how to have them."""
+"""Prints at the end of a test run which kinds of tests were left out, why, and how to run them."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-# Kind (a marker of setup.cfg) -> how to have it; the first that a test bears names it.
+# Kind (a marker of setup.cfg) -> how to run it; a test with several kinds counts for the first of them.
 KINDS: Mapping[str, str] = {
     "docker": "they need a Docker engine that answers: pytest -m docker",
     "kafka": "they run Apache Kafka, whose jars Maven fetches once: make test-kafka",
@@ -18,42 +18,42 @@ KINDS: Mapping[str, str] = {
     "cluster": "they start brokers on loopback: pytest -m cluster",
 }
 OTHERS = "other"
-NAMED = frozenset({"kafka"})  # kinds whose modules are named
+NAMED = frozenset({"kafka"})  # kinds whose modules are listed
 OUTPUT = "left out"
 Counts = dict[str, dict[str, int]]  # kind -> module -> tests of it
 _deselected = pytest.StashKey[Counts]()
 
 
 def kind_of(words: Iterable[str]) -> str:
-    """The kind of a test that bears these markers."""
-    borne = set(words)
-    return next((kind for kind in KINDS if kind in borne), OTHERS)
+    """The kind of a test with these markers."""
+    markers = set(words)
+    return next((kind for kind in KINDS if kind in markers), OTHERS)
 
 
 def lines(deselected: Mapping[str, Mapping[str, int]], skipped: Sequence[tuple[str, str]], why: str
           ) -> list[str]:
-    """One line a kind that was deselected (kind -> module -> tests), one a reason for skipping (kind,
-    reason)."""
-    told = [
+    """One line for each kind that was deselected (kind -> module -> tests), one for each reason for a skip
+    (kind, reason)."""
+    rows = [
         f"{kind}: {sum(modules.values())} not selected ({why}); "
-        f"{KINDS.get(kind, 'leave that out to have them')}"
+        f"{KINDS.get(kind, 'run without that option')}"
         + (f" ({', '.join(f'{module} {number}' for module, number in sorted(modules.items()))})"
            if kind in NAMED else "")
         for kind, modules in sorted(deselected.items())
     ]
-    told += [f"{kind}: {number} skipped: {reason}"
+    rows += [f"{kind}: {number} skipped: {reason}"
              for (kind, reason), number in sorted(Counter(skipped).items())]
-    return told or ["nothing"]
+    return rows or ["nothing"]
 
 
 def selection(config: pytest.Config) -> str:
-    """What selected the tests, as it was typed."""
+    """The options that selected the tests, as typed."""
     options = (("-m", config.getoption("markexpr", "")), ("-k", config.getoption("keyword", "")))
     return " ".join(f"{option} {words!r}" for option, words in options if words) or "by hand"
 
 
 def pytest_deselected(items: Sequence[pytest.Item]) -> None:
-    """pytest's hook: counts the kinds of what was not selected."""
+    """pytest's hook: counts the kinds of the tests that were not selected."""
     for item in items:
         modules = item.config.stash.setdefault(_deselected, {}).setdefault(
             kind_of(mark.name for mark in item.iter_markers()), {})
@@ -61,20 +61,20 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """pytest's hook: one of several processes tells the first of them, which selects nothing itself."""
-    if (told := getattr(session.config, "workeroutput", None)) is not None:
-        told[OUTPUT] = session.config.stash.get(_deselected, {})
+    """pytest's hook: a worker process sends its counts to the first process, which selects nothing itself."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output[OUTPUT] = session.config.stash.get(_deselected, {})
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """xdist's hook: every process has selected from the same tests."""
-    if told := getattr(node, "workeroutput", {}).get(OUTPUT):  # nothing of one that crashed
-        node.config.stash[_deselected] = told
+    """xdist's hook: keeps one worker's counts, because every worker selects from the same tests."""
+    if output := getattr(node, "workeroutput", {}).get(OUTPUT):  # a worker that crashed has sent nothing
+        node.config.stash[_deselected] = output
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """pytest's hook: the section at the end."""
+    """pytest's hook: writes the section at the end."""
     skipped = [
         (kind_of(report.keywords), str(report.longrepr[2]).removeprefix("Skipped: "))
         for report in terminalreporter.stats.get("skipped", [])

@@ -1,4 +1,4 @@
-"""Looks at a cluster of three nodes and one partition, all well but for what a test changes."""
+"""Views of a healthy cluster of three nodes and one partition, with a test's changes."""
 
 from dataclasses import replace
 
@@ -9,9 +9,9 @@ SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
 
 
 def replica(node: str, **changes: object) -> ReplicaView:
-    whole = ReplicaView(node=node, partition=0, leader="n1", epoch=2, log_start=0, leo=6, hw=6, isr=NODES,
-                        checkpointed_hw=6, epochs=((0, 0), (2, 5)), clean=True)
-    return replace(whole, **changes)  # type: ignore[arg-type]
+    healthy = ReplicaView(node=node, partition=0, leader="n1", epoch=2, log_start=0, leo=6, hw=6, isr=NODES,
+                          checkpointed_hw=6, epochs=((0, 0), (2, 5)), clean=True)
+    return replace(healthy, **changes)  # type: ignore[arg-type]
 
 
 def look(*replicas: ReplicaView, leader: str | None = "n1", epoch: int = 2,

@@ -1,8 +1,8 @@
 """A cluster in memory: the pure machines, stepped by hand; storage, network and time are lists and numbers.
 
 Rules
-1. Nothing happens by itself: a message waits in `messages` until it is delivered or dropped, time stands
-   until `pass_time`. `stabilize` plays an undisturbed network until nothing moves any more.
+1. Nothing happens by itself: a message waits in `messages` until it is delivered or dropped, and time stops
+   until `pass_time`. `stabilize` plays an undisturbed network until nothing changes any more.
 2. A message is for one incarnation of its receiver; for another it is lost. Leader-and-isr messages are the
    exception: the receiver itself refuses them (or not, if its rules have that bug).
 3. A crash loses what is in memory; a power cut also what was not flushed. Epoch checkpoints are durable.
@@ -50,7 +50,7 @@ from floodmark.broker.testing.bugs import rules_for
 
 
 class MemoryCluster:
-    """Started, with every node in the ISR and node 1 (the first replica) leading."""
+    """A started cluster, with every node in the ISR and node 1 (the first replica) as leader."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class MemoryCluster:
         self.held: list[Callable[[Message], bool]] = []
         self.sends: list[Sent] = []
         self.reads: list[tuple[int, str]] = []
-        self.ends: list[int] = []  # end offsets as they were told to clients
+        self.ends: list[int] = []  # end offsets that clients got
         self.unacked = ""  # why, after mending, a probe was not acked; empty: it was, or none was sent
         self.on_effect: Callable[[int, ReplicaEffect], None] | None = None
         self.on_step: Callable[[], None] | None = None  # after every event stepped
@@ -98,11 +98,11 @@ class MemoryCluster:
         )  # fmt: skip
         self.stabilize()
 
-    # -- what can be seen --------------------------------------------------------------------------------
+    # -- lookups --------------------------------------------------------------------------------------------
 
     @property
     def partition(self) -> PartitionInfo:
-        """The controller's word."""
+        """The controller's view of the partition."""
         return self.controller.metadata().topics["t"].partitions[0]
 
     @property
@@ -139,7 +139,7 @@ class MemoryCluster:
         return sent
 
     def retry(self, sent: Sent, node: int) -> None:
-        """The same batch again: a client's retry, or, once it has been answered, a stray duplicate."""
+        """Sends the same batch again: a client's retry, or, once it has been answered, a late duplicate."""
         self._produce(node, sent, sent if sent.error is None else None, 60_000)
 
     def _produce(self, node: int, sent: Sent, token: Sent | None, timeout_ms: int) -> None:
@@ -151,7 +151,8 @@ class MemoryCluster:
     def read(
         self, node: int, offset: int = 0, *, reader: int | None = None
     ) -> tuple[int, list[tuple[int, str]]]:
-        """Poll as a client would: (error, [(offset, value)]). Reads of one `reader` are one consumer's."""
+        """Polls as a client does: (error, [(offset, value)]). Reads of one `reader` are those of one
+        consumer."""
         answer: list[FetchAnswer] = []
         fetch = Fetch(
             now_ms=self.now_ms, token=answer, replica=CONSUMER, broker_epoch=-1, offset=offset,
@@ -187,14 +188,14 @@ class MemoryCluster:
         it.purgatory = DelayedFetchPurgatory()
 
     def power_cut(self, node: int, keep: int | None = None) -> None:
-        """Crash and lose the batches that were not flushed, or all above `keep` of them."""
+        """Crashes the node and loses the batches that were not flushed, or all above `keep` of them."""
         self.crash(node)
         disk = self.nodes[node].disk
         kept = disk.flushed if keep is None else max(keep, disk.flushed)
         del disk.batches[kept:]
 
     def tear(self, node: int) -> None:
-        """Power goes while a batch is being written behind what was flushed: some bytes of it are there."""
+        """Power fails while a batch is written after the flushed ones: some of its bytes are on disk."""
         self.power_cut(node)
         disk = self.nodes[node].disk
         base = disk.batches[-1].last_offset + 1 if disk.batches else disk.log_start
@@ -202,7 +203,7 @@ class MemoryCluster:
         disk.batches.append(Batch(base_offset=base, last_offset=base, epoch=epoch, data=DAMAGED))
 
     def start(self, node: int) -> None:
-        """Start and register; unfencing takes a heartbeat that has seen the metadata."""
+        """Starts and registers; to be unfenced it needs a heartbeat that has seen the metadata."""
         it = self.nodes[node]
         assert it.replica is None, f"node {node} is running"
         it.incarnation += 1
@@ -235,7 +236,7 @@ class MemoryCluster:
         self.ask_controller(Elect(now_ms=self.now_ms, token=0, partitions=(), unclean=unclean))
 
     def lead(self, node: int, *, unclean: bool = False) -> None:
-        """Elect this one, which must be eligible."""
+        """Elects this node, which must be eligible."""
         elect = Elect(
             now_ms=self.now_ms, token=0, partitions=(("t", 0),), unclean=unclean, leader=node
         )
@@ -255,11 +256,11 @@ class MemoryCluster:
     # -- network and time ----------------------------------------------------------------------------------
 
     def ask(self, node: int) -> None:
-        """The follower sends what it wishes for, unless it waits for an answer."""
+        """The follower sends the request that it wants to send, unless it waits for an answer."""
         it = self.nodes[node]
         wish = it.replica.next_request() if it.replica is not None else None
         if wish is None or it.asked is not None or self.nodes[wish.leader].replica is None:
-            return  # nothing to ask, still waiting, or nobody there to connect to
+            return  # no request to send, still waiting, or the other node does not run
         it.asked = wish
         kind = {FetchRequest: "fetch", EndOffsetRequest: "epoch", LogEndsRequest: "ends"}[type(wish)]
         self.post(kind, node, wish.leader, (wish, it.broker_epoch))
@@ -274,11 +275,11 @@ class MemoryCluster:
         ]
 
     def deliverable(self) -> list[Message]:
-        """What is under way and not held."""
+        """The messages under way that are not held back."""
         return [message for message in self.messages if not self._is_held(message)]
 
     def hold(self, kind: str | None = None, *, to: int | None = None, sender: int | None = None) -> None:
-        """From now on `stabilize` and `deliver_all` leave such messages where they are."""
+        """From now on `stabilize` and `deliver_all` leave these messages waiting."""
         self.held.append(
             lambda message: (
                 kind in (None, message.kind)
@@ -306,24 +307,24 @@ class MemoryCluster:
         lost(self, message)
 
     def time_out(self, message: Message) -> None:
-        """The asker gives up; the message is still under way."""
+        """The sender stops waiting for the answer; the message is still under way."""
         lost(self, message)
 
     def restart_controller(self) -> None:
-        """From its journal; it has not heard of anybody yet."""
+        """From its journal; it has no heartbeat of any broker yet."""
         self.controller = Controller(self.controller_config, self.journal, self.rules)
 
     def deliver_all(
         self, kind: str | None = None, *, to: int | None = None, sender: int | None = None
     ) -> None:
-        """Deliver what is under way and not held, in order; what that brings about is left waiting."""
+        """Delivers the messages under way that are not held back, in order; new messages stay waiting."""
         for message in self.waiting_messages(kind, to, sender):
             if not self._is_held(message) and message in self.messages:
                 self.deliver(message)
 
     def stabilize(self, *, must: bool = True) -> None:
-        """Heartbeats, fetches and deliveries, none lost, until only parked fetches wait (or, unless it `must`
-        come to that, for long enough)."""
+        """Plays heartbeats, fetches and deliveries, without losses, until only parked fetches wait. If that
+        does not happen for long enough it stops, or fails if it `must`."""
         for _ in range(200 if must else 20):
             for node in self.running:
                 self.heartbeat(node)
@@ -334,7 +335,7 @@ class MemoryCluster:
         assert not must, f"does not settle: {self.messages}"
 
     def pass_time(self, duration_ms: int) -> None:
-        """Ticks for everybody until then; parked fetches whose time is up are answered."""
+        """Plays the ticks of all nodes until then; parked fetches whose time is over are answered."""
         step_ms = self.controller_config.session_timeout_ms // 3
         until_ms = self.now_ms + duration_ms
         while self.now_ms < until_ms:
@@ -348,7 +349,7 @@ class MemoryCluster:
             wake(self, self.nodes[node], self.nodes[node].purgatory.expired(self.now_ms))
 
     def step(self, node: int, event: ReplicaEvent) -> None:
-        """Step one replica and carry out its effects."""
+        """Steps one replica and carries out its effects."""
         self.steps += 1
         for effect in self.replica(node).step(event):
             if self.on_effect is not None:

@@ -1,4 +1,4 @@
-"""One node of a memory cluster: its disk, its replica, what it waits for; the messages and sends of all."""
+"""One node of a memory cluster: its disk, its replica, its open requests; and the messages and sends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -11,21 +11,21 @@ from floodmark.broker.protocol.replica import RecoveredState, Replica
 from floodmark.broker.protocol.rules import Rules
 
 CONTROLLER = 100
-DAMAGED = b"\xff"  # the data of a batch that was torn; no value begins so
+DAMAGED = b"\xff"  # the data of a torn batch; no value begins so
 
 
 @dataclass(slots=True, kw_only=True)
 class Disk:
-    """What survives a crash; what is above `flushed` batches does not survive a power cut."""
+    """The part that survives a crash; a power cut loses what is above `flushed` batches."""
 
     log_start: int = 0
     batches: list[Batch] = field(default_factory=list)
     flushed: int = 0
     epochs: tuple[tuple[int, int], ...] = ()
-    hw: int = 0  # as checkpointed
+    hw: int = 0  # of the checkpoint
 
     def recovered(self, rules: Rules) -> RecoveredState:
-        """What a restart finds, after it has cut the log at the first batch that is no good; one segment."""
+        """The state after a restart, which cuts the log at the first invalid batch; one segment."""
         expected, good = self.log_start, 0
         for batch in self.batches:
             if batch.data == DAMAGED or batch.base_offset != expected:
@@ -53,7 +53,7 @@ class Message:
 
 @dataclass(slots=True, kw_only=True)
 class Sent:
-    """One produce and its fate."""
+    """One produce and its outcome."""
 
     values: tuple[str, ...]
     node: int
@@ -68,7 +68,7 @@ class Sent:
 
     @property
     def batch(self) -> Batch:
-        """As a client sends it."""
+        """The batch as a client sends it."""
         producer_id, producer_epoch, base_sequence = self.producer
         return Batch(
             base_offset=0, last_offset=len(self.values) - 1, epoch=-1, data=",".join(self.values).encode(),
@@ -77,7 +77,7 @@ class Sent:
 
 
 def values(batches: Sequence[Batch]) -> dict[int, tuple[str, int]]:
-    """offset -> (value, epoch); of two batches with one offset the later."""
+    """offset -> (value, epoch); if two batches have one offset, the later counts."""
     entries = {}
     for batch in batches:
         for index, value in enumerate(batch.data.decode(errors="replace").split(",")):
@@ -94,7 +94,7 @@ class Node:
     broker_epoch: int = -1
     metadata_version: int = -1
     purgatory: DelayedFetchPurgatory = field(default_factory=DelayedFetchPurgatory)
-    asked: FollowerRequest | None = None  # what it waits for an answer to
+    asked: FollowerRequest | None = None  # the request whose answer it waits for
     waiting: dict[object, tuple[Fetch, Message]] = field(default_factory=dict)  # fetches at this node
 
     def numbers(self) -> str:

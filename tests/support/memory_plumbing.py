@@ -1,4 +1,4 @@
-"""How a memory cluster carries out effects and delivers messages: one function a kind."""
+"""Carries out effects and delivers messages in a memory cluster: one function for each kind."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -73,7 +73,7 @@ def role_changed(cluster: "MemoryCluster", it: Node, _effect: RoleChanged) -> No
 
 def produce_answer(cluster: "MemoryCluster", _it: Node, effect: ProduceAnswer) -> None:
     sent = effect.token
-    if sent is None:  # nobody waits for it any more
+    if sent is None:  # no client waits for it any more
         return
     assert isinstance(sent, Sent)
     assert sent.error is None, f"answered twice: {sent}"
@@ -130,7 +130,7 @@ def wake(cluster: "MemoryCluster", it: Node, tokens: Sequence[object]) -> None:
 
 
 def lost(cluster: "MemoryCluster", message: Message) -> None:
-    """The asker's connection breaks, if it still waits for that answer."""
+    """Breaks the sender's connection, if it still waits for that answer."""
     asker = message.sender if message.kind in ("fetch", "ends", "epoch", "alter") else message.to
     it = cluster.nodes[asker]
     if message.kind in ("alter", "alter-answer") and it.replica is not None:
@@ -145,7 +145,7 @@ def lost(cluster: "MemoryCluster", message: Message) -> None:
 
 
 def current_epoch(cluster: "MemoryCluster", wish: FollowerRequest) -> int:
-    """What the generations that do not fence could not send."""
+    """The epoch that generations without fencing could not send."""
     fenced = cluster.rules.fences_followers or cluster.rules.credits_this_epoch_only
     return wish.leader_epoch if fenced else -1
 
@@ -167,7 +167,7 @@ def fetch_answer_arrives(cluster: "MemoryCluster", it: Node, message: Message) -
     assert isinstance(answer, FetchResponse)
     if it.asked == answer.asked:
         it.asked = None
-    if not any(batch.data == DAMAGED for batch in answer.batches):  # else asked again, in vain
+    if not any(batch.data == DAMAGED for batch in answer.batches):  # else the same fetch would fail again
         cluster.step(it.id, replace(answer, now_ms=cluster.now_ms))
 
 

@@ -1,4 +1,4 @@
-"""A memory cluster recorded: what its machines do becomes a whole run folder of format 1, trace and all.
+"""Records a memory cluster: its machines' work becomes a complete run folder of format 1, with the trace.
 
     cluster = MemoryCluster("kip-320", ["no_leso"])
     attach(cluster)                      at once, before anything was sent
@@ -6,11 +6,11 @@
     write_folder(cluster, folder)        a folder for checkers.judge.SparkJudge
 
 Rules
-1. Lines come out of broker.testing.trace_events and through harness.trace's merge, as on
-   real processes; a step's lines are written before its effects are carried out.
-2. The clock is a count of what was recorded: no two lines have one time, and every cause comes before its
-   effect.
-3. Every send and read is an op of a process of its own; a send of acks 1 is never ok, for the run's are all.
+1. Lines come from broker.testing.trace_events and pass harness.trace's merge, as with real processes; a
+   step's lines are written before its effects are carried out.
+2. The clock counts the recorded lines: no two lines have one time, and every cause comes before its effect.
+3. Every send and read is an op of a process of its own; a send with acks=1 is never ok, because the run's
+   acks are all.
 """
 
 import zlib
@@ -46,8 +46,8 @@ from floodmark.harness.trace import Merge, Raw
 
 STEP_NS = 1_000
 FINAL = 900_000  # the process of the final read
-ENDS = 800_000  # asks for end offsets
-READERS = 700_000  # and a number: the consumers that read more than once
+ENDS = 800_000  # the process that asks for end offsets
+READERS = 700_000  # plus a number: the consumers that read more than once
 _ACKS_ALL = -1
 
 
@@ -56,14 +56,15 @@ def name(node: int) -> str | None:
 
 
 def attach(cluster: MemoryCluster) -> "Recorder":
-    """Record from now on. Nothing may have been sent before: that is told as it stands, elected and empty."""
+    """Records the cluster from now on. Nothing may have been sent before: the state so far, elected and
+    empty, is written first."""
     assert not cluster.sends, "attach before the first send"
     cluster.recorder = Recorder(cluster)
     return cluster.recorder
 
 
 def write_folder(cluster: MemoryCluster, folder: Path) -> Path:
-    """The run so far, read to the end by one last consumer if there is a leader to read from."""
+    """Writes the run so far; a last consumer reads it to the end if there is a leader."""
     recorder: Recorder = cluster.recorder
     recorder.read_to_the_end()
     recorder.write(folder)
@@ -71,7 +72,7 @@ def write_folder(cluster: MemoryCluster, folder: Path) -> Path:
 
 
 class Recorder:
-    """Stands in the way of a cluster's steps, clients and faults, and writes down what passes."""
+    """Wraps a cluster's steps, clients and faults, and records them."""
 
     def __init__(self, cluster: MemoryCluster) -> None:
         self.cluster = cluster
@@ -94,11 +95,11 @@ class Recorder:
 
     @property
     def time_ns(self) -> int:
-        """Of what was recorded last."""
+        """The time of the last recorded line."""
         return self._time_ns
 
-    def tell(self, node: int, lines: Any, *, time_ns: int | None = None) -> None:
-        """Lines of one write."""
+    def trace(self, node: int, lines: Any, *, time_ns: int | None = None) -> None:
+        """Writes the trace lines of one step."""
         stamp = self.now_ns() if time_ns is None else time_ns
         for line in lines:
             where = {} if node == CONTROLLER or "partition" in line else {"topic": "t", "partition": 0}
@@ -108,7 +109,7 @@ class Recorder:
             raw.append({"time": stamp, "node": node, "seq": len(raw), **where, **line})
 
     def strike(self, f: str, node: int | None = None, **besides: Any) -> None:
-        """A fault; the schedules that work on a disk by hand tell it themselves, with lost=True."""
+        """Records a fault; schedules that change a disk by hand call it themselves, with lost=True."""
         at = {"at": "time", "time": self._time_ns}
         nodes = [] if node is None else [name(node)]
         self.record(-1, "info", f, fault={"nodes": nodes, "moment": at, **besides})
@@ -121,12 +122,12 @@ class Recorder:
         self.history.append(op)
         return op
 
-    # -- what was before -----------------------------------------------------------------------------------
+    # -- the state before recording -------------------------------------------------------------------------
 
     def _so_far(self) -> None:
         for node in self.cluster.nodes:
-            self.tell(node, start_lines(False, ()))
-        self.tell(CONTROLLER, missing_lines(self.cluster.journal, 0))
+            self.trace(node, start_lines(False, ()))
+        self.trace(CONTROLLER, missing_lines(self.cluster.journal, 0))
         nobody = ReplicaSnapshot(
             leading=False, leader=NO_LEADER, epoch=NO_EPOCH, leo=0, hw=0, isr=(), counted=(),
             partition_epoch=-1,
@@ -134,7 +135,7 @@ class Recorder:
         for node in self.cluster.running:
             now = take_snapshot(self.cluster.replica(node))
             role = RoleChanged(leading=now.leading, leader=now.leader, leader_epoch=now.epoch)
-            self.tell(node, replica_lines(nobody, Tick(now_ms=0), [role], now))
+            self.trace(node, replica_lines(nobody, Tick(now_ms=0), [role], now))
 
     # -- listening -----------------------------------------------------------------------------------------
 
@@ -156,10 +157,10 @@ class Recorder:
         self._around("elect", self._elect)
         self._around("lead", self._lead)
 
-    def _around(self, method: str, told: Callable[..., Any]) -> None:
+    def _around(self, method: str, around: Callable[..., Any]) -> None:
         do = getattr(self.cluster, method, None)
         if do is not None:
-            setattr(self.cluster, method, lambda *args, **named: told(do, *args, **named))
+            setattr(self.cluster, method, lambda *args, **named: around(do, *args, **named))
 
     def _listen_to_replica(self, node: int) -> None:
         replica = self.cluster.replica(node)
@@ -170,7 +171,7 @@ class Recorder:
             effects = step(event)
             lines = replica_lines(before, event, effects, take_snapshot(replica))
             if lines:
-                self.tell(node, lines)
+                self.trace(node, lines)
             for effect in effects:
                 if isinstance(effect, ProduceAnswer) and isinstance(effect.token, Sent):
                     self._answered(effect.token, effect)
@@ -187,7 +188,7 @@ class Recorder:
             effects = step(event)
             for effect in effects:
                 if isinstance(effect, Persist):
-                    self.tell(CONTROLLER, controller_lines(before, event, effect.records))
+                    self.trace(CONTROLLER, controller_lines(before, event, effect.records))
             return effects
 
         controller.step = stepped
@@ -201,26 +202,26 @@ class Recorder:
             topic="t", partition=0, log_start=replica.log_start, leo=replica.leo, hw=replica.hw,
             batches=batches,
         )  # fmt: skip
-        self.tell(node, start_lines(False, [found]), time_ns=stamp)
+        self.trace(node, start_lines(False, [found]), time_ns=stamp)
         self._listen_to_replica(node)
 
     def _restart_controller(self, do: Callable[[], None]) -> None:
         do()
-        told = max((line["version"] for line in self.raw[CONTROLLER]), default=0)
-        self.tell(CONTROLLER, missing_lines(self.cluster.journal, told))
+        last_version = max((line["version"] for line in self.raw[CONTROLLER]), default=0)
+        self.trace(CONTROLLER, missing_lines(self.cluster.journal, last_version))
         self._listen_to_controller()
 
     def _checkpoint(self, do: Callable[..., None], node: int) -> None:
         do(node)
         value = self.cluster.nodes[node].disk.hw
-        self.tell(node, [checkpoint_line("hw", value, take_snapshot(self.cluster.replica(node)))])
+        self.trace(node, [checkpoint_line("hw", value, take_snapshot(self.cluster.replica(node)))])
 
     # -- clients -------------------------------------------------------------------------------------------
 
     def _send(self, do: Callable[..., Sent], node: int, *values: str, **named: Any) -> Sent:
         self._processes += 1
         sends = [{"partition": 0, "value": self.value(value)} for value in values]
-        position = len(self.cluster.sends)  # where it will stand when it is answered, perhaps at once
+        position = len(self.cluster.sends)  # its position when it is answered, which may be at once
         self._open[position] = self.record(self._processes, "invoke", "send", sends=sends)
         sent: Sent = do(node, *values, **named)
         return sent
@@ -230,20 +231,20 @@ class Recorder:
         do(sent, node)
 
     def _answered(self, sent: Sent, answer: ProduceAnswer) -> None:
-        """Its first answer is the client's; what comes later nobody waits for."""
+        """The first answer is the client's; no client waits for later ones."""
         sends = self.cluster.sends
         position = next(at for at in reversed(range(len(sends))) if sends[at] is sent)
         invoked = self._open.pop(position, None)
         if invoked is None:
             return
-        told = [dict(one) for one in invoked["sends"]]
+        sends_out = [dict(one) for one in invoked["sends"]]
         if answer.base_offset >= 0:
-            for index, one in enumerate(told):
+            for index, one in enumerate(sends_out):
                 one["offset"] = answer.base_offset + index
         refused = answer.error and answer.base_offset < 0
         kind = "fail" if refused else "ok" if not answer.error and sent.acks == _ACKS_ALL else "info"
         besides = {"error": errors.error_name(answer.error)} if answer.error else {}
-        self.record(invoked["process"], kind, "send", sends=told, **besides)
+        self.record(invoked["process"], kind, "send", sends=sends_out, **besides)
 
     def _read(
         self, do: Callable[..., Any], node: int, offset: int = 0, *, reader: int | None = None
@@ -272,7 +273,7 @@ class Recorder:
         return error, offset
 
     def read_to_the_end(self) -> None:
-        """What a last consumer finds, if somebody leads; once."""
+        """Reads everything with a last consumer if there is a leader; once."""
         leader = self.cluster.partition.leader
         if leader in self.cluster.running and not self._read_to_end:
             do = self.cluster.read
@@ -282,7 +283,7 @@ class Recorder:
             self._read_to_end = not error
 
     def value(self, text: str) -> int:
-        """The integer that this text stands for."""
+        """The integer for this text."""
         return self._values.setdefault(text, len(self._values))
 
     # -- faults --------------------------------------------------------------------------------------------
@@ -328,13 +329,13 @@ class Recorder:
     def _dump(self, node: int) -> list[dict[str, Any]]:
         entries = []
         for batch in self.cluster.nodes[node].disk.batches:
-            told = {"epoch": batch.epoch, "crc": zlib.crc32(batch.data)}
+            of_batch = {"epoch": batch.epoch, "crc": zlib.crc32(batch.data)}
             values: list[str | None] = list(batch.data.decode(errors="replace").split(","))
             if batch.data == DAMAGED:
-                values, told["crc_ok"] = [None], False
+                values, of_batch["crc_ok"] = [None], False
             for index, value in enumerate(values):
                 at = {"node": name(node), "partition": 0, "offset": batch.base_offset + index}
-                entries.append({**at, "value": None if value is None else self.value(value), **told})
+                entries.append({**at, "value": None if value is None else self.value(value), **of_batch})
         return entries
 
     def _row(self, node: int) -> dict[str, Any]:
@@ -362,8 +363,8 @@ class Recorder:
             return f"only {cluster.running} run"
         if truth.leader not in cluster.nodes or set(truth.isr) != set(cluster.nodes):
             return f"leader {truth.leader}, ISR {truth.isr}"
-        stands = {(cluster.replica(node).leo, cluster.replica(node).hw) for node in cluster.nodes}
-        return None if len(stands) == 1 else f"(LEO, HW) differ: {sorted(stands)}"
+        ends = {(cluster.replica(node).leo, cluster.replica(node).hw) for node in cluster.nodes}
+        return None if len(ends) == 1 else f"(LEO, HW) differ: {sorted(ends)}"
 
     def _about(self) -> dict[str, Any]:
         cluster, truth, why = self.cluster, self.cluster.partition, self._settled()

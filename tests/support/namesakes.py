@@ -1,4 +1,4 @@
-"""A user's folder with packages that are called harness, broker, ... as ours are: an import of one fails."""
+"""A user's folder with packages named harness, broker, ... as ours are: an import of one of them fails."""
 
 import os
 from pathlib import Path
@@ -8,8 +8,8 @@ COMPLAINT = "of the user was imported"
 
 
 def planted(folder: Path) -> dict[str, str]:
-    """Writes them there; an environment in which the folder that a process is called from is first on its
-    path."""
+    """Writes the packages there; returns an environment in which a process has its working folder first on
+    its path."""
     for name in OURS:
         (folder / name).mkdir(exist_ok=True)
         (folder / name / "__init__.py").write_text(f"raise SystemExit('{name} {COMPLAINT}')\n")

@@ -1,7 +1,7 @@
-"""What runs in a net container of the network tests: speaks and listens as told, and tells how that went.
+"""The program in the net containers of the network tests: it sends and listens on request, and answers how.
 
-Run with `python -c` in a container: nothing but the standard library. It is told what to do on the control
-socket's port (one JSON line, one answer), which no fault may close, and speaks with its like on the broker's
+It runs with `python -c` in a container: nothing but the standard library. Requests come on the control
+socket's port (one JSON line, one answer), which no fault may close; the peers exchange data on the broker's
 port (TCP) and on DATAGRAMS (UDP).
 """
 
@@ -20,12 +20,12 @@ BUFFER_BYTES = 8 * 2**20
 SO_RCVBUFFORCE = 33
 
 heard: Counter[str] = Counter()  # address -> datagrams
-held: dict[str, socket.socket] = {}  # what we dialled
-taken: list[socket.socket] = []  # what was dialled to us
+held: dict[str, socket.socket] = {}  # connections that this peer opened
+taken: list[socket.socket] = []  # connections that others opened
 
 
 def hear(datagrams: socket.socket) -> dict[str, int]:
-    """The kernel keeps them until somebody asks."""
+    """Counts the datagrams that have arrived: the kernel keeps them until they are read."""
     while True:
         try:
             _, (address, _) = datagrams.recvfrom(2000, socket.MSG_DONTWAIT)
@@ -41,7 +41,7 @@ def say(to: str, count: int) -> None:
 
 
 def serve(connection: socket.socket) -> None:
-    """A line is answered with itself; "put N" takes N bytes first, "get N" gives N bytes."""
+    """Answers a line with the same line; "put N" takes N bytes first, "get N" sends N bytes."""
     with connection, connection.makefile("rb") as lines:
         try:
             for line in lines:
@@ -58,7 +58,8 @@ def serve(connection: socket.socket) -> None:
 
 
 def ask(to: str, text: str, load: int) -> dict[str, Any]:
-    """A connection of its own, a line and so many bytes, the answer: milliseconds, or the error's name."""
+    """Opens a connection, sends a line and so many bytes, reads the answer: milliseconds, or the error's
+    name."""
     begun = time.monotonic()
     try:
         with socket.create_connection((to, BROKER), ANSWER_S) as connection:
@@ -72,7 +73,7 @@ def ask(to: str, text: str, load: int) -> dict[str, Any]:
 
 
 def ends_of(connection: socket.socket) -> str:
-    """How a connection on which nobody says anything ended, or that it lives."""
+    """How a silent connection ended, or that it lives."""
     connection.settimeout(0.5)
     try:
         return "closed" if connection.recv(1) == b"" else "spoke"
@@ -82,16 +83,16 @@ def ends_of(connection: socket.socket) -> str:
         return type(error).__name__
 
 
-def obey(told: dict[str, Any], datagrams: socket.socket) -> Any:
-    match told.pop("do"):
+def obey(request: dict[str, Any], datagrams: socket.socket) -> Any:
+    match request.pop("do"):
         case "heard":
             return hear(datagrams)
         case "say":
-            return say(**told)
+            return say(**request)
         case "ask":
-            return ask(**told)
+            return ask(**request)
         case "hold":
-            held[told["to"]] = socket.create_connection((told["to"], BROKER + 2), ANSWER_S)
+            held[request["to"]] = socket.create_connection((request["to"], BROKER + 2), ANSWER_S)
             return None
         case "held":
             return {"dialled": {to: ends_of(one) for to, one in held.items()},
@@ -104,7 +105,7 @@ def obey(told: dict[str, Any], datagrams: socket.socket) -> Any:
             hear(datagrams)
             heard.clear()
             return None
-    raise ValueError("told to do nothing that is known")
+    raise ValueError("the request asks for nothing that is known")
 
 
 def control(datagrams: socket.socket, connection: socket.socket) -> None:

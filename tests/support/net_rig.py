@@ -1,4 +1,4 @@
-"""A network as a cluster in containers has it, of net containers alone: net_peer.py is what runs there."""
+"""A network as a cluster in containers has it, made of net containers that run net_peer.py."""
 
 import asyncio
 import json
@@ -18,11 +18,11 @@ from floodmark.harness.cluster.ports import HOST, Ports
 
 NODES = ("n1", "n2", "n3")
 WAIT_S = 20.0
-LOST_S = 0.15  # what has not arrived by then does not: datagrams pass between two namespaces at once
+LOST_S = 0.15  # datagrams that have not arrived by then are lost: they pass between two namespaces at once
 
 
 class Rig:
-    """Their ports on loopback, by name: of the broker (9092) and of the control socket (9090)."""
+    """The containers' ports on loopback, by name: of the broker (9092) and of the control socket (9090)."""
 
     def __init__(self, folder: Path, ports: Ports) -> None:
         self.lab = EngineResources(folder / "work", NODES)
@@ -36,14 +36,14 @@ class Rig:
         for name in self.lab.names:
             while True:
                 try:
-                    self.tell(name, "heard")
+                    self.request(name, "heard")
                     break
                 except (OSError, ValueError):
                     assert time.monotonic() < deadline, f"waited {WAIT_S} s for {name} to answer"
                     time.sleep(0.02)
 
-    def tell(self, name: str, do: str, **what: Any) -> Any:
-        """Through the published port of its control socket."""
+    def request(self, name: str, do: str, **what: Any) -> Any:
+        """Sends a request through the published port of its control socket."""
         with socket.create_connection((HOST, self.control[name]), 2.0) as connection:
             connection.settimeout(WAIT_S)
             connection.sendall(json.dumps({"do": do, **what}).encode() + b"\n")
@@ -56,23 +56,23 @@ class Rig:
 
     def passed(self, says: str, hears: str, count: int = 20) -> int:
         """How many of so many datagrams arrived."""
-        before = self.tell(hears, "heard").get(self.address(says), 0)
-        self.tell(says, "say", to=self.address(hears), count=count)
+        before = self.request(hears, "heard").get(self.address(says), 0)
+        self.request(says, "say", to=self.address(hears), count=count)
         deadline = time.monotonic() + LOST_S
         while True:
-            arrived: int = self.tell(hears, "heard").get(self.address(says), 0) - before
+            arrived: int = self.request(hears, "heard").get(self.address(says), 0) - before
             if arrived == count or time.monotonic() > deadline:
                 return arrived
             time.sleep(0.01)
 
     def ask(self, says: str, hears: str, text: str = "hello", load: int = 0) -> Any:
-        """A line over TCP, with so many bytes after it, and its answer."""
-        return self.tell(says, "ask", to=self.address(hears), text=text, load=load)
+        """Sends a line over TCP, with so many bytes after it; returns the answer."""
+        return self.request(says, "ask", to=self.address(hears), text=text, load=load)
 
     def play(self, story: Callable[[Rules], Awaitable[None]]) -> None:
-        """With rules of its own, which are mended after it."""
+        """Plays a story with new rules, which are mended after it."""
 
-        async def told() -> None:
+        async def played() -> None:
             net = Rules(self.lab)
             try:
                 await asyncio.wait_for(story(net), 60)
@@ -80,7 +80,7 @@ class Rig:
                 residue = await net.mend()
             assert residue == []
 
-        asyncio.run(told())
+        asyncio.run(played())
 
     def _start(self, name: str) -> None:
         lab, api = self.lab, self.lab.client.api

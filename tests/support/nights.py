@@ -1,4 +1,4 @@
-"""Nights as their journals have them, without a cluster or Spark."""
+"""Campaigns as their journals have them, without a cluster or Spark."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -26,7 +26,7 @@ EARLIER = Night(began="2026-02-01T02:00:00+00:00", version="0.1.0", commit=None,
 
 
 def night(*outcomes: tuple[Case, str, tuple[Signature, ...]], why: str | None = "the time is over") -> State:
-    """kind `not made`: what the harness said is in the place of a verdict."""
+    """A campaign's state with these outcomes. kind `not made`: the harness's reason in place of a verdict."""
     lines: list[Mapping[str, Any]] = [{"event": OPENED, "time_s": 0}]
     for number, (case, kind, shown) in enumerate(outcomes, 1):
         of = {"run": number, "time_s": 10.0 * number}
@@ -48,7 +48,7 @@ def results(state: State, ledger: Ledger | None = None, **besides: Any) -> Resul
 
 def written(folder: Path, lines: Sequence[Mapping[str, Any]], ledger: Ledger, *, plan: str,
             **about: Any) -> Path:
-    """A campaign's folder with that journal, and its ledger beside it."""
+    """Writes a campaign's folder with that journal, and its ledger next to it."""
     folder.mkdir(parents=True)
     (folder / "campaign.json").write_bytes(orjson.dumps({
         **ABOUT, "format": 1, "plan": plan, "ledger": str(folder.parent / "ledger.json"), "budget_s": 14400,

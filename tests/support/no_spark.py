@@ -1,5 +1,7 @@
-"""As much of a SparkContext as the judge uses, in this process: tasks run one after the other, and what Spark
-would move is pickled. For tests of what tasks do; that Spark does the same is seen in tests/integration.
+"""The part of a SparkContext that the judge uses, in this process: tasks run one after the other.
+
+What Spark would send is pickled. For tests of what tasks do; tests/integration checks that Spark does the
+same.
 """
 
 import pickle
@@ -12,7 +14,7 @@ Task = Callable[[], Iterator[Any]]
 
 
 class NoSpark:
-    """Implements what two_passes.py asks of a SparkContext."""
+    """Has the methods of a SparkContext that two_passes.py calls."""
 
     def __init__(self, cores: int = 2) -> None:
         self.defaultParallelism = cores
@@ -24,19 +26,19 @@ class NoSpark:
     def runJob(self, rdd: "Rdd", function: Callable[..., Any], partitions: Iterable[int]) -> list[Any]:
         return [shipped(one) for at in partitions for one in function(rdd.tasks[at]())]
 
-    def broadcast(self, value: Any) -> "Told":
-        return Told(shipped(value))
+    def broadcast(self, value: Any) -> "Broadcast":
+        return Broadcast(shipped(value))
 
 
-class Told:
-    """A broadcast."""
+class Broadcast:
+    """A value that was broadcast."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class Rdd:
-    """Tasks, each of which gives the items of a partition."""
+    """Tasks, each of which yields the items of a partition."""
 
     def __init__(self, tasks: list[Task]) -> None:
         self.tasks = tasks
@@ -51,7 +53,7 @@ class Rdd:
         return Rdd([partial(items_of, at, task) for at, task in enumerate(self.tasks)])
 
     def partitionBy(self, count: int, key: Callable[[Any], int]) -> "Rdd":
-        """The shuffle is made once, whoever reads it how often."""
+        """Shuffles once, however often the result is read."""
         made: list[list[bytes]] = []
 
         def items_of(at: int) -> Iterator[Any]:

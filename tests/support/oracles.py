@@ -1,4 +1,4 @@
-"""What damage looks like in a memory cluster: functions from a cluster to what is broken; empty is well."""
+"""Oracles of damage in a memory cluster: functions from a cluster to what is broken; empty means healthy."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from memory_node import DAMAGED
 
 
 def acked_lost(cluster: MemoryCluster) -> list[str]:
-    """Acked values (acks=all) that the leader's log does not hold at their offset."""
+    """Acked values (acks=all) that the leader's log lacks at their offset."""
     leader = cluster.partition.leader
     if leader not in cluster.running:
         return []
@@ -37,7 +37,7 @@ def diverged(cluster: MemoryCluster) -> list[str]:
 
 
 def two_records(cluster: MemoryCluster) -> list[str]:
-    """(epoch, offset) that names two records."""
+    """(epoch, offset)s with two records."""
     known: dict[tuple[int, int], str] = {}
     found = []
     for node in cluster.nodes:
@@ -49,7 +49,7 @@ def two_records(cluster: MemoryCluster) -> list[str]:
 
 
 def seen_then_lost(cluster: MemoryCluster) -> list[str]:
-    """What a client has read and the leader's log no longer holds there."""
+    """Values that a client has read and that the leader's log no longer has there."""
     leader = cluster.partition.leader
     if leader not in cluster.running:
         return []
@@ -101,7 +101,7 @@ def malformed(cluster: MemoryCluster) -> list[str]:
 
 
 def wrong_epochs(cluster: MemoryCluster) -> list[str]:
-    """Running nodes whose epoch cache does not say of every offset the epoch that its record has."""
+    """Running nodes whose epoch cache gives an offset another epoch than its record has."""
     found = []
     for node in cluster.running:
         entries, leo = cluster.replica(node).epochs, cluster.replica(node).leo
@@ -109,9 +109,9 @@ def wrong_epochs(cluster: MemoryCluster) -> list[str]:
             continue
         found += [f"n{node}: {entry} above the LEO" for entry in entries if entry[1] > leo]
         for offset, (_, epoch) in cluster.log(node).items():
-            told = max((known for known, start in entries if start <= offset), default=None)
-            if told != epoch:
-                found.append(f"n{node}: {offset} is of epoch {epoch}, not {told}")
+            cached = max((known for known, start in entries if start <= offset), default=None)
+            if cached != epoch:
+                found.append(f"n{node}: {offset} is of epoch {epoch}, not {cached}")
     return found
 
 
@@ -125,7 +125,7 @@ def duplicated(cluster: MemoryCluster) -> list[str]:
 
 
 def skipped(cluster: MemoryCluster) -> list[str]:
-    """Offsets that the one reader of this cluster jumped over and the leader's log holds."""
+    """Offsets of the leader's log that the one reader of this cluster jumped over."""
     leader = cluster.partition.leader
     if leader not in cluster.running:
         return []
@@ -135,21 +135,21 @@ def skipped(cluster: MemoryCluster) -> list[str]:
 
 
 def end_fell(cluster: MemoryCluster) -> list[str]:
-    """End offsets, as told to a client, that are below an earlier one."""
+    """End offsets that a client got and that are below an earlier one."""
     return [f"{was} -> {now}" for was, now in pairwise(cluster.ends) if now < was]
 
 
 def stuck(cluster: MemoryCluster) -> list[str]:
-    """After mending nobody leads, or a probe was not acked."""
+    """A partition without a leader after mending, or a probe that was not acked."""
     return [cluster.unacked] if cluster.unacked else []
 
 
 def lineage(cluster: MemoryCluster) -> list[str]:
-    """One (epoch, offset) of two records, or a cache that does not fit its log."""
+    """An (epoch, offset) with two records, or a cache that does not fit its log."""
     return two_records(cluster) + wrong_epochs(cluster)
 
 
-# a finding of the judge -> what shows it here
+# a finding of the judge -> the oracle that shows it here
 FINDERS: Mapping[str, Callable[[MemoryCluster], list[str]]] = {
     "lost-write": acked_lost,
     "diverged": diverged,
@@ -164,6 +164,6 @@ FINDERS: Mapping[str, Callable[[MemoryCluster], list[str]]] = {
 
 
 def damage(cluster: MemoryCluster) -> list[str]:
-    """All of it."""
+    """All damage that the oracles find."""
     checks = (acked_lost, diverged, two_records, seen_then_lost)
     return [f"{check.__name__}: {one}" for check in checks for one in check(cluster)]

@@ -1,4 +1,4 @@
-"""The laws of a line once more, plainly: what the reader of the judge is held against."""
+"""The laws of a line written again in plain Python, to check the judge's reader against."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ Law = Callable[[Mapping[str, Any]], bool]
 
 
 def is_op(row: Mapping[str, Any]) -> bool:
-    """The field table of history.jsonl."""
+    """Whether the row fits the field table of history.jsonl."""
     f, kind, process = row.get("f"), row.get("type"), row.get("process")
     if not is_place(row.get("index")) or not is_place(row.get("time")) or not is_int(process):
         return False
@@ -40,7 +40,7 @@ def is_op(row: Mapping[str, Any]) -> bool:
 
 
 def is_entry(node: str) -> Law:
-    """A line of this node's dump."""
+    """The law of a line of this node's dump."""
 
     def law(row: Mapping[str, Any]) -> bool:
         flags = [row.get(name) for name in ("crc_ok", "aborted")]
@@ -60,7 +60,7 @@ def is_entry(node: str) -> Law:
 
 
 def listed(row: Mapping[str, Any], name: str) -> list[Any]:
-    """The field's list; one that breaks every law where it is no list."""
+    """The field's list; if it is no list, one that breaks every law."""
     value = row.get(name)
     return [] if value is None else value if isinstance(value, list) else [None]
 

@@ -1,4 +1,4 @@
-"""A run folder read line by line with orjson, as the tables of checkers.laws.tables: slow, and plain to see.
+"""Reads a run folder line by line with orjson, into the tables of checkers.laws.tables: slow and simple.
 
 tables, survey = plain_read.read_run(open_folder(path), run=0)
 """
@@ -38,8 +38,8 @@ def good(line: bytes, law: plain_lines.Law) -> Row | None:
 
 
 def object_of(line: bytes) -> Row | None:
-    """None where the line is no object of JSON. orjson refuses some that are: half a surrogate pair, numbers
-    that no machine has; these are read with more care."""
+    """The line's JSON object, or None. orjson refuses some valid ones: half a surrogate pair, numbers that do
+    not fit; these are read by the json module."""
     try:
         text = line.decode()
         try:
@@ -72,8 +72,8 @@ def read_run(folder: Folder, run: int) -> tuple[dict[str, pa.Table], Survey]:
             number = idents.setdefault(ident(row), len(idents)) if ident(row) else None
             rows["lines"].append({**{key: row.get(key) for key in TABLES["lines"].names}, "ident": number})
     tables = {
-        name: pa.Table.from_pylist([{**row, "run": run} for row in told], schema=TABLES[name])
-        for name, told in rows.items()
+        name: pa.Table.from_pylist([{**row, "run": run} for row in rows_of_table], schema=TABLES[name])
+        for name, rows_of_table in rows.items()
     }
     if "lines" in tables:
         tables["answers"] = pairing.answers(tables["lines"])
@@ -81,7 +81,7 @@ def read_run(folder: Folder, run: int) -> tuple[dict[str, pa.Table], Survey]:
 
 
 def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> list[Row]:
-    told: list[Row] = []
+    history: list[Row] = []
     lines = bad = 0
     for at, line in lines_of(folder.history) if folder.history else ():
         lines += 1
@@ -89,9 +89,9 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
         if row is None:
             bad += 1
         else:
-            told.append({**row, "at": at, "place": lines - 1})
+            history.append({**row, "at": at, "place": lines - 1})
     probes = set(folder.settle_processes)
-    for row in told:
+    for row in history:
         keys = ("at", "index", "time", "process", "type")
         base = {**{key: row[key] for key in keys}, "f": row["f"]}
         if row["process"] == -1:
@@ -126,18 +126,18 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
                     survey.used.add(wanted["partition"])
         if row["type"] == "ok" and carried["sends"] and row["process"] not in probes:
             survey.acked += len(row.get("sends") or ())
-    blocks(told, lines, bad, survey)
-    return told
+    blocks(history, lines, bad, survey)
+    return history
 
 
-def blocks(told: list[Row], lines: int, bad: int, survey: Survey) -> None:
-    index, time = [row["index"] for row in told], [row["time"] for row in told]
+def blocks(history: list[Row], lines: int, bad: int, survey: Survey) -> None:
+    index, time = [row["index"] for row in history], [row["time"] for row in history]
     highest, fell = -1, []
-    for row in told:
+    for row in history:
         if row["time"] < highest:
             fell.append(row["index"])
         highest = max(highest, row["time"])
-    away = {row["place"] - row["index"] for row in told}
+    away = {row["place"] - row["index"] for row in history}
     rising = all(later > max_before for max_before, later in zip(_running(index), index[1:], strict=False))
     if lines:
         survey.blocks.append(Block(
@@ -154,10 +154,11 @@ def _running(numbers: list[int]) -> Iterator[int]:
         yield highest
 
 
-def pair(told: list[Row], survey: Survey) -> None:
-    """Per process, by index: the first completion that fits no invocation, the first op that overlaps."""
+def pair(history: list[Row], survey: Survey) -> None:
+    """Finds, for each process by index, the first completion without an invocation, and the first op that
+    overlaps."""
     by_process: dict[int, list[Row]] = defaultdict(list)
-    for row in told:
+    for row in history:
         if row["process"] >= 0:
             by_process[row["process"]].append(row)
     unmatched = []
@@ -190,14 +191,14 @@ def ident(row: Row) -> tuple[tuple[int, int], ...]:
 
 
 def repeat(rows: dict[str, list[Row]], survey: Survey) -> None:
-    asked, told, last = Counter[int](), Counter[int](), dict[int, int]()
+    asked, answered, last = Counter[int](), Counter[int](), dict[int, int]()
     for row in rows["sends"]:
-        (asked if row["type"] == "invoke" else told)[row["value"]] += 1
+        (asked if row["type"] == "invoke" else answered)[row["value"]] += 1
         last[row["value"]] = max(last.get(row["value"], -1), row["index"])
     twice = sorted(value for value, count in asked.items() if count > 1)
     survey.repeated = twice[:REPEATED_SHOWN]
     rows["repeated"] = [{"value": value} for value in twice]
-    strange = [last[value] for value, count in told.items() if count > asked[value]]
+    strange = [last[value] for value, count in answered.items() if count > asked[value]]
     survey.unmatched = min((one for one in (*strange, survey.unmatched) if one is not None), default=None)
 
 
@@ -253,7 +254,7 @@ def fits(row: Row) -> bool:
     ):
         if row.get(name) is not None and not is_int(row[name]):
             return False
-    for name in ("leader", "broker", "follower"):  # the role, acks and why are harmless whatever they are
+    for name in ("leader", "broker", "follower"):  # role, acks and why are harmless whatever their values
         if row.get(name) is not None and not isinstance(row[name], str):
             return False
     if row.get("clean") is not None and not isinstance(row["clean"], bool):
@@ -320,7 +321,7 @@ def read_trace(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> No
         if event in ("elect", "register", "fence", "unfence", "start") or (
             event == "isr" and row.get("leo") is None
         ):
-            traced.told.append(
+            traced.rulings.append(
                 {
                     key: row.get(key)
                     for key in (
@@ -344,5 +345,7 @@ def read_trace(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> No
                 if name not in ("run", "at", "cut_from", "cut_to")
             }
             rows["trace"].append({**kept, "at": at, "cut_from": row.get("from"), "cut_to": row.get("to")})
-    for node, told in seqs.items():
-        traced.nodes[node] = Lines(lines=len(told), seqs=len(set(told)), first=min(told), last=max(told))
+    for node, numbers in seqs.items():
+        traced.nodes[node] = Lines(
+            lines=len(numbers), seqs=len(set(numbers)), first=min(numbers), last=max(numbers)
+        )

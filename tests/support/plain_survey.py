@@ -1,4 +1,4 @@
-"""What is seen of a run whose files are read at one go, line by line: what Preconditions must say of it."""
+"""What a plain reader sees of a run, line by line: the facts that Preconditions must give as well."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,31 +14,31 @@ class Lines:
     """The lines of one node, as numbers: enough to see whether its seq has a gap."""
 
     lines: int
-    seqs: int  # different ones
+    seqs: int  # distinct ones
     first: int
     last: int
 
     @property
-    def whole(self) -> bool:
-        """Every seq from the first to the last, once each."""
+    def complete(self) -> bool:
+        """Whether every seq from the first to the last is there once."""
         return self.first in (0, 1) and self.lines == self.seqs == self.last - self.first + 1
 
 
 @dataclass(slots=True, kw_only=True)
 class Traced:
-    """What was seen of one run's trace."""
+    """What the reader saw of one run's trace."""
 
     bad: int = 0
     nodes: dict[str, Lines] = field(default_factory=dict)
-    told: list[dict[str, Any]] = field(default_factory=list)  # the controller's lines, all starts; unordered
+    rulings: list[dict[str, Any]] = field(default_factory=list)  # with all starts; unordered
 
     def flaw(self, nodes: Sequence[str], observes: Observes) -> str | None:
-        """Why the trace is not whole, for what it is to tell; None if it is."""
-        of_brokers = (line for line in self.told if line["node"] in nodes)
+        """Why the trace is incomplete for its observations; None if it is complete."""
+        of_brokers = (line for line in self.rulings if line["node"] in nodes)
         ruled_by_brokers = sum(line["event"] in ("elect", "isr") for line in of_brokers)
         if bad := self.bad + ruled_by_brokers:
             return f"{bad} line{'s are' if bad > 1 else ' is'} not as the table of events says"
-        broken = sorted(node for node, lines in self.nodes.items() if not lines.whole)
+        broken = sorted(node for node, lines in self.nodes.items() if not lines.complete)
         if broken:
             return f"seq has a gap in the lines of {', '.join(broken)}"
         silent = sorted(set(nodes) - self.nodes.keys())
@@ -57,7 +57,7 @@ class Block:
     bad: int
     first: int | None
     last: int | None
-    in_step: bool  # every index is where it belongs within the block
+    in_step: bool  # every index fits its place within the block
     times: tuple[int, int] | None  # lowest and highest
     falls: int | None  # index of the first line that is earlier than the one before it
     rising: bool = True  # every index is above those before it within the block
@@ -65,10 +65,10 @@ class Block:
 
 @dataclass(slots=True, kw_only=True)
 class Survey:
-    """What was seen of one run."""
+    """What the reader saw of one run."""
 
     blocks: list[Block] = field(default_factory=list)
-    told_lines: int = 0  # of a run that was sieved: without blocks, and without a fault
+    filtered_lines: int = 0  # lines of a run that was filtered: without blocks, and without a flaw
     ok: int = 0
     fail: int = 0
     info: int = 0
@@ -81,13 +81,13 @@ class Survey:
     # process -> index where it had two ops open, or went on after an info
     overlapping: dict[int, int] = field(default_factory=dict)
     repeated: list[int] = field(default_factory=list)  # values sent more than once (the first few)
-    partitions: set[int] = field(default_factory=set)  # that the history names
-    used: set[int] = field(default_factory=set)  # those of which it, or a dump, says more than who held them
+    partitions: set[int] = field(default_factory=set)  # those in the history
+    used: set[int] = field(default_factory=set)  # those with more in the history or a dump than assignments
     traced: Traced = field(default_factory=Traced)
 
     @property
     def lines(self) -> int:
-        return self.told_lines + sum(block.lines for block in self.blocks)
+        return self.filtered_lines + sum(block.lines for block in self.blocks)
 
     @property
     def bad(self) -> int:
@@ -95,8 +95,8 @@ class Survey:
 
     @property
     def in_order(self) -> bool:
-        """Index is the position in the file, from 0 and without gaps (bad lines aside, which are told
-        anyway)."""
+        """Whether index is the position in the file, from 0 and without gaps (apart from bad lines, which are
+        reported anyway)."""
         expected = 0
         for block in sorted(self.blocks, key=lambda block: block.block):
             if block.first is not None and (block.first != expected or not block.in_step):
@@ -106,7 +106,8 @@ class Survey:
 
     @property
     def disordered(self) -> bool:
-        """Indexes that do not rise from line to line: nobody can say which of two lines came first."""
+        """Whether some index does not rise from line to line: then it is unknown which of two lines came
+        first."""
         highest = -1
         for block in sorted(self.blocks, key=lambda block: block.block):
             if block.first is not None and block.last is not None:

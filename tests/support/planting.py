@@ -1,4 +1,4 @@
-"""Damages planted in healthy folders, and the twin held to what each Expect says."""
+"""Plants damages in healthy folders, and checks the twin against each Expect."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,8 @@ UNSETTLED = {"diverged", "under-replicated", "unseen"}
 
 
 def planted(plant: Damage, name: str, tmp_path: Path, healthy: Callable[..., RunFolder], tries: int) -> int:
-    """Plant it in so many healthy folders, in `make test` until two lend themselves; how many did."""
+    """Plants the damage in so many healthy folders (in `make test` until it fits two); returns how many it
+    fitted."""
     done = 0
     for seed in range(tries):
         if done == cases(tries, few=2):
@@ -29,14 +30,14 @@ def planted(plant: Damage, name: str, tmp_path: Path, healthy: Callable[..., Run
         expect = plant(folder, random)
         if expect is not None:
             path = folder.write(tmp_path / str(seed))
-            holds(expect, twin.judge(path), settled=settled, told=f"{name} {seed}: {path}")
+            holds(expect, twin.judge(path), settled=settled, message=f"{name} {seed}: {path}")
             done += 1
     return done
 
 
-def holds(expect: Expect, verdict: dict[str, Any], *, settled: bool, told: str = "") -> None:
-    """Every finding that must be there is, and no other; what isolation permits of transactions in flight may
-    stand in any run that has them."""
+def holds(expect: Expect, verdict: dict[str, Any], *, settled: bool, message: str = "") -> None:
+    """Checks that the verdict has every required finding and no other. Findings that the isolation level
+    permits are allowed in any run that has transactions."""
     found = {(one["name"], one["class"], one["permitted_by"]) for one in verdict["findings"]}
     must = {(name, *kind) for name, kind in expect.must.items()}
     usual = {(name, "permitted", "isolation") for name in CYCLES}
@@ -47,7 +48,7 @@ def holds(expect: Expect, verdict: dict[str, Any], *, settled: bool, told: str =
         healthy_one = True if settled else "unknown"
         valid = False if any(kind[0] == "bug" for kind in expect.must.values()) else healthy_one
 
-    assert set() == must - found, told
-    assert set() == extra, told
-    assert expect.unknown <= unknown, told
-    assert valid == verdict["valid"], told
+    assert set() == must - found, message
+    assert set() == extra, message
+    assert expect.unknown <= unknown, message
+    assert valid == verdict["valid"], message

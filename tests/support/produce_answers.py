@@ -1,8 +1,9 @@
-"""What a live Apache Kafka answers to a produce, in each situation: as clients see it, and what came of it.
+"""Records what a live Apache Kafka answers to a produce in each situation, and what becomes of the records.
 
 One cluster of four brokers plays all situations one after the other, each on a topic of its own, [n1, n2, n3]
-with one record before it. n4 has no replica: it is the stranger, and with ZooKeeper Kafka's controller. After
-each situation the cluster is mended (all awake and in sync, n1 leads) and the topic is read to its end.
+with one record before it. n4 has no replica: it is the stranger of "to a stranger"; with ZooKeeper it is also
+Kafka's controller. After each situation the cluster is mended (all awake and in sync, n1 leads) and the topic
+is read to its end.
 """
 
 import asyncio
@@ -35,9 +36,10 @@ from floodmark.workloads import idempotent
 RUN_ID = "0123456789abcdef"
 REPLICAS = ("n1", "n2", "n3")
 LONG_S = 180.0
-SESSION_MS = 10_000  # in KRaft mode: who is stopped longer is fenced
+SESSION_MS = 10_000  # in KRaft mode: a broker that is stopped longer is fenced
 PARKED_MS = 60_000  # a produce that waits for its followers
-FETCHES_END_S = 1.0  # longer than replica.fetch.wait.max.ms: a sleeper's fetch no longer waits at the leader
+# longer than replica.fetch.wait.max.ms: the fetch of a broker asleep has then ended at the leader
+FETCHES_END_S = 1.0
 FIRST, VALUE = 0, 1
 OF_TOPIC: Mapping[str, Mapping[str, str]] = {
     "below min on arrival": {"min.insync.replicas": "3"},
@@ -55,14 +57,14 @@ class Answer:
 
 
 class Stage:
-    """The cluster, and clients of it."""
+    """The cluster and its clients."""
 
     def __init__(self, cluster: Cluster, topics: Mapping[str, str]) -> None:
         self.cluster = cluster
         self.keys = {name: key for key, name in enumerate(topics)}
         self.specs = tuple(PartitionSpec(key=key, topic=topics[name], partition=0, replicas=REPLICAS)
                            for name, key in self.keys.items())
-        self.unknown = len(self.specs)  # of a topic that nobody created
+        self.unknown = len(self.specs)  # the key of a topic that does not exist
         self.expires = ability(cluster, Expires)
         self.kills: Kills = _able(cluster, Kills)
         self.pauses: Pauses = _able(cluster, Pauses)
@@ -90,13 +92,15 @@ class Stage:
             await client.close()
 
     async def parked(self, key: int, *, timeout_ms: int = PARKED_MS) -> asyncio.Task[Outcome]:
-        """A send to n1, which has appended it."""
+        """Starts a send to n1, and waits until n1 has appended it."""
         task = asyncio.create_task(self.send(key, timeout_ms=timeout_ms))
         await self.until(lambda view: view.replicas["n1", key].leo == VALUE + 1, "n1 to append it")
         return task
 
     async def until(self, holds: Callable[[View], bool], what: str) -> None:
         async def unmet() -> str | None:
+            """No election before all replicas are alike: n1 might lead again with records that it was to
+            cut."""
             view = await self.cluster.observe()
             try:
                 return None if holds(view) else f"{view.partitions} {sorted(view.unfenced)}"
@@ -108,7 +112,8 @@ class Stage:
     # -- faults -------------------------------------------------------------------------------------------
 
     async def put_to_sleep(self, *nodes: str) -> None:
-        """Until nothing that the leader appends can reach them, not even in their sockets."""
+        """Stops these brokers so that nothing the leader appends can reach them, not even in their
+        sockets."""
         for node in nodes:
             await self.pauses.pause(node)
             self.asleep.add(node)
@@ -124,7 +129,7 @@ class Stage:
         self.dead.add(node)
 
     async def end_session(self, node: str) -> None:
-        """By hand, or by waiting for it."""
+        """Ends the session by hand, or by waiting for it."""
         if self.expires is not None:
             await self.expires.expire(node)
         else:
@@ -161,10 +166,10 @@ class Stage:
 
         await wait_until(unmet, "all to be in sync behind n1", LONG_S)
 
-    # -- what is there ------------------------------------------------------------------------------------
+    # -- the records ----------------------------------------------------------------------------------------
 
     async def values(self, key: int) -> tuple[int, ...]:
-        """Brokers may still be learning of the last election: a fail is asked again."""
+        """Reads all values. Brokers may still be learning of the last election: a fail is tried again."""
         client = self.client()
         found: list[int] = []
 
@@ -184,7 +189,7 @@ class Stage:
         return tuple(found)
 
     async def first_records(self) -> None:
-        """One in each topic; brokers may still be learning who leads."""
+        """Sends one record to each topic; brokers may still be learning who leads."""
         for key in self.keys.values():
             async def unmet(key: int = key) -> str | None:
                 client = self.client()
@@ -242,7 +247,8 @@ async def deposed_by_one_that_has_it(stage: Stage, key: int) -> Outcome:
 
 
 async def session_ended(stage: Stage, key: int) -> Outcome:
-    """By hand it is the session of a leader that lives. Else the leader must be stopped for that long."""
+    """Ended by hand it is the session of a leader that runs. Otherwise the leader must be stopped for that
+    long."""
     await stage.put_to_sleep("n2", "n3")
     task = await stage.parked(key)
     if stage.expires is not None:
@@ -266,7 +272,7 @@ async def below_min_on_arrival(stage: Stage, key: int) -> Outcome:
     await stage.end_session("n3")
     await stage.until(lambda view: view.replicas["n1", key].isr in (("n1", "n2"), ("n2", "n1")),
                       "n1 to know its ISR")
-    await asyncio.sleep(FETCHES_END_S)  # metadata may run ahead of the broker's role
+    await asyncio.sleep(FETCHES_END_S)  # metadata may be ahead of the broker's role
     return await stage.send(key)
 
 
@@ -285,7 +291,7 @@ async def leader_killed(stage: Stage, key: int) -> Outcome:
 
 
 async def leader_stopped(stage: Stage, key: int) -> Outcome:
-    """In order: its sockets close while the produce still waits."""
+    """An orderly stop: its sockets close while the produce still waits."""
     await stage.put_to_sleep("n2", "n3")
     task = await stage.parked(key)
     stop = asyncio.create_task(stage.kills.stop_node("n1"))
@@ -300,7 +306,7 @@ async def idempotent_acked(stage: Stage, key: int) -> Outcome:
 
 
 async def idempotent_over_an_election(stage: Stage, key: int) -> Outcome:
-    """The library is answered as the client of record is, and tries again by itself."""
+    """The library gets the same answers as the client of record, and retries by itself."""
     return await _by_the_library(stage, key, deposed=True)
 
 
@@ -349,9 +355,10 @@ SITUATIONS: Mapping[str, Callable[[Stage, int], Awaitable[Outcome]]] = {
 
 
 def answers(folder: Path, version: str) -> dict[str, Answer | Exception]:
-    """Every situation, in one cluster of this version. An exception: what kept one from being played."""
+    """Plays every situation, in one cluster of this version. An exception: why one could not be played."""
     topics = {name: f"t{number}" for number, name in enumerate(SITUATIONS)}
-    session = "60000" if version.startswith("2.") else str(SESSION_MS)  # one that ends by hand, or not
+    # a session that only ends by hand, or by itself
+    session = "60000" if version.startswith("2.") else str(SESSION_MS)
     cluster = catalog.cluster(
         "local", folder, 4, rules="kip-320", bugs=(), links="direct", kafka=version,
         config={"min.insync.replicas": "2", "broker.session.timeout.ms": session,
@@ -371,7 +378,7 @@ def answers(folder: Path, version: str) -> dict[str, Answer | Exception]:
                 try:
                     async with asyncio.timeout(LONG_S):
                         outcome = await situation(stage, key)
-                except Exception as error:  # told by the test of this one; the others go on
+                except Exception as error:  # reported by the test of this situation; the others go on
                     found[name] = error
                 await stage.mend()
                 if name not in found:

@@ -1,9 +1,9 @@
-"""A seeded random schedule over a memory cluster: clients, faults, a network that delays and loses.
+"""Drives a memory cluster by a random schedule from a seed: clients, faults, a network that delays and loses.
 
-Faults stay within what the guarantees allow: elections are clean, and a power cut strikes only while every
-node runs and is in the ISR, and no leader is about to shrink it (the request would outlive its sender, and
-the ISR might become the one that lost its data: what KIP-966 is for); until that node is back in the ISR,
-nobody else crashes or loses its session.
+Faults stay within what the guarantees allow: elections are clean; a power cut happens only while every node
+runs and is in the ISR, and no leader is about to shrink it (the request would outlive its sender, and the ISR
+might become the one node that lost its data: KIP-966 solves that); until that node is back in the ISR, no
+other node crashes or loses its session.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ DISTURBING = (
 def random_cluster(
     seed: int, rules: str = "kip-320", bugs: Sequence[str] = (), switches: Sequence[str] = ()
 ) -> MemoryCluster:
-    """Three nodes mostly, lags long and short, min.insync.replicas two or (harmless with kills) one."""
+    """Mostly three nodes; lags long and short; min.insync.replicas two or (harmless with kills) one."""
     random = Random(seed)
     return MemoryCluster(
         rules,
@@ -52,20 +52,21 @@ def random_cluster(
 
 
 class RandomDriver:
-    """Steps a cluster; `damaged` is what was seen first, with the number of the step."""
+    """Steps a cluster; `damaged` is the first damage, with the number of its step."""
 
     def __init__(self, cluster: MemoryCluster, seed: int) -> None:
         self.cluster = cluster
         self.random = Random(seed)
         self.recovering: int | None = None  # the node whose power was cut
-        self.stopping: list[int] = []  # told to stop, not yet gone
-        self.stopped: dict[int, int] = {}  # node -> its incarnation that was told to stop, and cannot lead
+        self.stopping: list[int] = []  # asked to stop, still running
+        self.stopped: dict[int, int] = {}  # node -> its incarnation that was asked to stop, and cannot lead
         self.sent = 0
         self.counts = dict.fromkeys(ACTIONS, 0)
         self.history: list[str] = []
 
     def run(self, steps: int, look_every: int = 10) -> list[str]:
-        """The first damage seen, or nothing; the cluster is mended and settled in the end."""
+        """Runs so many steps; returns the first damage, or nothing. Mends and settles the cluster at the
+        end."""
         names = list(ACTIONS)
         calm = self.random.choice((0.2, 0.5, 1.0))  # schedules differ in how often they are disturbed
         weights = [ACTIONS[name] * (calm if name in DISTURBING else 1) for name in names]
@@ -84,7 +85,7 @@ class RandomDriver:
         ]
 
     def mend(self) -> None:
-        """Everybody up, every message delivered, everybody back in the ISR."""
+        """Starts every node, delivers every message, brings every node back into the ISR."""
         cluster = self.cluster
         cluster.release()
         for node in self.stopping:
@@ -98,7 +99,7 @@ class RandomDriver:
         cluster.stabilize()
 
     def _unlike(self) -> list[str]:
-        """After mending every log is the same, to the end."""
+        """Differences between the logs after mending; every log must be the same to its end."""
         cluster = self.cluster
         logs = {node: cluster.log(node) for node in cluster.nodes}
         isr = sorted(cluster.partition.isr)
@@ -135,7 +136,7 @@ class RandomDriver:
             self.cluster.deliver(free[self.random.randrange(first)])
 
     def _cut(self) -> None:
-        """One direction of one link, the controller's among them, until it is healed."""
+        """Cuts one direction of one link (or of one to the controller) until it is healed."""
         ends = [*self.cluster.nodes, CONTROLLER]
         sender, to = self.random.sample(ends, 2)
         self.cluster.hold(sender=sender, to=to)
@@ -235,7 +236,7 @@ class RandomDriver:
         self.cluster.restart_controller()
 
     def _settle(self) -> None:
-        """A quiet moment, so that schedules come to a full ISR again and again."""
+        """A quiet time, so that schedules reach a full ISR again and again."""
         self.cluster.release()
         for _ in range(2):
             self.cluster.stabilize()
@@ -249,6 +250,6 @@ class RandomDriver:
                 self.recovering = None
 
     def _free(self, node: int) -> bool:
-        """Whether a fault may strike this node now."""
+        """Whether a fault may hit this node now."""
         self._recovered()
         return self.recovering is None or self.recovering == node

@@ -1,8 +1,7 @@
-"""A run folder read by ranges (checkers.read), as plain_read gives it: tables of the laws, and what must be
-known of its files first.
+"""Reads a run folder by ranges (checkers.read) into what plain_read gives: tables, and facts about the files.
 
-tables, preconditions = ranged_read.read_run(open_folder(path), run=0, range_bytes=1 << 20)
-differences(path, 300)          what it and plain_read do not agree on, with ranges of so many bytes
+tables, preconditions = ranged_read.read_run(open_folder(path), run=0, range_bytes=1 << 20) differences(path,
+300)          where it differs from plain_read, with ranges of so many bytes
 """
 
 import pickle
@@ -27,40 +26,40 @@ from floodmark.checkers.read.tables import read_range
 def read_run(
     folder: Folder, run: int, range_bytes: int = RANGE_BYTES
 ) -> tuple[dict[str, pa.Table], Preconditions]:
-    """All tables that come from the big files, and what the facts of the ranges come to."""
-    parts, told = defaultdict[str, list[pa.Table]](list), list[Facts]()
+    """All tables that come from the big files, and the merged facts of the ranges."""
+    parts, facts = defaultdict[str, list[pa.Table]](list), list[Facts]()
     for one in ranges_of(run, folder, range_bytes):
         parsed = read_range(one, folder.settle_processes)
-        told.append(pickle.loads(pickle.dumps(parsed.facts)))
+        facts.append(pickle.loads(pickle.dumps(parsed.facts)))
         for name, table in parsed.tables.items():
             parts[name].append(table)
     tables = {name: pa.concat_tables(each) for name, each in parts.items()}
     tables.pop(REPLICA_ROWS, None)
     traced = seqs.seq_facts(tables.pop(seqs.SEQS)) if seqs.SEQS in tables else []
     if "lines" not in tables:
-        return tables, preconditions_of(run + 1, told, [], [], traced)[run]
+        return tables, preconditions_of(run + 1, facts, [], [], traced)[run]
     tables["answers"] = pairing.answers(tables["lines"])
     tables["repeated"], values = repeats.repeats(tables["sends"])
-    return tables, preconditions_of(run + 1, told, pairing.pairing(tables["lines"]), values, traced)[run]
+    return tables, preconditions_of(run + 1, facts, pairing.pairing(tables["lines"]), values, traced)[run]
 
 
 def differences(path: Path, range_bytes: int) -> list[str]:
-    """Nothing where both readers give the same tables and the same facts."""
+    """Where the two readers give different tables or facts; empty if nowhere."""
     (plain, survey), (tables, seen) = (
         plain_read.read_run(open_folder(path), 3), read_run(open_folder(path), 3, range_bytes)
     )  # fmt: skip
-    told = []
+    said = []
     # answers are made of lines, whose `at` and ident are each reader's own.
     for name in sorted(plain.keys() | tables.keys() - {"answers"}):
         one, other = (rows_of(name, each.get(name)) for each in (plain, tables))
         if one != other:
-            told.append(f"{name}: {len(one)} rows, {len(other)} rows; {first_other(one, other)}")
+            said.append(f"{name}: {len(one)} rows, {len(other)} rows; {first_other(one, other)}")
     expected, got = facts_of(survey), facts_of(seen)
-    return told + [f"{key}: {expected[key]!r}, {got[key]!r}" for key in expected if expected[key] != got[key]]
+    return said + [f"{key}: {expected[key]!r}, {got[key]!r}" for key in expected if expected[key] != got[key]]
 
 
 def rows_of(name: str, table: pa.Table | None) -> list[dict[str, Any]]:
-    """Without `at`, which counts within ranges, and ident, which is anybody's number."""
+    """The rows without `at`, which counts within ranges, and ident, which may be any number."""
     if table is None or name == "answers":
         return []
     rows = table.select(TABLES[name].names).cast(TABLES[name]).to_pylist()
@@ -72,10 +71,9 @@ def first_other(one: list[Any], other: list[Any]) -> Any:
 
 
 def facts_of(seen: Survey | Preconditions) -> dict[str, Any]:
-    """What laws and reasons ask of either. Where indexes do not rise nobody asks which process did what."""
+    """The facts that laws and reasons use. If indexes do not rise, they do not use which process did what."""
     traced = seen.traced
-    nodes = {node: (each.lines, each.first, getattr(each, "whole", getattr(each, "complete", None)))
-             for node, each in traced.nodes.items()}  # fmt: skip
+    nodes = {node: (each.lines, each.first, each.complete) for node, each in traced.nodes.items()}
     names = ("lines", "bad", "disordered", "ok", "fail", "info", "acked", "txns", "entries", "bad_entries")
     return {
         **{name: getattr(seen, name) for name in names},
@@ -85,7 +83,7 @@ def facts_of(seen: Survey | Preconditions) -> dict[str, Any]:
         "partitions": set(seen.partitions),
         "used": set(seen.used),
         "trace": (traced.bad, nodes),
-        "rulings": list(traced.told) if isinstance(seen, Survey) else [
+        "rulings": list(traced.rulings) if isinstance(seen, Survey) else [
             {name: each[name] for name in each if name != "at"} for each in traced.rulings],
         **({} if seen.disordered else {
             "falls": seen.falls, "unmatched": seen.unmatched, "overlapping": dict(seen.overlapping)}),

@@ -1,4 +1,4 @@
-"""A client that hides nothing: one socket, one request, kio's answer; and record batches made by hand."""
+"""A raw client: one socket, one request, kio's answer; and record batches made by hand."""
 
 import socket
 import struct
@@ -94,7 +94,7 @@ class Raw:
         return int(part.error_code), part.base_offset
 
     def fetch(self, topic: str, offset: int, **besides: int) -> Any:
-        """The one partition of a Fetch 12."""
+        """Fetches by Fetch 12; returns its one partition."""
         return self.fetched(self.send_fetch(topic, offset, **besides))
 
     def fetched(self, number: int) -> Any:

@@ -1,4 +1,4 @@
-"""Fenced blocks of the project's pages, as they stand there."""
+"""Finds fenced blocks of the project's pages."""
 
 import re
 from pathlib import Path

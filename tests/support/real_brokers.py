@@ -1,6 +1,6 @@
-"""Real processes for the broker's own tests: a controller and brokers on loopback, nothing between them.
+"""Real processes for the broker's own tests: a controller and brokers on loopback, with direct connections.
 
-Not the harness's cluster: no keeper, no links; what is tested here is `python -m broker` alone.
+This is not the harness's cluster: no keeper, no links; the tests run `python -m broker` alone.
 """
 
 import json
@@ -31,7 +31,7 @@ Found = TypeVar("Found")
 
 
 def wait_for(what: str, look: Callable[[], Found], timeout_s: float = 30.0) -> Found:
-    """The first true thing that `look` gives."""
+    """The first true result of `look`."""
     until = time.monotonic() + timeout_s
     while not (found := look()):
         if time.monotonic() > until:
@@ -41,7 +41,8 @@ def wait_for(what: str, look: Callable[[], Found], timeout_s: float = 30.0) -> F
 
 
 class RealBrokers:
-    """Brokers 1..n and the controller; a context, which kills what is left. A key's `{node}` is the id."""
+    """Brokers 1..n and the controller; as a context it kills what still runs at the end. `{node}` in a key is
+    the id."""
 
     def __init__(self, folder: Path, brokers: int = 3, **keys: str) -> None:
         self.folder = folder
@@ -93,7 +94,7 @@ class RealBrokers:
             )
 
     def end(self, node: int, number: int = signal.SIGKILL, timeout_s: float = 30.0) -> int:
-        """Sends the signal and waits; the exit code."""
+        """Sends the signal and waits; returns the exit code."""
         self._processes[node].send_signal(number)
         return self._processes[node].wait(timeout_s)
 
@@ -138,7 +139,7 @@ class RealBrokers:
         wait_for(f"{nodes} to be unfenced", unfenced)
 
     def partition(self, topic: str, index: int = 0) -> Mapping[str, Any]:
-        """As the controller sees it; {} while there is none."""
+        """The controller's view of the partition; {} while there is none."""
         found = self.seen(CONTROLLER).get("partitions", ())
         return next((each for each in found if each["topic"] == topic and each["partition"] == index), {})
 
@@ -147,7 +148,7 @@ class RealBrokers:
         return next((each for each in found if each["topic"] == topic and each["partition"] == index), {})
 
     def wait_isr(self, topic: str, *nodes: int) -> Mapping[str, Any]:
-        """Until the controller has this ISR and its leader has taken its role."""
+        """Waits until the controller has this ISR and its leader has taken its role."""
 
         def full() -> Mapping[str, Any]:
             part = self.partition(topic)
@@ -158,8 +159,7 @@ class RealBrokers:
 
         return wait_for(f"the ISR of {topic} to be {nodes}", full)
 
-    # -- config
-    # ------------------------------------------------------------------------------------------------
+    # -- config ---------------------------------------------------------------------------------------------
 
     def _write(self, node: int, keys: Mapping[str, str]) -> None:
         role = "controller" if node == CONTROLLER else "broker"

@@ -1,6 +1,7 @@
-"""Apache Kafka itself, one broker of it: started for tests that need files which it wrote, and ended by pid.
+"""Starts one broker of Apache Kafka for tests that need files which it wrote, and ends it by pid.
 
-Not the harness's cluster: one node, no faults; with ZooKeeper beside it, or in KRaft mode its own controller.
+This is not the harness's cluster: one node, no faults; with ZooKeeper, or in KRaft mode as its own
+controller.
 """
 
 import logging
@@ -35,7 +36,7 @@ ZOOKEEPER = ("dataDir={data}\nclientPort={port}\nclientPortAddress={host}\n"
 
 
 class RealKafka:
-    """A context: one broker of a version that answers."""
+    """One broker of a version, as a context; it answers when the context begins."""
 
     def __init__(self, folder: Path, version: str, **keys: str) -> None:
         self.folder = folder
@@ -85,7 +86,7 @@ class RealKafka:
         self._ports.close()
 
     def stop(self) -> None:
-        """An orderly stop; what it wrote stays."""
+        """Stops it in an orderly way; its files stay."""
         self.__exit__()
 
     # -- processes -------------------------------------------------------------------------------------------
@@ -114,7 +115,7 @@ class RealKafka:
         return [f"-Dlog4j.configuration=file:{old}", f"-Dlog4j2.configurationFile={new}"]
 
     def tool(self, main_class: str, *words: str) -> str:
-        """What one of Kafka's command-line tools prints."""
+        """The output of one of Kafka's command-line tools."""
         return run_tool(self.kafka, main_class, *words)
 
     def _wait_ready(self) -> None:
@@ -161,7 +162,7 @@ def dump_log_segments(kafka: Distribution, files: Sequence[Path]) -> str:
 
 
 def quiet() -> logging.Logger:
-    """Where librdkafka's lines go: nowhere. They tell of a broker that is still starting or has ended."""
+    """A logger that drops librdkafka's lines about a broker that is still starting or has ended."""
     logger = logging.getLogger("floodmark.tests.librdkafka")
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
@@ -169,7 +170,7 @@ def quiet() -> logging.Logger:
 
 
 def skip_without(version: str) -> None:
-    """Leaves a test out where that Kafka cannot be had, with the sentence that says why."""
+    """Skips a test if that Kafka is not available; the reason says why."""
     try:
         distribution(version)
     except FloodmarkError as error:

@@ -1,17 +1,17 @@
-"""Run folders like those that `floodmark run --nemesis all` leaves, of any size, for the bench.
+"""Writes run folders like those that `floodmark run --nemesis all` leaves, of any size, for the bench.
 
     python tests/support/real_like.py OUT --ops 1000000 [--trace] [--transactions] [--damage lost] [--seed 1]
 
-What such runs hold, and tidy ones do not: sends of one to four values, of which some fail, and some get no
-answer (half of these were written, half were not); polls that fail, with what they had returned or with
-nothing; polls without an answer; processes that are renumbered after an op without an answer; consumers that
-crash, that are assigned other partitions and that subscribe; clients that ask for end offsets; a node that
-is killed and started every so often, with the elections and epochs that follow, and the tail that only the
-dead leader had, which it then truncates. Every partition settles and is read to the end.
+Such runs have what tidy ones lack: sends of one to four values, of which some fail, and some get no answer
+(half of these were written, half were not); polls that fail, with the records they had returned or with none;
+polls without an answer; processes that get a new number after an op without an answer; consumers that crash,
+that are assigned other partitions and that subscribe; clients that ask for end offsets; a node that is killed
+and started at intervals, with the elections and epochs that follow, and the tail that only the dead leader
+had, which it then truncates. Every partition settles and is read to the end.
 
 Rules kept here: the same arguments give the same bytes. The cluster is correct: an op takes effect in one
 moment between its invocation and its completion, and a record that is in a log stays there. So a folder is
-valid, whatever its size, unless a damage (DAMAGES) was asked for. What is held is two numbers a record.
+valid, whatever its size, unless a damage (DAMAGES) was asked for. Memory keeps two numbers for each record.
 """
 
 import argparse
@@ -37,11 +37,11 @@ ENTRIES_AT_ONCE = 20_000
 REVERSED = 64  # records in a block that is written backwards
 ERRORS = ("NOT_LEADER_OR_FOLLOWER", "NOT_ENOUGH_REPLICAS", "CONNECTION", "REQUEST_TIMED_OUT")
 
-# What may be done to a folder, and a name that the judge must then find.
+# The damages of a folder, and a name that the judge must then find.
 DAMAGES: Mapping[str, str] = {
-    "lost": "lost-write",  # 200 acked records are somebody else's in every log
+    "lost": "lost-write",  # 200 acked records are replaced by others in every log
     "one-order": "int-nonmonotonic-poll",  # in every partition one poll returned its records backwards
-    "one-percent": "diverged",  # one record in a hundred is another on n3
+    "one-percent": "diverged",  # one record in a hundred differs on n3
     "skipping": "int-poll-skip",  # consumers return every other record
     "ends": "end-offset-regressed",  # every end offset is below what its client had read
     "disorder": "realtime-order",  # records are written, and polls returned, backwards, block by block
@@ -56,12 +56,12 @@ class Client:
 
     process: int
     consumes: bool
-    held: tuple[int, ...] | None = None  # partitions; None: it has to ask for some first
+    held: tuple[int, ...] | None = None  # partitions; None: it must assign some first
     positions: dict[int, int] = field(default_factory=dict)
-    op: Line | None = None  # under way: its f and what it asks for
+    op: Line | None = None  # the open op: its f and its request
     happened: bool = False  # the op took effect
     type: str = "ok"
-    sends: list[Line] | None = None  # of its completion, as what follows
+    sends: list[Line] | None = None  # for its completion, like the fields below
     reads: list[Line] | None = None
     end: Line | None = None
 
@@ -80,7 +80,7 @@ class Run:
         self.partitions = tuple(range(partitions))
         self.index = self.value = self.now = 0
         self.begun = 0
-        self.turned: set[int] = set()  # partitions of which a poll was returned backwards
+        self.turned: set[int] = set()  # partitions with a poll that was returned backwards
         self.clients = [Client(number, number >= PRODUCERS) for number in range(PRODUCERS + CONSUMERS)]
         self.next_process = len(self.clients)
 
@@ -93,7 +93,7 @@ class Run:
     # -- the clients --------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Clients in random turns: each begins an op, its op takes effect, it gets the answer."""
+        """Gives clients turns at random: each begins an op, its op takes effect, it gets the answer."""
         clients, random = self.clients, self.random
         fault_every = max(len(clients), self.ops // (2 * FAULTS))
         next_fault, last_fault = fault_every, self.ops - fault_every // 2
@@ -150,7 +150,7 @@ class Run:
         return [{"partition": partition, "value": value} for value in range(first, self.value)]
 
     def take_effect(self, client: Client) -> None:
-        """What happens to the op in the cluster, and what its client will be told."""
+        """Applies the op to the cluster, and decides its client's answer."""
         assert client.op is not None
         luck, f = self.random.random(), client.op["f"]
         failed, unanswered = luck < FAILED, FAILED <= luck < FAILED + UNANSWERED
@@ -171,23 +171,23 @@ class Run:
         elif f == "list_offsets":
             client.end = self.end_offset(client)
         else:
-            client.type = "ok"  # nothing that a client does alone fails
+            client.type = "ok"  # an op that needs no cluster does not fail
             self.take_partitions(client)
 
     def write(self, sends: list[Line], *, transaction: bool) -> list[Line]:
-        told = [{**send, "offset": self.cluster.append(send["partition"], send["value"])} for send in sends]
-        self.cluster.committed([send["partition"] for send in told], transaction=transaction)
-        return told
+        added = [{**send, "offset": self.cluster.append(send["partition"], send["value"])} for send in sends]
+        self.cluster.committed([send["partition"] for send in added], transaction=transaction)
+        return added
 
     def lose(self, send: Line) -> None:
-        """Every so often a record that will be acked becomes somebody else's, before anybody can read it."""
+        """At intervals replaces a record that will be acked by another one, before any client can read it."""
         lost, most = self.cluster.lost, min(LOST_WRITES, max(1, self.ops // 50))
         if lost < most and self.begun >= self.ops * lost // (2 * most):
             self.cluster.lose(send["partition"], send["offset"])
 
     def poll(self, client: Client, most: int) -> list[Line]:
-        """The next records of one of its partitions. A transaction's process reads where it likes; it never
-        reads what an open op wrote, for what took effect is committed."""
+        """The next records of one of its partitions. A transaction's process reads from any place; it never
+        reads what an open op wrote, because an op that took effect is committed."""
         partition = self.random.choice(client.held or self.partitions)
         start = client.positions.get(partition, 0)
         if client.held is None and partition not in client.positions:
@@ -217,7 +217,8 @@ class Run:
         return {"partition": partition, "offset": offset}
 
     def take_partitions(self, client: Client) -> None:
-        """A consumer goes on where it was in what it keeps, and begins shortly before the end elsewhere."""
+        """A consumer goes on at its position in partitions that it keeps, and begins shortly before the end
+        of others."""
         assert client.op is not None
         if client.op["f"] == "crash":
             client.held, client.positions = None, {}
@@ -231,18 +232,18 @@ class Run:
     def complete(self, client: Client) -> None:
         op, kind = client.op, client.type
         assert op is not None
-        told: Line = {}
+        fields: Line = {}
         if op["f"] in ("send", "txn"):
-            told["sends"] = client.sends if kind == "ok" else op["sends"]
+            fields["sends"] = client.sends if kind == "ok" else op["sends"]
         if client.reads is not None and (client.reads or kind == "ok" or op["f"] == "txn"):
-            told["reads"] = client.reads
+            fields["reads"] = client.reads
         if op["f"] == "list_offsets" and kind == "ok":
-            told["offsets"] = [client.end]
+            fields["offsets"] = [client.end]
         if "partitions" in op:
-            told["partitions"] = op["partitions"]
+            fields["partitions"] = op["partitions"]
         if kind != "ok":
-            told["error"] = self.random.choice(ERRORS)
-        self.line(client.process, kind, op["f"], **told)
+            fields["error"] = self.random.choice(ERRORS)
+        self.line(client.process, kind, op["f"], **fields)
         client.op = None
         if kind == "info":
             self.renumber(client)
@@ -254,7 +255,7 @@ class Run:
     # -- faults, and the end ------------------------------------------------------------------------------
 
     def fault(self) -> None:
-        """A node is killed or, if one is down, started."""
+        """Kills a node or, if one is down, starts it."""
         cluster = self.cluster
         cluster.now = self.now
         moment = {"at": "time", "time": self.now}
@@ -269,7 +270,7 @@ class Run:
         self.now = max(self.now, cluster.now)
 
     def settle(self) -> None:
-        """A probe of each partition; then every partition is read once more, by a process of its own."""
+        """Sends a probe to each partition; then a new process reads every partition once more."""
         for key in self.partitions:
             sends = [{"partition": key, "value": self.value}]
             self.value += 1
@@ -313,7 +314,7 @@ class Run:
 
 
 def rows(cluster: Cluster, transactions: bool) -> Iterator[bytes]:
-    """replicas.jsonl."""
+    """The lines of replicas.jsonl."""
     for node in NODES:
         for key, log in enumerate(cluster.logs):
             row = {"node": node, "partition": key, "leader": cluster.leaders[key],
@@ -324,7 +325,7 @@ def rows(cluster: Cluster, transactions: bool) -> Iterator[bytes]:
 
 
 def write_dumps(folder: Path, cluster: Cluster, damage: str | None) -> None:
-    """logs/NODE.jsonl, which are the same but for the node and, on n3, the damage."""
+    """Writes logs/NODE.jsonl, which are the same except for the node and, on n3, the damage."""
     (folder / "logs").mkdir()
     files = {node: (folder / "logs" / f"{node}.jsonl").open("wb", buffering=1 << 20) for node in NODES}
     entries = cluster.entries()
@@ -343,13 +344,13 @@ def is_wrong(offset: int) -> bool:
 def dumped(
     node: str, entries: Iterable[tuple[int, int, int, int, bool]], is_wrong: Callable[[int], bool]
 ) -> Iterator[bytes]:
-    """Lines of one dump; value -1 stands for a record that is none of ours."""
+    """The lines of one dump; value -1 is a record that is not ours."""
     for partition, offset, epoch, value, aborted in entries:
         crc = ((value + 2) * 2654435761 + (1 if is_wrong(offset) else 0)) % 2**32
-        told = "null" if value < 0 else value
+        shown = "null" if value < 0 else value
         flag = ',"aborted":true' if aborted else ""
         yield (
-            f'{{"node":"{node}","partition":{partition},"offset":{offset},"epoch":{epoch},"value":{told},'
+            f'{{"node":"{node}","partition":{partition},"offset":{offset},"epoch":{epoch},"value":{shown},'
             f'"crc":{crc}{flag}}}\n'
         ).encode()
 
@@ -364,7 +365,8 @@ def write(
     trace: bool = False,
     damage: str | None = None,
 ) -> Path:
-    """One folder, which must not exist yet; returns it. A damage is done to runs without a trace."""
+    """Writes one folder, which must not exist yet, and returns it. Only runs without a trace can have a
+    damage."""
     assert damage is None or (damage in DAMAGES and not trace), damage
     folder.mkdir(parents=True)
     lines = (folder / "trace.jsonl").open("wb", buffering=1 << 20) if trace else None

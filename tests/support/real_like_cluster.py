@@ -1,9 +1,9 @@
-"""The cluster of real_like.py: logs that fill, leaders that change, and what its trace tells of that.
+"""The cluster of real_like.py: logs that fill, leaders that change, and the trace of both.
 
 Rules kept here: three nodes, every partition on each; min.insync.replicas 2; at most one node is down. A
 record is appended by the leader and by the followers that are up, and committed, in one step; a node that was
-down catches up when it is started and is then taken into the ISR again. A leader that is killed had just
-appended records that nobody else has: it truncates them when it is back.
+down catches up when it is started and then joins the ISR again. A leader that is killed had just appended
+records that no other node has: it truncates them when it is back.
 """
 
 from array import array
@@ -16,12 +16,13 @@ from typing import Any, BinaryIO
 import orjson
 
 NODES = ("n1", "n2", "n3")
-OTHERS, ABORTED = -1, -2  # a value below 0: not ours; ABORTED - value: ours, of an aborted transaction
-TAIL = 3  # records at the most that a leader has alone when it is killed
+# values below 0: OTHERS is not ours; ABORTED - value is ours, of an aborted transaction
+OTHERS, ABORTED = -1, -2
+TAIL = 3  # at most so many records that only a killed leader has
 
 
 class Cluster:
-    """Partitions as one log each: what every replica holds in the end."""
+    """The partitions as one log each: the log that every replica has in the end."""
 
     def __init__(self, partitions: int, random: Random, block: int, trace: BinaryIO | None) -> None:
         self.random, self.block, self.trace = random, block, trace
@@ -31,8 +32,9 @@ class Cluster:
         self.leaders = [NODES[key % len(NODES)] for key in range(partitions)]
         self.versions = [0] * partitions  # partition epochs
         self.down: str | None = None
-        self.shared: list[int] = []  # of the node that is down: how far its logs are those of the others
-        self.tails: dict[int, int] = {}  # and what it has above
+        # partition -> where the log of the node that is down differs from the others
+        self.shared: list[int] = []
+        self.tails: dict[int, int] = {}  # partition -> its records above that
         self.brokers = 0  # broker epochs
         self.lost = 0
         self.now = 0
@@ -62,19 +64,19 @@ class Cluster:
         return offset
 
     def close_blocks(self) -> None:
-        """What was not written of an open block stays somebody else's."""
+        """Closes open blocks; what was not written of them stays other clients' records."""
         for free in self.free:
             free.clear()
 
     def committed(self, keys: Sequence[int], *, transaction: bool) -> None:
-        """A record was appended to each of these partitions, to some of them several; a transaction ends with
-        a control record in each."""
+        """Traces the records appended to each of these partitions (a key may come several times); a
+        transaction ends with a control record in each."""
         for key, count in Counter(keys).items():
             if transaction:
                 self.append(key, OTHERS)
                 count += 1
             if self.trace is not None:
-                self.tell_append(key, count, ack=count - transaction)
+                self.trace_append(key, count, ack=count - transaction)
 
     def abort(self, sends: Sequence[dict[str, int]]) -> None:
         for send in sends:
@@ -82,7 +84,7 @@ class Cluster:
         self.committed([send["partition"] for send in sends], transaction=True)
 
     def read(self, key: int, start: int, most: int) -> list[dict[str, int]]:
-        """Records of ours from there on, out of so many offsets."""
+        """Our records from there on, from so many offsets."""
         stop = min(self.end(key), start + most)
         return self.read_between(key, start, stop)
 
@@ -107,16 +109,16 @@ class Cluster:
     # -- nodes --------------------------------------------------------------------------------------------
 
     def kill(self, node: str) -> None:
-        """Its partitions get another leader out of the ISR; elsewhere it is dropped from it."""
+        """Its partitions get another leader from the ISR, and lose it from the ISR."""
         self.close_blocks()
         led = [key for key, leader in enumerate(self.leaders) if leader == node]
         self.tails = {key: self.random.randint(0, TAIL) for key in led}
         self.shared = [len(log) for log in self.logs]
         for key, count in self.tails.items():
             if count:
-                self.tell_appended(node, key, len(self.logs[key]), count, role="leader")
+                self.trace_appended(node, key, len(self.logs[key]), count, role="leader")
         self.down = node
-        self.tell("controller", "fence", broker=node, broker_epoch=NODES.index(node))
+        self.emit("controller", "fence", broker=node, broker_epoch=NODES.index(node))
         alive = [other for other in NODES if other != node]
         for key, leader in enumerate(self.leaders):
             self.versions[key] += 1
@@ -126,26 +128,26 @@ class Cluster:
                 self.change_isr(key, alive)
 
     def start(self) -> None:
-        """It follows, truncates what nobody else had, catches up, and is taken into the ISR again."""
+        """It follows, truncates what only it had, catches up, and joins the ISR again."""
         self.close_blocks()
         node = self.down
         assert node is not None
-        self.tell(node, "start", clean=False)
+        self.emit(node, "start", clean=False)
         self.brokers += 1
-        self.tell("controller", "register", broker=node, broker_epoch=len(NODES) + self.brokers, clean=False)
-        self.tell("controller", "unfence", broker=node, broker_epoch=len(NODES) + self.brokers)
+        self.emit("controller", "register", broker=node, broker_epoch=len(NODES) + self.brokers, clean=False)
+        self.emit("controller", "unfence", broker=node, broker_epoch=len(NODES) + self.brokers)
         self.down = None
         for key, log in enumerate(self.logs):
             common = self.shared[key]
             was = common + self.tails.get(key, 0)
             leader = self.leaders[key]
-            self.tell(node, "become_follower", **self.state(key, leo=was), leader=leader)
+            self.emit(node, "become_follower", **self.state(key, leo=was), leader=leader)
             if was > common:
                 cut = {"from": was, "to": common, "why": f"the epoch before ends at {common} on the leader"}
-                self.tell(node, "truncate", **self.state(key, leo=common), **cut)
+                self.emit(node, "truncate", **self.state(key, leo=common), **cut)
             if len(log) > common:
-                self.tell_appended(node, key, common, len(log) - common, role="follower")
-            self.tell_fetch(key, node)
+                self.trace_appended(node, key, common, len(log) - common, role="follower")
+            self.trace_fetch(key, node)
             self.versions[key] += 1
             self.change_isr(key, NODES)
 
@@ -153,19 +155,19 @@ class Cluster:
         self.leaders[key] = leader
         self.starts[key].append([self.epoch(key) + 1, len(self.logs[key])])
         word = {"partition": key, "leader": leader, "epoch": self.epoch(key), "isr": isr}
-        self.tell("controller", "elect", **word, partition_epoch=self.versions[key], clean=True)
-        self.tell(leader, "become_leader", **self.state(key), isr=isr, start=len(self.logs[key]),
+        self.emit("controller", "elect", **word, partition_epoch=self.versions[key], clean=True)
+        self.emit(leader, "become_leader", **self.state(key), isr=isr, start=len(self.logs[key]),
                   partition_epoch=self.versions[key])  # fmt: skip
         for node in isr:
             if node != leader:
-                self.tell(node, "become_follower", **self.state(key), leader=leader)
+                self.emit(node, "become_follower", **self.state(key), leader=leader)
 
     def change_isr(self, key: int, isr: Sequence[str]) -> None:
         leader, version = self.leaders[key], self.versions[key]
-        self.tell(leader, "isr_proposed", **self.state(key), isr=isr, partition_epoch=version - 1)
+        self.emit(leader, "isr_proposed", **self.state(key), isr=isr, partition_epoch=version - 1)
         word = {"leader": leader, "isr": isr, "partition_epoch": version, "cause": "alter"}
-        self.tell("controller", "isr", partition=key, epoch=self.epoch(key), **word)
-        self.tell(leader, "isr", **self.state(key), **word)
+        self.emit("controller", "isr", partition=key, epoch=self.epoch(key), **word)
+        self.emit(leader, "isr", **self.state(key), **word)
 
     # -- the trace ----------------------------------------------------------------------------------------
 
@@ -175,7 +177,7 @@ class Cluster:
         hw = min(leo, end) if hw is None else hw
         return {"partition": key, "epoch": self.epoch(key), "leo": leo, "hw": hw}
 
-    def tell(self, node: str, event: str, **fields: Any) -> None:
+    def emit(self, node: str, event: str, **fields: Any) -> None:
         if self.trace is None:
             return
         self.now += 1_000
@@ -187,44 +189,47 @@ class Cluster:
 
     def begin_trace(self) -> None:
         for number, node in enumerate(NODES):
-            self.tell(node, "start", clean=False)
-            self.tell("controller", "register", broker=node, broker_epoch=number, clean=False)
-            self.tell("controller", "unfence", broker=node, broker_epoch=number)
+            self.emit(node, "start", clean=False)
+            self.emit("controller", "register", broker=node, broker_epoch=number, clean=False)
+            self.emit("controller", "unfence", broker=node, broker_epoch=number)
         for key, leader in enumerate(self.leaders):
             word = {"partition": key, "leader": leader, "epoch": 0, "isr": NODES, "partition_epoch": 0}
-            self.tell("controller", "elect", **word, clean=True)
-            self.tell(leader, "become_leader", **self.state(key), isr=NODES, start=0, partition_epoch=0)
+            self.emit("controller", "elect", **word, clean=True)
+            self.emit(leader, "become_leader", **self.state(key), isr=NODES, start=0, partition_epoch=0)
             for node in NODES:
                 if node != leader:
-                    self.tell(node, "become_follower", **self.state(key), leader=leader)
+                    self.emit(node, "become_follower", **self.state(key), leader=leader)
 
     def in_sync(self) -> list[str]:
         return [node for node in NODES if node != self.down]
 
-    def tell_append(self, key: int, count: int, *, ack: int) -> None:
-        """From the leader's append to what the followers hear of the HW; the log has the records already."""
+    def trace_append(self, key: int, count: int, *, ack: int) -> None:
+        """Traces an append from the leader's line until the followers know the HW; the log has the records
+        already."""
         leader, end = self.leaders[key], len(self.logs[key])
         followers = [node for node in self.in_sync() if node != leader]
         for node in (leader, *followers):
-            self.tell_appended(node, key, end - count, count, role="leader" if node == leader else "follower")
+            role = "leader" if node == leader else "follower"
+            self.trace_appended(node, key, end - count, count, role=role)
         for node in followers:
-            self.tell_fetch(key, node, hw=end - count)
-        self.tell(leader, "hw", **self.state(key), role="leader")
+            self.trace_fetch(key, node, hw=end - count)
+        self.emit(leader, "hw", **self.state(key), role="leader")
         acked = end - 1 - (count - ack)
-        self.tell(leader, "ack", **self.state(key), offset=acked, acks="all", isr=self.in_sync())
+        self.emit(leader, "ack", **self.state(key), offset=acked, acks="all", isr=self.in_sync())
         for node in followers:
-            self.tell(node, "hw", **self.state(key), role="follower")
+            self.emit(node, "hw", **self.state(key), role="follower")
 
-    def tell_appended(self, node: str, key: int, offset: int, count: int, *, role: str) -> None:
-        """The epochs are those of the records: of a follower that catches up there may be several."""
+    def trace_appended(self, node: str, key: int, offset: int, count: int, *, role: str) -> None:
+        """Traces an append of one replica. The epochs are those of the records: a follower that catches up
+        may have several."""
         end = offset + count
         first = max((at for at in self.starts[key] if at[1] <= offset), key=lambda at: (at[1], at[0]))
         later = [at for at in self.starts[key] if offset < at[1] < end]
         epochs = [[first[0], offset], *later]
         state = self.state(key, leo=end, hw=min(offset, len(self.logs[key])))
-        self.tell(node, "append", **state, role=role, offset=offset, count=count, epochs=epochs)
+        self.emit(node, "append", **state, role=role, offset=offset, count=count, epochs=epochs)
 
-    def tell_fetch(self, key: int, node: str, *, hw: int | None = None) -> None:
+    def trace_fetch(self, key: int, node: str, *, hw: int | None = None) -> None:
         epoch, end = self.epoch(key), len(self.logs[key])
-        self.tell(self.leaders[key], "fetch", **self.state(key, hw=hw), follower=node, offset=end,
+        self.emit(self.leaders[key], "fetch", **self.state(key, hw=hw), follower=node, offset=end,
                   follower_epoch=epoch)  # fmt: skip

@@ -1,7 +1,7 @@
-"""The processes of one run, as the kernel knows them: its folder is in their command line or environment.
+"""Finds the processes of one run: they have its folder in their command line or environment.
 
-Brokers are started with a path below the folder; keeper and links are not, and so a harness whose processes
-are to be found is started with an environment that is `marked`. Nothing here looks at any other process.
+Brokers are started with a path below the folder; keeper and links are not, so a harness whose processes a
+test looks for is started with an environment that is `marked`. No other process is touched.
 """
 
 import os
@@ -14,26 +14,26 @@ LOOK_EVERY_S = 0.02
 
 
 def marked(folder: Path) -> dict[str, str]:
-    """This environment with the folder in it: whatever is started below inherits it."""
+    """This environment with the folder in it: processes started with it inherit it."""
     return {**os.environ, "FLOODMARK_RUN_UNDER_TEST": str(folder)}
 
 
 def processes_of(folder: Path) -> dict[int, str]:
-    """pid -> command line of whoever has the folder's path in its command line or environment."""
+    """pid -> command line of each process with the folder's path in its command line or environment."""
     wanted, found = os.fsencode(folder), dict[int, str]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
                 words, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
             except OSError:
-                continue  # gone meanwhile, or somebody else's
+                continue  # it has ended, or belongs to another user
             if wanted in words or wanted in environment:
                 found[int(entry.name)] = words.replace(b"\0", b" ").decode(errors="replace")
     return found
 
 
 def state_of(pid: int) -> str | None:
-    """The kernel's letter for a process; None when it is gone (a zombie is gone)."""
+    """The kernel's letter for a process; None if it has ended (a zombie has)."""
     try:
         letter = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
@@ -56,6 +56,6 @@ def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = GONE
 
 
 def wait_until_gone(folder: Path) -> None:
-    """Until no process of the run is left."""
+    """Waits until no process of the run is left."""
     wait_until(f"the processes of {folder} to be gone; there are {processes_of(folder)}",
                lambda: not any(state_of(pid) for pid in processes_of(folder)))

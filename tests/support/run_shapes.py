@@ -1,7 +1,7 @@
-"""Shapes a run folder can come in besides the whole one: what was not written down, or lost afterwards.
+"""Shapes of incomplete run folders: something was not recorded, or was lost afterwards.
 
-Rules kept here: a shape takes from a folder what a judge may have to do without, and changes nothing of what
-is left; most of what was planted in the folder is there still.
+Rules kept here: a shape removes from a folder what a judge may have to do without, and changes nothing of the
+rest; most of the planted damage is still there.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from histories import NODES, READER, Line, RunFolder
 
 
 def elsewhere(folder: RunFolder, random: Random) -> None:
-    """An import, which says what it could not carry."""
+    """An imported history, which says what it could not carry."""
     folder.run |= {"leaders": {}, "settled": False, "settle": {"why": "imported"}, "final_reads": {}}
     folder.files |= {"replicas.jsonl": None, **{f"logs/{node}.jsonl": None for node in NODES}}
     keys = [int(key) for key in folder.run["partitions"] if random.random() < 0.2]
@@ -25,7 +25,7 @@ def elsewhere(folder: RunFolder, random: Random) -> None:
 
 
 def final_reads_alone(folder: RunFolder, random: Random) -> None:
-    """What the final reads showed is all there is; a record or two they did not."""
+    """Only the final reads are left, and they lack a record or two."""
     gone = random.choice((NODES, (random.choice(NODES),)))
     folder.files |= {f"logs/{node}.jsonl": None for node in gone}
     if random.random() < 0.3:
@@ -38,18 +38,18 @@ def final_reads_alone(folder: RunFolder, random: Random) -> None:
 
 
 def lose_some(line: Line, random: Random) -> None:
-    """Not all of what the poll returned."""
+    """Removes some records from the poll."""
     if isinstance(line.get("reads"), list):
         line["reads"] = [read for read in line["reads"] if random.random() < 0.97]
 
 
 def nobody_leads(folder: RunFolder, random: Random) -> None:
-    """The logs are there, but nobody knows whose counts."""
+    """The logs are there, but it is unknown which one counts."""
     folder.run["leaders"] = {key: {"leader": None} for key in folder.run["partitions"]}
 
 
 def written(folder: RunFolder, path: Path) -> Path:
-    """Written, whatever became of its logs."""
+    """Writes the folder, whatever happened to its logs."""
     missing = [name for name, data in folder.files.items() if data is None]
     folder.files = {name: data for name, data in folder.files.items() if data is not None}
     folder.write(path)

@@ -1,4 +1,4 @@
-"""The shipped scenarios as the cluster in memory plays them: which fit, their rows, and their look-alikes."""
+"""Plays the shipped scenarios on the cluster in memory: which ones fit, their rows, and their look-alikes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +12,9 @@ from floodmark.nemesis.scenario import shipped
 from floodmark.nemesis.systems import REFERENCE, why_not_played
 
 MEMORY = "memory"
-UNFIT = {"retry-after-failover": "no addresses"}  # scenario -> of the reason why it does not fit
-LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held the HW: liveness, no bug
-AT_ONCE = 8  # clusters in one process: while one waits the others go on
+UNFIT = {"retry-after-failover": "no addresses"}  # scenario -> words of the reason why it does not fit
+LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held back the HW: liveness, no bug
+AT_ONCE = 8  # clusters in one process: while one waits the others run
 
 SCENARIOS = shipped(scenario_words())
 ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows
@@ -23,7 +23,7 @@ FIT = tuple(part for part in ALL if part.scenario.name not in UNFIT)
 
 
 def look_alikes() -> tuple[Part, ...]:
-    """Of each scenario the correct broker of the latest rules, with the older rule that is no bug."""
+    """The correct broker of the latest rules in each scenario, with the older rule that is no bug."""
     correct = {
         part.scenario.name: part
         for part in reversed(FIT)
@@ -37,7 +37,7 @@ def look_alikes() -> tuple[Part, ...]:
 
 
 def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
-    """How each was played and what the judge says, all judged in one call."""
+    """Plays the parts, and judges them all in one call."""
     plays = play(parts, MEMORY, parent, at_once=AT_ONCE, say=lambda _: None)
     verdicts = catalog.judge().judge([one.folder for one in plays])
     return list(zip(plays, verdicts, strict=True))

@@ -1,4 +1,5 @@
-"""A schedule runner on a stand: a cluster in memory, the real recorder, and schedules to carry out."""
+"""A schedule runner for tests: with a small cluster in memory, the real recorder, and schedules to carry
+out."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ HEALTHY = {"at": "state", "healthy": True}
 
 
 class Small:
-    """One partition, three brokers, and an honest account of what was done to them."""
+    """One partition on three brokers; it records every fault that it gets."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -39,8 +40,8 @@ class Small:
         self.leads_at_look: dict[int, str] = {}
         self.mets: list[Met] = []
         self.ended: list[Met] = []
-        self.dead: list[str] = []  # by themselves
-        self.on: dict[str, Callable[[], None]] = {}  # what else happens with an act, by its words
+        self.dead: list[str] = []  # brokers that ended by themselves
+        self.on: dict[str, Callable[[], None]] = {}  # further effects of an act, by its words
 
     async def _do(self, what: str, node: str) -> None:
         await asyncio.sleep(0)
@@ -113,7 +114,7 @@ class Small:
         return tuple(self.ended)
 
     def crash(self, node: str, time_ns: int) -> None:
-        """The node comes to a point where it was armed to end."""
+        """The node reaches a failpoint that ends it."""
         met = Met(node=node, name="F.truncated", action="crash", time_ns=time_ns, partition=0, epoch=2)
         self.mets.append(met)
         self.ended.append(met)
@@ -132,7 +133,7 @@ class Small:
                 partition=0, leader=self.leader, epoch=0, isr=NODES, partition_epoch=0)})
 
 
-class Eye:
+class RecorderSight:
     """protocols.Sight on the recorder and the small cluster."""
 
     def __init__(self, recorder: Recorder, small: Small) -> None:
@@ -145,13 +146,13 @@ class Eye:
 
 
 class Stand:
-    """A schedule runner on its stand: run a schedule, then look at the history."""
+    """Runs a schedule, and shows the history."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "history.jsonl"
         self.small = Small()
         self.intents: list[Intent] = []
-        self.answers: Callable[[Intent], Awaitable[None]] | None = None  # waited for before an answer comes
+        self.answers: Callable[[Intent], Awaitable[None]] | None = None  # awaited before each answer
         self.schedule_runner = ScheduleRunner(
             [Crash(self.small), Pause(self.small), Cut(self.small, NODES), Expire(self.small),
              Elect(self.small, self.small), Power(self.small, self.small.observe), Disk(self.small),
@@ -174,8 +175,9 @@ class Stand:
             return outcome
 
         try:
+            sight = RecorderSight(recorder, self.small)
             return await asyncio.wait_for(
-                self.schedule_runner.carry_out(schedule, Eye(recorder, self.small), recorder, send), 20)
+                self.schedule_runner.carry_out(schedule, sight, recorder, send), 20)
         finally:
             recorder.close()
 

@@ -1,6 +1,6 @@
-"""What schedules by hand over a memory cluster are made of.
+"""Parts of schedules that are written by hand for a memory cluster.
 
-A schedule begins with a settled cluster led by n1 and ends wherever it likes; `mended` brings everybody back.
+A schedule begins with a settled cluster led by n1 and may end in any state; `mended` repairs the cluster.
 """
 
 from memory_cluster import MemoryCluster
@@ -9,7 +9,7 @@ LAG_MS = 1_000
 
 
 def mended(cluster: MemoryCluster) -> None:
-    """Everybody runs, hears everything and had time to catch up."""
+    """Starts every node, lets every message through, and gives the followers time to catch up."""
     cluster.release()
     for node in cluster.nodes:
         if node not in cluster.running:
@@ -21,7 +21,7 @@ def mended(cluster: MemoryCluster) -> None:
 
 
 def settled(cluster: MemoryCluster) -> None:
-    """Mended, and one more record sent to whoever leads, as a harness would at the end of a run."""
+    """Mends the cluster and sends one more record to the leader, as a harness does at the end of a run."""
     mended(cluster)
     leader = cluster.partition.leader
     if leader not in cluster.running or not cluster.replica(leader).leading:
@@ -37,7 +37,7 @@ def settled(cluster: MemoryCluster) -> None:
 
 
 def proposed(cluster: MemoryCluster, member: int) -> None:
-    """Run until an ISR with this member is on its way to the controller."""
+    """Runs the cluster until an ISR with this member is on its way to the controller."""
     for _ in range(20):
         for node in cluster.running:
             cluster.heartbeat(node)
@@ -51,7 +51,7 @@ def proposed(cluster: MemoryCluster, member: int) -> None:
 
 
 def asks(cluster: MemoryCluster, node: int) -> None:
-    """This follower alone asks its leader once, whatever it would ask, and hears the answer."""
+    """Only this follower sends its next request to its leader, and gets the answer."""
     cluster.ask(node)
     for kind in ("epoch", "ends", "fetch"):
         cluster.deliver_all(kind, sender=node)
@@ -59,7 +59,7 @@ def asks(cluster: MemoryCluster, node: int) -> None:
 
 
 def follows(cluster: MemoryCluster, node: int) -> None:
-    """This follower alone asks until it has all there is."""
+    """Only this follower fetches until it has everything."""
     for _ in range(3):
         asks(cluster, node)
 
@@ -67,13 +67,13 @@ def follows(cluster: MemoryCluster, node: int) -> None:
 def lose(
     cluster: MemoryCluster, kind: str | None = None, *, to: int | None = None, sender: int | None = None
 ) -> None:
-    """What is under way, of this kind, does not arrive."""
+    """Drops the messages of this kind that are under way."""
     for message in cluster.waiting_messages(kind, to, sender):
         cluster.drop(message)
 
 
 def fail(cluster: MemoryCluster, node: int) -> None:
-    """The node dies, and what it sent with it; its session ends."""
+    """Kills the node, drops what it sent, and ends its session."""
     cluster.crash(node)
     lose(cluster, sender=node)
     cluster.expire(node)
@@ -87,7 +87,7 @@ def caught_up_and_acked(cluster: MemoryCluster, value: str = "m") -> None:
 
 
 def shrunk(cluster: MemoryCluster, out: int) -> None:
-    """`out` hears nothing for longer than the lag and leaves the ISR; a record is acked without it."""
+    """`out` gets nothing for longer than the lag and leaves the ISR; a record is acked without it."""
     cluster.hold(to=out)
     cluster.send(1, "m0")
     for _ in range(6):

@@ -1,7 +1,7 @@
-"""Schedules that no scenario file plays: each brings a known-bad rule to harm, a correct broker to none.
+"""Schedules that no scenario file plays: each makes a known-bad rule do harm, and a correct broker none.
 
-They need what a scenario's words have not: a record torn on the disk, a producer's stray duplicate, a message
-lost on its way, a look at a cluster that is not settled yet. All others are scenarios (nemesis/scenarios).
+They need what a scenario's words do not offer: a torn record on the disk, a producer's late duplicate, a lost
+message, a look at a cluster that is not settled yet. All others are scenarios (nemesis/scenarios).
 """
 
 from memory_cluster import MemoryCluster
@@ -11,7 +11,7 @@ from floodmark.broker.protocol import errors
 
 
 def follower_misses_an_epoch(cluster: MemoryCluster) -> None:
-    """Z11, KAFKA-6880: n2 hears nothing from the controller and fetches on, past a truncation of n1."""
+    """Z11, KAFKA-6880: n2 gets nothing from the controller and goes on fetching beyond a truncation of n1."""
     caught_up_and_acked(cluster, "m0")
     cluster.hold("fetch-answer", to=3)
     cluster.send(1, "x", acks=1)
@@ -52,7 +52,7 @@ def reader_at_a_parting_follower(cluster: MemoryCluster) -> None:
 
 
 def conflicting_epoch_tail(cluster: MemoryCluster) -> None:
-    """Z19, KAFKA-10706: two leaders in a row write nothing, and the first cannot get rid of its epoch."""
+    """Z19, KAFKA-10706: two leaders in a row write nothing, and the first cannot remove its epoch."""
     caught_up_and_acked(cluster)
     for leader in (2, 1, 2):
         cluster.hold("fetch")
@@ -79,7 +79,8 @@ def behind_by_several_fetches(cluster: MemoryCluster) -> None:
 
 
 def reader_after_failover(cluster: MemoryCluster) -> None:
-    """Z20: the next leader holds a record that another ISR member lacks, is read from, and dies as well."""
+    """Z20: the next leader has a record that another ISR member lacks, a client reads it, and the leader dies
+    too."""
     caught_up_and_acked(cluster, "m0")
     cluster.hold("fetch-answer", to=3)
     cluster.send(1, "x")
@@ -93,7 +94,8 @@ def reader_after_failover(cluster: MemoryCluster) -> None:
 
 
 def refused_and_reverted(cluster: MemoryCluster) -> None:
-    """Z44: an expansion is applied and its answer lost; sent again it is refused, for it is already there."""
+    """Z44: an expansion is applied and its answer lost; sent again it is refused, because it is already
+    there."""
     shrunk(cluster, out=3)
     proposed(cluster, 3)
     cluster.hold("metadata")
@@ -114,7 +116,7 @@ def refused_and_reverted(cluster: MemoryCluster) -> None:
 
 
 def fenced_joins(cluster: MemoryCluster) -> None:
-    """Z29, KIP-841: a broker whose session has ended goes on fetching and is asked back into the ISR."""
+    """Z29, KIP-841: a broker whose session has ended still fetches, and is proposed for the ISR again."""
     cluster.expire(3)
     cluster.deliver_all("metadata")
     cluster.send(1, "m")
@@ -134,7 +136,7 @@ def last_member_bounces(cluster: MemoryCluster) -> None:
 
 
 def leader_dies_after_a_shrink(cluster: MemoryCluster) -> None:
-    """Z31: what was acked without n2 is in no log of n2's when the leader dies."""
+    """Z31: records that were acked without n2 are not in n2's log when the leader dies."""
     shrunk(cluster, out=2)
     cluster.hold(to=2)
     fail(cluster, 1)
@@ -142,7 +144,7 @@ def leader_dies_after_a_shrink(cluster: MemoryCluster) -> None:
 
 
 def two_sessions_end(cluster: MemoryCluster) -> None:
-    """Z32, KAFKA-13173: two brokers fall silent together."""
+    """Z32, KAFKA-13173: two brokers stop their heartbeats at the same time."""
     cluster.crash(1)
     cluster.crash(2)
     for _ in range(8):

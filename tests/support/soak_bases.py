@@ -1,7 +1,7 @@
 """The run folders that a soak mutates: healthy, damaged, saved ones, and the tales of the judge's own tests.
 
-Rules kept here: a base is a seed and a number, whoever asks and in whatever order; what a base must be found
-to have is known from how it was made, and where nobody knows it is None.
+Rules kept here: a seed and a number determine a base, whoever asks and in whatever order; the bugs that must
+be found in a base are known from how it was made, and are None if they are not known.
 """
 
 import copy
@@ -32,7 +32,7 @@ from histories import RunFolder, healthy
 
 TESTS = Path(__file__).parents[1]
 GOLDEN = TESTS.parent / "histories" / "golden"
-ADDED_BY = (  # imported for what they add
+ADDED_BY = (  # imported because they register their damages
     damages_clients, damages_files, damages_logs, damages_losses, damages_orders, damages_trace_isr,
     damages_unread)
 TRACED = damages_trace.DAMAGES | damages_trace.NEAR_MISSES
@@ -45,13 +45,13 @@ class Base:
 
     story: str
     files: Files
-    must: frozenset[str] | None  # names of bugs that were planted; empty: none was, and none may be found
+    must: frozenset[str] | None  # names of the planted bugs; empty: none was planted, and none may be found
 
 
 def base_of(seed: str, number: int, root: Path) -> Base:
-    """Writes the base to `root`, which must not be there."""
+    """Writes the base to `root`, which must not exist."""
     random = Random(f"base {seed} {number}")
-    make = random.choices((untouched, untraced_damage, traced_run, saved, told), (40, 25, 15, 10, 10))[0]
+    make = random.choices((untouched, untraced_damage, traced_run, saved, a_tale), (40, 25, 15, 10, 10))[0]
     story, must = make(random, root)
     files = files_of(root)
     if random.random() < PARQUET_SHARE and b"compact" not in (files.get("run.json") or b""):
@@ -67,7 +67,7 @@ def files_of(root: Path) -> Files:
 
 
 def write_files(files: Files, root: Path) -> Path:
-    """The folder with these files and no others."""
+    """Writes a folder with these files and no others."""
     for path in sorted(root.rglob("*"), reverse=True):
         if path.is_file() or path.is_symlink():
             path.unlink()
@@ -90,7 +90,7 @@ Made = tuple[str, frozenset[str] | None]
 
 
 def untouched(random: Random, root: Path) -> Made:
-    """Nothing went wrong, or what comes close to it."""
+    """A healthy folder, or one with a near miss."""
     if random.random() < 0.2:
         return planted(random, root, healthy(random, steps=random.randrange(20, 60)), NEAR_MISSES)
     healthy(random, steps=random.randrange(10, 60), settled=random.random() < 0.9).write(root)
@@ -112,7 +112,7 @@ def traced_run(random: Random, root: Path) -> Made:
 
 
 def planted(random: Random, root: Path, folder: RunFolder, damages: dict[str, Damage]) -> Made:
-    """One damage of these, the first that this folder, settled as it is, lends itself to."""
+    """Plants the first of these damages (in random order) that fits this folder."""
     names = sorted(set(damages) - set(NOT_SETTLED))
     random.shuffle(names)
     for name in names:
@@ -129,7 +129,7 @@ def planted(random: Random, root: Path, folder: RunFolder, damages: dict[str, Da
 
 
 def bugs_of(expect: Expect) -> frozenset[str] | None:
-    """None where one of several must be found."""
+    """The bugs that must be found; None if it is one of several."""
     if expect.valid is False and not expect.must:
         return None
     return frozenset(name for name, kind in expect.must.items() if kind == BUG)
@@ -141,7 +141,7 @@ def saved(random: Random, root: Path) -> Made:
     return folder.name, None
 
 
-def told(random: Random, root: Path) -> Made:
+def a_tale(random: Random, root: Path) -> Made:
     name, teller, found = random.choice(tales())
     tale = Tale()
     (teller(tale) or tale).write(root)
@@ -151,7 +151,7 @@ def told(random: Random, root: Path) -> Made:
 
 @cache
 def tales() -> list[tuple[str, Callable[[Tale], Tale | None], tuple[str, ...]]]:
-    """Those of the judge's own tests, by name."""
+    """The tales of the judge's own tests, by name."""
     found = []
     for path in sorted((TESTS / "unit").glob("test_checkers_*.py")):
         spec = importlib.util.spec_from_file_location(f"tales_{path.stem}", path)
@@ -162,5 +162,5 @@ def tales() -> list[tuple[str, Callable[[Tale], Tale | None], tuple[str, ...]]]:
         spec.loader.exec_module(module)
         if hasattr(module, "TALES"):
             found += [(f"{path.stem} {name}", one.teller, one.found)
-                      for name, one in module.TALES.told.items()]
+                      for name, one in module.TALES.by_name.items()]
     return sorted(found, key=lambda one: one[0])

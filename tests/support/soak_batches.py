@@ -1,9 +1,10 @@
-"""A campaign: batches are made by one process while another judges them; what is wrong is kept and named.
+"""Runs a campaign of the soak: one process makes batches, another judges them; wrong folders are kept and
+named.
 
 Rules kept here:
-1. One batch is made ahead, never more; a batch is deleted once it has been judged.
-2. Whatever the judge does, a batch ends: an exception is narrowed down to the folder that makes it, a call
-   that does not return ends the soak, which says where to go on.
+1. One batch is made ahead, never more; a batch is deleted after it has been judged.
+2. Whatever the judge does, a batch ends: an exception is narrowed down to the folder that causes it; a call
+   that does not return ends the soak, which prints where to go on.
 """
 
 import multiprocessing
@@ -32,12 +33,12 @@ from floodmark.harness.verdict import Verdict
 MAKERS = {
     "histories": soak_work.histories, "mistyped": soak_work.mistyped, "mutated": soak_work.mutated,
 }
-HANGS_AFTER_S, A_FOLDER_S = 300, 3  # a batch has so long, and so much longer for each folder
+HANGS_AFTER_S, A_FOLDER_S = 300, 3  # time for a batch, and additional time for each folder
 
 
 @dataclass(slots=True, kw_only=True)
 class Tally:
-    """What a campaign has seen so far."""
+    """The counts of a campaign so far."""
 
     campaign: str
     folders: int = 0
@@ -56,14 +57,14 @@ class Tally:
 
 
 def make(campaign: str, seed: str, first: int, count: int, root: Path) -> list[Asked]:
-    """In the maker's process: a batch on disk."""
+    """Makes a batch on disk, in the maker's process."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)
     return MAKERS[campaign](seed, first, count, root)
 
 
 def end_with_parent() -> None:
-    """A maker whose soak was killed would wait for work for ever."""
+    """Ends the maker with its soak: it would wait for work for ever if the soak were killed."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -75,13 +76,13 @@ def end_with_parent() -> None:
 
 
 class Soak:
-    """Runs campaigns into a folder of work, keeping what is wrong beside it."""
+    """Runs campaigns in a working folder, and keeps wrong folders in another one."""
 
     def __init__(self, work: Path, kept: Path, *, seed: str, batch: int, inline: bool = False) -> None:
         self.work, self.kept, self.seed, self.batch, self.inline = work, kept, seed, batch, inline
 
     def run(self, campaign: str, first: int, count: int) -> Tally:
-        """Numbers from `first` on; progress on standard output, a line a batch."""
+        """Judges the numbers from `first` on; prints one line for each batch."""
         tally, began = Tally(campaign=campaign), time.monotonic()
         for start, batch in self.batches(campaign, first, count):
             size = sum(asked.kind != "base" and asked.again < 0 for asked in batch)
@@ -92,8 +93,8 @@ class Soak:
                 tally.judging_s += time.monotonic() - began_judging
             tally.folders += size
             tally.kinds.update(asked.kind for asked in batch)
-            for asked, told in wrongs(batch, verdicts):
-                self.keep(tally, batch, asked, told)
+            for asked, laws_broken in wrongs(batch, verdicts):
+                self.keep(tally, batch, asked, laws_broken)
             shutil.rmtree(batch[0].path.parents[0 if campaign == "mutated" else 1], ignore_errors=True)
             tally.elapsed_s = time.monotonic() - began
             memory = ", ".join(f"{name} {megabytes:,} MB" for name, megabytes in memory_mb().items())
@@ -101,7 +102,7 @@ class Soak:
         return tally
 
     def batches(self, campaign: str, first: int, count: int) -> Iterator[tuple[int, list[Asked]]]:
-        """Each with its first number, the next one in the making."""
+        """Each batch with its first number, while the next one is being made."""
         starts = [(start, min(self.batch, first + count - start))
                   for start in range(first, first + count, self.batch)]
         roots = [self.work / f"{campaign}-{number % 2}" for number in range(len(starts))]
@@ -109,7 +110,7 @@ class Soak:
             for (start, size), root in zip(starts, roots, strict=True):
                 yield start, make(campaign, self.seed, start, size, root)
             return
-        spawn = multiprocessing.get_context("spawn")  # a fork would take the JVM's pipes along
+        spawn = multiprocessing.get_context("spawn")  # a fork would inherit the JVM's pipes
         with ProcessPoolExecutor(1, spawn, end_with_parent) as maker:
             ahead: Future[list[Asked]] | None = None
             for number, (start, size) in enumerate(starts):
@@ -119,8 +120,8 @@ class Soak:
                     ahead = maker.submit(make, campaign, self.seed, *starts[number + 1], roots[number + 1])
                 yield start, batch
 
-    def keep(self, tally: Tally, batch: Sequence[Asked], asked: Asked, told: Sequence[str]) -> None:
-        """Moves the folder (and a copy of what it was made from) out of the way, and says what is wrong."""
+    def keep(self, tally: Tally, batch: Sequence[Asked], asked: Asked, laws_broken: Sequence[str]) -> None:
+        """Moves the folder (with a copy of the folder it was made from) away, and prints what is wrong."""
         name = f"{tally.campaign}-{self.seed}-{asked.path.name}"
         place = self.kept / name
         shutil.rmtree(place, ignore_errors=True)
@@ -128,13 +129,13 @@ class Soak:
         if asked.base >= 0:
             shutil.rmtree(self.kept / f"{name}.base", ignore_errors=True)
             shutil.copytree(batch[asked.base].path, self.kept / f"{name}.base")
-        tally.wrongs.update(one.partition(":")[0] for one in told)
+        tally.wrongs.update(one.partition(":")[0] for one in laws_broken)
         tally.kept.append(str(place))
-        print(f"WRONG {place}: {asked.story}", *told, sep="\n  ", flush=True)
+        print(f"WRONG {place}: {asked.story}", *laws_broken, sep="\n  ", flush=True)
 
 
 def judged(paths: Sequence[Path]) -> list[Verdict | str]:
-    """A verdict for each, or the traceback that came in its stead; never an exception."""
+    """A verdict for each folder, or the traceback in its place; never an exception."""
     from floodmark.checkers.judge.job import SparkJudge
 
     try:
@@ -150,12 +151,12 @@ def judged(paths: Sequence[Path]) -> list[Verdict | str]:
 
 
 def wrongs(batch: Sequence[Asked], verdicts: Sequence[Verdict | str]) -> Iterator[tuple[Asked, list[str]]]:
-    """What breaks a law, with which."""
+    """The folders that break a law, with the laws."""
     for asked, verdict in zip(batch, verdicts, strict=True):
         if isinstance(verdict, str):
             yield asked, [f"traceback: {verdict}"]
-        elif told := list(wrong(asked, verdict, batch, verdicts)):
-            yield asked, told
+        elif laws_broken := list(wrong(asked, verdict, batch, verdicts)):
+            yield asked, laws_broken
 
 
 def wrong(asked: Asked, verdict: Verdict, batch: Sequence[Asked], verdicts: Sequence[Verdict | str]
@@ -168,15 +169,15 @@ def wrong(asked: Asked, verdict: Verdict, batch: Sequence[Asked], verdicts: Sequ
         return
     if asked.kind == MISTYPED:
         yield from failures(verdict)
-        told = isinstance(asked.wanted, tuple)
-        yield from beside_twin(asked.wanted, spoken(as_dict(verdict))) if told else [asked.wanted]
+        twin_answered = isinstance(asked.wanted, tuple)
+        yield from beside_twin(asked.wanted, spoken(as_dict(verdict))) if twin_answered else [asked.wanted]
         return
     if asked.kind == "base":
         yield from broken_base(asked.must, verdict)
         return
     base, files = verdicts[asked.base], batch[asked.base].files
     if isinstance(base, str) or files is None:
-        return  # it is told of the base
+        return  # reported for the base
     yield from broken(asked.kind, asked.touched, files, base, verdict)
     first = verdicts[asked.again] if asked.again >= 0 else None
     if asked.kind == TAMPERING and isinstance(first, Verdict) and comparable(first) != comparable(verdict):
@@ -184,22 +185,22 @@ def wrong(asked: Asked, verdict: Verdict, batch: Sequence[Asked], verdicts: Sequ
 
 
 def memory_mb() -> dict[str, int]:
-    """The most that this process and those it started have held in memory so far, by the name of each."""
+    """The most memory that this process and its children have used so far, by name."""
     most: dict[str, int] = {}
     for status in Path("/proc").glob("[0-9]*/status"):
         try:
-            told = dict(line.partition(":")[::2] for line in status.read_text().splitlines())
+            fields = dict(line.partition(":")[::2] for line in status.read_text().splitlines())
         except OSError:
             continue
-        if str(os.getpid()) in (told["Pid"].strip(), told["PPid"].strip()) and "VmHWM" in told:
-            name = told["Name"].strip()
-            most[name] = max(most.get(name, 0), int(told["VmHWM"].split()[0]) >> 10)
+        if str(os.getpid()) in (fields["Pid"].strip(), fields["PPid"].strip()) and "VmHWM" in fields:
+            name = fields["Name"].strip()
+            most[name] = max(most.get(name, 0), int(fields["VmHWM"].split()[0]) >> 10)
     return most
 
 
 @contextmanager
 def ends(where: str, timeout_s: float) -> Iterator[None]:
-    """Ends the process, with its JVM, if what is inside does not return in time."""
+    """Ends the process, with its JVM, if the body does not return in time."""
     def end() -> None:
         print(f"WRONG no verdict in {timeout_s:,.0f} s: {where}", file=sys.stderr, flush=True)
         os._exit(1)

@@ -1,17 +1,17 @@
-"""What must hold of a mutated folder's verdict, beside that of the folder as it was.
+"""Laws of a mutated folder's verdict, compared with the verdict of the folder before.
 
 Rules kept here:
-1. No failure of the judge's own, whatever was done.
-2. HARMLESS: the verdict is as it was. UNREADABLE: nothing is found that was not found before, valid is no
-   longer true, and a bug stands whose evidence lies in other files. QUIET: the same, but valid may stay true.
+1. The judge itself never fails, whatever was changed.
+2. HARMLESS: the verdict is the same. UNREADABLE: nothing is found that was not found before, valid is no
+   longer true, and a bug remains if its evidence is in other files. QUIET: the same, but valid may stay true.
    TAMPERING: the same folder gets the same verdict again.
-3. MISTYPED: no bug that the twin does not call one; what it calls one is told or unknown; valid only where
-   it is. The judge may leave more open than the twin does: what cannot be read may have been an excuse.
-4. Where a fault that lost data, or the setting, permitted something, or might have, a file that is unreadable
-   may take the permission away, or give it: of such a base only 1 and "no longer true" are asked.
-5. Where the leader's log can no longer be read, reads and acks speak in its stead: what was unseen may be
-   told as a lost write, and a lost write as a duplicate.
-6. A line of the history that cannot be read may have recorded a fault that lost data: what that would
+3. MISTYPED: no bug that the twin does not call one; a bug of the twin's is reported or unknown; valid only if
+   the twin says so. The judge may leave more open than the twin: an unreadable line may have been an excuse.
+4. If a fault that lost data, or the setting, permitted something, or might have, an unreadable file may
+   remove the permission, or add it: for such a base only rule 1 and "no longer true" are checked.
+5. If the leader's log can no longer be read, reads and acks decide instead: an unseen record may be reported
+   as a lost write, and a lost write as a duplicate.
+6. An unreadable line of the history may have recorded a fault that lost data: a loss that such a fault would
    permit is permitted then, and its name is unknown.
 """
 
@@ -26,7 +26,7 @@ from floodmark.harness.verdict import BUG, Verdict
 
 FAILED = "the judge failed"
 OF_THE_LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log", "stuck"})
-OF_RUN_JSON = frozenset({"broker-died"})  # whatever else cannot be read
+OF_RUN_JSON = frozenset({"broker-died"})  # found whatever else cannot be read
 OF_THE_HISTORY = frozenset({
     "inconsistent-offsets", "nonmonotonic-send", "int-nonmonotonic-send", "realtime-order",
     "end-offset-regressed"})
@@ -36,12 +36,12 @@ OF_THE_TRACE = frozenset({
     "read-above-hw", "end-offset-ahead"})
 OF_TRACE_AND_HISTORY = frozenset({"unclean-election", "recovery-loss", "read-above-hw", "end-offset-ahead"})
 INSTEAD = {"unseen": "lost-write", "lost-write": "duplicate"}  # rule 5
-# Each proves itself.
+# Each of these needs no other evidence.
 OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed", "unclean-election"})
 
 
-def stands_without(name: str) -> frozenset[str] | None:
-    """The findings that need nothing of this file; None: all that are not the trace's."""
+def findings_without(name: str) -> frozenset[str] | None:
+    """The findings that need nothing of this file; None: all except the trace's."""
     if name == HISTORY:
         return OF_THE_LOGS | (OF_THE_TRACE - OF_TRACE_AND_HISTORY) | OF_RUN_JSON  # it may tell who asked
     if name == RUN:
@@ -52,16 +52,16 @@ def stands_without(name: str) -> frozenset[str] | None:
 
 
 def is_exposed(files: Files, base: Verdict) -> bool:
-    """Something was permitted, or might be (rule 4); or a value was sent or answered twice, which excuses
-    what only the line that may be missing tells."""
+    """Whether something was permitted, or might be (rule 4); or a value was sent or answered twice, which
+    excuses what only the missing line may show."""
     if any(unknown.reason.startswith("values were sent more than once")
            or unknown.reason.endswith("a completion that fits no invocation") for unknown in base.unknown):
         return True
     if any(finding.klass != BUG for finding in base.findings):
         return True
-    told = files.get(RUN) or b""
+    run_json = files.get(RUN) or b""
     try:
-        guarantees = json.loads(told).get("guarantees") or {}
+        guarantees = json.loads(run_json).get("guarantees") or {}
         unclean = guarantees.get("unclean_leader_election") is not False
     except (ValueError, AttributeError):
         unclean = True
@@ -80,7 +80,7 @@ def permitted_perhaps(verdict: Verdict) -> set[str]:
 
 
 def comparable(verdict: Verdict) -> tuple[Any, ...]:
-    """What two verdicts of one folder have in common; timings and the words of reasons left out."""
+    """What two verdicts of one folder must have in common: all except timings and the words of reasons."""
     return (verdict.valid,
             sorted((one.name, one.klass, one.permitted_by or "", one.count) for one in verdict.findings),
             sorted({name for unknown in verdict.unknown for name in unknown.names}), dict(verdict.counts))
@@ -91,7 +91,7 @@ def said(verdict: Verdict) -> tuple[Any, ...]:
 
 
 def failures(verdict: Verdict) -> Iterator[str]:
-    """Rule 1."""
+    """Breaches of rule 1."""
     for unknown in verdict.unknown:
         if unknown.reason.startswith(FAILED):
             yield f"traceback: {unknown.reason}"
@@ -111,8 +111,8 @@ def broken(kind: str, name: str, files: Files, base: Verdict, verdict: Verdict) 
     news = bugs(verdict) - bugs(base) - {INSTEAD[name] for name in bugs(base) & INSTEAD.keys()}
     if news:
         yield f"false alarm: {', '.join(sorted(news))}"
-    stands = stands_without(name)
-    stay = bugs(base) - OF_THE_TRACE if stands is None else bugs(base) & stands
+    remaining = findings_without(name)
+    stay = bugs(base) - OF_THE_TRACE if remaining is None else bugs(base) & remaining
     if name == HISTORY:
         stay -= permitted_perhaps(verdict)
     if not stay <= bugs(verdict):
@@ -120,7 +120,7 @@ def broken(kind: str, name: str, files: Files, base: Verdict, verdict: Verdict) 
 
 
 def broken_base(must: frozenset[str] | None, verdict: Verdict) -> Iterator[str]:
-    """Of a folder as it was made: what was planted is found, and where nothing was, nothing."""
+    """Checks a folder as it was made: the planted bugs are found, and no others if none was planted."""
     yield from failures(verdict)
     if must is None:
         return
@@ -133,8 +133,8 @@ def broken_base(must: frozenset[str] | None, verdict: Verdict) -> Iterator[str]:
 
 
 def beside_twin(wanted: tuple[Any, ...], mine: tuple[Any, ...]) -> Iterator[str]:
-    """Rule 3; each is valid, findings and unknown names, as `spoken` has them."""
-    theirs, ours = ({name for name, klass, *_ in told[1] if klass == BUG} for told in (wanted, mine))
+    """Breaches of rule 3; each argument is valid, findings and unknown names, as `spoken` gives them."""
+    theirs, ours = ({name for name, klass, *_ in one[1] if klass == BUG} for one in (wanted, mine))
     if harsher := ours - theirs:
         yield f"false alarm: {', '.join(sorted(harsher))}, says the twin"
     if missed := theirs - {name for name, *_ in mine[1]} - set(mine[2]):

@@ -1,12 +1,12 @@
-"""What a change to a file of a run folder amounts to, from the bytes before and after alone.
+"""Classifies a change to a file of a run folder, by the bytes before and after alone.
 
-    HARMLESS      it says what it said
-    UNREADABLE    less of it can be read, and what can be read was there before
+    HARMLESS      the file means the same
+    UNREADABLE    less of it can be read, and the readable part was there before
     QUIET         the same, but a judge need not notice
-    TAMPERING     it says something else, which may well be damage
+    TAMPERING     the file means something else, which may be real damage
 
-Rules kept here: a line counts as unreadable only where both judges' field tables refuse it; what is said
-twice in one object, or is written with marks that JSON's readers treat differently, is tampering.
+Rules kept here: a line counts as unreadable only if both judges' field tables refuse it; a key twice in one
+object, or notation that JSON's readers treat differently, is tampering.
 """
 
 import json
@@ -38,7 +38,7 @@ def amounts_to(name: str, before: bytes, after: bytes) -> str:
         return HARMLESS
     if not all(is_unreadable(name, line) for line in come):
         return TAMPERING
-    if not come and name not in (HISTORY, ROWS):  # a dump or a trace that ends early says that it ends there
+    if not come and name not in (HISTORY, ROWS):  # a dump or a trace that ends early looks like a shorter one
         return TAMPERING
     if name == TRACE and not all(is_surely_noticed(line) for line in come):
         return QUIET
@@ -50,7 +50,7 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def common(one: Sequence[bytes], other: Sequence[bytes]) -> list[bytes]:
-    """What both begin with."""
+    """The lines with which both begin."""
     for length, pair in enumerate(zip(one, other, strict=False)):
         if pair[0] != pair[1]:
             return list(one[:length])
@@ -58,7 +58,7 @@ def common(one: Sequence[bytes], other: Sequence[bytes]) -> list[bytes]:
 
 
 def same(one: bytes, other: bytes) -> bool:
-    """Two lines that say the same, whoever reads them."""
+    """Whether two lines mean the same to every reader."""
     if one == other:
         return True
     try:
@@ -68,15 +68,15 @@ def same(one: bytes, other: bytes) -> bool:
 
 
 def strictly(line: bytes) -> Any:
-    """The line's value; ValueError where readers of JSON may differ."""
+    """The line's value; ValueError if readers of JSON may differ on it."""
     return json.loads(line.decode(), object_pairs_hook=once, parse_constant=refuse)
 
 
 def once(pairs: list[tuple[str, Any]]) -> Line:
-    told = dict(sorted(pairs, key=lambda pair: pair[0]))
-    if len(told) < len(pairs):
+    by_name = dict(sorted(pairs, key=lambda pair: pair[0]))
+    if len(by_name) < len(pairs):
         raise SaidTwice
-    return told
+    return by_name
 
 
 def refuse(word: str) -> None:
@@ -84,7 +84,7 @@ def refuse(word: str) -> None:
 
 
 def is_unreadable(name: str, line: bytes) -> bool:
-    """No reader that keeps to the format takes anything from this line."""
+    """Whether no reader that follows the format takes anything from this line."""
     try:
         row = strictly(line)
     except SaidTwice:
@@ -95,7 +95,7 @@ def is_unreadable(name: str, line: bytes) -> bool:
 
 
 def laws_of(name: str) -> tuple[Callable[[Line], bool], ...]:
-    """By whose table a line of the file may be legal."""
+    """The field tables by which a line of the file may be legal."""
     if name == HISTORY:
         return plain_lines.is_op, fits_field_table
     if name == ROWS:
@@ -112,7 +112,8 @@ def is_event(row: Line) -> bool:
 
 
 def is_surely_noticed(line: bytes) -> bool:
-    """Bytes that are no UTF-8 in the middle of a word make another word of it, which may be nobody's."""
+    """Whether a reader surely notices: bytes that are no UTF-8 in a word make another word, which may mean
+    nothing."""
     try:
         line.decode()
     except UnicodeDecodeError:
@@ -121,15 +122,15 @@ def is_surely_noticed(line: bytes) -> bool:
 
 
 def of_run(before: bytes, after: bytes) -> str:
-    """run.json is one object, or nothing is known."""
+    """The kind of a change of run.json, which is one object, or nothing is known."""
     if same(before, after):
         return HARMLESS
     try:
-        told = strictly(after)
+        data = strictly(after)
     except SaidTwice:
         return TAMPERING
     except (ValueError, RecursionError):
         return UNREADABLE
-    if not isinstance(told, dict) or told.get("format") != 1:
+    if not isinstance(data, dict) or data.get("format") != 1:
         return UNREADABLE
     return TAMPERING

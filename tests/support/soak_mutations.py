@@ -1,8 +1,8 @@
-"""What can happen to the bytes, lines and fields of a file of a run folder.
+"""Mutations of the bytes, lines and fields of a file of a run folder.
 
-Rules kept here: a mutation changes one file and answers its name, or None where it has nothing to change;
-what the change amounts to is not its business but soak_legal's, unless it is registered with a kind, for
-what can be known only of the mutation itself.
+Rules kept here: a mutation changes one file and returns the file's name, or None if it has nothing to change;
+soak_legal classifies the change, unless the mutation is registered with a kind, because only the mutation
+itself shows it.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 from soak_legal import HARMLESS, HISTORY, ROWS, RUN, TAMPERING, TRACE, UNREADABLE
 
-Files = dict[str, bytes | None]  # by name; None: a folder of that name stands there
+Files = dict[str, bytes | None]  # by name; None: a folder of that name is there
 Change = Callable[[Files, Random], str | None]
 DEEP = 5_000  # more than any reader of JSON follows
 HUGE = 1 << 20
@@ -27,10 +27,10 @@ ODD = ("4611686018427387904", "9223372036854775808", "-1", "1e400", "1.5", "5.0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutation:
-    """A change with its name, and its kind where that is not for soak_legal to say."""
+    """A change with its name, and its kind unless soak_legal decides it."""
 
     change: Change
-    kind: Callable[[str], str] | None  # of the name of the file that was changed
+    kind: Callable[[str], str] | None  # by the name of the changed file
 
 
 MUTATIONS: dict[str, Mutation] = {}
@@ -39,8 +39,8 @@ MUTATIONS: dict[str, Mutation] = {}
 def mutation(kind: Callable[[str], str] | str | None = None) -> Callable[[Change], Change]:
     def register(change: Change) -> Change:
         assert change.__name__ not in MUTATIONS
-        told = kind
-        law = (lambda _: told) if isinstance(told, str) else told
+        fixed_kind = kind
+        law = (lambda _: fixed_kind) if isinstance(fixed_kind, str) else fixed_kind
         MUTATIONS[change.__name__] = Mutation(change=change, kind=law)
         return change
 
@@ -50,7 +50,7 @@ def mutation(kind: Callable[[str], str] | str | None = None) -> Callable[[Change
 def text_file(
     files: Files, random: Random, *, lines: bool = False, least: int = 1
 ) -> tuple[str, bytes] | None:
-    """Some file with anything in it, the history as often as all others together."""
+    """Some file that is not empty; the history as often as all others together."""
     names = [name for name, data in files.items() if data is not None and len(data) >= least
              and not name.endswith(".parquet") and not (lines and name == RUN)]
     if not names:
@@ -60,7 +60,7 @@ def text_file(
 
 
 def some_line(files: Files, random: Random, least: int = 1) -> tuple[str, list[bytes], int] | None:
-    """A file of lines, its lines, and the place of one that is not blank."""
+    """A file of lines, its lines, and the index of one that is not blank."""
     picked = text_file(files, random, lines=True)
     if picked is None:
         return None
@@ -90,7 +90,7 @@ def bits_flip(files: Files, random: Random) -> str | None:
 
 @mutation()
 def a_line_feed_flips(files: Files, random: Random) -> str | None:
-    """What parts two lines becomes something else."""
+    """A line feed becomes another byte."""
     picked = some_line(files, random, 2)
     if picked is None:
         return None
@@ -134,7 +134,7 @@ def the_end_is_cut(files: Files, random: Random) -> str | None:
 
 @mutation()
 def a_piece_of_nothing(files: Files, random: Random) -> str | None:
-    """As after a crash: a stretch of zeros."""
+    """As after a crash: some bytes are zeros."""
     picked = text_file(files, random)
     if picked is None:
         return None
@@ -157,7 +157,8 @@ def a_line_goes(files: Files, random: Random) -> str | None:
 
 
 def twice(name: str) -> str:
-    """A history knows by the index, the rows by the name, a trace by its seq; of a dump it is damage."""
+    """Lines are known by the index in a history, by the name in rows, by seq in a trace; in a dump it is
+    damage."""
     return UNREADABLE if name in (HISTORY, ROWS, TRACE) else TAMPERING
 
 
@@ -172,7 +173,7 @@ def a_line_comes_twice(files: Files, random: Random) -> str | None:
 
 
 def swapped(name: str) -> str:
-    """Rows and events stand in no order; of the history's the index is wrong then."""
+    """Rows and events may be in any order; in a history the index is then wrong."""
     return {HISTORY: UNREADABLE, ROWS: HARMLESS, TRACE: HARMLESS}.get(name, TAMPERING)
 
 
@@ -211,7 +212,7 @@ def a_line_of_something_else(files: Files, random: Random) -> str | None:
               for line in (files[other] or b"").split(b"\n")[:3]]
     line = random.choice([b"nonsense", b"[1]", b"17", b"null", b'"x"', b"{}", b"[" * DEEP, b'{"a":' * DEEP,
                           b"x" * HUGE, b'{"a":"' + b"y" * HUGE + b'"}', b"\xff\xfe\0", *others])
-    end = spot if random.random() < 0.5 else spot + 1  # instead of a line, or before it
+    end = spot if random.random() < 0.5 else spot + 1  # in place of a line, or before it
     return put(files, name, [*lines[:spot], line, *lines[end:]])
 
 
@@ -237,7 +238,7 @@ def the_last_line_feed_goes(files: Files, random: Random) -> str | None:
 # -- fields -------------------------------------------------------------------------------------------------
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) inside."""
+    """Every (container, key) in it."""
     if isinstance(value, dict):
         return [(value, key) for key in value] + [place for one in value.values() for place in places(one)]
     if isinstance(value, list):
@@ -247,7 +248,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def some_object(files: Files, random: Random) -> tuple[str, list[bytes], int, dict[str, Any]] | None:
-    """A file, its lines, the place of one, and the object that it is; run.json is all one line."""
+    """A file, its lines, the index of one, and its object; run.json is one line."""
     if random.random() < 0.2 and files.get(RUN):
         picked: Any = RUN, [files[RUN]], 0
     else:
@@ -255,17 +256,17 @@ def some_object(files: Files, random: Random) -> tuple[str, list[bytes], int, di
     if picked is None:
         return None
     try:
-        told = json.loads(picked[1][picked[2]])
+        data = json.loads(picked[1][picked[2]])
     except (ValueError, RecursionError):
         return None
-    return (*picked, told) if isinstance(told, dict) and told else None
+    return (*picked, data) if isinstance(data, dict) and data else None
 
 
 def write(files: Files, name: str, lines: list[bytes], spot: int, text: str) -> str:
     return put(files, name, [*lines[:spot], text.encode(), *lines[spot + 1:]])
 
 
-HERE = "\0here\0"  # stands where something is to be written that json cannot write
+HERE = "\0here\0"  # marks the place of text that json cannot write
 
 
 @mutation()
@@ -273,10 +274,10 @@ def a_value_is_another(files: Files, random: Random) -> str | None:
     picked = some_object(files, random)
     if picked is None:
         return None
-    name, lines, spot, told = picked
-    holder, key = random.choice(places(told))
+    name, lines, spot, data = picked
+    holder, key = random.choice(places(data))
     holder[key] = HERE
-    return write(files, name, lines, spot, json.dumps(told).replace(json.dumps(HERE), random.choice(ODD)))
+    return write(files, name, lines, spot, json.dumps(data).replace(json.dumps(HERE), random.choice(ODD)))
 
 
 @mutation()
@@ -284,34 +285,34 @@ def a_field_goes(files: Files, random: Random) -> str | None:
     picked = some_object(files, random)
     if picked is None:
         return None
-    name, lines, spot, told = picked
-    holder, key = random.choice(places(told))
+    name, lines, spot, data = picked
+    holder, key = random.choice(places(data))
     del holder[key]
-    return write(files, name, lines, spot, json.dumps(told))
+    return write(files, name, lines, spot, json.dumps(data))
 
 
 @mutation()
 def a_field_comes_twice(files: Files, random: Random) -> str | None:
-    """Once more at the front or the end, with the same value or another."""
+    """A field a second time at the front or the end, with the same value or another."""
     picked = some_object(files, random)
     if picked is None:
         return None
-    name, lines, spot, told = picked
-    key = random.choice(sorted(told))
-    value = json.dumps(told[key]) if random.random() < 0.3 else random.choice(ODD)
-    text, again = json.dumps(told), f"{json.dumps(key)}:{value}"
+    name, lines, spot, data = picked
+    key = random.choice(sorted(data))
+    value = json.dumps(data[key]) if random.random() < 0.3 else random.choice(ODD)
+    text, again = json.dumps(data), f"{json.dumps(key)}:{value}"
     twice = "{" + again + "," + text[1:] if random.random() < 0.5 else text[:-1] + "," + again + "}"
     return write(files, name, lines, spot, twice)
 
 
 @mutation(HARMLESS)
 def it_is_said_in_other_words(files: Files, random: Random) -> str | None:
-    """Fields in another order, spaces, escapes, and fields that nobody knows."""
+    """Fields in another order, spaces, escapes, and unknown fields."""
     picked = some_object(files, random)
     if picked is None:
         return None
-    name, lines, spot, told = picked
-    fields = list(told.items())
+    name, lines, spot, data = picked
+    fields = list(data.items())
     random.shuffle(fields)
     fields.insert(random.randrange(len(fields) + 1), ("comment", random.choice(
         ({"why": [1, None]}, "\N{SNOWMAN}", "\u0000", [[]], "a" * 3000, 2**70, 1.5, "\\\"'"))))
@@ -335,32 +336,32 @@ def an_index_comes_twice(files: Files, random: Random) -> str | None:
 
 
 def changed(files: Files, random: Random, field: str, smaller: Callable[[int], int]) -> str | None:
-    """A field of a line of the history, to something smaller than on the line before."""
+    """Sets a field of a line of the history to a smaller value than on the line before."""
     lines = (files.get(HISTORY) or b"").split(b"\n")
     spots = [spot for spot, line in enumerate(lines) if spot and line.strip() and lines[spot - 1].strip()]
     if not spots:
         return None
     spot = random.choice(spots)
     try:
-        before, told = json.loads(lines[spot - 1]), json.loads(lines[spot])
-        told[field] = smaller(before[field])
+        before, data = json.loads(lines[spot - 1]), json.loads(lines[spot])
+        data[field] = smaller(before[field])
     except (ValueError, KeyError, TypeError):
         return None
-    return write(files, HISTORY, lines, spot, json.dumps(told))
+    return write(files, HISTORY, lines, spot, json.dumps(data))
 
 
-# -- what the trace says of clients and of restarts ---------------------------------------------------------
+# -- the trace's lines on clients and on restarts -----------------------------------------------------------
 
 def read_lines(files: Files, name: str) -> tuple[list[bytes], dict[int, dict[str, Any]]]:
-    """The lines of a file, and those that are objects by their place."""
+    """The lines of a file, and those that are objects, by their index."""
     lines, objects = (files.get(name) or b"").split(b"\n"), {}
     for spot, line in enumerate(lines):
         try:
-            told = json.loads(line)
+            data = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if isinstance(told, dict):
-            objects[spot] = told
+        if isinstance(data, dict):
+            objects[spot] = data
     return lines, objects
 
 
@@ -370,10 +371,10 @@ def is_number(value: object) -> bool:
 
 @mutation(TAMPERING)
 def a_start_finds_less(files: Files, random: Random) -> str | None:
-    """A replica starts with a shorter log than it did: recovery-loss, where it surely had more."""
+    """A replica starts with a shorter log than it did: recovery-loss, if it surely had more."""
     lines, objects = read_lines(files, TRACE)
-    spots = [spot for spot, told in objects.items()
-             if told.get("event") == "start" and is_number(told.get("leo"))]
+    spots = [spot for spot, data in objects.items()
+             if data.get("event") == "start" and is_number(data.get("leo"))]
     if not spots:
         return None
     spot = random.choice(spots)
@@ -383,13 +384,13 @@ def a_start_finds_less(files: Files, random: Random) -> str | None:
 
 @mutation(TAMPERING)
 def no_hw_is_that_high(files: Files, random: Random) -> str | None:
-    """All lines of a partition tell an HW below its highest: read-above-hw, end-offset-ahead."""
+    """All lines of a partition have an HW below its highest: read-above-hw, end-offset-ahead."""
     lines, objects = read_lines(files, TRACE)
-    told = {spot: line for spot, line in objects.items() if is_number(line.get("hw"))}
-    if not told:
+    data = {spot: line for spot, line in objects.items() if is_number(line.get("hw"))}
+    if not data:
         return None
-    partition = random.choice(list(told.values())).get("partition")
-    mine = {spot: line for spot, line in told.items() if line.get("partition") == partition}
+    partition = random.choice(list(data.values())).get("partition")
+    mine = {spot: line for spot, line in data.items() if line.get("partition") == partition}
     most = random.randrange(max(line["hw"] for line in mine.values()))
     for spot, line in mine.items():
         lines[spot] = json.dumps(line | {"hw": min(line["hw"], most)}).encode()
@@ -398,10 +399,10 @@ def no_hw_is_that_high(files: Files, random: Random) -> str | None:
 
 @mutation(TAMPERING)
 def an_end_is_higher(files: Files, random: Random) -> str | None:
-    """A client was told an end that lies further: end-offset-ahead."""
+    """A client got a higher end offset: end-offset-ahead."""
     lines, objects = read_lines(files, HISTORY)
-    spots = [spot for spot, told in objects.items() if told.get("f") == "list_offsets"
-             and told.get("type") == "ok" and isinstance(told.get("offsets"), list) and told["offsets"]]
+    spots = [spot for spot, data in objects.items() if data.get("f") == "list_offsets"
+             and data.get("type") == "ok" and isinstance(data.get("offsets"), list) and data["offsets"]]
     if not spots:
         return None
     spot = random.choice(spots)

@@ -1,4 +1,4 @@
-"""What can happen to whole files of a run folder, to the fields of run.json, and to dumps kept as Parquet.
+"""Mutations of files of a run folder: files as units, the fields of run.json, and dumps as Parquet.
 
 The rules are those of soak_mutations.py.
 """
@@ -25,10 +25,10 @@ def dumps(files: Files, ending: str = "") -> list[str]:
     return sorted(name for name in files if name.startswith("logs/") and name.endswith(ending))
 
 
-# -- whole files --------------------------------------------------------------------------------------------
+# -- files as units -----------------------------------------------------------------------------------------
 
 def gone(name: str) -> str:
-    """Without a trace its checks are simply not made."""
+    """Without a trace its checks are not made."""
     return QUIET if name == TRACE else UNREADABLE
 
 
@@ -51,7 +51,7 @@ def a_folder_stands_there(files: Files, random: Random) -> str | None:
 
 
 def lies_twice(files: Files, name: str) -> bool:
-    """A dump that lies there as lines and as Parquet; either will do."""
+    """Whether a dump is there as lines and as Parquet; either will do."""
     stem = name.rpartition(".")[0]
     return name.startswith("logs/") and f"{stem}.jsonl" in files and f"{stem}.parquet" in files
 
@@ -105,14 +105,14 @@ def two_dumps_change_places(files: Files, random: Random) -> str | None:
         return None
     one, other = random.sample(names, 2)
     if not (files[one] or b"").strip() or not (files[other] or b"").strip():
-        return None  # one of them would be a legal dump of an empty log
+        return None  # one of them would be the legal dump of an empty log
     files[one], files[other] = files[other], files[one]
     return "logs/"
 
 
 @mutation(QUIET)
 def a_mark_of_byte_order(files: Files, random: Random) -> str | None:
-    """Windows' editors put one in front; it is no part of JSON."""
+    """A byte order mark, which Windows' editors put in front; JSON does not allow it."""
     picked = text_file(files, random)
     if picked is None:
         return None
@@ -142,58 +142,58 @@ def files_that_nobody_asked_for(files: Files, random: Random) -> str | None:
 
 def about(files: Files) -> Line | None:
     try:
-        told = json.loads(files.get(RUN) or b"")
+        data = json.loads(files.get(RUN) or b"")
     except ValueError:
         return None
-    return told if isinstance(told, dict) else None
+    return data if isinstance(data, dict) else None
 
 
-def says(files: Files, told: Line) -> str:
-    files[RUN] = json.dumps(told).encode()
+def says(files: Files, data: Line) -> str:
+    files[RUN] = json.dumps(data).encode()
     return RUN
 
 
-# Without them something cannot be known; the rest of the fields tells what is permitted, or is for people.
+# Without these fields something is unknown; the others concern permissions, or are for people.
 NEEDED = ("format", "nodes", "partitions", "settled", "final_reads", "history_lines")
 UNNEEDED = ("version", "commit", "seed", "cluster", "rules", "workload", "schedule", "ended", "config")
 
 
 @mutation(UNREADABLE)
 def run_lacks_what_it_needs(files: Files, random: Random) -> str | None:
-    """Final reads that nobody made are none, with the field or without."""
-    run = about(files)
-    fields = [name for name in NEEDED if run and name in run and run[name] != {}]
-    if run is None or not fields:
+    """Final reads of no process count as none, with the field or without."""
+    data = about(files)
+    fields = [name for name in NEEDED if data and name in data and data[name] != {}]
+    if data is None or not fields:
         return None
-    del run[random.choice(fields)]
-    return says(files, run)
+    del data[random.choice(fields)]
+    return says(files, data)
 
 
 @mutation(HARMLESS)
 def run_lacks_what_nobody_needs(files: Files, random: Random) -> str | None:
-    """Of a harness that was killed the plan says whether it may have asked for an unclean election."""
-    told = about(files)
-    if told is None:
+    """The plan of a harness that was killed says whether it may have requested an unclean election."""
+    data = about(files)
+    if data is None:
         return None
-    was_killed = type(told.get("history_lines")) is not int
-    fields = [name for name in UNNEEDED[:-2] if name in told and not (was_killed and name == "schedule")]
+    was_killed = type(data.get("history_lines")) is not int
+    fields = [name for name in UNNEEDED[:-2] if name in data and not (was_killed and name == "schedule")]
     if not fields:
         return None
-    told[random.choice(fields)] = random.choice((None, 5, "x", [], {"a": 1}))
-    return says(files, told)
+    data[random.choice(fields)] = random.choice((None, 5, "x", [], {"a": 1}))
+    return says(files, data)
 
 
-def mistypes(told: Line) -> list[tuple[str, Callable[[Any], None]]]:
-    """Every place of run.json that a check stands on, with how to put something there."""
+def mistypes(data: Line) -> list[tuple[str, Callable[[Any], None]]]:
+    """Every place of run.json that a check uses, with a function that sets it."""
     def inside(*path: str) -> Callable[[Any], None]:
         def put(value: Any) -> None:
-            holder = told
+            holder = data
             for key in path[:-1]:
                 holder = holder[key]
             holder[path[-1]] = value
         return put
 
-    keys = [str(key) for key in told.get("partitions") or ()]
+    keys = [str(key) for key in data.get("partitions") or ()]
     paths: list[tuple[str, ...]] = [
         ("format",), ("nodes",), ("partitions",), ("settled",), ("history_lines",), ("final_reads",),
         ("final_reads", "processes"), ("final_reads", "partitions"), ("settle",), ("leaders",),
@@ -206,11 +206,11 @@ def mistypes(told: Line) -> list[tuple[str, Callable[[Any], None]]]:
 
 @mutation(QUIET)
 def run_is_mistyped(files: Files, random: Random) -> str | None:
-    """A field of run.json is of another type: it says nothing, and so nobody is to blame."""
-    told = about(files)
-    if told is None:
+    """A field of run.json has another type: it then says nothing, and nothing may be blamed on it."""
+    data = about(files)
+    if data is None:
         return None
-    name, put = random.choice(mistypes(told))
+    name, put = random.choice(mistypes(data))
     value = random.choice(("5", 5.5, {"a": [1]}, [["x"]], [None], "", 1e300))
     if name in ("settle", "leaders", "guarantees", "final_reads") and random.random() < 0.3:
         value = None
@@ -218,17 +218,17 @@ def run_is_mistyped(files: Files, random: Random) -> str | None:
         put(value)
     except (KeyError, TypeError):
         return None
-    return says(files, told)
+    return says(files, data)
 
 
 @mutation(TAMPERING)
 def run_says_something_else(files: Files, random: Random) -> str | None:
-    """Any field of run.json, at any depth, is anything."""
-    told = about(files)
-    if told is None:
+    """Any field of run.json, at any depth, gets any value."""
+    data = about(files)
+    if data is None:
         return None
-    holder: Any = told
-    key: Any = random.choice(sorted(told))
+    holder: Any = data
+    key: Any = random.choice(sorted(data))
     while isinstance(holder[key], dict | list) and holder[key] and random.random() < 0.7:
         holder = holder[key]
         key = random.choice(sorted(holder)) if isinstance(holder, dict) else random.randrange(len(holder))
@@ -237,13 +237,13 @@ def run_says_something_else(files: Files, random: Random) -> str | None:
     else:
         holder[key] = random.choice((2**62, 2**63, -1, 1e300, True, "5", "", None, [], {}, [[{"a": None}]], 0,
                                      "../../etc", "\0", "n1", ["n1", "n1"], ["n\N{SNOWMAN}"], "compact"))
-    return says(files, told)
+    return says(files, data)
 
 
 # -- Parquet ------------------------------------------------------------------------------------------------
 
 def in_parquet(files: Files, random: Random) -> None:
-    """The dumps as Parquet, alone or beside the lines; those that are no lines stay as they are."""
+    """The dumps as Parquet, alone or with the lines; dumps that are no lines stay as they are."""
     beside = random.random() < 0.5
     for name in dumps(files, ".jsonl"):
         try:
@@ -294,22 +294,22 @@ def bits_of_a_parquet_flip(files: Files, random: Random) -> str | None:
 
 @mutation(QUIET)
 def a_parquet_of_other_types(files: Files, random: Random) -> str | None:
-    """A column is of another type, is not there, or holds lists."""
+    """A column has another type, is missing, or holds lists."""
     picked = some_parquet(files, random)
     if picked is None:
         return None
     table = parquet.read_table(io.BytesIO(picked[1]))
     column = random.choice(("partition", "offset", "epoch", "value", "crc"))
     at = table.schema.get_field_index(column)
-    told = table[column].to_pylist()
+    data = table[column].to_pylist()
     other = random.choice((
         pa.string(), pa.float64(), pa.int8(), pa.list_(pa.int64()), pa.timestamp("ns"), None))
     if other is None:
         table = table.remove_column(at)
     else:
-        values = [[one] for one in told] if pa.types.is_list(other) else told
+        values = [[one] for one in data] if pa.types.is_list(other) else data
         if other == pa.string():
-            values = [None if one is None else f"x{one}" for one in told]
+            values = [None if one is None else f"x{one}" for one in data]
         try:
             table = table.set_column(at, column, pa.array(values, type=other, safe=False))
         except (pa.ArrowException, OverflowError):

@@ -1,7 +1,7 @@
-"""A run of very many partitions, of which few were used: `wide(folder, partitions=1_000_000)`.
+"""Writes a run of very many partitions, of which few were used: `wide(folder, partitions=1_000_000)`.
 
 Rules kept here: each partition has one replica, every node leads a third of them; the last partition's acked
-record is not in its log, which is all that is wrong.
+record is not in its log, and nothing else is wrong.
 """
 
 import json
@@ -20,8 +20,8 @@ def wide(path: Path, *, partitions: int) -> Path:
     """Writes the folder."""
     (path / "logs").mkdir(parents=True)
     used = [*range(min(USED, partitions) - 1), partitions - 1]
-    told = enumerate(history(used, partitions))
-    lines = [orjson.dumps({"index": index, "time": index, **line}) for index, line in told]
+    numbered = enumerate(history(used, partitions))
+    lines = [orjson.dumps({"index": index, "time": index, **line}) for index, line in numbered]
     (path / "history.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     (path / "run.json").write_bytes(orjson.dumps(run_of(partitions, len(lines))))
     lost, held = used[-1], set(used[:-1])
@@ -57,7 +57,7 @@ def row_of(key: int, leo: int) -> dict[str, Any]:
 
 
 def history(used: list[int], partitions: int) -> Iterator[dict[str, Any]]:
-    """A value sent to every partition that is used, the value being its number; then all is read."""
+    """A value sent to every used partition, its number; then everything is read."""
     for key in used:
         send = {"partition": key, "value": key}
         yield {"process": 1, "type": "invoke", "f": "send", "sends": [send]}

@@ -1,7 +1,8 @@
-"""Batches of a soak: folders written and, where a twin is asked, judged plainly, by a process of its own.
+"""Makes the batches of a soak in a process of its own: it writes folders and, if asked, judges them by the
+twin.
 
-Rules kept here: a batch is (campaign, seed, first number, count) and nothing else; what comes back is small;
-a batch lies in one folder, so that it can be taken away at once.
+Rules kept here: (campaign, seed, first number, count) determines a batch; what comes back is small; a batch
+is in one folder, so that it can be deleted at once.
 """
 
 import importlib.util
@@ -27,23 +28,23 @@ TRACED_SHARE = 4  # one history of so many has a trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One folder to judge, and what to hold its verdict against."""
+    """One folder to judge, and what its verdict is compared with."""
 
     number: int
     path: Path
     story: str
-    kind: str  # history, base, or what a mutation amounts to
+    kind: str  # history, base, or the kind of a mutation
     touched: str = ""
-    base: int = -1  # position in the batch of the folder that was mutated
+    base: int = -1  # position in the batch of the folder before the mutation
     again: int = -1  # position of the same folder, which must get the same verdict
-    wanted: Any = None  # of a history: what the twin says
-    must: frozenset[str] | None = None  # of a base: what was planted
-    files: Files | None = None  # of a base
+    wanted: Any = None  # for a history: the twin's verdict
+    must: frozenset[str] | None = None  # for a base: the planted bugs
+    files: Files | None = None  # for a base
 
 
 @cache
 def module(name: str) -> ModuleType:
-    """A test of tests/property, for its folders."""
+    """A test module of tests/property, used for its folders."""
     spec = importlib.util.spec_from_file_location(name, PROPERTY / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -59,7 +60,7 @@ def histories(seed: str, first: int, count: int, root: Path) -> list[Asked]:
 
 
 def mistyped(seed: str, first: int, count: int, root: Path) -> list[Asked]:
-    """The same, half of them with a trace; in each one value is of another type."""
+    """The same, half of them with a trace; in each one value has another type."""
     batch = []
     for number in range(first, first + count):
         story, path = story_of(f"mistyped {seed}", number, 2, root)
@@ -69,11 +70,11 @@ def mistyped(seed: str, first: int, count: int, root: Path) -> list[Asked]:
 
 
 def story_of(seed: str, number: int, traced_share: int, root: Path) -> tuple[str, Path]:
-    """A random history; one of so many has a trace."""
+    """A random history; one in so many has a trace."""
     traced = number % traced_share == 0
     source = module("test_judge_twin_trace" if traced else "test_judge_twin")
     source.SEED = seed  # type: ignore[attr-defined]
-    before = number // traced_share  # with a trace, but for the first
+    before = number // traced_share  # with a trace, before this number
     turn = before if traced else number - before - 1  # both kinds count from 0
     story, path = source.folder_of(turn, root / f"{number}")
     return str(story), Path(path)
@@ -82,13 +83,13 @@ def story_of(seed: str, number: int, traced_share: int, root: Path) -> tuple[str
 def beside_twin(number: int, story: str, path: Path) -> Asked:
     try:
         wanted: Any = spoken(twin.judge(path))
-    except Exception as error:  # the twin's own fault, to be told like any other difference
+    except Exception as error:  # the twin's own failure is reported like any other difference
         wanted = f"the twin failed: {type(error).__name__}: {error}"
     return Asked(number=number, path=path, story=story, kind="history", wanted=wanted)
 
 
 def mutated(seed: str, first: int, count: int, root: Path) -> list[Asked]:
-    """Folders that something happened to, behind each group of them the folder as it was."""
+    """Mutated folders; after each group of them comes the folder before the mutations."""
     batch: list[Asked] = []
     for group in range(first // OF_ONE_BASE, -(-(first + count) // OF_ONE_BASE)):
         path = root / f"base-{group}"
@@ -103,7 +104,7 @@ def mutated(seed: str, first: int, count: int, root: Path) -> list[Asked]:
 
 
 def one_mutated(seed: str, number: int, root: Path, base: Base, at: int, here: int) -> list[Asked]:
-    """The base with one mutation; of those that only the same verdict is asked of, the odd one once more."""
+    """The base with one mutation; one in ten folders whose only law is an equal verdict comes twice."""
     random = Random(f"mutated {seed} {number}")
     names = sorted(MUTATIONS)
     while True:
@@ -115,11 +116,11 @@ def one_mutated(seed: str, number: int, root: Path, base: Base, at: int, here: i
     law = MUTATIONS[name].kind
     kind = law(touched) if law else amounts_to(touched, base.files[touched] or b"", files[touched] or b"")
     if kind == UNREADABLE and (lies_twice(base.files, touched) or is_stray(base.files, touched)):
-        kind = QUIET  # the other one can be read; or nobody reads it
+        kind = QUIET  # the other copy can be read, or no check reads it
     story = f"{name} in {touched} ({kind}) of: {base.story}"
-    told = [Asked(number=number, path=write_files(files, root / f"{number}"), story=story, kind=kind,
+    made = [Asked(number=number, path=write_files(files, root / f"{number}"), story=story, kind=kind,
                   touched=touched, base=at)]
     if kind == TAMPERING and random.random() < 0.1:
-        told.append(Asked(number=number, path=write_files(files, root / f"{number}-again"), story=story,
+        made.append(Asked(number=number, path=write_files(files, root / f"{number}-again"), story=story,
                           kind=kind, touched=touched, base=at, again=here))
-    return told
+    return made

@@ -1,7 +1,7 @@
-"""A real standalone Spark cluster on loopback: a master and its workers, of the classes that pyspark brings.
+"""A real standalone Spark cluster on loopback: a master and its workers, of the classes in pyspark.
 
-Rules kept here: every port is a free one that Spark takes itself; every wait is for a line of a log, and
-ends; what was started is ended by its process id.
+Rules kept here: every port is a free one that Spark chooses; every wait is for a line of a log, and has a
+limit; each process is ended by its id.
 """
 
 import os
@@ -23,14 +23,14 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 @dataclass(slots=True, kw_only=True)
 class Daemon:
-    """One of the cluster's processes and its log."""
+    """One of the cluster's processes, and its log."""
 
     name: str
     log: Path
     process: subprocess.Popen[bytes]
 
     def awaited(self, pattern: str, times: int = 1) -> str:
-        """The first group of the pattern, once the log has it so often."""
+        """Waits until the log has the pattern so often; returns its first group."""
         deadline = time.monotonic() + START_S
         while time.monotonic() < deadline:
             found = re.findall(pattern, self.log.read_text(errors="replace"))
@@ -38,8 +38,8 @@ class Daemon:
                 return str(found[0])
             assert self.process.poll() is None, f"{self.name} ended: {self.log.read_text()[-2000:]}"
             time.sleep(0.05)
-        told = self.log.read_text()[-2000:]
-        raise AssertionError(f"{self.name}: no {pattern!r} within {START_S} s: {told}")
+        output = self.log.read_text()[-2000:]
+        raise AssertionError(f"{self.name}: no {pattern!r} within {START_S} s: {output}")
 
     def end(self) -> None:
         self.process.terminate()
@@ -58,11 +58,11 @@ class Standalone:
 
     @property
     def local(self) -> Path:
-        """What its executors write: shuffled blocks, and tables that go to disk."""
+        """The folder of its executors' files: shuffled blocks, and tables that go to disk."""
         return self.folder / "local"
 
     def start(self, name: str, role: str, *words: str, core: int | None = None) -> Daemon:
-        """core: the only one that it and all below it may use."""
+        """Starts a daemon. core: the only core that it and its children may use."""
         pinned = [] if core is None else ["taskset", "-c", str(core)]
         log = self.folder / f"{name}.log"
         env = {key: value for key, value in os.environ.items() if not key.startswith("SPARK_")}
@@ -83,8 +83,8 @@ class Standalone:
 def standalone(
     folder: Path, workers: int, memory: str = "1g", *, pinned: bool = False
 ) -> Iterator[Standalone]:
-    """The cluster, with all its workers registered; each has a core, and if pinned no other. memory: of each,
-    for the JVMs of its executors."""
+    """The cluster, with all its workers registered. Each worker has one core; pinned, it may use no other.
+    memory: for each worker, for the JVMs of its executors."""
     cluster, cores = Standalone(folder=folder), sorted(os.sched_getaffinity(0))
     try:
         master = cluster.start("master", "master.Master")

@@ -1,8 +1,8 @@
-"""The saved runs of histories/golden, told in code: `python tests/support/stories.py OUT` writes them anew.
+"""The saved runs of histories/golden as code: `python tests/support/stories.py OUT` writes them.
 
-Rules kept here: a story is a function from nothing to a RunFolder, small enough to be read line by line;
-its docstring is the story's sentence; what a judge must say of it is saved beside it as expected.json and
-was read before it was kept.
+Rules kept here: a story is a function that takes nothing and returns a RunFolder, small enough to be read
+line by line; its docstring is the story's sentence in expected.json, which also has what a judge must find,
+and was read before it was saved.
 """
 
 import json
@@ -21,12 +21,12 @@ from histories import NODES, Life, Line, RunFolder, checksum, freeze, run_json, 
 STORIES: dict[str, Callable[[], RunFolder]] = {}
 
 
-def story(tell: Callable[[], RunFolder]) -> Callable[[], RunFolder]:
-    STORIES[tell.__name__.replace("_", "-")] = tell
-    return tell
+def story(make: Callable[[], RunFolder]) -> Callable[[], RunFolder]:
+    STORIES[make.__name__.replace("_", "-")] = make
+    return make
 
 
-# -- the teller's words -------------------------------------------------------------------------------------
+# -- the steps of stories -----------------------------------------------------------------------------------
 
 def begin(partitions: int = 1) -> Life:
     life = Life(Random(7), partitions)
@@ -36,7 +36,7 @@ def begin(partitions: int = 1) -> Life:
 
 
 def send(life: Life, process: int, *values: int, key: int = 0, fate: str = "ok", logged: bool = True) -> None:
-    """One op from start to end; unless it is not logged, its values are appended to every log."""
+    """One op with its answer; unless `logged` is false, its values are appended to every log."""
     sends = [{"partition": key, "value": value} for value in values]
     life.record(process, "invoke", "send", sends=sends)
     offsets = [life.append(key, value) for value in values] if logged else []
@@ -47,7 +47,7 @@ def send(life: Life, process: int, *values: int, key: int = 0, fate: str = "ok",
 
 
 def kill(life: Life, node: str, *, then: str) -> None:
-    """The node is killed; where it led, another leads in the next epoch; the node comes back."""
+    """Kills the node; partitions that it led get another leader in the next epoch; the node comes back."""
     life.record(-1, "info", "kill", fault={"nodes": [node], "moment": {"at": "time", "time": life.time}})
     for key, log in life.logs.items():
         if log.leader == node:
@@ -62,7 +62,7 @@ def kill(life: Life, node: str, *, then: str) -> None:
 
 
 def end(life: Life, *, settled: bool = True, traced: bool = False) -> RunFolder:
-    """Probes, final reads and the freeze; or, not settled, the freeze alone."""
+    """Probes, final reads and the freeze; if not settled, only the freeze."""
     if settled:
         life.settle()
     folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, rows=[],
@@ -80,8 +80,8 @@ def replace_value(folder: RunFolder, offset: int, value: int, nodes: tuple[str, 
 
 @story
 def two_partitions_two_elections() -> RunFolder:
-    """Nothing planted: two partitions, two leaders killed in turn, one send that failed and one that nobody
-    knows."""
+    """Nothing planted: two partitions, two leaders killed in turn, one send that failed and one of unknown
+    outcome."""
     life = begin(partitions=2)
     send(life, 0, 1, 2)
     send(life, 1, 3, key=1)
@@ -95,7 +95,7 @@ def two_partitions_two_elections() -> RunFolder:
 
 @story
 def a_kill_loses_the_tail() -> RunFolder:
-    """Two kills, clean elections, and the last acked record is on no replica; nobody had read it."""
+    """Two kills, clean elections, and the last acked record is on no replica; no read had returned it."""
     life = begin()
     send(life, 0, 1)
     send(life, 0, 2)
@@ -126,7 +126,7 @@ def an_offset_is_given_twice() -> RunFolder:
 
 @story
 def the_last_in_the_isr_loses_power() -> RunFolder:
-    """Only n1 was left in the ISR when its power went; the trace shows its election afterwards: permitted."""
+    """Only n1 was left in the ISR when it lost power; the trace shows its election afterwards: permitted."""
     life = begin()
     send(life, 0, 1)
     send(life, 0, 2)
@@ -150,7 +150,7 @@ def a_struck_node_leads_although_others_have_it() -> RunFolder:
 
 @story
 def elected_from_outside_the_isr() -> RunFolder:
-    """n1 was elected uncleanly, though the setting is off and nobody had asked for it, and an acked record is
+    """n1 was elected uncleanly, though the setting is off and nobody had requested it, and an acked record is
     gone: the election is a bug, and permits nothing."""
     folder = without_the_last(unclean=False)
     damages_losses.elected(folder, 0, ("n1",), clean=False)
@@ -159,14 +159,15 @@ def elected_from_outside_the_isr() -> RunFolder:
 
 @story
 def elected_from_outside_the_isr_as_asked() -> RunFolder:
-    """The same unclean election, which the nemesis had asked for: what it loses is permitted."""
+    """The same unclean election, which the nemesis had requested: what it loses is permitted."""
     folder = without_the_last(unclean=True)
     damages_losses.elected(folder, 0, ("n1",), clean=False)
     return folder
 
 
 def without_the_last(*, unclean: bool) -> RunFolder:
-    """The acked 3 is on no replica; in the end an election was asked for, a preferred or an unclean one."""
+    """The acked value 3 is on no replica; at the end an election was requested, a preferred or an unclean
+    one."""
     life = begin()
     send(life, 0, 1)
     send(life, 0, 2)
@@ -182,7 +183,7 @@ def without_the_last(*, unclean: bool) -> RunFolder:
 
 @story
 def a_broker_ends_by_itself() -> RunFolder:
-    """n2 broke an invariant of its own, and its process ended; nothing was lost by it."""
+    """n2 broke an invariant of its own, and its process ended; nothing was lost."""
     life = begin()
     send(life, 0, 1)
     folder = end(life)
@@ -193,8 +194,8 @@ def a_broker_ends_by_itself() -> RunFolder:
 
 @story
 def one_power_cut_and_no_trace() -> RunFolder:
-    """One of three lost power and an acked record is gone: without a trace nobody can say whether that was
-    why."""
+    """One of three lost power and an acked record is gone: without a trace it is unknown whether that was the
+    reason."""
     folder = the_last_in_the_isr_loses_power()
     folder.trace = None
     return folder
@@ -202,7 +203,7 @@ def one_power_cut_and_no_trace() -> RunFolder:
 
 @story
 def acked_by_the_leader_alone() -> RunFolder:
-    """acks=1: the lost record is permitted, but value 3 had been read, hence committed, and its loss is a
+    """acks=1: the lost record is permitted, but value 3 had been read and so was committed, and its loss is a
     bug."""
     folder = a_kill_loses_the_tail()
     folder.run["guarantees"]["acks"] = "1"
@@ -214,7 +215,7 @@ def acked_by_the_leader_alone() -> RunFolder:
 
 @story
 def the_logs_part_below_the_high_watermark() -> RunFolder:
-    """n3 holds other bytes for offset 1 under the same epoch, and two epochs where the others have one."""
+    """n3 has other bytes at offset 1 under the same epoch, and two epochs where the others have one."""
     life = begin()
     send(life, 0, 1)
     send(life, 0, 2)
@@ -227,7 +228,8 @@ def the_logs_part_below_the_high_watermark() -> RunFolder:
 
 @story
 def a_dead_replica_keeps_an_old_tail() -> RunFolder:
-    """Near miss, not settled: n3 is down and holds, above its high watermark, what epoch 0 wrote there."""
+    """Near miss, not settled: n3 is down and has, above its high watermark, records that epoch 0 wrote
+    there."""
     life = begin()
     send(life, 0, 1)
     kill(life, "n1", then="n2")
@@ -251,7 +253,7 @@ def a_dead_replica_keeps_an_old_tail() -> RunFolder:
 
 @story
 def a_log_with_a_hole() -> RunFolder:
-    """n2's log jumps over offset 1, holds offset 2 twice, and a checksum does not fit."""
+    """n2's log lacks offset 1, has offset 2 twice, and a checksum does not match."""
     life = begin()
     send(life, 0, 1, 2, 3, 4)
     folder = end(life)
@@ -284,7 +286,7 @@ def a_member_is_behind() -> RunFolder:
 
 @story
 def nobody_ever_read_it() -> RunFolder:
-    """The leader holds the acked value 3 below its high watermark, and the final reader stopped before it."""
+    """The leader has the acked value 3 below its high watermark, and the final reader stopped before it."""
     life = begin()
     send(life, 0, 1, 2)
     folder = end(life)
@@ -294,7 +296,7 @@ def nobody_ever_read_it() -> RunFolder:
 
 @story
 def from_nowhere_and_from_the_dead() -> RunFolder:
-    """The logs end with a value that nobody sent and one whose send failed for certain."""
+    """The logs end with a value that was never sent and one whose send failed for certain."""
     life = begin()
     send(life, 0, 1)
     folder = end(life)
@@ -305,7 +307,7 @@ def from_nowhere_and_from_the_dead() -> RunFolder:
 
 @story
 def a_retry_is_appended_twice() -> RunFolder:
-    """retries=3 without idempotence: value 1 stands at two offsets, which is permitted."""
+    """retries=3 without idempotence: value 1 is at two offsets, which is permitted."""
     life = begin()
     send(life, 0, 1)
     send(life, 0, 2)
@@ -317,7 +319,7 @@ def a_retry_is_appended_twice() -> RunFolder:
 
 @story
 def offsets_against_time() -> RunFolder:
-    """Value 2 was asked after value 1 was acked, by the same process, and lies before it."""
+    """Value 2 was sent after value 1 was acked, by the same process, and has the lower offset."""
     life = begin()
     send(life, 0, 1)
     send(life, 0, 2)
@@ -335,8 +337,8 @@ def offsets_against_time() -> RunFolder:
 
 @story
 def a_consumer_jumps_and_falls() -> RunFolder:
-    """One consumer passes over offset 1, another is given offset 2 twice in one poll, a third hears the end
-    fall."""
+    """One consumer skips offset 1, another gets offset 2 twice in one poll, a third gets a lower end offset
+    than before."""
     life = begin()
     send(life, 0, 1, 2, 3)
     folder = end(life)
@@ -367,7 +369,7 @@ def no_ack_after_mending() -> RunFolder:
 
 @story
 def a_garbled_line() -> RunFolder:
-    """Line 3 of the history is no JSON: much is unknown, and the lost record is told all the same."""
+    """Line 3 of the history is no JSON: much is unknown, and the lost record is still reported."""
     folder = a_kill_loses_the_tail()
     lines = [json.dumps(line, separators=(",", ":")) for line in folder.lines]
     folder.files["history.jsonl"] = "\n".join([*lines[:2], lines[2][:40], *lines[3:], ""]).encode()
@@ -392,8 +394,8 @@ def the_harness_was_killed() -> RunFolder:
 def transaction(life: Life, process: int, kind: str, key: int, value: int, offset: int | None = None,
                 reads: list[Line] | None = None) -> None:
     """One line of a transaction that sends one value."""
-    told = {"partition": key, "value": value} | ({} if offset is None else {"offset": offset})
-    life.record(process, kind, "txn", sends=[told], **({} if reads is None else {"reads": reads}))
+    sent = {"partition": key, "value": value} | ({} if offset is None else {"offset": offset})
+    life.record(process, kind, "txn", sends=[sent], **({} if reads is None else {"reads": reads}))
     life.next_value = max(life.next_value, value + 1)
 
 
@@ -422,11 +424,11 @@ def a_transaction_reads_its_own_write() -> RunFolder:
 
 
 def main(out: Path) -> None:
-    for name, tell in STORIES.items():
-        folder = tell().write(out / name)
+    for name, make in STORIES.items():
+        folder = make().write(out / name)
         expected = twin.judge(folder)
         del expected["exact"]
-        saved = json.dumps({"story": " ".join(str(tell.__doc__).split()), **expected}, indent=1)
+        saved = json.dumps({"story": " ".join(str(make.__doc__).split()), **expected}, indent=1)
         (folder / "expected.json").write_text(saved + "\n")
         found = [f"{one['name']}({one['count']} {one['class']})" for one in expected["findings"]]
         print(f"{name}: {expected['valid']} {' '.join(found)} unknown={','.join(expected['unknown'])}")

@@ -1,4 +1,4 @@
-"""The README's pictures as SVG, each whole in itself: steps of the log viewer, the run, a terminal. Pure."""
+"""Draws the README's pictures as self-contained SVG: steps of the log viewer, the run, a terminal. Pure."""
 
 import re
 import textwrap
@@ -18,7 +18,7 @@ COLOURS: Mapping[str, str] = {"INVALID": "bad", "valid": "good"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One step: its name, what is said of it, and the drawing that the viewer made of it (an SVG element)."""
+    """One step: its name, its sentence, and the viewer's drawing of it (an SVG element)."""
 
     name: str
     said: str
@@ -32,7 +32,7 @@ class Frame:
 
 
 def document(width: float, height: float, label: str, style: str, parts: Sequence[str]) -> str:
-    """Nothing in it is fetched, and nothing runs."""
+    """An SVG file that loads nothing and runs no script."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '
         f'height="{height:g}" role="img" aria-label="{escape(label)}"><style>{style}</style>'
@@ -42,7 +42,7 @@ def document(width: float, height: float, label: str, style: str, parts: Sequenc
 
 
 def strip(frames: Sequence[Frame], label: str, style: str) -> str:
-    """The steps side by side, as wide as their drawings are."""
+    """The steps side by side, each as wide as its drawing."""
     parts, left, foot = [], float(PAD), 0.0
     top = 62 + 20 * max(len(lines_of(frame)) for frame in frames)
     for frame in frames:
@@ -61,7 +61,7 @@ def lines_of(frame: Frame) -> list[str]:
 
 def alone(drawing: str, width: float, height: float, label: str, style: str,
           cursor: float | None = None) -> str:
-    """One drawing on a card; cursor: where the instant is, in its pixels."""
+    """One drawing on a card; cursor: where the cursor's line is, in the drawing's pixels."""
     line = (f'<line class="cursor" x1="{PAD + cursor:.1f}" x2="{PAD + cursor:.1f}" y1="{PAD - 6}" '
             f'y2="{PAD + height - 22:g}"/>') if cursor is not None else ""  # fmt: skip
     placed = drawing.replace("<svg ", f'<svg x="{PAD}" y="{PAD - 6}" ', 1)
@@ -69,7 +69,7 @@ def alone(drawing: str, width: float, height: float, label: str, style: str,
 
 
 def terminal(lines: Sequence[str], label: str, style: str) -> str:
-    """What a terminal showed. Each word has its column, whatever font there is."""
+    """A terminal's screen. Each word has its column, whatever the font."""
     width = 2 * PAD + LETTER * max(map(len, lines))
     height = BAR + PAD + LINE * len(lines)
     parts = [f'<circle class="dot" cx="{PAD + 18 * at}" cy="{BAR / 2 + 2:g}" r="5"/>' for at in range(3)]
@@ -83,13 +83,13 @@ def terminal(lines: Sequence[str], label: str, style: str) -> str:
 
 
 def words_of(line: str) -> Iterator[tuple[int, str]]:
-    """What stands between two spaces or more, with its column."""
+    """The parts of a line between two or more spaces, each with its column."""
     for found in re.finditer(r"\S+(?: \S+)*", line):
         yield found.start(), found[0]
 
 
 def style_of(colours: Mapping[str, str], rules: str = "") -> str:
-    """colours: the page's, by name without the dashes. rules: of the page, for its own drawings."""
+    """The style. colours: the page's, by name without the dashes. rules: the page's, for its own drawings."""
     named = "".join(f"--{name}:{value};" for name, value in colours.items())
     return (
         f":root{{{named}}}.card{{fill:var(--card);stroke:var(--edge)}}"

@@ -1,7 +1,7 @@
-"""Tangles: transactions, sends and polls that read and write without rhyme or reason, for judges to judge.
+"""Tangles: transactions, sends and polls that read and write at random, to be judged by two judges.
 
-Rules kept here: nobody says what such a run must be told; every order of steps, outcome, process and read can
-come about, healthy ones among them, and cycles of every kind often.
+Rules kept here: the right verdict of such a run is not known; every order of steps, outcome, process and read
+is possible, so healthy runs occur, and cycles of every kind are frequent.
 """
 
 from dataclasses import dataclass, field
@@ -13,22 +13,22 @@ from txn_clients import Client, clients, picks
 from histories import Line, RunFolder
 
 KINDS = ("ok", "ok", "ok", "info", "fail", "never")
-PROCESSES = 3  # what does not run by itself runs by one of so many
+PROCESSES = 3  # ops without a process of their own share so many
 
 
 @dataclass(slots=True, kw_only=True)
 class Tangle:
-    """Ops in the making."""
+    """Ops that are being made."""
 
     random: Random
-    values: list[Line] = field(default_factory=list)  # what lies in the logs, for anybody to read
+    values: list[Line] = field(default_factory=list)  # the records of the logs, which any op may read
     waiting: list[Client] = field(default_factory=list)
     under_way: list[Client] = field(default_factory=list)
-    gone: set[int] = field(default_factory=set)  # processes that ask nothing more
+    gone: set[int] = field(default_factory=set)  # processes that invoke nothing more
 
     def ask(self) -> None:
-        """The next op, by another process where its own is busy or gone; now and then by its own all the
-        same."""
+        """Invokes the next op, by another process if its own is busy or has ended; sometimes by its own all
+        the same."""
         op = self.waiting.pop(0)
         busy = {other.process for other in self.under_way} | self.gone
         if op.process in busy and self.random.random() < 0.98:
@@ -51,8 +51,8 @@ class Tangle:
 
 
 def tangle(folder: RunFolder, random: Random) -> None:
-    """At the end of the history: some ops, asked and answered in any order, which read any of the values that
-    any of them sends."""
+    """Adds some ops at the end of the history, invoked and answered in any order; each reads any of the
+    values that any of them sends."""
     count = random.randrange(2, 9)
     ops = clients(folder, *(picks(folder, random, random.choice((0, 1, 1, 2, 3))) for _ in range(count)))
     for op in ops:

@@ -1,10 +1,11 @@
-"""Known-bad rules that no scenario file shows: the schedule that brings each to harm, what must see it.
+"""The known-bad rules that no scenario file shows, each with the schedule that makes it do harm and the
+finding.
 
 Rules
 1. A row's schedule harms the cluster of the row, and not the one of its control.
 2. `manifest` and `permitted` are findings of history and logs, by format.md's names (permitted: its class);
    `latent` are findings of the trace. A judge finds each of them in the folder of the row.
-3. A row without a bug is a generation of the protocol, and its harm is what the next one mended.
+3. A row without a bug is a generation of the protocol; the next generation mended its harm.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ Schedule = Callable[[MemoryCluster], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """What a cluster runs."""
+    """The rules of a cluster."""
 
     rules: str = "kip-320"
     bugs: tuple[str, ...] = ()
@@ -29,7 +30,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One bug, or one generation: how it is brought to harm, and by what name that is found."""
+    """One bug, or one generation: the schedule that makes it do harm, and the findings of that harm."""
 
     zoo: str
     side: Side
@@ -40,7 +41,7 @@ class Row:
     permitted: tuple[str, ...]
     nodes: int
     min_insync: int
-    mend: bool  # before the cluster is looked at
+    mend: bool  # before the cluster is checked
     flush_every: bool
     fetch_batches: int | None
 
@@ -53,7 +54,7 @@ class Row:
     def cluster(
         self, *, control: bool = False, bugs: tuple[str, ...] = (), switches: tuple[str, ...] = ()
     ) -> MemoryCluster:
-        """Started, with nothing sent; with these bugs and switches beside its own."""
+        """A started cluster with nothing sent; it has these bugs and switches besides its own."""
         side = self.control if control else self.side
         return MemoryCluster(
             side.rules, (*side.bugs, *bugs), switches=(*side.switches, *switches), nodes=self.nodes,
@@ -67,8 +68,8 @@ class Row:
             settled(cluster)
 
     def steps_to_harm(self) -> int | None:
-        """How many events were stepped from the first send until the logs, or what a client was told, had
-        the first manifest or permitted finding; None where it shows only when nothing more comes (stuck)."""
+        """How many events were stepped from the first send until the logs, or a client's answer, had the
+        first manifest or permitted finding; None if it shows only when nothing more happens (stuck)."""
         cluster = self.cluster()
         begun = cluster.steps
         harm: list[int] = []
@@ -88,7 +89,7 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def side(text: str) -> Side:
-    """`generation` or `+bug+bug ~switch`: kip-320 where no generation is named."""
+    """Reads `generation` or `+bug+bug ~switch`: kip-320 if no generation is named."""
     found = words(text)
     rules = [word for word in found if word[0] not in "+~"]
     return Side(

@@ -1,4 +1,4 @@
-"""Run folders told by the second, for tests of what faults cost: sends, faults and lines of a trace at times.
+"""Run folders with exact times, for tests of what faults cost: sends, faults and lines of a trace at seconds.
 
     run = TimedRun().sent(1, 8, 9).fault("kill", 10, 10.5, "n1").fault("start", 14, 14, "n1")
     run.write(folder)
@@ -20,14 +20,14 @@ def ns(time_s: float) -> int:
 @dataclass(slots=True)
 class TimedRun:
     partitions: int = 1
-    about: Line = field(default_factory=dict)  # what run.json says besides
+    about: Line = field(default_factory=dict)  # further fields of run.json
     lines: list[Line] = field(default_factory=list)
     trace: list[Line] = field(default_factory=list)
     values: int = 0
 
     def sent(self, process: int, began_s: float, ended_s: float | None, kind: str = "ok", *,
              partition: int = 0, f: str = "send") -> "TimedRun":
-        """One send of one value; ended_s None: it has no answer."""
+        """Adds one send of one value; ended_s None: it has no answer."""
         self.values += 1
         op = {"process": process, "f": f, "sends": [{"partition": partition, "value": self.values}]}
         self.lines.append({"time": ns(began_s), "type": "invoke", **op})
@@ -53,7 +53,7 @@ class TimedRun:
         return self
 
     def write(self, folder: Path) -> Path:
-        """Lines of one time in the order in which they were told."""
+        """Writes the folder; lines with the same time keep the order in which they were added."""
         tale = Tale(partitions=self.partitions, final=False, trace=self.trace or None)
         tale.run.update(self.about)
         tale.lines = sorted(self.lines, key=lambda line: line["time"])

@@ -1,8 +1,8 @@
-"""The brokers and clients of an imagined cluster that replicates as it should, one step at a time.
+"""The brokers and clients of a simulated cluster that replicates correctly, one step at a time.
 
-Rules kept here: every choice comes from the Random that is passed; each step happens on one node, and what
-it tells another arrives in a later step, or late, or never; committed records are lost only where `unclean`
-or `overspent` allow it.
+Rules kept here: every choice comes from the Random that is passed; each step happens on one node, and its
+message to another node arrives in a later step, or late, or never; committed records are lost only if
+`unclean` or `overspent` allow it.
 """
 
 from random import Random
@@ -25,26 +25,27 @@ class Cluster:
         self.words = self.controller.words
         self.lines: list[Line] = []
         self.alive = dict.fromkeys(NODES, True)
-        self.deaths: list[str] = []  # alive or not: whose session will end, the longest silent first
+        # nodes whose sessions will end, alive or not; the first to fall silent comes first
+        self.deaths: list[str] = []
         self.next_value = 1
         self.open: dict[int, list[Line]] = {}  # process -> the sends of its open op
         self.replicas = {(node, key): Replica(node=node) for node in NODES for key in range(partitions)}
         rough = 3 if unclean or overspent else 1
         self.weights = (8, 24, 10, 5, rough, rough, 2 * rough)
         for node in NODES:
-            self.pen.tell(node, "start", clean=False)
+            self.pen.write(node, "start", clean=False)
             self.controller.register(node)
             self.controller.unfence(node)
         for key in range(partitions):
             self.pen.moment()
             self.controller.create(key)
 
-    # -- telling -------------------------------------------------------------------------------------------
+    # -- recording ------------------------------------------------------------------------------------------
 
     def say(self, key: int, replica: Replica, event: str, **besides: Any) -> None:
-        """A line of a replica, with its state as it is now."""
-        self.pen.tell(replica.node, event, partition=key, epoch=replica.epoch, leo=replica.leo, hw=replica.hw,
-                  **besides)
+        """Writes a line of a replica, with its current state."""
+        self.pen.write(replica.node, event, partition=key, epoch=replica.epoch, leo=replica.leo,
+                       hw=replica.hw, **besides)
 
     def record(self, process: int, kind: str, f: str, **fields: Any) -> None:
         head = {"index": len(self.lines), "time": self.pen.time, "process": process, "type": kind, "f": f}
@@ -58,12 +59,12 @@ class Cluster:
         self.random.choices(acts, self.weights)[0]()
 
     def spread(self, key: int, news: News) -> None:
-        """Everybody will hear of it, some sooner than others."""
+        """Sends every replica the controller's news; some get it sooner than others."""
         for node in NODES:
             self.replicas[node, key].news.append(news)
 
     def some(self) -> tuple[int, Replica]:
-        """A living replica."""
+        """A replica that is alive."""
         alive = [place for place in sorted(self.replicas) if self.alive[place[0]]]
         node, key = self.random.choice(alive or sorted(self.replicas))
         return key, self.replicas[node, key]
@@ -96,7 +97,7 @@ class Cluster:
         self.advance(key, leader)
 
     def advance(self, key: int, leader: Replica) -> None:
-        """The high watermark moves if it may, and acks go out."""
+        """Moves the high watermark if it may move, and sends acks."""
         if leader.counted_end() > leader.hw and len(leader.isr) >= 2:
             leader.hw = leader.counted_end()
             self.say(key, leader, "hw", role="leader")
@@ -105,8 +106,8 @@ class Cluster:
             self.say(key, leader, "ack", offset=end - 1, acks="all", isr=sorted(leader.counted()))
             sends = self.open.pop(process)
             if process >= PROBER or self.random.random() < 0.95:
-                told = [{**send, "offset": end - len(sends) + place} for place, send in enumerate(sends)]
-                self.record(process, "ok", "send", sends=told)
+                acked = [{**send, "offset": end - len(sends) + place} for place, send in enumerate(sends)]
+                self.record(process, "ok", "send", sends=acked)
             else:
                 self.record(process, "info", "send", sends=sends, error="TIMEOUT")
 
@@ -118,7 +119,7 @@ class Cluster:
     # -- followers -----------------------------------------------------------------------------------------
 
     def follow(self) -> None:
-        """A follower takes the answer that is under way, or asks its leader."""
+        """A follower takes the answer that is under way, or fetches from its leader."""
         key, follower = self.some()
         if follower.leads or follower.leader is None or not self.alive[follower.node]:
             return
@@ -131,15 +132,15 @@ class Cluster:
             self.fetch(key, leader, follower)
 
     def fetch(self, key: int, leader: Replica, follower: Replica) -> None:
-        """At the leader: a diverging follower is told so and not credited."""
+        """At the leader: a diverging follower gets the epoch's end and no credit for its offset."""
         end = follower.parting(leader)
-        told = {"follower": follower.node, "offset": follower.leo, "follower_epoch": follower.epoch}
+        request = {"follower": follower.node, "offset": follower.leo, "follower_epoch": follower.epoch}
         if end < follower.leo:
-            self.say(key, leader, "fetch", **told)
+            self.say(key, leader, "fetch", **request)
             follower.answer = Answer(epoch=leader.epoch, cut=end, hw=0, records=())
             return
         hw, most = leader.hw, self.random.randrange(1, 6)
-        self.say(key, leader, "fetch", **told)
+        self.say(key, leader, "fetch", **request)
         leader.ends[follower.node] = follower.leo
         follower.answer = Answer(epoch=leader.epoch, cut=None, hw=hw,
                                  records=tuple(leader.log[follower.leo:follower.leo + most]))
@@ -162,9 +163,9 @@ class Cluster:
         first = follower.leo
         if answer.records:
             follower.log += answer.records
-            told = [[epoch, first + at] for epoch, at in boundaries(answer.records)]
+            epochs = [[epoch, first + at] for epoch, at in boundaries(answer.records)]
             self.say(key, follower, "append", role="follower", offset=first, count=len(answer.records),
-                     epochs=told)
+                     epochs=epochs)
         if min(answer.hw, follower.leo) != follower.hw:
             follower.hw = min(answer.hw, follower.leo)
             self.say(key, follower, "hw", role="follower")
@@ -173,7 +174,7 @@ class Cluster:
             self.say(key, follower, "checkpoint", what="hw", value=follower.hw)
 
     def hear(self) -> None:
-        """News of the controller reach a replica, in their order."""
+        """A replica gets the controller's news, in order."""
         key, replica = self.some()
         if replica.news and self.alive[replica.node]:
             self.heard(key, replica, replica.news.pop(0))
@@ -207,7 +208,8 @@ class Cluster:
                 return
 
     def alter(self) -> None:
-        """A proposal reaches the controller. One that is refused for a member's sake is undone."""
+        """A proposal reaches the controller. If it is refused because of a member, the leader takes it
+        back."""
         for key, leader in self.leaders():
             if leader.pending and (leader.epoch, leader.partition_epoch) == self.words[key].epochs:
                 if self.controller.alter(key, leader.pending, leader.proposed):
@@ -217,7 +219,7 @@ class Cluster:
     # -- faults --------------------------------------------------------------------------------------------
 
     def controlled(self) -> None:
-        """A session ends, a fenced broker is heard of again, or a leadership moves for no reason."""
+        """A session ends, a fenced broker's heartbeat arrives again, or a leadership moves for no reason."""
         back = [node for node, fenced in self.controller.fenced.items()
                 if fenced and self.alive[node] and node not in self.deaths]
         if self.deaths and self.random.random() < 0.6:
@@ -225,7 +227,7 @@ class Cluster:
         elif back:
             self.controller.unfence(back[0])
         elif self.random.random() < 0.3:
-            self.deaths.append(self.random.choice(NODES))  # it lives, yet its heartbeats are not heard
+            self.deaths.append(self.random.choice(NODES))  # it is alive, but its heartbeats are lost
         else:
             key = self.random.choice(sorted(self.words))
             word = self.words[key]
@@ -254,16 +256,16 @@ class Cluster:
                 lost |= kept < replica.leo
                 replica.die(kept)
         fault: Line = {"nodes": [node], "moment": {"at": "time", "time": self.pen.time}}
-        told = {"lost": True} if lost else {}
-        self.record(-1, "info", "power_cut" if power else "kill", fault=fault | told)
+        loss = {"lost": True} if lost else {}
+        self.record(-1, "info", "power_cut" if power else "kill", fault=fault | loss)
 
     def start(self, node: str) -> None:
-        """It comes up; now and then so soon that its old session has not yet ended."""
+        """The node starts; sometimes before its old session has ended."""
         if self.alive[node]:
             return
         self.alive[node] = True
         self.record(-1, "info", "start", fault={"nodes": [node]})
-        self.pen.tell(node, "start", clean=False)
+        self.pen.write(node, "start", clean=False)
         for (owner, key), replica in sorted(self.replicas.items()):
             if owner == node:
                 self.say(key, replica, "start", clean=False)
@@ -276,7 +278,8 @@ class Cluster:
     # -- the end -------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Everybody up, heard, caught up and in the ISR; a probe acked; then everything is equal."""
+        """Starts and connects every node, until all have caught up and are in the ISR; a probe is acked; all
+        logs are equal at the end."""
         for _ in range(400):
             self.pen.moment()
             if self.mend() and self.is_settled():
@@ -301,7 +304,7 @@ class Cluster:
         return True
 
     def quiet(self) -> None:
-        """Every replica hears and follows, every leader proposes and learns."""
+        """Every replica gets its news and follows, every leader proposes and learns."""
         for (_, key), replica in sorted(self.replicas.items()):
             while replica.news:
                 self.pen.moment()

@@ -1,8 +1,8 @@
-"""The controller of the imagined cluster of traces.py: sessions, elections, ISRs by compare and set; and the
-pen with which everybody writes the trace.
+"""The controller of the simulated cluster of traces.py, and the writer of its trace.
 
-Rules kept here: a registration is a new incarnation, fenced, out of every ISR of which it is not the last
-member and out of every leadership; every change of a partition is news for each of its replicas.
+Sessions, elections, and ISRs by compare and set. Rules kept here: a registration is a new incarnation,
+fenced, out of every ISR of which it is not the last member and out of every leadership; every change of a
+partition is news for each of its replicas.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ CONTROLLER = "controller"
 
 
 class Pen:
-    """The trace as it is written, and the time."""
+    """The trace while it is written, and the time."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -27,17 +27,17 @@ class Pen:
         self.seqs = dict.fromkeys((*NODES, CONTROLLER), 0)
 
     def moment(self) -> None:
-        """Something else happens, later: a whole step has one time."""
+        """Lets time pass: all lines of a step have one time."""
         self.time += self.random.randrange(1_000, 3_000_000)
 
-    def tell(self, node: str, event: str, **besides: Any) -> None:
+    def write(self, node: str, event: str, **besides: Any) -> None:
         self.trace.append({"time": self.time, "node": node, "seq": self.seqs[node], "event": event} | besides)
         self.seqs[node] += 1
 
 
 @dataclass(slots=True, kw_only=True)
 class Word:
-    """What the controller holds of a partition."""
+    """The controller's state of a partition."""
 
     leader: str | None
     epoch: int = 0
@@ -46,7 +46,7 @@ class Word:
 
     @property
     def epochs(self) -> tuple[int, int]:
-        """What a proposal is compared with."""
+        """The epochs that a proposal is compared with."""
         return self.epoch, self.partition_epoch
 
     def news(self) -> News:
@@ -56,7 +56,7 @@ class Word:
 
 class Controller:
     def __init__(self, pen: Pen, spread: Callable[[int, News], None], *, unclean: bool) -> None:
-        """`spread` is called with what everybody is to hear of a partition."""
+        """`spread` is called with the news of a partition for its replicas."""
         self.pen, self.spread, self.unclean = pen, spread, unclean
         self.fenced = dict.fromkeys(NODES, True)
         self.lives = dict.fromkeys(NODES, 0)  # each registration's number: the broker's epoch
@@ -64,46 +64,46 @@ class Controller:
 
     def create(self, key: int) -> None:
         self.words[key] = Word(leader=self.pen.random.choice(NODES))
-        self.tell_word(key, "elect", clean=True)
+        self.trace_word(key, "elect", clean=True)
 
-    def tell_word(self, key: int, event: str, **besides: Any) -> None:
+    def trace_word(self, key: int, event: str, **besides: Any) -> None:
         word = self.words[key]
-        self.pen.tell(CONTROLLER, event, partition=key, leader=word.leader, epoch=word.epoch,
-                      isr=list(word.isr), partition_epoch=word.partition_epoch, **besides)
+        self.pen.write(CONTROLLER, event, partition=key, leader=word.leader, epoch=word.epoch,
+                       isr=list(word.isr), partition_epoch=word.partition_epoch, **besides)
         self.spread(key, word.news())
 
     def alter(self, key: int, isr: set[str], lives: dict[str, int]) -> bool:
-        """Whom the leader has known in another life is not taken in (KIP-903), nor is who is fenced."""
+        """Refuses a member that the leader knew in another incarnation (KIP-903), and a fenced one."""
         word = self.words[key]
         unknown = any(lives.get(node) != self.lives[node] for node in isr - {*word.isr})
         if unknown or any(map(self.fenced.get, isr)):
             return False
         word.isr = sorted(isr)
         word.partition_epoch += 1
-        self.tell_word(key, "isr", cause="alter")
+        self.trace_word(key, "isr", cause="alter")
         return True
 
     def fence(self, node: str) -> None:
         if not self.fenced[node]:
             self.fenced[node] = True
-            self.pen.tell(CONTROLLER, "fence", broker=node, broker_epoch=self.lives[node])
+            self.pen.write(CONTROLLER, "fence", broker=node, broker_epoch=self.lives[node])
             self.take_out(node)
 
     def register(self, node: str) -> None:
         self.lives[node] = 1 + max(self.lives.values())
         self.fenced[node] = True
-        self.pen.tell(CONTROLLER, "register", broker=node, broker_epoch=self.lives[node], clean=False)
+        self.pen.write(CONTROLLER, "register", broker=node, broker_epoch=self.lives[node], clean=False)
         self.take_out(node)
 
     def unfence(self, node: str) -> None:
         self.fenced[node] = False
-        self.pen.tell(CONTROLLER, "unfence", broker=node, broker_epoch=self.lives[node])
+        self.pen.write(CONTROLLER, "unfence", broker=node, broker_epoch=self.lives[node])
         for key, word in self.words.items():
             if word.leader is None:
                 self.elect(key, word.isr)
 
     def take_out(self, node: str) -> None:
-        """Out of every ISR of which it is not the last member, and out of every leadership."""
+        """Takes the node out of every ISR of which it is not the last member, and out of every leadership."""
         for key, word in self.words.items():
             rest = [member for member in word.isr if member != node]
             if node in word.isr and rest:
@@ -116,7 +116,7 @@ class Controller:
                     continue
                 word.epoch += 1
             word.partition_epoch += 1
-            self.tell_word(key, "isr", cause="expired")
+            self.trace_word(key, "isr", cause="expired")
 
     def elect(self, key: int, candidates: Sequence[str]) -> bool:
         word = self.words[key]
@@ -130,5 +130,5 @@ class Controller:
         word.isr = word.isr if clean else [word.leader]
         word.epoch += 1
         word.partition_epoch += 1
-        self.tell_word(key, "elect", clean=clean)
+        self.trace_word(key, "elect", clean=clean)
         return True

@@ -1,8 +1,8 @@
-"""What must hold of any trace that belongs to its run, whatever the brokers' rules: folder -> breaches.
+"""Laws of any trace that belongs to its run, whatever the brokers' rules: folder -> breaches.
 
-Judged is the telling, not the protocol: that no line is missing, none is false, none comes late. The logs
-that appends, truncations and starts add up to must be the dumped ones; what clients saw must have been told
-before.
+They check the trace, not the protocol: no line is missing, none is false, none is late. The logs that
+appends, truncations and starts add up to must be the dumped ones; what clients saw must be in the trace
+before they saw it.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ Key = tuple[str, int]  # node and partition
 
 
 def breaches(folder: Path) -> list[str]:
-    """Every law, in one list; empty is well."""
+    """The breaches of every law, in one list; empty means correct."""
     lines = list(trace.read(folder / "trace.jsonl"))
     history = rows(folder / "history.jsonl")
     logs = Logs()
@@ -38,7 +38,7 @@ def rows(path: Path) -> list[Line]:
 
 
 def shapes(lines: list[Line]) -> Iterator[str]:
-    """Every line has what format 1 says of its event."""
+    """Every line has the fields that format 1 requires of its event."""
     for line in lines:
         besides = trace.FIELDS.get(line["event"])
         if besides is None:
@@ -65,7 +65,7 @@ def sequences(folder: Path, lines: list[Line]) -> Iterator[str]:
 
 
 class Logs:
-    """Each replica's log as the trace tells it: the epoch of every offset, LEO and HW."""
+    """Each replica's log according to the trace: the epoch of every offset, LEO and HW."""
 
     def __init__(self) -> None:
         self.epochs: dict[Key, dict[int, int]] = {}
@@ -73,7 +73,7 @@ class Logs:
         self.hw: dict[Key, int] = {}
 
     def follow(self, lines: list[Line]) -> Iterator[str]:
-        """Each line's state is the one before it, changed by what the line says and by nothing else."""
+        """Each line's state is the one before it, changed by the line's event and by nothing else."""
         for line in lines:
             if "leo" not in line or line["event"] == "failpoint":
                 continue
@@ -85,7 +85,7 @@ class Logs:
                 yield f"LEO, HW {expected} expected: {line}"
             self.leo[key], self.hw[key] = line["leo"], line["hw"]
             if line["event"] == "fetch" and line["offset"] > self.leo.get((line["follower"], key[1]), 0):
-                yield f"asks for what it has not told to hold: {line}"
+                yield f"fetches above the follower's LEO: {line}"
             if line["event"] == "ack" and line["offset"] >= leo:
                 yield f"acked and not appended: {line}"
 
@@ -104,7 +104,8 @@ class Logs:
         return leo, (line["hw"] if line["hw"] != hw else -1)
 
     def _start(self, key: Key, line: Line, leo: int, _hw: int) -> tuple[int, int]:
-        """What was told and is not on disk never happened; more than was told nothing may hold."""
+        """Records of the trace that are not on disk never happened; no log has more records than the
+        trace."""
         self._cut(key, line["leo"])
         return min(leo, line["leo"]), line["hw"]
 
@@ -113,13 +114,13 @@ class Logs:
         self.epochs[key] = {offset: epoch for offset, epoch in log.items() if offset < to}
 
     def against(self, folder: Path) -> Iterator[str]:
-        """The dumps and the last word of every replica that ran to the end."""
+        """Compares with the dumps, and with the last line of every replica that ran to the end."""
         for row in rows(folder / "replicas.jsonl"):
             key = (row["node"], row["partition"])
             if not row.get("running", True):
                 continue
             if (row["leo"], row["hw"]) != (self.leo.get(key, 0), self.hw.get(key, 0)):
-                yield f"LEO, HW of {key}: {row['leo']}, {row['hw']}, told {self.leo[key]}, {self.hw[key]}"
+                yield f"LEO, HW of {key}: {row['leo']}, {row['hw']}, traced {self.leo[key]}, {self.hw[key]}"
             dump = {
                 entry["offset"]: entry["epoch"] for entry in rows(folder / "logs" / f"{row['node']}.jsonl")
                 if entry["partition"] == row["partition"]
@@ -129,7 +130,8 @@ class Logs:
 
 
 def metadata(lines: list[Line]) -> Iterator[str]:
-    """The controller's changes follow one another, and leaders learn what it has decided, not before."""
+    """The controller's changes follow one another, and leaders learn its decisions, not before they are
+    made."""
     decided: dict[tuple[int, int], Line] = {}
     last: dict[int, int] = {}
     for line in lines:
@@ -143,11 +145,11 @@ def metadata(lines: list[Line]) -> Iterator[str]:
             last[partition] = line["partition_epoch"]
             decided[version] = line
         elif version not in decided or decided[version]["isr"] != line["isr"]:
-            yield f"nobody decided this: {line}"
+            yield f"the controller did not decide this: {line}"
 
 
 def seen_by_clients(lines: list[Line], history: list[Line]) -> Iterator[str]:
-    """No client saw an ack, or a record below the HW, that had not been told before."""
+    """No client saw an ack, or a record below the HW, that was not in the trace before."""
     events = sorted(
         [(line["time"], 0, line) for line in lines if "hw" in line]
         + [(op["time"], 1, op) for op in history if op["type"] == "ok"],
@@ -155,17 +157,17 @@ def seen_by_clients(lines: list[Line], history: list[Line]) -> Iterator[str]:
     )  # fmt: skip
     acked: set[tuple[int, int]] = set()
     highest: dict[int, int] = {}
-    for _, is_op, told in events:
-        if not is_op and "partition" in told:
-            partition = told["partition"]
-            highest[partition] = max(highest.get(partition, 0), told["hw"])
-            if told["event"] == "ack":
-                acked.add((partition, told["offset"]))
-        elif told.get("f") == "send":
-            last = max(told["sends"], key=lambda one: one["offset"])
+    for _, is_op, item in events:
+        if not is_op and "partition" in item:
+            partition = item["partition"]
+            highest[partition] = max(highest.get(partition, 0), item["hw"])
+            if item["event"] == "ack":
+                acked.add((partition, item["offset"]))
+        elif item.get("f") == "send":
+            last = max(item["sends"], key=lambda one: one["offset"])
             if (last["partition"], last["offset"]) not in acked:
-                yield f"acked untold: {told}"
-        elif told.get("f") == "poll":
-            for read in told["reads"]:
+                yield f"acked without a line of the trace: {item}"
+        elif item.get("f") == "poll":
+            for read in item["reads"]:
                 if read["offset"] >= highest.get(read["partition"], 0):
-                    yield f"read above every HW told: {read}, op {told['index']}"
+                    yield f"read above every HW of the trace: {read}, op {item['index']}"

@@ -1,6 +1,6 @@
-"""One replica of the imagined cluster of traces.py: its log, its role, and how it parts from its leader.
+"""One replica of the simulated cluster of traces.py: its log, its role, and where it differs from its leader.
 
-Rules kept here: a log is a list of (epoch, value); nothing that was learnt in one epoch is kept in the next.
+Rules kept here: a log is a list of (epoch, value); nothing that was learned in one epoch is kept in the next.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ Entry = tuple[int, int]  # epoch and value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """What the controller has to say of a partition."""
+    """The controller's message about a partition."""
 
     leader: str | None
     epoch: int
@@ -21,7 +21,7 @@ class News:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A leader's answer under way to a follower: records, or where the logs part."""
+    """A leader's answer on its way to a follower: records, or where the logs diverge."""
 
     epoch: int
     cut: int | None
@@ -44,10 +44,10 @@ class Replica:
     # as leader
     isr: set[str] = field(default_factory=set)  # committed
     pending: set[str] | None = None
-    proposed: dict[str, int] = field(default_factory=dict)  # lives, when it was
+    proposed: dict[str, int] = field(default_factory=dict)  # replica -> its incarnation when it was proposed
     start: int = 0
     ends: dict[str, int] = field(default_factory=dict)
-    lives: dict[str, int] = field(default_factory=dict)  # the broker epochs with which they fetched
+    lives: dict[str, int] = field(default_factory=dict)  # replica -> the broker epoch of its fetches
     parked: list[tuple[int, int]] = field(default_factory=list)  # process, and the HW it waits for
 
     @property
@@ -70,7 +70,7 @@ class Replica:
         self.lives, self.answer = {}, None
 
     def parting(self, leader: "Replica") -> int:
-        """The end of what both logs share: by epochs, as a leader's answer tells it, in one go."""
+        """The end of the common part of both logs: by epochs, as a leader's answers give it, in one step."""
         shared = 0
         for mine, yours in zip(self.log, leader.log, strict=False):
             if mine != yours:
@@ -83,13 +83,13 @@ class Replica:
         self.hw, self.flushed = min(self.hw, end), min(self.flushed, end)
 
     def die(self, kept: int) -> None:
-        """What memory held is gone; of the log at most what was not flushed."""
+        """Loses what was in memory, and at most the part of the log that was not flushed."""
         self.cut(kept)
         self.hw, self.epoch, self.partition_epoch = min(self.checkpoint, kept), -1, -1
         self.leader, self.answer, self.news = None, None, []
 
 
 def epochs_of(entries: Sequence[Entry]) -> list[tuple[int, int]]:
-    """(epoch, position of its first record) of a stretch of records."""
+    """(epoch, position of its first record) of some consecutive records."""
     return [(epoch, place) for place, (epoch, _) in enumerate(entries)
             if place == 0 or entries[place - 1][0] != epoch]

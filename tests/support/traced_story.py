@@ -1,8 +1,8 @@
-"""A trace told step by step: three nodes, one partition, a correct broker unless told otherwise.
+"""Builds a trace step by step: three nodes, one partition, a correct broker unless the test says otherwise.
 
     story = Story(); story.begin(); story.produce(2); story.elect("n2", "n2", "n3")
 
-Every step stamps its lines 1000 ns apart and keeps what each node holds, so that a test changes one thing.
+Every step stamps its lines 1000 ns apart and keeps each node's state, so that a test changes one thing.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ ALL = list(NODES)
 
 @dataclass(slots=True)
 class Story:
-    """Lines so far, and each node's epoch, LEO and HW."""
+    """The lines so far, and each node's epoch, LEO and HW."""
 
     lines: list[Line] = field(default_factory=list)
     time: int = 0
@@ -31,18 +31,18 @@ class Story:
     leo: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NODES, 0))
     hw: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NODES, 0))
 
-    def say(self, node: str, event: str, **told: Any) -> "Story":
-        """One line, with the node's state."""
+    def say(self, node: str, event: str, **fields: Any) -> "Story":
+        """Adds one line, with the node's state."""
         self.time += 1000
         state = (
             {"epoch": self.epochs[node], "leo": self.leo[node], "hw": self.hw[node]} if node in NODES else {}
         )
         seq = sum(line["node"] == node for line in self.lines)
-        place = {} if told.pop("alone", False) else {"partition": 0, **state}
-        self.lines.append({"time": self.time, "node": node, "seq": seq, "event": event, **place, **told})
+        place = {} if fields.pop("alone", False) else {"partition": 0, **state}
+        self.lines.append({"time": self.time, "node": node, "seq": seq, "event": event, **place, **fields})
         return self
 
-    def ruling(self, event: str, isr: Sequence[str], **told: Any) -> "Story":
+    def ruling(self, event: str, isr: Sequence[str], **fields: Any) -> "Story":
         self.partition_epoch += 1
         self.isr = list(isr)
         word = {
@@ -51,10 +51,10 @@ class Story:
             "isr": self.isr,
             "partition_epoch": self.partition_epoch,
         }
-        return self.say("controller", event, **word, **told)
+        return self.say("controller", event, **word, **fields)
 
     def begin(self) -> "Story":
-        """All three start empty, register, and n1 is elected."""
+        """All three start empty and register, and n1 is elected."""
         for node in NODES:
             self.say(node, "start", clean=False, alone=True)
             self.say("controller", "register", broker=node, broker_epoch=1, clean=False, alone=True)
@@ -62,11 +62,13 @@ class Story:
         self.epoch = -1
         return self.elect("n1", *NODES)
 
-    def elect(self, leader: str, *isr: str, clean: bool = True, told: Sequence[str] | None = None) -> "Story":
-        """A new epoch; those of the ISR (or `told`) hear of it, the leader first."""
+    def elect(
+        self, leader: str, *isr: str, clean: bool = True, learners: Sequence[str] | None = None
+    ) -> "Story":
+        """Begin a new epoch; the members of the ISR (or `learners`) take their roles, the leader first."""
         self.epoch, self.leader = self.epoch + 1, leader
         self.ruling("elect", isr, clean=clean)
-        for node in isr if told is None else told:
+        for node in isr if learners is None else learners:
             self.take_role(node)
         return self
 
@@ -95,7 +97,7 @@ class Story:
         return self.say(node or self.leader, "ack", offset=offset, acks=acks, isr=isr)
 
     def produce(self, count: int = 1, by: Sequence[str] | None = None, epochs: bool = True) -> "Story":
-        """Appended by the leader and the ISR (or `by`), committed, acked."""
+        """A record that the leader and the ISR (or `by`) append, committed and acked."""
         self.append(self.leader, count, epochs=epochs)
         for node in self.isr if by is None else by:
             if node != self.leader:
@@ -107,14 +109,15 @@ class Story:
         self.hw[node] = min(self.hw[node], to)
         return self.say(node, "truncate", why=why, **{"from": was, "to": to})
 
-    def restart(self, node: str, leo: int | None = None, hw: int = 0, **told: Any) -> "Story":
-        """Killed and started again; `leo`: what it finds."""
+    def restart(self, node: str, leo: int | None = None, hw: int = 0, **fields: Any) -> "Story":
+        """The node is killed and started again; `leo`: the log that it finds."""
         self.leo[node] = self.leo[node] if leo is None else leo
         self.hw[node] = min(hw, self.leo[node])
-        return self.say(node, "start", clean=False, **told)
+        return self.say(node, "start", clean=False, **fields)
 
     def register(self, node: str) -> "Story":
-        """A new incarnation: fenced, out of the ISR and the lead, unfenced, told its role if it has one."""
+        """A new incarnation: fenced, out of the ISR and the lead, then unfenced; it learns its role if it has
+        one."""
         self.say("controller", "register", broker=node, broker_epoch=2, clean=False, alone=True)
         led = node == self.leader
         if led:
@@ -126,16 +129,16 @@ class Story:
 
 
 def traced_in(tales: Tales) -> Callable[..., Callable[[Callable[[Story, Tale], None]], object]]:
-    """A decorator as Tales.tale: a tale of a healthy run whose trace the function tells."""
+    """A decorator like Tales.tale, for a tale of a healthy run whose trace the function writes."""
 
     def traced(*found: str, unknown: Sequence[str] = ()) -> Callable[[Callable[[Story, Tale], None]], object]:
-        def register(tell: Callable[[Story, Tale], None]) -> object:
+        def register(build: Callable[[Story, Tale], None]) -> object:
             def teller(tale: Tale) -> None:
                 story = Story()
-                tell(story.begin(), tale.acked(1))
+                build(story.begin(), tale.acked(1))
                 tale.trace = story.lines
 
-            teller.__name__ = tell.__name__
+            teller.__name__ = build.__name__
             return tales.tale(*found, unknown=unknown)(teller)
 
         return register

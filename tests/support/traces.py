@@ -1,7 +1,7 @@
-"""Small runs with a trace out of a seed: what a correct cluster leaves behind, by the imagined one.
+"""Makes small runs with a trace from a seed, as a correct cluster leaves them, by the simulated one.
 
-Rules kept here: a run has settled, and has acked something besides the probes; nothing in it is anybody's
-fault; with a clock error every node's stamps are off by less than that.
+Rules kept here: a run has settled, and has acked something besides the probes; nothing in it is an error;
+with a clock error every node's stamps are off by less than that.
 """
 
 from random import Random

@@ -1,7 +1,7 @@
 """The twin: a second judge of run folders, in plain Python, quadratic and meant to be obviously right.
 
-It is written from the format's words alone and shares nothing with the product's judge, so that each may
-prove the other wrong. `judge(folder)` gives {"valid", "findings", "unknown", "exact"}.
+It follows only the text of the format and shares no code with the product's judge, so that each can prove the
+other wrong. `judge(folder)` gives {"valid", "findings", "unknown", "exact"}.
 """
 
 import sys
@@ -25,7 +25,7 @@ POLLS = ("nonmonotonic-poll", "poll-skip")
 HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
            "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
            *(f"int-{name}" for name in POLLS), "end-offset-regressed", *twin_cycles.NAMES)
-UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck", "broker-died"}))  # made without a trace too
+UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck", "broker-died"}))  # checked without a trace too
 NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))
 UNFIT = "unfit"
 
@@ -43,7 +43,7 @@ CHECKS: dict[str, Callable[[World], Iterator[Found]]] = {
 
 
 def judge(path: Path) -> dict[str, Any]:
-    """The verdict of one folder, in the shape of expected.json, and the exact set of what was found."""
+    """The verdict of one folder, in the form of expected.json, and the exact set of its findings."""
     folder = read(path)
     if folder.run is None:
         return {"valid": "unknown", "findings": [], "unknown": [*NAMES, UNFIT], "exact": set(),
@@ -65,7 +65,7 @@ def judge(path: Path) -> dict[str, Any]:
 
 
 def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]:
-    """Count by (name, class, permitted_by); a bug makes it invalid, else something unknown makes it
+    """Counts by (name, class, permitted_by). A bug makes the run invalid; otherwise anything unknown makes it
     unknown."""
     counts: dict[tuple[str, str, str], int] = {}
     for name, (_, cause) in found:
@@ -79,7 +79,7 @@ def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]
 
 
 def unknown_names(world: World) -> Iterator[str]:
-    """The table "What makes checks unknown", row by row."""
+    """Applies the table "What makes checks unknown", row by row."""
     if world.repeated:
         yield from set(UNTRACED) - {*LOGS, "end-offset-regressed"}
     if world.overlapping:
@@ -124,7 +124,7 @@ def unknown_names(world: World) -> Iterator[str]:
 
 
 def folder_lacks_its_trace(world: World) -> bool:
-    """Promised, and not there."""
+    """A trace was promised, and is not there."""
     return bool(twin_observes.events(world.run)) and world.folder.trace is None
 
 

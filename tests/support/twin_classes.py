@@ -1,8 +1,8 @@
-"""The twin's classes: which losses the configuration allows, and what follows from them.
+"""The twin's classes: which losses the configuration permits, and which findings follow from them.
 
-Rules kept here: only losses that the leader's final log shows are losses; the first cause that applies, in
-the order acks, unclean election, fault budget, is the one named; a cause that is guessed for want of a
-trace is marked unsure, and its finding's name goes under unknown as well.
+Rules kept here: only losses that the leader's final log shows are losses; the cause is the first that applies
+of acks, unclean election, fault budget; a cause that is guessed because there is no trace is marked unsure,
+and the name of its finding also goes under unknown.
 """
 
 import re
@@ -23,7 +23,7 @@ ISOLATION = "isolation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What permits a finding; sure is false where only a trace could have told."""
+    """What permits a finding; sure is false if only a trace could have shown it."""
 
     by: str
     sure: bool = True
@@ -31,8 +31,8 @@ class Cause:
 
 def is_lost(world: World, send: Send) -> bool:
     """An ok send missing at its offset (without one: anywhere) in the leader's log, at or above its start; an
-    info send that is nowhere in it. Fails are never lost, and nothing is where the leader's log cannot be
-    relied upon. Of a value that was sent twice any record that is gone may be this one's."""
+    info send that is nowhere in it. Fails are never lost, and nothing is lost if the leader's log is
+    unreliable. If a value was sent twice, any missing record may be this send's."""
     partition = world.partitions.get(send.partition)
     if partition is None or not can_lose(world, send):
         return False
@@ -49,19 +49,19 @@ def is_lost(world: World, send: Send) -> bool:
             if offset >= partition.log_start and not partition.leader_holds(offset, send.value)]
     if (twice or send.type == "info") and gone:
         return True
-    # Without an offset, what is not there may have lain below log_start.
+    # Without an offset, a missing record may have been below log_start.
     return not partition.leader_offsets_of(send.value) and partition.log_start == 0
 
 
 def is_unread(world: World, send: Send) -> bool:
-    """Nobody has the leader's log, and reads alone show that the record of this ok send is lost: the final
-    readers returned a record at or below its offset, one above it, and not this one; or, in a history from
-    elsewhere, nobody was ever shown it, though a higher offset was."""
+    """There is no leader's log, and reads alone show that the record of this ok send is lost: the final
+    readers returned a record at or below its offset, one above it, and not this one; or, in an imported
+    history, no read returned it, though one returned a higher offset."""
     partition = world.partitions[send.partition]
     if send.type != "ok" or send.offset is None or send.value in world.repeated:
         return False
     if partition.leader_holds(send.offset, send.value):
-        return False  # a piece of a log proves what it holds
+        return False  # a part of a log proves the records in it
     reads = [read for read in world.reads if read.partition == send.partition]
     final = [read for read in reads if read.process in final_readers(world)]
     if read_to_the_end(world, partition) and not any(read.value == send.value for read in final):
@@ -77,20 +77,21 @@ def final_readers(world: World) -> list[int]:
 
 
 def read_to_the_end(world: World, partition: Partition) -> bool:
-    """Final reads tell of losses here, where the log does not."""
+    """Final reads show losses of this partition, because its log does not."""
     to_the_end = (world.run.get("final_reads") or {}).get("partitions") or []
     return (world.settled and partition.key in to_the_end and bool(final_readers(world))
             and all_reads_are_here(world, partition) and not partition.usable and not partition.compact)
 
 
 def inferred(world: World, partition: Partition) -> bool:
-    """Any reads do, in a history from elsewhere."""
+    """Any reads show them, in an imported history."""
     return (isinstance(world.run.get("imported"), dict) and all_reads_are_here(world, partition)
             and not partition.usable and not partition.compact)
 
 
 def all_reads_are_here(world: World, partition: Partition) -> bool:
-    """No line is missing or bad, and an import left out no read of this partition (one of old: no read)."""
+    """No line is missing or bad, and an import left out no read of this partition (an old import: no read at
+    all)."""
     imported = world.run.get("imported")
     if not world.complete or not isinstance(imported, dict):
         return world.complete
@@ -100,7 +101,7 @@ def all_reads_are_here(world: World, partition: Partition) -> bool:
 
 
 def is_unread_above(world: World, partition: Partition) -> bool:
-    """The import says that an ack lies above all that was read: whether that is lost nobody can tell."""
+    """The import says that an ack is above all that was read: it is unknown whether that record is lost."""
     imported = world.run.get("imported")
     return isinstance(imported, dict) and partition.key in imported.get("unread", [])
 
@@ -116,24 +117,25 @@ def perhaps_unread(world: World) -> bool:
 
 
 def acks_of(world: World, send: Send) -> set[int]:
-    """Where a value that was sent more than once was said to be."""
+    """The offsets in the acks of a value that was sent more than once."""
     return {other.offset for other in world.sends if other.type == "ok" and other.offset is not None
             and (other.partition, other.value) == (send.partition, send.value)}
 
 
 def can_lose(world: World, send: Send) -> bool:
-    """A failed send has nothing to lose; which of several sends of a value failed is not known."""
+    """A failed send has nothing to lose; if a value was sent several times, it is unknown which send
+    failed."""
     return send.type != "fail" or send.value in world.repeated
 
 
 def is_blind(world: World, send: Send) -> bool:
-    """The leader's final log cannot be relied upon to show whether this was lost."""
+    """The leader's final log is not reliable enough to show whether this was lost."""
     partition = world.partitions.get(send.partition)
     return partition is None or not partition.usable or partition.compact
 
 
 def losing_cause(world: World, send: Send) -> Cause | None:
-    """Why the record of a send that is_lost may be gone, acks aside."""
+    """Why the record of a send that is_lost may be missing, apart from acks."""
     return unclean(world, send) or fault_budget(world, send)
 
 
@@ -141,11 +143,12 @@ def losing_cause(world: World, send: Send) -> Cause | None:
 
 def unclean(world: World, send: Send) -> Cause | None:
     """An unclean election of the partition after the send was invoked, one that was allowed; or the setting
-    is on and no trace tells. What the clocks leave open, or whether it was allowed, makes it unsure."""
+    is on and there is no trace. If the clocks, or whether it was allowed, leave it open, the cause is unsure.
+    """
     index = send.invoked if send.invoked is not None else -1
     if asked_for_unclean(world, send.partition, index):
         return Cause(by=UNCLEAN)
-    later = [(leave(world, send.partition, event),
+    later = [(was_allowed(world, send.partition, event),
               True if send.invoked is None else earlier(world.run, send.invoked_time, event["time"]))
              for event in traced_unclean(world, send.partition)]
     if (True, True) in later:
@@ -154,43 +157,43 @@ def unclean(world: World, send: Send) -> Cause | None:
     in_doubt = (world.folder.disordered and asked_for_unclean(world, send.partition, -1)) or (
         world.folder.time_falls and any(allowed is not False for allowed, _ in later))
     perhaps = any(False not in pair for pair in later)
-    if (setting and not world.folder.cleanness_told) or in_doubt or perhaps or unseen_election(world):
+    if (setting and not world.folder.shows_cleanness) or in_doubt or perhaps or unseen_election(world):
         return Cause(by=UNCLEAN, sure=False)
     return None
 
 
 def earlier(run: Line, one: int, other: int) -> bool | None:
-    """Was the instant that bears the first stamp before that with the other? None: the clocks do not tell."""
+    """Whether the first stamp is before the other. None: the clocks do not decide."""
     return one < other if abs(one - other) > clock_error(run) else None
 
 
 def unclean_elections(world: World, partition: int) -> bool:
-    """Did the trace or the nemesis see one, allowed or not?"""
+    """Whether the trace or the nemesis shows one, allowed or not."""
     return asked_for_unclean(world, partition, -1) or bool(traced_unclean(world, partition))
 
 
 def asks(world: World, partition: int) -> list[Line]:
-    """The nemesis's lines that asked for one."""
+    """The nemesis's lines that requested one."""
     return [line for line in world.lines if line["process"] == -1 and line["f"] == "elect"
             and (line.get("fault") or {}).get("unclean") is True
             and (line["fault"].get("partitions") is None or partition in line["fault"]["partitions"])]
 
 
 def asked_for_unclean(world: World, partition: int, after: int) -> bool:
-    """The nemesis had one held, on a later line."""
+    """Whether the nemesis requested one on a later line."""
     return any(line["position"] > after for line in asks(world, partition))
 
 
 def traced_unclean(world: World, partition: int) -> list[Line]:
-    """The controller's lines that tell of one."""
+    """The controller's lines of unclean elections."""
     return [event for event in world.folder.trace or [] if event.get("event") == "elect"
             and event.get("partition") == partition and event.get("clean") is False
             and event["node"] not in world.run["nodes"]]
 
 
-def leave(world: World, partition: int, event: Line) -> bool | None:
-    """Was this unclean election allowed: by the setting, or because the nemesis had set about one before?
-    None: nobody can tell."""
+def was_allowed(world: World, partition: int, event: Line) -> bool | None:
+    """Whether this unclean election was allowed: by the setting, or because the nemesis had requested one
+    before. None: unknown."""
     setting = world.run["guarantees"].get("unclean_leader_election")
     begun = [line["fault"].get("began", line["time"]) for line in asks(world, partition)]
     before = [None if world.folder.time_falls else earlier(world.run, time, event["time"]) for time in begun]
@@ -200,8 +203,8 @@ def leave(world: World, partition: int, event: Line) -> bool | None:
 
 
 def unseen_ask(world: World) -> bool:
-    """May somebody have asked, and no line that can be read tells it? The last line of a harness that was
-    killed was perhaps not written any more."""
+    """Whether a request may exist that no readable line shows. The last line of a harness that was killed may
+    be missing."""
     promised, schedule = world.run.get("history_lines"), world.run.get("schedule")
     complete = promised is not None and world.folder.positions >= promised and not world.folder.strange
     if complete or unseen_election(world):
@@ -217,7 +220,7 @@ def unseen_ask(world: World) -> bool:
 # -- the fault budget ---------------------------------------------------------------------------------------
 
 def losing_faults(world: World, partition: Partition, after: Send | None = None) -> list[tuple[int, str]]:
-    """(time, node) of each fault with "lost" that met a replica's node (after the send's invocation)."""
+    """(time, node) of each fault with "lost" on a replica's node (after the send's invocation)."""
     index = after.invoked if after is not None and after.invoked is not None else -1
     faults = [(line["fault"], line["time"]) for line in world.lines
               if line["process"] == -1 and line.get("fault") and line["position"] > index]
@@ -226,7 +229,7 @@ def losing_faults(world: World, partition: Partition, after: Send | None = None)
 
 
 def fault_budget(world: World, send: Send) -> Cause | None:
-    """Copies were struck and a leader was then chosen from struck copies only; without a trace, by
+    """Copies were struck and a leader was then elected from struck copies only; without a trace, by
     counting."""
     guarantees = world.run["guarantees"]
     if guarantees.get("flush") == "every":
@@ -234,7 +237,7 @@ def fault_budget(world: World, send: Send) -> Cause | None:
     partition = world.partitions[send.partition]
     struck = losing_faults(world, partition, after=send)
     nodes = {node for _, node in struck}
-    if world.folder.elections_told:
+    if world.folder.shows_elections:
         elections = chosen_from_struck(world, partition, struck)
         if elections:
             return Cause(by=BUDGET, sure=any(sure for _, sure in elections))
@@ -243,17 +246,17 @@ def fault_budget(world: World, send: Send) -> Cause | None:
     return Cause(by=BUDGET, sure=False) if may_be_struck(world, partition) else None
 
 
-# -- what the history does not show ------------------------------------------------------------------------
+# -- faults that the history does not show ------------------------------------------------------------------
 
-GRAVE = ("power_cut", "disk", "bad_disk")  # acts that may lose data
+GRAVE = ("power_cut", "disk", "bad_disk")  # faults that may lose data
 HARMLESS = ("kill", "stop", "start", "pause", "resume", "cut", "heal", "expire", "packet", "reset",
             "mend_disk", "clock", "reset_clock", "memory", "free_memory", "arm", "release")
 
 
 def may_be_struck(world: World, partition: Partition) -> bool:
-    """A fault that lost data may be among the lines that are missing or cannot be read; or one is told, and
-    nobody can say when it was."""
-    when = world.folder.disordered or (world.folder.time_falls and world.folder.elections_told)
+    """A fault that lost data may be among the missing or unreadable lines; or there is one whose time is
+    unknown."""
+    when = world.folder.disordered or (world.folder.time_falls and world.folder.shows_elections)
     return unseen_strike(world) or (when and bool(losing_faults(world, partition)))
 
 
@@ -270,25 +273,25 @@ def unseen_election(world: World) -> bool:
 
 
 def speaking(world: World) -> list[str]:
-    """Lines that cannot be read and speak of the nemesis."""
+    """Unreadable lines that mention the nemesis."""
     return [text for text in world.folder.strange
             if '"fault"' in text or '"lost"' in text or re.search(r'"process"\s*:\s*-', text)]
 
 
 def names_of(text: str) -> set[str]:
-    """The faults that it names, as far as that can be made out."""
+    """The faults that it names, as far as they can be recognized."""
     return {*re.findall(r'"f"\s*:\s*"(\w+)"', text)} & {*GRAVE, *HARMLESS, "elect"}
 
 
 def is_nameless(text: str) -> bool:
-    """It speaks of more faults than it names."""
+    """It mentions more faults than it names."""
     known = [f for f in re.findall(r'"f"\s*:\s*"(\w+)"', text) if f in (*GRAVE, *HARMLESS, "elect")]
     return len(known) < max(1, text.count('"fault"'))
 
 
 def lacking(world: World) -> list[str]:
-    """Acts of the schedule that may cost records, and that the history, of which lines are missing or cannot
-    be read, tells of less often than they were to come."""
+    """Faults of the schedule that may lose records and that are in the history, of which lines are missing or
+    unreadable, fewer times than planned."""
     promised = world.run.get("history_lines")
     if not world.folder.strange and (promised is None or world.folder.positions >= promised):
         return []
@@ -296,13 +299,13 @@ def lacking(world: World) -> list[str]:
     asked = [act["f"] for place, act in enumerate(world.run.get("schedule") or []) if place not in missed
              and ((act["f"] in GRAVE and act.get("kind") != "full")
                   or (act["f"] == "elect" and act.get("unclean") is True))]
-    told = [line["f"] for line in world.lines if line["process"] == -1]
-    return [f for f in asked if asked.count(f) > told.count(f)]
+    done = [line["f"] for line in world.lines if line["process"] == -1]
+    return [f for f in asked if asked.count(f) > done.count(f)]
 
 
 def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[int, str]]
                        ) -> list[tuple[Line, bool]]:
-    """The elections whose leader and whole ISR were struck, each with whether that is sure."""
+    """The elections whose leader and ISR were all struck, each with whether that is sure."""
     found = []
     words = [event for event in world.folder.trace or [] if event["node"] not in world.run["nodes"]
              and event.get("partition") == partition.key and event.get("event") in ("elect", "isr")
@@ -318,8 +321,9 @@ def chosen_from_struck(world: World, partition: Partition, strikes: list[tuple[i
 
 def is_struck(world: World, node: str, election: Line, words: list[Line], strikes: list[tuple[int, str]]
               ) -> bool | None:
-    """Had this copy been struck when the election came, and not been taken into the ISR since, in a life that
-    began after the strike? `words`: the controller's, before the election. None: nobody knows."""
+    """Whether this copy had been struck before the election, and had not joined the ISR since in an
+    incarnation that began after the strike. `words`: the controller's lines before the election. None:
+    unknown."""
     lives = [event["time"] for event in world.folder.trace or []
              if event["node"] == node and event.get("event") == "start"]
     taken_in = [event["time"] for before, event in pairwise([{}, *words]) if event["event"] == "isr"
@@ -343,10 +347,10 @@ def any_of(answers: Iterable[bool | None]) -> bool | None:
     return True if True in given else None if None in given else False
 
 
-# -- what follows -------------------------------------------------------------------------------------------
+# -- findings that follow -----------------------------------------------------------------------------------
 
 def first(causes: Iterable[Cause | None]) -> Cause | None:
-    """Of several causes the one that is named first, sure before unsure."""
+    """The first of several causes in the order of naming, sure before unsure."""
     order = (ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION)
     found = [cause for cause in causes if cause is not None]
     return min(found, key=lambda cause: (order.index(cause.by), not cause.sure), default=None)
@@ -359,9 +363,9 @@ def of_lost_write(world: World, send: Send) -> Cause | None:
 
 
 def follows(world: World, concerned: Iterable[Send], *, acks: bool = False) -> Cause | None:
-    """A finding about these sends is permitted where one of them is itself lost by a permitted cause; by acks
-    only where nobody ever read it (what was read had been committed). Where the leader's log cannot show what
-    was lost, each may have been, and the cause is unsure."""
+    """A finding about these sends is permitted if one of them is itself lost by a permitted cause; by acks
+    only if no read returned it (what was read had been committed). If the leader's log cannot show what was
+    lost, each may have been, and the cause is unsure."""
     causes: list[Cause | None] = []
     for send in concerned:
         blind = is_blind(world, send) and can_lose(world, send) and not is_lost(world, send)
@@ -380,7 +384,7 @@ def sends_of_values(world: World, partition: int, values: Iterable[int]) -> list
 
 
 def follows_lost_offsets(world: World, partition: int, concerned: Callable[[int], bool]) -> Cause | None:
-    """For what consumers saw: some offset concerned (fallen below, passed over) is that of a record lost by a
+    """For what consumers saw: one of these offsets (below an end, or skipped) is that of a record lost by a
     permitted cause. An info send's offset is where it was read."""
     causes: list[Cause | None] = []
     for send in world.sends:

@@ -1,7 +1,7 @@
-"""The twin's findings in what clients saw, one function a finding.
+"""The twin's findings in what clients saw, one function for each.
 
-Rules kept here: what a poll showed counts whatever became of the poll; an offset is evidence only of an ok
-send; a function yields (key, cause) pairs, the key being what makes the finding one.
+Rules kept here: what a poll returned counts whatever its outcome; an offset is evidence only of an ok send; a
+function yields (key, cause) pairs, one for each finding.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,8 @@ from twin_logs import Found
 
 
 def lost_write(world: World) -> Iterator[Found]:
-    """An ok send whose record the leader's final log does not hold at its offset (anywhere, without one), or,
-    without that log, which reads show to be lost."""
+    """An ok send whose record is not in the leader's final log at its offset (anywhere, without one), or,
+    without that log, whose loss reads show."""
     for send in world.oks():
         if is_lost(world, send):
             how = how_lost(world.partitions[send.partition], send)
@@ -29,8 +29,9 @@ def lost_write(world: World) -> Iterator[Found]:
 
 
 def how_lost(partition: Partition, send: Send) -> str:
-    """moved: the leader has it elsewhere; overwritten: the leader has something else there; orphaned: some
-    other replica has it; gone: nobody has. The first that is so; without the leader's log unread."""
+    """moved: the leader has it at another offset; overwritten: the leader has another record there; orphaned:
+    some other replica has it; gone: no replica has it. The first that applies; without the leader's log,
+    unread."""
     if not partition.usable:
         return "unread"
     if partition.leader_offsets_of(send.value):
@@ -43,7 +44,7 @@ def how_lost(partition: Partition, send: Send) -> str:
 
 
 def unseen(world: World) -> Iterator[Found]:
-    """Settled and read to the end: an ok send in the leader's final log, at its place below the high
+    """Settled and read to the end: an ok send in the leader's final log, at its offset below the high
     watermark (the last stable offset under read_committed), which no final read returned."""
     final = world.run.get("final_reads") or {}
     if not world.settled or not world.complete:
@@ -71,7 +72,7 @@ def visible_end(world: World, partition: Partition) -> int:
 
 
 def inconsistent_offsets(world: World) -> Iterator[Found]:
-    """Clients were shown two values at one offset: by acks of ok sends, by reads, or by one of each."""
+    """Clients saw two values at one offset: in acks of ok sends, in reads, or in one of each."""
     shown: dict[tuple[int, int], set[int]] = {}
     for send in world.oks():
         if send.offset is not None:
@@ -101,7 +102,7 @@ def phantom(world: World) -> Iterator[Found]:
 def g1a(world: World) -> Iterator[Found]:
     """A value whose send certainly failed was read, or is in the leader's final log below the high watermark
     (and below the last stable offset: above it, its abort may be under way) and not aborted. Reading it is
-    allowed to those who read uncommitted."""
+    allowed under read_uncommitted."""
     for send in world.sends:
         if send.type != "fail" or send.value in world.repeated:
             continue
@@ -116,7 +117,7 @@ def g1a(world: World) -> Iterator[Found]:
 
 
 def saw_then_lost(world: World) -> Iterator[Found]:
-    """An offset at or above log_start was read with a value that the leader's final log does not hold
+    """An offset at or above log_start was read with a value that the leader's final log does not have
     there."""
     for key in {(read.partition, read.offset, read.value) for read in world.reads}:
         partition = world.partitions.get(key[0])
@@ -127,9 +128,9 @@ def saw_then_lost(world: World) -> Iterator[Found]:
 
 
 def duplicate(world: World) -> Iterator[Found]:
-    """One value at two offsets of the leader's final log (aborted entries aside), or of what clients were
-    told of it: by reads and by its own ack (which the leader's log may prove wrong: that is a lost write). A
-    value that was sent twice proves nothing."""
+    """One value at two offsets of the leader's final log (without aborted entries), or in what clients saw:
+    in reads and in its own ack (which the leader's log may prove wrong: that is a lost write). A value that
+    was sent twice proves nothing."""
     logged: dict[tuple[int, int], set[int]] = {}
     for partition in world.partitions.values():
         for entry in partition.leader_log:

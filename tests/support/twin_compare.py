@@ -1,4 +1,4 @@
-"""The verdicts of the product's judge and of the twin, made comparable; and promises to vary runs with."""
+"""Makes the verdicts of the product's judge and of the twin comparable; and varies what runs promise."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from histories import RunFolder
 
 
 def other_promises(random: Random) -> dict[str, Any]:
-    """One guarantee that is not as usual."""
+    """One guarantee with an unusual value."""
     return random.choice((
         {"acks": "1"}, {"acks": "0"}, {"retries": 5}, {"retries": 5, "idempotence": True}, {"flush": "every"},
         {"unclean_leader_election": True}, {"min_insync_replicas": 1}, {"min_insync_replicas": 3},
@@ -22,19 +22,19 @@ def other_promises(random: Random) -> dict[str, Any]:
 
 
 def other_sights(random: Random) -> dict[str, Any]:
-    """run.json's `observes`, of a system that shows less; at times one that says it wrongly."""
+    """run.json's `observes` of a system that shows less; sometimes an invalid one."""
     if random.random() < 0.1:
         return {"observes": random.choice((None, 7, {"dumps": "no"}, {"trace": "all"}, {"trace": [1]}))}
-    told = {name: random.random() < 0.6 for name in ("dumps", "replicas") if random.random() < 0.8}
+    promised = {name: random.random() < 0.6 for name in ("dumps", "replicas") if random.random() < 0.8}
     events = sorted(EVENTS | {"fetch", "checkpoint", "crash"})
     some = random.choice(([], events, ["elect", "isr", "truncate"], sorted(set(events) - {"ack"}),
                           random.sample(events, random.randrange(len(events)))))
-    return {"observes": {**told, "trace": some} if random.random() < 0.8 else told}
+    return {"observes": {**promised, "trace": some} if random.random() < 0.8 else promised}
 
 
-def other_leave(folder: RunFolder, random: Random) -> None:
-    """Of a run whose trace has unclean elections: the setting is perhaps off, or not told, and the nemesis
-    has perhaps asked for some, at about the time of one."""
+def other_permissions(folder: RunFolder, random: Random) -> None:
+    """For a run whose trace has unclean elections: the setting may be off, or missing, and the nemesis may
+    have requested some elections at about the time of one."""
     elections = [line["time"] for line in folder.trace or [] if line.get("clean") is False
                  and line["event"] == "elect"]
     if not elections:
@@ -60,7 +60,7 @@ def as_dict(verdict: Any) -> dict[str, Any]:
 
 
 def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
-    """The comparable part of a verdict: checks that only one of the two makes are left out."""
+    """The comparable part of a verdict: without checks that only one of the two makes."""
     known = {*twin.NAMES} & {*MADE} | {twin.UNFIT}
     return (verdict["valid"],
             sorted((one["name"], one["class"], one["permitted_by"] or "", one["count"])
@@ -69,15 +69,14 @@ def spoken(verdict: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def differences(stories: Sequence[tuple[str, Path]]) -> list[str]:
-    """Where the judge, asked about all folders in one call, and the twin do not say the same; a story goes
-    with each."""
+    """Where the judge, which gets all folders in one call, and the twin differ; each comes with its story."""
     from floodmark.checkers.judge.job import SparkJudge
 
     verdicts = SparkJudge().judge([path for _, path in stories])
     assert len(stories) == len(verdicts)
-    told = []
+    found = []
     for (story, path), verdict in zip(stories, verdicts, strict=True):
         wanted, judged = spoken(twin.judge(path)), spoken(as_dict(verdict))
         if wanted != judged:
-            told.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
-    return told
+            found.append(f"{path}: {story}\n  twin  {wanted}\n  judge {judged}")
+    return found

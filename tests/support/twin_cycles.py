@@ -1,11 +1,10 @@
-"""The twin's cycles: every op a vertex, every edge spelled out pair by pair, every level's components taken
-from scratch.
+"""The twin's cycles: every op is a vertex, every edge is found pair by pair, every level's components anew.
 
 Rules kept here: a failed send wrote nothing, and a value that was sent twice takes no part; what an op read
-it had seen when it was answered, however it was answered, while its writes may come later unless it was
-answered ok; a component is told at the weakest levels that make one, and at none that has all their edges
-and holds it. Only who read whose write (with time or process) is a bug; what takes the order of records in a
-log is permitted by isolation, for transactions in flight may interleave there.
+it had seen when it was answered, whatever the answer, while its writes may come later unless it was answered
+ok; a component is reported at the weakest levels that make one, and not at a level that has all their edges
+and contains it. Only reads of each other's writes (with time or process) are a bug; a cycle that uses the
+order of records in a log is permitted by isolation, because open transactions may interleave there.
 """
 
 from collections.abc import Iterator
@@ -43,8 +42,8 @@ LEVELS: tuple[tuple[Kinds, str], ...] = (  # weakest first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """A component that was told, and at which level."""
+class Component:
+    """A component to report, and its level."""
 
     kinds: Kinds
     members: frozenset[int]
@@ -65,21 +64,21 @@ def uncommitted(world: World) -> Cause | None:
 
 
 def precommitted_read(world: World) -> Iterator[Found]:
-    """A transaction of any outcome read a value that it itself sends there; one finding an op, and none more
-    for an answer that comes again."""
-    told: set[Value] = set()
+    """A transaction of any outcome read a value that it sends itself; one finding for each op, also if its
+    answer comes twice."""
+    seen: set[Value] = set()
     for op in sorted(world.ops, key=lambda op: op.completed or 0):
-        own = {(send.partition, send.value) for send in op.sends if send.value not in world.repeated} - told
+        own = {(send.partition, send.value) for send in op.sends if send.value not in world.repeated} - seen
         mine = [read for read in op.reads if (read.partition, read.value) in own]
         if op.f == "txn" and mine:
             lowest = min(mine, key=lambda read: (read.partition, read.offset, read.value))
             yield (op.completed, lowest.partition, lowest.offset, lowest.value), uncommitted(world)
-            told |= {(read.partition, read.value) for read in mine}
+            seen |= {(read.partition, read.value) for read in mine}
 
 
 def early_reads(world: World) -> Iterator[tuple[str, Found]]:
-    """Without transactions: a value was read before its send was asked for. One finding a value, by process
-    where its own sender was among the readers."""
+    """Without transactions: a value was read before its send was invoked. One finding for each value, by
+    process if its own sender was among the readers."""
     if world.folder.breach:
         return
     for op in world.ops:
@@ -100,7 +99,7 @@ def vertices(world: World) -> list[Op]:
 
 
 def writes(world: World, op: Op) -> list[Send]:
-    """What it may have written, and is not written twice."""
+    """The op's possible writes, without values that are sent twice."""
     failed = {(send.partition, send.value) for send in world.sends if send.type == "fail"}
     return [send for send in op.sends
             if (send.partition, send.value) not in failed and send.value not in world.repeated]
@@ -110,7 +109,8 @@ Value = tuple[int, int]  # partition and value
 
 
 def writers_of(world: World, ops: list[Op]) -> dict[Value, int]:
-    """Who may have written each value: who asked for it (nobody else, should the answer be another's)."""
+    """The op that may have written each value: the one that invoked its send (no other, even if the answer is
+    another's)."""
     writers: dict[Value, int] = {}
     for asked in (False, True):
         for at, op in enumerate(ops):
@@ -120,7 +120,7 @@ def writers_of(world: World, ops: list[Op]) -> dict[Value, int]:
 
 
 def edges_of(world: World, ops: list[Op]) -> dict[str, Edges]:
-    """Every edge of every kind, transitive ones among them; none from an op to itself."""
+    """Every edge of every kind, also transitive ones; none from an op to itself."""
     writers = writers_of(world, ops)
     versions = {partition: version_order(world, writers, partition) for partition, _ in writers}
     made: dict[str, Edges] = {
@@ -138,7 +138,7 @@ def edges_of(world: World, ops: list[Op]) -> dict[str, Edges]:
 
 
 def is_before(a: Op, b: Op) -> bool:
-    """Something of a was over when b was asked for: all of it if it was ok, else what it had read."""
+    """Some part of a was over when b was invoked: all of it if a was ok, else its reads."""
     over = a.completed is not None and (a.type == "ok" or bool(a.reads))
     return over and a.completed is not None and b.invoked is not None and a.completed < b.invoked
 
@@ -147,8 +147,8 @@ Version = tuple[int, int | None]  # offset, and the vertex that wrote its record
 
 
 def version_order(world: World, writers: dict[Value, int], partition: int) -> list[Version]:
-    """The records of ours that acks of ok sends and reads prove, by offset. An offset that showed two values
-    is left out; a record whose writer nobody knows, or that failed, has its place and no edge."""
+    """Our records that acks of ok sends and reads prove, by offset. An offset with two values is left out; a
+    record whose writer is unknown, or failed, has its position and no edge."""
     shown: dict[int, set[int]] = {}
     for send in world.oks():
         if send.partition == partition and send.offset is not None:
@@ -162,7 +162,8 @@ def version_order(world: World, writers: dict[Value, int], partition: int) -> li
 
 def anti_dependencies(ops: list[Op], versions: dict[int, list[Version]], repeated: set[int]
                       ) -> Iterator[tuple[int, int]]:
-    """From who read a partition to who wrote the next version after the highest that it read there."""
+    """From an op that read a partition to the writer of the next version above the highest that it read
+    there."""
     for at, op in enumerate(ops):
         reads = [read for read in op.reads if read.value not in repeated]
         for partition in {read.partition for read in reads}:
@@ -175,34 +176,34 @@ def anti_dependencies(ops: list[Op], versions: dict[int, list[Version]], repeate
 # -- levels -------------------------------------------------------------------------------------------------
 
 def cycles(world: World) -> Iterator[tuple[str, Found]]:
-    """One finding a component of more than one vertex, at the weakest levels at which there is one."""
+    """One finding for each component of more than one vertex, at the weakest levels that have it."""
     ops = vertices(world)
     edges = edges_of(world, ops)
-    told: list[Told] = []
+    found: list[Component] = []
     for kinds, name in LEVELS:
         if world.folder.breach and kinds & {PROCESS, REALTIME}:
-            continue  # an index may lie
+            continue  # an index may be wrong
         for members in components(ops, edges, kinds):
-            if any(one.kinds < within(kinds) and one.members <= members for one in told):
+            if any(one.kinds < within(kinds) and one.members <= members for one in found):
                 continue
-            told.append(Told(kinds=kinds, members=members))
+            found.append(Component(kinds=kinds, members=members))
             bug = not kinds & {WW, RW}
             cause = uncommitted(world) if bug else Cause(by=ISOLATION)
             yield name_of(name, members, edges), (key_of(ops, members, kinds), cause)
 
 
 def within(kinds: Kinds) -> Kinds:
-    """What comes after another op of its process comes after it in time too."""
+    """An op that comes after another op of its process also comes after it in time."""
     return kinds | {PROCESS} if REALTIME in kinds else kinds
 
 
-FROM_WRITES, TO_WRITES = (WR, WW), (WW, RW)  # the edges that leave, or come to, what an op wrote
+FROM_WRITES, TO_WRITES = (WR, WW), (WW, RW)  # the edges that leave, or reach, an op's writes
 
 
 def components(ops: list[Op], edges: dict[str, Edges], kinds: Kinds) -> list[frozenset[int]]:
-    """The ops of each component of this level. An op reads, then writes; where time counts, only what was
-    answered ok had written too when it was answered, so whoever comes to what another wrote does not leave by
-    its answer. Elsewhere reading and writing are one."""
+    """The ops of each component of this level. An op reads, then writes; if time counts, only an op that was
+    answered ok had written by its answer, so a path that reaches another op's write does not leave by its
+    answer. Otherwise reading and writing are one vertex."""
     graph = nx.DiGraph()
     for at, op in enumerate(ops):
         graph.add_edge((at, "read"), (at, "wrote"))
@@ -222,15 +223,15 @@ def key_of(ops: list[Op], members: frozenset[int], kinds: Kinds) -> tuple[Any, .
 
 
 def name_of(name: str, members: frozenset[int], edges: dict[str, Edges]) -> str:
-    """G-single or G2-item by the shortest of its cycles (of several the one with the fewest rw edges)."""
+    """G-single or G2-item by its shortest cycle (of several the one with the fewest rw edges)."""
     if name != SINGLE:
         return name
     return SINGLE if fewest_rw(members, edges) == 1 else ITEM
 
 
 def fewest_rw(members: frozenset[int], edges: dict[str, Edges]) -> int:
-    """Walks of one, two, ... edges inside the component, from every vertex at once, until one has come back:
-    how few rw edges such a walk can have."""
+    """Walks of one, two, ... edges inside the component, from every vertex at once, until one comes back: the
+    fewest rw edges of such a walk."""
     cost = dict.fromkeys(edges[RW], 1) | dict.fromkeys(edges[WW] | edges[WR], 0)
     inside = {edge: rw for edge, rw in cost.items() if set(edge) <= members}
     walks = {(at, at): 0 for at in members}

@@ -1,7 +1,7 @@
-"""What the twin knows of a run before it judges: sends and reads with their fates, and who led what.
+"""Facts that the twin derives before it judges: sends and reads with their outcomes, and the leaders.
 
-Rules kept here: an op is matched with its completion by process, f and what it names; an op still open at
-the end is info; a value is sent once, so it has one fate, the first that any completion tells.
+Rules kept here: an op is matched with its completion by process, f and the names in it; an op still open at
+the end is info; a value is sent once, so it has one outcome, that of its first completion.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from twin_folder import Folder, Line
 
 @dataclass(slots=True, kw_only=True)
 class Send:
-    """One micro-send with its fate. Indexes are positions in the history."""
+    """One micro-send with its outcome. Indexes are positions in the history."""
 
     partition: int
     value: int
     process: int
     f: str  # send, txn
     type: str  # ok, fail, info
-    offset: int | None  # only of an ok send: of an info send it is a remark, never evidence
+    offset: int | None  # only an ok send's: an info send's is a remark, never evidence
     invoked: int | None  # None: the invocation is not in the history
     invoked_time: int
     completed: int | None  # None: never
@@ -29,7 +29,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """One record that a poll showed, whatever became of the poll."""
+    """One record that a poll returned, whatever the poll's outcome."""
 
     partition: int
     offset: int
@@ -41,11 +41,11 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """A client's op: its invocation, its completion, or both; and what of its sends and reads is evidence."""
+    """A client's op: its invocation, its completion, or both; and the evidence in its sends and reads."""
 
     process: int
     f: str
-    type: str  # ok, fail, info (also where it never completed)
+    type: str  # ok, fail, info (also if it never completed)
     invoked: int | None  # positions in the history
     completed: int | None
     sends: list[Send]
@@ -54,34 +54,34 @@ class Op:
 
 @dataclass(slots=True, kw_only=True)
 class Partition:
-    """One partition as it stood at the freeze."""
+    """One partition at the freeze."""
 
     key: int
     replicas: list[str]
     compact: bool
-    leader: str | None  # None: nobody knows
+    leader: str | None  # None: unknown
     isr: list[str] | None
     rows: dict[str, Line]
-    logs: dict[str, list[Line]]  # what each readable dump holds of it, in the file's order
-    usable: bool  # the leader is known, and its row and its whole dump are here
+    logs: dict[str, list[Line]]  # each readable dump's entries of it, in the file's order
+    usable: bool  # the leader is known, and its row and all of its dump are here
 
     @property
     def leader_log(self) -> list[Line]:
-        """What can be read of the leader's log: it may prove what it holds, and only if usable what it
-        lacks."""
+        """The readable part of the leader's log: it proves the records in it, and only if usable the missing
+        ones."""
         return self.logs.get(self.leader, []) if self.leader is not None else []
 
     @property
     def log_start(self) -> int:
-        """The final log_start: the leader's, or the highest that any row tells of."""
+        """The final log_start: the leader's, or the highest in any row."""
         if self.leader in self.rows:
             return int(self.rows[self.leader]["log_start"])
         return max((row["log_start"] for row in self.rows.values()), default=0)
 
     @property
     def decided_end(self) -> int:
-        """All below is committed and no transaction there is open: the leader's high watermark, or its last
-        stable offset where that is told and lower."""
+        """The end of the decided records, which are committed and in no open transaction: the leader's high
+        watermark, or its last stable offset if there is one and it is lower."""
         row = self.rows.get(str(self.leader), {"hw": 0})
         return min(int(row["hw"]), int(row["lso"]) if row.get("lso") is not None else int(row["hw"]))
 
@@ -94,7 +94,7 @@ class Partition:
 
 @dataclass(slots=True, kw_only=True)
 class World:
-    """Everything a finding may be drawn from."""
+    """Everything that a finding may use."""
 
     folder: Folder
     run: dict[str, Any]
@@ -105,13 +105,14 @@ class World:
     partitions: dict[int, Partition] = field(default_factory=dict)
     damaged: set[str] = field(default_factory=set)
     complete: bool = True  # no line of the history is missing or bad, and the run was closed
-    overlapping: set[int] = field(default_factory=set)  # had two ops open, or went on after an info
+    # processes with two ops open, or with an op after an info
+    overlapping: set[int] = field(default_factory=set)
     repeated: set[int] = field(default_factory=set)  # values that were sent twice
     settled: bool = False
-    acked: int = 0  # micro-sends of ok ops, probes of the settling aside
+    acked: int = 0  # micro-sends of ok ops, without the settling's probes
 
     def oks(self) -> Iterator[Send]:
-        """Ok sends whose value can be traced: one that was sent twice cannot."""
+        """Ok sends whose value can be followed: a value that was sent twice cannot."""
         return (send for send in self.sends if send.type == "ok" and send.value not in self.repeated)
 
     def was_read(self, send: Send) -> bool:
@@ -119,7 +120,7 @@ class World:
 
 
 def facts(folder: Folder) -> World:
-    """Everything derived, from a folder whose run.json is in order."""
+    """Derives all facts of a folder whose run.json is valid."""
     assert folder.run is not None
     run = folder.run
     world = World(folder=folder, run=run, lines=folder.lines, damaged=folder.damaged)
@@ -140,7 +141,7 @@ def facts(folder: Folder) -> World:
 # -- the history ------------------------------------------------------------------------------------------
 
 def reads_of(line: Line) -> list[Read]:
-    """What a completion of a poll or transaction showed, of any outcome."""
+    """The records in a completion of a poll or transaction, of any outcome."""
     if line["f"] not in ("poll", "txn") or line["type"] == "invoke":
         return []
     return [Read(partition=read["partition"], offset=read["offset"], value=read["value"],
@@ -149,15 +150,15 @@ def reads_of(line: Line) -> list[Read]:
 
 
 def names_of(line: Line) -> tuple[Any, ...]:
-    """What an op's invocation and its completion must both say."""
+    """What an op's invocation and its completion must have in common."""
     sends = tuple((send["partition"], send["value"]) for send in line.get("sends") or [])
     return (line["process"], line["f"], sends if line["f"] in ("send", "txn") else ())
 
 
 def match_ops(world: World) -> None:
-    """Walk the history once, pairing invocations with completions; note breaches and overlaps."""
+    """Pairs invocations with completions in one walk over the history; notes breaches and overlaps."""
     open_ops: list[Line] = []
-    over: set[int] = set()  # processes that have seen an info
+    over: set[int] = set()  # processes with an info
     for line in world.lines:
         process = line["process"]
         if process < 0:
@@ -179,18 +180,17 @@ def match_ops(world: World) -> None:
 
 
 def fates(lines: list[Line]) -> list[Send]:
-    """Every value that was sent to a partition, once: by its first completion, asked for by whoever asked
-    first."""
+    """Every value that was sent to a partition, once: with its first completion, and its first invocation."""
     asked: dict[tuple[int, int], Send] = {}
-    told: dict[tuple[int, int], Send] = {}
+    answered: dict[tuple[int, int], Send] = {}
     for line in (line for line in lines if line["process"] >= 0):
         invokes = line["type"] == "invoke"
         for send in sends_of(line, None) if invokes else sends_of(None, line):
-            (asked if invokes else told).setdefault((send.partition, send.value), send)
-    for key, send in told.items():
+            (asked if invokes else answered).setdefault((send.partition, send.value), send)
+    for key, send in answered.items():
         if key in asked:
             send.invoked, send.invoked_time = asked[key].invoked, asked[key].invoked_time
-    return list((asked | told).values())
+    return list((asked | answered).values())
 
 
 def op_of(opened: Line | None, closed: Line | None, sends: list[Send]) -> Op:
@@ -217,7 +217,7 @@ def sends_of(opened: Line | None, closed: Line | None) -> list[Send]:
 
 
 def repeated_values(lines: list[Line]) -> set[int]:
-    """Values that stand in two micro-sends of invocations."""
+    """Values in two micro-sends of invocations."""
     seen: set[int] = set()
     twice: set[int] = set()
     for line in lines:
@@ -242,12 +242,13 @@ def partition_of(folder: Folder, key: int, spec: dict[str, Any]) -> Partition:
 
 def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Line]
               ) -> tuple[str | None, list[str] | None]:
-    """The controller's word; without it the highest epoch's, if every replica has a row and the named one
-    agrees."""
+    """The controller's leader; without it the leader of the highest epoch, if every replica has a row and the
+    named one agrees."""
     assert folder.run is not None
     word = (folder.run.get("leaders") or {}).get(str(key))
     if word is not None:
-        leader = word.get("leader") if word.get("leader") in replicas else None  # elsewhere are stray copies
+        # other nodes have stray copies
+        leader = word.get("leader") if word.get("leader") in replicas else None
         isr = word.get("isr")
         return leader, isr if leader is not None else None
     if set(rows) != set(replicas):

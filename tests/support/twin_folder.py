@@ -1,8 +1,8 @@
-"""The twin's eyes: a run folder read into plain dicts, with everything that is wrong with its files noted.
+"""The twin's reader: a run folder as plain dicts, with everything that is wrong with its files.
 
-Rules kept here: a line is judged whole (one mistyped field and the line is no evidence at all); blank
-lines are nothing; a last line of the history without its line feed and without sense is torn, and ignored;
-a missing file is never an empty one.
+Rules kept here: a line is valid or not as a unit (one mistyped field, and the line is no evidence); blank
+lines are ignored; a last line of the history that has no line feed and is no JSON is torn, and ignored; a
+missing file is never an empty one.
 """
 
 import json
@@ -21,29 +21,29 @@ LIMIT = 2**63
 
 @dataclass(slots=True, kw_only=True)
 class Folder:
-    """A run folder as found. The booleans say what is wrong with it."""
+    """A run folder as read. The booleans say what is wrong with it."""
 
     run: Line | None = None  # None: run.json missing, unreadable or of another format
     lines: list[Line] = field(default_factory=list)  # the good lines of the history, each with its "position"
-    positions: int = 0  # whole lines of the history, good and bad
+    positions: int = 0  # complete lines of the history, good and bad
     breach: bool = False  # some line of the history breaks the field table
     disordered: bool = False  # indexes that do not rise from line to line
     time_falls: bool = False
-    strange: list[str] = field(default_factory=list)  # lines of the history that are none, as they stand
+    strange: list[str] = field(default_factory=list)  # invalid lines of the history, as written
     torn: int = 0
     rows: list[Line] = field(default_factory=list)
     rows_damaged: bool = False
-    dumps: dict[str, list[Line]] = field(default_factory=dict)  # a node without a readable file is not here
+    dumps: dict[str, list[Line]] = field(default_factory=dict)  # without nodes that have no readable file
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
-    trace: list[Line] | None = None  # what can be read of it; it may prove what it shows
-    # It has no gap and lacks no node, nor a controller: it may prove what it does not show.
-    trace_whole: bool = False
-    elections_told: bool = False  # ... and it shows who was chosen from which copies
-    cleanness_told: bool = False  # ... and which elections were clean
+    trace: list[Line] | None = None  # its readable part, which proves what it shows
+    # It has no gap and lacks no node, nor a controller: a missing event proves something too.
+    trace_complete: bool = False
+    shows_elections: bool = False  # ... and it shows which leaders were elected from which copies
+    shows_cleanness: bool = False  # ... and which elections were clean
 
 
 def read(path: Path) -> Folder:
-    """Read the whole folder; nothing is raised for what is in it."""
+    """Reads the folder; raises nothing for its contents."""
     folder = Folder(run=read_run(path / "run.json"))
     if folder.run is None:
         return folder
@@ -51,7 +51,7 @@ def read(path: Path) -> Folder:
     if twin_observes.shows(folder.run, "replicas"):
         read_rows(path / "replicas.jsonl", folder)
     else:
-        folder.rows_damaged = True  # nobody can rely on them
+        folder.rows_damaged = True  # they are not reliable
     if twin_observes.shows(folder.run, "dumps"):
         for node in folder.run["nodes"]:
             read_dump(path / "logs", node, folder)
@@ -70,7 +70,7 @@ def read_run(path: Path) -> Line | None:
     return run if isinstance(run, dict) and run.get("format") == 1 else None
 
 
-def whole_lines(path: Path) -> tuple[list[Line | None], bool]:
+def parse_lines(path: Path) -> tuple[list[Line | None], bool]:
     """Every line that is not blank, parsed (None: no JSON object), and whether the file's last byte is a
     LF."""
     data = path.read_bytes()
@@ -104,9 +104,9 @@ def is_offset(value: object) -> bool:
 
 
 def clock_error(run: Line) -> int:
-    """How far two stamps may be apart; more than any two are, where nobody understands what is told."""
-    told: Any = run.get("clock_error_ns", 0)
-    return told if is_offset(told) else 1 << 62
+    """How far two stamps may be apart; if the field is not understood, more than any two are."""
+    value: Any = run.get("clock_error_ns", 0)
+    return value if is_offset(value) else 1 << 62
 
 
 def is_optional(kind: Callable[[object], bool], value: object) -> bool:
@@ -133,10 +133,10 @@ def is_list(kind: Callable[[object], bool], value: object) -> bool:
 # -- history.jsonl ------------------------------------------------------------------------------------------
 
 def read_history(path: Path, folder: Folder) -> None:
-    """Fill lines, positions, breach and torn. A file that is not there is a breach: its lines are missing."""
+    """Fills lines, positions, breach and torn. A missing file is a breach: its lines are missing."""
     assert folder.run is not None
     try:
-        parsed, ends_well = whole_lines(path)
+        parsed, ends_well = parse_lines(path)
     except OSError:
         folder.breach = True
         return
@@ -162,7 +162,7 @@ def read_history(path: Path, folder: Folder) -> None:
 
 
 def fits_field_table(line: Line) -> bool:
-    """Does one line have every field its type and f ask for, each of its type?"""
+    """Whether the line has every field that its type and f require, each of its type."""
     if not (is_offset(line.get("index")) and is_offset(line.get("time")) and is_int(line.get("process"))
             and isinstance(line.get("f"), str) and line["process"] >= -1):
         return False
@@ -174,7 +174,7 @@ def fits_field_table(line: Line) -> bool:
 
 
 def is_fault(value: object) -> bool:
-    """What a nemesis says of its act: an object, whose nodes (where it has them) are names."""
+    """Whether this is a nemesis's value: an object, whose nodes (if it has them) are names."""
     if value is None:
         return True
     return isinstance(value, dict) and is_optional(lambda nodes: is_list(is_text, nodes), value.get("nodes"))
@@ -193,10 +193,10 @@ def has_its_fields(line: Line) -> bool:
 # -- replicas.jsonl, logs/, trace.jsonl ---------------------------------------------------------------------
 
 def read_rows(path: Path, folder: Folder) -> None:
-    """The good rows, and whether any row is bad, or any replica that run.json names has none."""
+    """Reads the good rows, and whether any row is bad, or any replica of run.json has none."""
     assert folder.run is not None
     try:
-        parsed, _ = whole_lines(path)
+        parsed, _ = parse_lines(path)
     except OSError:
         folder.rows_damaged = True
         return
@@ -207,8 +207,8 @@ def read_rows(path: Path, folder: Folder) -> None:
 
 
 def is_row(row: Line) -> bool:
-    """One replica's row: who, where, its three offsets; the rest may be null where the node was not
-    running."""
+    """Whether this is one replica's row: its name, its place, its three offsets; the rest may be null if the
+    node was not running."""
     def is_boundary(value: object) -> bool:
         return isinstance(value, list) and len(value) == 2 and all(is_int(one) for one in value)
 
@@ -222,10 +222,10 @@ def is_row(row: Line) -> bool:
 
 
 def read_dump(logs: Path, node: str, folder: Folder) -> None:
-    """One node's dump: JSON lines, or Parquet where that stands alone."""
+    """Reads one node's dump: JSON lines, or Parquet if there is nothing else."""
     try:
         if (logs / f"{node}.jsonl").exists():
-            parsed, _ = whole_lines(logs / f"{node}.jsonl")
+            parsed, _ = parse_lines(logs / f"{node}.jsonl")
         else:
             parsed = read_parquet(logs / f"{node}.parquet")
     except OSError:
@@ -253,11 +253,11 @@ def is_entry(entry: Line, node: str) -> bool:
 
 
 def read_trace(path: Path, folder: Folder) -> None:
-    """The trace's events by time; whole if every line is one, each node has each seq once from its first
-    to its last, and every node is in it."""
+    """Reads the trace's events by time. It is complete if every line is valid, each node has each seq once
+    from its first to its last, and every node is in it."""
     assert folder.run is not None
     try:
-        parsed, _ = whole_lines(path)
+        parsed, _ = parse_lines(path)
     except OSError:
         return
     good = [event for event in parsed if event is not None and is_int(event.get("time"))
@@ -265,19 +265,19 @@ def read_trace(path: Path, folder: Folder) -> None:
     seqs: dict[str, list[int]] = {}
     for event in good:
         seqs.setdefault(event["node"], []).append(event["seq"])
-    # From 0; that it is counted from 1 is no gap. In which order the file has the lines is no matter.
-    gap = any(sorted(told) not in (list(range(len(told))), list(range(1, len(told) + 1)))
-              for told in seqs.values())
+    # seq starts at 0; starting at 1 is no gap. The order of lines in the file does not matter.
+    gap = any(sorted(numbers) not in (list(range(len(numbers))), list(range(1, len(numbers) + 1)))
+              for numbers in seqs.values())
     folder.trace = sorted(good, key=lambda event: event["time"])
-    folder.trace_whole = len(good) == len(parsed) and not gap and nobody_is_silent(folder.run, set(seqs))
-    folder.elections_told = folder.trace_whole and twin_observes.tells(
+    folder.trace_complete = len(good) == len(parsed) and not gap and nobody_is_silent(folder.run, set(seqs))
+    folder.shows_elections = folder.trace_complete and twin_observes.tells(
         folder.run, *twin_observes.WHAT_EXCUSES)
-    folder.cleanness_told = folder.trace_whole and twin_observes.tells(folder.run, "elect")
+    folder.shows_cleanness = folder.trace_complete and twin_observes.tells(folder.run, "elect")
 
 
 def nobody_is_silent(run: Line, heard: set[str]) -> bool:
-    """Every broker and some controller have lines, where they must have by what is promised."""
+    """Every broker and some controller have lines, if the promises require them."""
     brokers, roles = set(run["nodes"]), ("become_leader", "become_follower")
-    lives = any(twin_observes.tells(run, *told) for told in (("start",), ("append",), roles))
+    lives = any(twin_observes.tells(run, *events) for events in (("start",), ("append",), roles))
     return (brokers <= heard or not lives) and (
         bool(heard - brokers) or not twin_observes.tells(run, "register"))

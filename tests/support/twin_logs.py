@@ -1,8 +1,7 @@
-"""The twin's findings in the logs: what the dumps and the replicas' own words show, one function a finding.
+"""The twin's findings in the logs, from the dumps and the replicas' rows, one function for each.
 
-Rules kept here: every pair of replicas, every entry against every other; a damaged dump may prove what it
-holds and never what it lacks; a function yields (key, cause) pairs, the key being what makes the finding
-one.
+Rules kept here: every pair of replicas, every entry against every other; a damaged dump proves the records in
+it and never that one is missing; a function yields (key, cause) pairs, one for each finding.
 """
 
 from collections.abc import Iterator
@@ -19,15 +18,15 @@ STUCK, DIVERGED, UNDER, LINEAGE, MALFORMED = (
 
 
 def face(entry: Line, *, compact: bool) -> tuple[Any, ...]:
-    """What must be equal for two entries at one offset to be the same record; compaction rewrites batches."""
+    """What must be equal in two entries at one offset of the same record; compaction rewrites batches."""
     return (entry["epoch"], entry["value"], None if compact else entry["crc"])
 
 
 def diverged(world: World, guessing: list[str]) -> Iterator[Found]:
     """Two replicas differ in (epoch, value, crc) at an offset: between members of the final leader's ISR
     below both high watermarks, or anywhere once settled; with a replica outside it below both high
-    watermarks, unless data was lost or an unclean election held there, which leaves it unknown (guessing is
-    told so)."""
+    watermarks, unless data was lost or an unclean election took place, which leaves it unknown (then it goes
+    into guessing)."""
     for partition in world.partitions.values():
         differing: set[int] = set()
         excusable: set[int] = set()
@@ -52,22 +51,22 @@ def differences(partition: Partition, one: str, other: str) -> set[int]:
 
 
 def below_both(partition: Partition, one: str, other: str, offset: int) -> bool:
-    """Below both high watermarks; a replica without a row has told of none."""
+    """Below both high watermarks; a replica without a row has none."""
     return all(node in partition.rows and offset < partition.rows[node]["hw"] for node in (one, other))
 
 
 def struck(world: World, partition: Partition) -> bool:
-    """Did a data-losing fault or an unclean election (or, unseen for want of a trace, may one have) strike
-    it?"""
+    """Whether a data-losing fault or an unclean election hit it (or may have, if there is no trace to show
+    it)."""
     allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
-    may_be_unclean = allowed and not world.folder.cleanness_told
+    may_be_unclean = allowed and not world.folder.shows_cleanness
     seen = bool(losing_faults(world, partition)) or unclean_elections(world, partition.key)
     return seen or may_be_unclean or unseen_strike(world) or unseen_election(world)
 
 
 def under_replicated(world: World) -> Iterator[Found]:
-    """Settled, yet an ISR member beside the leader has nothing at an offset where the leader has something,
-    at or above both log_starts and below the leader's high watermark."""
+    """Settled, but another ISR member lacks a record at an offset where the leader has one, at or above both
+    log_starts and below the leader's high watermark."""
     for partition in world.partitions.values():
         if not world.settled or not partition.usable or partition.compact:
             continue
@@ -85,8 +84,8 @@ def under_replicated(world: World) -> Iterator[Found]:
 
 
 def epoch_lineage(world: World) -> Iterator[Found]:
-    """One (epoch, offset) is two records; or an epoch is lower than the one before it in a log; or a running
-    node's cache says otherwise than an entry, or knows an epoch that would start above LEO."""
+    """One (epoch, offset) has two records; or an epoch is lower than the one before it in a log; or a running
+    node's cache contradicts an entry, or has an epoch that would start above LEO."""
     for partition in world.partitions.values():
         for epoch, offset in two_records(partition):
             yield ("two records", partition.key, offset, epoch), None
@@ -104,8 +103,8 @@ def epoch_lineage(world: World) -> Iterator[Found]:
 
 def has_cache(partition: Partition, node: str) -> bool:
     row = partition.rows.get(node)
-    told = row is not None and row.get("epochs") is not None and row.get("running") is not False
-    return told and not partition.compact
+    has_cache = row is not None and row.get("epochs") is not None and row.get("running") is not False
+    return has_cache and not partition.compact
 
 
 def two_records(partition: Partition) -> set[tuple[int, int]]:
@@ -119,7 +118,7 @@ def two_records(partition: Partition) -> set[tuple[int, int]]:
 
 
 def cache_says_otherwise(partition: Partition, node: str, dated: list[Line]) -> Iterator[Found]:
-    """The first of the cache may start at or below log_start."""
+    """The cache contradicts the log. Its first entry may start at or below log_start."""
     cache: list[list[int]] = partition.rows[node]["epochs"]
     for entry in dated:
         said = [epoch for epoch, start in sorted(cache, key=lambda pair: (pair[1], pair[0]))
@@ -129,22 +128,22 @@ def cache_says_otherwise(partition: Partition, node: str, dated: list[Line]) -> 
 
 
 def cache_above_leo(partition: Partition, node: str) -> Iterator[Found]:
-    """One at LEO is right: elected, and nothing written yet."""
+    """An entry starts above LEO. One at LEO is right: elected, and nothing written yet."""
     for epoch, start in partition.rows[node]["epochs"]:
         if start > partition.rows[node]["leo"]:
             yield ("cache above LEO", partition.key, start, node, epoch), None
 
 
 def malformed_log(world: World) -> Iterator[Found]:
-    """A hole, a doubled offset, an offset out of order, a checksum that does not fit; a running node's high
+    """A hole, a doubled offset, an offset out of order, a checksum that does not match; a running node's high
     watermark above its LEO; a LEO or log_start that its entries contradict."""
     for partition in world.partitions.values():
         for node, log in partition.logs.items():
-            whole = node not in world.damaged
-            for what, offset in broken_sequence(log, holes_count=whole and not partition.compact):
+            complete = node not in world.damaged
+            for what, offset in broken_sequence(log, holes_count=complete and not partition.compact):
                 yield (what, partition.key, offset, node), None
             if node in partition.rows:
-                for what in broken_bounds(partition, node, log, whole=whole):
+                for what in broken_bounds(partition, node, log, complete=complete):
                     yield (what, partition.key, node), None
         for node, row in partition.rows.items():
             if row.get("running") is not False and row["hw"] > row["leo"]:
@@ -163,11 +162,11 @@ def broken_sequence(log: list[Line], *, holes_count: bool) -> Iterator[tuple[str
             yield "crc", entry["offset"]
 
 
-def broken_bounds(partition: Partition, node: str, log: list[Line], *, whole: bool) -> Iterator[str]:
-    """A log lies inside [log_start, LEO), and a whole one without compaction fills it to both ends."""
+def broken_bounds(partition: Partition, node: str, log: list[Line], *, complete: bool) -> Iterator[str]:
+    """A log is inside [log_start, LEO), and a complete one without compaction fills it to both ends."""
     row = partition.rows[node]
     offsets = [entry["offset"] for entry in log]
-    full = whole and not partition.compact
+    full = complete and not partition.compact
     first, end = (min(offsets), max(offsets) + 1) if offsets else (row["log_start"], row["log_start"])
     if first < row["log_start"] or (full and first != row["log_start"]):
         yield "log_start"
@@ -176,15 +175,15 @@ def broken_bounds(partition: Partition, node: str, log: list[Line], *, whole: bo
 
 
 def stuck(world: World) -> Iterator[Found]:
-    """Mended, every node up, none died by itself and nothing left behind, and still no leader or no ack in
-    time. Of a node whose rows are not there nobody knows that it is up."""
+    """Mended, every node up, none died by itself and no fault left behind, and still no leader or no ack in
+    time. A node without rows may not be up."""
     if all_up(world) and not world.folder.rows_damaged:
         for partition in waiting(world):
             yield (partition,), None
 
 
 def all_up(world: World) -> bool:
-    """As far as the rows tell."""
+    """Whether all are up, according to the rows."""
     return all(row.get("running") is not False for row in world.folder.rows)
 
 

@@ -1,11 +1,12 @@
-"""The twin's word on run.json's `observes`: which checks are not made, from the format's paragraph alone.
+"""The twin's reading of run.json's `observes`: which checks are not made, from the format's paragraph alone.
 
 Readings that had to be chosen:
-- A check of the logs needs the dumps and the replicas' rows; what one of them shows alone stands.
-- A check of the trace needs every event by which it may be shown or excused; without one it claims nothing.
-  leader-incomplete, candidate-incomplete and unsafe-truncation stop at the final log_start, which rows tell.
-- Every broker is in the trace if it is to tell starts, appends or both roles; a controller if registrations.
-- A broken `observes` promises files, and of the trace nothing that may be relied on.
+- A check of the logs needs the dumps and the replicas' rows; a finding that one of them shows alone remains.
+- A check of the trace needs every event that may show or excuse it; without one of them it claims nothing.
+  leader-incomplete, candidate-incomplete and unsafe-truncation stop at the final log_start, which is in rows.
+- Every broker must be in the trace if starts, appends or both roles are promised; a controller if
+  registrations are.
+- An invalid `observes` promises files, and nothing reliable in the trace.
 """
 
 from typing import Any
@@ -33,23 +34,23 @@ STOP_AT_LOG_START = ("candidate-incomplete", "leader-incomplete", "unsafe-trunca
 
 
 def is_broken(run: dict[str, Any]) -> bool:
-    """An `observes` that is not of its form."""
+    """Whether `observes` has an invalid form."""
     if "observes" not in run:
         return False
-    told = run["observes"]
-    if not isinstance(told, dict) or any(type(told.get(name, False)) is not bool for name in FILES):
+    promised = run["observes"]
+    if not isinstance(promised, dict) or any(type(promised.get(name, False)) is not bool for name in FILES):
         return True
-    events = told.get("trace", [])
+    events = promised.get("trace", [])
     return not isinstance(events, list) or any(not isinstance(event, str) for event in events)
 
 
 def shows(run: dict[str, Any], name: str) -> bool:
-    """Dumps, or replicas: are they promised?"""
+    """Whether dumps, or replicas, are promised."""
     return is_broken(run) or "observes" not in run or run["observes"].get(name, True) is True
 
 
 def events(run: dict[str, Any]) -> list[str] | None:
-    """Those that the trace is to have; None: all."""
+    """The events that the trace promises; None: all."""
     return None if is_broken(run) or "observes" not in run else run["observes"].get("trace")
 
 

@@ -1,7 +1,7 @@
-"""The twin's findings in the order of what clients saw, one function a finding.
+"""The twin's findings in the order of what clients saw, one function for each.
 
 Rules kept here: a process is sequential, so its order is the order of its lines; between processes only "was
-answered before the other was asked" orders anything; nothing is claimed below the final log_start.
+answered before the other was invoked" orders anything; nothing is claimed below the final log_start.
 """
 
 from collections.abc import Callable, Iterator
@@ -12,12 +12,13 @@ from twin_facts import Partition, Read, Send, World, reads_of
 from twin_folder import Line
 from twin_logs import Found
 
-Position = tuple[Read, set[int]]  # the last read of the last ok poll, and the offsets shown for good since
+# the last read of the last ok poll, and the offsets that later polls returned
+Position = tuple[Read, set[int]]
 
 
 def realtime_order(world: World) -> Iterator[Found]:
-    """Send a was answered ok before send b was asked, and yet b, ok too, has the lower offset. One finding a
-    b; it is permitted only if it is with every such a."""
+    """Send a was answered ok before send b was invoked, but b, ok too, has the lower offset. One finding for
+    each b; it is permitted only if it is with every such a."""
     if world.folder.breach:
         return
     placed = [send for send in world.oks()
@@ -36,15 +37,14 @@ def offset_of(send: Send) -> int:
 
 
 def every(causes: list[Cause | None]) -> Cause | None:
-    """Permitted by the first-named of the causes if there is one for each; else not at all."""
+    """Permitted by the first-named of the causes if each finding has one; else not at all."""
     return first(causes) if all(cause is not None for cause in causes) else None
 
 
 def nonmonotonic_send(world: World) -> Iterator[Found]:
     """A process's ok send in one op got a lower offset than its ok send in an earlier op. A permitted loss of
-    either, or retries, may permit it. Where indexes do not rise, which op was the earlier is not known. An
-    offset that no ack told is where the value was read, if it was read at one place only.
-    """
+    either, or retries, may permit it. If indexes do not rise, it is unknown which op was the earlier. If no
+    ack has the offset, it is where the value was read, if that is one offset only."""
     if world.folder.disordered:
         return
     for b, earlier in lower_sends(world, lambda a, b: indexed(a) < indexed(b)):
@@ -64,7 +64,7 @@ Before = Callable[[Send, Send], bool]
 
 
 def lower_sends(world: World, before: Before) -> Iterator[tuple[Send, list[Send]]]:
-    """Each ok send with those of its process and partition that came before and have a higher offset."""
+    """Each ok send with the earlier sends of its process and partition that have a higher offset."""
     placed = [(send, where(world, send)) for send in world.oks()]
     for b, mine in placed:
         earlier = [a for a, theirs in placed if a.process == b.process and a.partition == b.partition
@@ -90,10 +90,10 @@ def indexed(send: Send) -> int:
 # -- polls --------------------------------------------------------------------------------------------------
 
 def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
-    """Walk every process's lines once. A poll's first read of a partition is held against the last read of
-    the last ok poll (nonmonotonic-poll: not higher; poll-skip: a known record between, not shown since); each
-    further read against the one before it in the same poll (the int- forms). A transaction is a poll like any
-    other; a crash ends the consumer and its positions."""
+    """Walks every process's lines once. A poll's first read of a partition is compared with the last read of
+    the last ok poll (nonmonotonic-poll: not higher; poll-skip: a known record between them, not returned
+    since); each further read with the one before it in the same poll (the int- forms). A transaction is a
+    poll like any other; a crash ends the consumer and its positions."""
     for process in sorted({line["process"] for line in world.lines if line["process"] >= 0}):
         held: dict[int, Position] = {}
         subscribed = False
@@ -114,7 +114,8 @@ def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed:
     reads = reads_of(line)
     for partition in {read.partition for read in reads}:
         mine = [read for read in reads if read.partition == partition]
-        here = {read.offset for read in mine if line["type"] != "fail"}  # what failed was given back
+        # a failed poll's records will be read again
+        here = {read.offset for read in mine if line["type"] != "fail"}
         if partition in held and across:
             last, shown = held[partition]
             yield from step(world, last, mine[0], shown | here, "", subscribed=subscribed)
@@ -128,7 +129,7 @@ def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed:
 
 def step(world: World, last: Read, following: Read, shown: set[int], form: str, *, subscribed: bool
          ) -> Iterator[tuple[str, Found]]:
-    """From one read of a partition to the next: backwards, or over something?"""
+    """From one read of a partition to the next: whether it goes backwards, or skips a record."""
     partition = world.partitions.get(last.partition)
     key = (last.partition, following.offset, following.value, following.index, following.place)
     start = partition.log_start if partition is not None else 0
@@ -146,34 +147,34 @@ def step(world: World, last: Read, following: Read, shown: set[int], form: str, 
 
 
 def excused(world: World, last: Read, subscribed: bool, concerned: Callable[[int], bool]) -> Cause | None:
-    """A permitted loss at an offset concerned, else a subscription. Nothing excuses what one poll shows in
-    itself."""
+    """A permitted loss at one of these offsets, else a subscription. Nothing excuses an order inside one
+    poll."""
     lost = follows_lost_offsets(world, last.partition, concerned)
     return lost or (Cause(by=SUBSCRIBE) if subscribed else None)
 
 
 def known_offsets(world: World, partition: Partition | None, key: int) -> set[int]:
-    """Where records of ours certainly are: in the leader's final log, not aborted; without it, where acks and
-    reads proved one, unless compaction may have taken it since."""
+    """Offsets that certainly have a record of ours: in the leader's final log, not aborted; without that log,
+    offsets that acks and reads prove, unless compaction may have removed the record since."""
     if partition is not None and partition.usable:
         return {entry["offset"] for entry in partition.leader_log
                 if entry["value"] is not None and not entry.get("aborted")}
     if partition is None or partition.compact:
         return set()
-    # An ack of a value that was sent twice says where a record is too, though not of which send it is.
+    # An ack of a value that was sent twice also proves a record's offset, though not which send's.
     acked = {send.offset for send in world.sends if send.type == "ok" and send.partition == key
              and send.offset is not None
-             and world.run["guarantees"].get("acks") == "all"}  # else it need not be there for readers
+             and world.run["guarantees"].get("acks") == "all"}  # else readers may not find it
     return acked | {read.offset for read in world.reads if read.partition == key}
 
 
 def end_offset_regressed(world: World) -> Iterator[Found]:
-    """A process was given an end offset below the one it was given the last time, or not above what it had
-    polled. Where indexes do not rise, what came before is not known."""
+    """A process got an end offset below its last one, or not above what it had polled. If indexes do not
+    rise, what came before is unknown."""
     if world.folder.disordered:
         return
-    last: dict[tuple[int, int], int] = {}  # (process, partition) -> the highest of the last answer
-    polled: dict[tuple[int, int], int] = {}  # ... -> above all that it polled
+    last: dict[tuple[int, int], int] = {}  # (process, partition) -> the highest end of the last answer
+    polled: dict[tuple[int, int], int] = {}  # ... -> the offset above all its reads
     for line in world.lines:
         if line["type"] == "invoke" or line["process"] < 0:
             continue

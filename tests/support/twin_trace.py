@@ -1,36 +1,36 @@
-"""The twin's findings in the trace, from the format's words and the catalogue of invariants alone.
+"""The twin's findings in the trace, from the format's text and the catalogue of invariants alone.
 
 Readings that had to be chosen:
-- Committed is what some leader held below the high watermark that any of its lines as leader shows.
-- A record is its offset and its own epoch; where no line tells the epoch, it may be any, and excuses.
-- A finding stands only if it does in every order of events that times and the clock error leave open.
+- A record is committed if some leader had it below the high watermark in any of its lines as leader.
+- A record is its offset and its own epoch; if no line has the epoch, it may be any, and excuses.
+- A finding counts only if it is one in every order of events that times and the clock error leave open.
 - A trace with a gap, a missing node or an unreadable line proves only what one node's own lines show:
   hw-regressed, epoch-regressed, two-leaders, and of ack-rule the HW and the size of the ISR.
-- A line that lacks what its event must say (`epochs`, `start`, `partition_epoch` may be lacking) is not
-  readable; lines of partitions that run.json does not name, and events of other names, are passed over.
-- What a line says of its replica's LEO outranks what was reckoned: the rest is gone, or of unknown epoch.
+- A line without the fields that its event must have (`epochs`, `start`, `partition_epoch` may be missing) is
+  not readable; lines of partitions that run.json does not name, and events of other names, are ignored.
+- The LEO in a line outranks the LEO that was computed: the other records are gone, or of unknown epoch.
 - hw-regressed counts falls: a line as leader whose HW is below the one before in that (node, epoch).
-- leader-incomplete counts become_leader lines and looks at LEO alone; what a leader of a later epoch has
-  committed does not count, for a leader that learns of its election late cannot have it.
-- candidate-incomplete counts (replica, epoch of the records that it lacks). Registered is an incarnation:
-  from its `start` or `crash` to the controller's next `unfence` it is not, nor from `register` until then,
-  nor is it where no line tells of it.
+- leader-incomplete counts become_leader lines and compares only LEO; records that a leader of a later epoch
+  has committed do not count, because a leader that learns late of its election cannot have them.
+- candidate-incomplete counts (replica, epoch of the records that it lacks). An incarnation is registered or
+  not: it is not from its `start` or `crash` to the controller's next `unfence`, nor from `register` until
+  then, nor where no line shows it.
 - two-leaders counts (partition, epoch); a line `append`, `ack` or `hw` as leader is an act.
-- ack-rule counts acks. An append that may have come before the ack is enough, be it cut later;
+- ack-rule counts acks. An append that may have come before the ack is enough, even if it is cut later;
   min.insync.replicas is the guarantee's, at most as many as there are replicas.
 - unsafe-truncation counts truncations; recovery is a `why` that says so, and a start that finds less.
-- unsafe-isr counts the controller's words (isr; a proposal is no ISR yet) that take in a replica too early:
-  all that the replica tells around then lies below the HW or the epoch's start, in the incarnation that is
-  registered. An ISR that a leader acts on (ack) or takes for granted (isr, become_leader) and that
-  lacks a member of the controller's counts once an epoch.
+- unsafe-isr counts the controller's lines (isr; a proposal is no ISR yet) that add a replica too early: all
+  of the replica's lines around it then have a LEO below the HW or the epoch's start, in the incarnation that
+  is registered. An ISR that a leader uses (ack) or takes over (isr, become_leader) and that lacks a member
+  of the controller's counts once for each epoch.
 - unclean-election counts the controller's lines.
 - epoch-regressed counts lines below the highest epoch before.
 - Nothing is claimed of records below the final log_start.
-- A record that is missing is permitted where an unclean election came after it (in time, or by its epoch:
-  an old leader may go on for a while), or where copies of it were struck and a leader chosen from those;
-  that it was lost for good is not asked, for a struck leader may fall before anyone follows it. A finding
-  of several records is permitted if all of them are.
-- "values not unique" leaves these checks unknown too; a trace that is not there is not named anywhere.
+- A missing record is permitted if an unclean election came after it (in time, or by its epoch: an old leader
+  may go on for a while), or if copies of it were struck and a leader was elected from those; it need not be
+  lost for good, because a struck leader may fail before anyone follows it. A finding of several records is
+  permitted if all of them are.
+- "values not unique" leaves these checks unknown too; a missing trace is not named anywhere.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,11 +46,11 @@ from twin_classes import (
     first,
     is_blind,
     is_lost,
-    leave,
     losing_cause,
     losing_faults,
     unseen_election,
     unseen_strike,
+    was_allowed,
 )
 from twin_facts import Partition, World
 from twin_folder import Line, is_offset
@@ -59,11 +59,11 @@ from twin_observes import is_broken, not_made
 from twin_trace_isr import controllers_isr, registered, unsafe_isr
 from twin_trace_lines import Event, Record, Span, Trace, in_order, instant, trace_of
 
-# -- one node's own word ------------------------------------------------------------------------------------
+# -- one node's own lines -----------------------------------------------------------------------------------
 
 
 def hw_regressed(world: World, trace: Trace) -> Iterator[Found]:
-    """The high watermark that a leader shows falls from one of its lines to the next, in one epoch."""
+    """The high watermark of a leader falls from one of its lines to the next, in one epoch."""
     for key in world.partitions:
         last: dict[tuple[str, int], int] = {}
         for event in in_order(trace.leading(key)):
@@ -74,7 +74,7 @@ def hw_regressed(world: World, trace: Trace) -> Iterator[Found]:
 
 
 def epoch_regressed(world: World, trace: Trace) -> Iterator[Found]:
-    """A role taken in an epoch below that of an earlier role of this replica."""
+    """A replica takes a role in an epoch below that of an earlier role."""
     for key in world.partitions:
         highest: dict[str, int] = {}
         for event in in_order(trace.of(key)):
@@ -103,25 +103,25 @@ def ack_rule(world: World, trace: Trace) -> Iterator[Found]:
         for event in trace.leading(key):
             if event.name == "ack" and event["acks"] == "all" and (
                     event["hw"] <= event["offset"] or len(event["isr"]) < least
-                    or (trace.whole and any(lags(trace, key, event, member) for member in event["isr"]
-                                            if member in partition.replicas))):
+                    or (trace.complete and any(lags(trace, key, event, member) for member in event["isr"]
+                                               if member in partition.replicas))):
                 yield (key, event.node, event.seq), None
 
 
 def lags(trace: Trace, key: int, ack: Event, member: str) -> bool:
-    """Did this ISR member certainly not append the record before it was acked?"""
+    """Whether this ISR member certainly appended the record only after the ack, or never."""
     record: Record = (ack["offset"], None)
     for holding in trace.held[key]:
         if holding.node == ack.node and holding.offset == ack["offset"] and holding.is_held_at(ack):
             record = (holding.offset, holding.epoch)
-    told = any(True for _ in trace.of(key, member))
-    return told and not any(holding.node == member and holding.may_be(record)
-                            and not trace.before(ack, holding.since) for holding in trace.held[key])
+    has_lines = any(True for _ in trace.of(key, member))
+    return has_lines and not any(holding.node == member and holding.may_be(record)
+                                 and not trace.before(ack, holding.since) for holding in trace.held[key])
 
 
 TELLS = ("start", "become_leader", "become_follower")
 
-# -- what was committed -------------------------------------------------------------------------------------
+# -- committed records --------------------------------------------------------------------------------------
 
 def leader_incomplete(world: World, trace: Trace) -> Iterator[Found]:
     """At become_leader the LEO is below what leaders up to this epoch had committed."""
@@ -136,8 +136,8 @@ def leader_incomplete(world: World, trace: Trace) -> Iterator[Found]:
 
 
 def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
-    """There is an instant at which a record was committed and a replica in the controller's ISR, registered
-    and unfenced, lacked it."""
+    """At some instant a record was committed, and a replica in the controller's ISR, registered and unfenced,
+    lacked it."""
     for key, partition in world.partitions.items():
         isr = controllers_isr(trace, key)
         for node in partition.replicas:
@@ -156,8 +156,8 @@ def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
 
 
 def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Span]:
-    """From when to when this replica (known from its first line on) held nothing that may be the record.
-    Nobody knows from the node's start as a whole until the replica tells what it found, or of its role."""
+    """The spans in which this replica (known from its first line on) had nothing that may be the record.
+    After the node's start its log is unknown until the replica has a line on its log, or on its role."""
     mine = in_order(trace.of(key, node))
     held = sorted((holding for holding in trace.held[key] if holding.node == node and holding.may_be(record)),
                   key=lambda holding: holding.since.seq)
@@ -171,13 +171,13 @@ def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Spa
         spans.append((since, None))
     for start in trace.events:
         if start.node == node and start.name == "start" and start["partition"] is None:
-            told = next((event for event in mine if event.seq > start.seq and event.name in TELLS), None)
-            spans = [part for span in spans for part in without(span, start, told)]
+            first = next((event for event in mine if event.seq > start.seq and event.name in TELLS), None)
+            spans = [part for span in spans for part in without(span, start, first)]
     return spans
 
 
 def without(span: Span, start: Event, end: Event | None) -> Iterator[Span]:
-    """What is left of a span of one node's, without what lies between these two events of that node."""
+    """The rest of a span of one node, without the part between these two events of that node."""
     begin, over = span
     assert begin is not None
     if begin.seq < start.seq:
@@ -187,12 +187,12 @@ def without(span: Span, start: Event, end: Event | None) -> Iterator[Span]:
 
 
 def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
-    """A truncation, other than recovery, cut what had been committed before."""
+    """A truncation, other than recovery, cut a record that had been committed before."""
     for key, partition in world.partitions.items():
         for event in trace.of(key):
             if event.name != "truncate" or "recover" in str(event["why"] or ""):
                 continue
-            if event.node not in partition.replicas:  # a stray copy: its node may do with it what it likes
+            if event.node not in partition.replicas:  # a stray copy: its node may change it as it likes
                 continue
             cut = [(holding.offset, holding.epoch) for holding in trace.held[key]
                    if holding.until is event and holding.offset >= partition.log_start
@@ -202,13 +202,13 @@ def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
                 yield (key, event.node, event.seq), excuse_of_all(world, trace, partition, lost, event)
 
 
-# -- what permits it ----------------------------------------------------------------------------------------
+# -- permissions --------------------------------------------------------------------------------------------
 
 def excuse_of_all(world: World, trace: Trace, partition: Partition, records: list[Record],
                   at: Event | None = None) -> Cause | None:
-    """`at`: the line that shows it; an election that certainly came later is no excuse by itself. But a
-    record whose loss is permitted in the end is excused wherever it is met, and so are those of its epoch,
-    which went with it."""
+    """The cause that permits all of these records to be missing. `at`: the line that shows it; an election
+    that certainly came later is no excuse by itself. But a record whose loss is permitted in the end is
+    excused everywhere, and so are those of its epoch, which were lost with it."""
     gone = {record: lost_with_permission(world, trace, partition, record) for record in records}
     causes = []
     for record in records:
@@ -219,7 +219,7 @@ def excuse_of_all(world: World, trace: Trace, partition: Partition, records: lis
 
 def excuse(world: World, trace: Trace, partition: Partition, record: Record, at: Event | None
            ) -> Cause | None:
-    """What the configuration allows to become of a record, by when it was first appended."""
+    """What permits a record to be missing, by the time of its first append."""
     born = min((holding.since.time for holding in trace.held[partition.key] if holding.may_be(record)),
                default=0) - trace.clock_error_ns
     by_election = unclean_since(world, trace, partition, born, record, at)
@@ -241,8 +241,8 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record, at:
 
 
 def was_before(trace: Trace, election: Line, at: Event | None) -> bool | None:
-    """Did the election come before that line? Its own epoch, or a later one, comes after it. None: the clocks
-    do not tell."""
+    """Whether the election came before that line. A line of its epoch, or of a later one, comes after it.
+    None: the clocks do not decide."""
     if at is None or (at["epoch"] is not None and at["epoch"] >= election["epoch"]):
         return True
     apart = at.time - election["time"]
@@ -251,26 +251,27 @@ def was_before(trace: Trace, election: Line, at: Event | None) -> bool | None:
 
 def unclean_since(world: World, trace: Trace, partition: Partition, born: int, record: Record,
                   at: Event | None) -> bool | None:
-    """Was there an unclean election with leave since the record was written, and before the line that shows
-    it? None: nobody knows."""
+    """Whether there was an allowed unclean election since the record was written, and before the line that
+    shows it. None: unknown."""
     epoch = record[1]
     answers: list[bool | None] = []
     for event in trace.controller("elect"):
         if event["partition"] == partition.key and event["clean"] is False and (
                 event.time > born or (epoch is not None and event["epoch"] > epoch)):
-            answers.append(both(leave(world, partition.key, event.line), was_before(trace, event.line, at)))
+            allowed = was_allowed(world, partition.key, event.line)
+            answers.append(both(allowed, was_before(trace, event.line, at)))
     return any_of(answers)
 
 
 def lost_with_permission(world: World, trace: Trace, partition: Partition, record: Record) -> Cause | None:
-    """What permits the loss of an acked record of this offset that is lost in the end, or may be: something
-    that came after its send. The record is none that the leader's final log holds, nor one that a leader who
-    was uncleanly elected last wrote."""
+    """The permission for the loss of an acked record of this offset that is lost in the end, or may be:
+    something that came after its send. The record is not in the leader's final log, and was not written by a
+    leader that was uncleanly elected last."""
     offset, epoch = record
     if any((entry["offset"], entry["epoch"]) == record for entry in partition.leader_log):
         return None
     elected = [event["epoch"] for event in trace.controller("elect") if event["partition"] == partition.key
-               and event["clean"] is False and leave(world, partition.key, event.line) is not False]
+               and event["clean"] is False and was_allowed(world, partition.key, event.line) is not False]
     if elected and epoch is not None and max(elected) <= epoch:
         return None
     causes = []
@@ -283,16 +284,17 @@ def lost_with_permission(world: World, trace: Trace, partition: Partition, recor
 
 
 def unclean_election(world: World, trace: Trace) -> Iterator[Found]:
-    """An unclean election that no setting and nobody had allowed; each line of the controller's."""
+    """An unclean election that neither the setting nor a request allowed; each line of the controller's."""
     for event in trace.controller("elect"):
         if event["clean"] is False and event["partition"] in world.partitions and (
-                leave(world, event["partition"], event.line) is False):
+                was_allowed(world, event["partition"], event.line) is False):
             yield (event["partition"], event.node, event.seq), None
 
 
 def in_doubt(world: World, trace: Trace) -> bool:
-    """There was one of which nobody knows whether it was allowed."""
-    return any(leave(world, event["partition"], event.line) is None for event in trace.controller("elect")
+    """Whether there was an unclean election that may or may not have been allowed."""
+    return any(was_allowed(world, event["partition"], event.line) is None
+               for event in trace.controller("elect")
                if event["clean"] is False and event["partition"] in world.partitions)
 
 
@@ -300,27 +302,27 @@ CHECKS: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
     "hw-regressed": hw_regressed, "epoch-regressed": epoch_regressed, "two-leaders": two_leaders,
     "ack-rule": ack_rule, "unclean-election": unclean_election,
 }
-OF_A_WHOLE_TRACE: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
+OF_A_COMPLETE_TRACE: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
     "leader-incomplete": leader_incomplete, "candidate-incomplete": candidate_incomplete,
     "unsafe-truncation": unsafe_truncation, "unsafe-isr": unsafe_isr,
 }
-NAMES = tuple(sorted({*CHECKS, *OF_A_WHOLE_TRACE, *twin_trace_clients.CHECKS}))
+NAMES = tuple(sorted({*CHECKS, *OF_A_COMPLETE_TRACE, *twin_trace_clients.CHECKS}))
 
 
 def trace_findings(world: World, unknown: set[str]) -> Iterator[tuple[str, Found]]:
-    """Every finding of the trace by its name; what cannot be told goes into unknown."""
+    """Every finding of the trace by its name; checks without an answer go into unknown."""
     trace = trace_of(world)
     if trace is None:
         return
-    if not trace.whole:
+    if not trace.claimable:
         unknown |= set(NAMES)
     if world.repeated or not is_offset(world.run.get("clock_error_ns", 0)):
         unknown |= set(NAMES)
     if in_doubt(world, trace):
         unknown.add("unclean-election")
     unknown |= twin_trace_clients.in_doubt(world)
-    whole = OF_A_WHOLE_TRACE | twin_trace_clients.claimed(world)
+    claimable = OF_A_COMPLETE_TRACE | twin_trace_clients.claimed(world)
     left_out = NAMES if is_broken(world.run) else not_made(world.run)
-    for name, check in (CHECKS | (whole if trace.whole else {})).items():
+    for name, check in (CHECKS | (claimable if trace.claimable else {})).items():
         for one in check(world, trace) if name not in left_out else ():
             yield name, one

@@ -1,16 +1,15 @@
-"""The twin's findings where the trace meets what clients and the nemesis did: recovery-loss, read-above-hw,
-end-offset-ahead.
+"""The twin's findings that need the trace and the history: recovery-loss, read-above-hw, end-offset-ahead.
 
 Readings that had to be chosen:
-- recovery-loss counts a replica's own `start` lines. Its lines before are walked backwards: what a leader's
-  `fetch` of it, certainly before the start, or its own `ack` proves counts only if no earlier line of the
-  replica, from before its LEO last fell, told of a LEO as high; and not if it is above its last LEO.
-- An ack of the time of the process's last line may never have been: that step need not have reached the disk.
+- recovery-loss counts a replica's own `start` lines. Its lines before are walked backwards: a length that a
+  leader's `fetch` of it, certainly before the start, or its own `ack` proves counts only if an earlier line
+  of the replica, from before its LEO last fell, has no LEO as high; and not if it is above its last LEO.
+- An ack at the time of the process's last line may never have been: that step may not have reached the disk.
 - A fault is in between if it may have been in force after the start before (of node or replica).
-- A HW is told by every line of a broker's replica but a follower's `hw`; one told within the clock error
-  after an op counts as told. read-above-hw counts records of polls and txns, of any outcome.
+- Every line of a broker's replica except a follower's `hw` gives the HW; one within the clock error after an
+  op counts as well. read-above-hw counts records of polls and txns, of any outcome.
 - A breach of the history leaves all three unknown, and none is claimed; in a run that was killed
-  recovery-loss is not.
+  recovery-loss is not claimed.
 """
 
 import math
@@ -23,7 +22,7 @@ from twin_trace_lines import Event, Trace, lives
 
 
 def recovery_loss(world: World, trace: Trace) -> Iterator[Found]:
-    """A start that finds less than the replica surely held."""
+    """A start that finds less than the replica surely had."""
     for key, partition in world.partitions.items():
         for node in partition.replicas:
             mine = lives(trace, key, node)
@@ -34,12 +33,12 @@ def recovery_loss(world: World, trace: Trace) -> Iterator[Found]:
 
 
 def length(event: Event) -> int:
-    """Of the log, after this line; of a node's start nothing is there until the replica tells."""
+    """The log's length after this line; after a node's start it is 0 until the replica has a line."""
     return 0 if event["partition"] is None else int(event["leo"])
 
 
 def lost_by_itself(world: World, trace: Trace, key: int, start: Event, before: list[Event]) -> bool:
-    """Was there more of the log, surely, than this start found, and no fault that explains it?"""
+    """Whether the log was surely longer than this start found it, without a fault that explains it."""
     if not before or start["leo"] >= length(before[-1]):
         return False
     begun = [event.time for event in before if event.name == "start"]
@@ -58,7 +57,7 @@ def lost_by_itself(world: World, trace: Trace, key: int, start: Event, before: l
 
 
 def struck(world: World, trace: Trace, start: Event, line: Line, begun: list[int]) -> bool:
-    """May this line of the nemesis be of a fault that lost data of the node, since its start before?"""
+    """Whether this line of the nemesis may be a fault that lost data of the node, since its start before."""
     fault = line.get("fault") or {}
     if line["process"] != -1 or fault.get("lost") is not True or start.node not in (fault.get("nodes") or []):
         return False
@@ -70,8 +69,7 @@ def struck(world: World, trace: Trace, start: Event, line: Line, begun: list[int
 # -- clients ------------------------------------------------------------------------------------------------
 
 def highest_hw(trace: Trace, key: int, line: Line) -> float:
-    """The highest that was told of this partition when the op was over, or perhaps was; before the first
-    nobody knows."""
+    """The highest HW of this partition when the op was over, or perhaps was; infinite before the first HW."""
     return max((event["hw"] for event in trace.of(key) if event["hw"] is not None
                 and not (event.name == "hw" and event["role"] == "follower")
                 and event.time <= line["time"] + trace.clock_error_ns), default=math.inf)
@@ -82,7 +80,7 @@ def completions(world: World) -> Iterator[Line]:
 
 
 def read_above_hw(world: World, trace: Trace) -> Iterator[Found]:
-    """A poll showed a record that no HW had passed."""
+    """A poll returned a record that no HW had passed."""
     for line in completions(world):
         for place, read in enumerate(reads_of(line)):
             if read.partition in world.partitions and (
@@ -106,11 +104,11 @@ CHECKS: dict[str, Callable[[World, Trace], Iterator[Found]]] = {
 
 
 def in_doubt(world: World) -> set[str]:
-    """Those of which a history with lines missing, or unreadable, cannot tell."""
+    """The findings that a history with missing or unreadable lines cannot decide."""
     killed = {"recovery-loss"} if world.run.get("history_lines") is None else set()
     return killed | (set(CHECKS) if world.folder.breach else set())
 
 
 def claimed(world: World) -> dict[str, Callable[[World, Trace], Iterator[Found]]]:
-    """Of a trace without gaps."""
+    """The findings of a trace without gaps."""
     return {name: check for name, check in CHECKS.items() if name not in in_doubt(world)}

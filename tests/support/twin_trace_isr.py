@@ -1,5 +1,5 @@
-"""The twin's findings about the ISR in the trace: who was a member when, by the controller's word, who was
-alive, and whether the ISRs that leaders proposed and acted on were fit (catalogue C15, C20).
+"""The twin's findings about the ISR in the trace: members by the controller's lines, registered brokers, and
+whether the ISRs that leaders proposed and used were right (catalogue C15, C20).
 
 The readings are in twin_trace.py.
 """
@@ -13,8 +13,8 @@ from twin_logs import Found
 from twin_trace_lines import Event, Span, Trace, in_order
 
 
-def told(trace: Trace, key: int) -> list[Event]:
-    """What the controller says of a partition, in order: of one its own, of several by time."""
+def rulings_of(trace: Trace, key: int) -> list[Event]:
+    """The controller's lines on a partition, in order: of one controller its own, of several by time."""
     words = [event for event in trace.controller("elect", "isr") if event["partition"] == key]
     return in_order(words) if len({event.node for event in words}) == 1 else words
 
@@ -23,7 +23,7 @@ def controllers_isr(trace: Trace, key: int) -> dict[str, list[Span]]:
     """When each node was in the controller's ISR of a partition."""
     spans: dict[str, list[Span]] = {}
     since: dict[str, Event] = {}
-    for event in told(trace, key):
+    for event in rulings_of(trace, key):
         for node in [node for node in since if node not in event["isr"]]:
             spans.setdefault(node, []).append((since.pop(node), event))
         for node in event["isr"]:
@@ -35,14 +35,15 @@ def controllers_isr(trace: Trace, key: int) -> dict[str, list[Span]]:
 
 def controllers_epoch(trace: Trace, key: int, epoch: int) -> list[Span]:
     """When the controller's leader epoch of a partition was this one."""
-    events: list[Event | None] = [*told(trace, key), None]
+    events: list[Event | None] = [*rulings_of(trace, key), None]
     return [(one, other) for one, other in pairwise(events) if one is not None and one["epoch"] == epoch]
 
 
 def registered(trace: Trace, node: str) -> list[list[Span]]:
-    """The lives of this node's process as a registered and unfenced one. Each begins with the controller's
-    `unfence` and ends with the next word on it, or with the process, at its next `start` or `crash`,
-    whichever comes first: a life is all of its spans together. (A replica's first line is no restart.)"""
+    """The spans in which this node's process was registered and unfenced. Each begins with the controller's
+    `unfence` and ends with its next line on the node, or with the process, at its next `start` or `crash`,
+    whichever comes first: an incarnation is all of its spans together. (A replica's first line is no
+    restart.)"""
     words = [event for event in trace.controller("register", "fence", "unfence") if event["broker"] == node]
     mine = in_order(event for event in trace.events if event.node == node)
     firsts = {event["partition"]: event for event in reversed(mine)}
@@ -59,10 +60,10 @@ def registered(trace: Trace, node: str) -> list[list[Span]]:
 # -- unsafe-isr ---------------------------------------------------------------------------------------------
 
 def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
-    """A replica taken in below the HW or the epoch's start, an ISR without its leader or not newer than the
-    one before it, and a leader's ISR that lacks one of the controller's."""
+    """A replica that joins below the HW or the epoch's start, an ISR without its leader or not newer than the
+    one before it, and a leader's ISR that lacks a member of the controller's."""
     for key in world.partitions:
-        words = told(trace, key)
+        words = rulings_of(trace, key)
         for event in words:
             if event["leader"] is not None and event["leader"] not in event["isr"]:
                 yield (key, "leader", event.node, event.seq), None
@@ -81,8 +82,8 @@ def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
 
 
 def taken_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool:
-    """Does all that the replica tells around the controller's word lie below what its leader had then, in a
-    life that is registered?"""
+    """Whether all of the replica's lines around the controller's are below what its leader had then, in a
+    registered incarnation."""
     if not any(all(covers(trace, span, applied) for span in life) for life in registered(trace, member)):
         return False
     mine = in_order(trace.of(key, member))
@@ -96,13 +97,13 @@ def taken_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool
 
 
 def lacks_a_member(trace: Trace, key: int, event: Event) -> bool:
-    """Is somebody in the controller's ISR, in the very epoch of this leader, and not in the leader's?"""
+    """Whether the controller's ISR, in this leader's epoch, has a member that the leader's lacks."""
     return any(covers(trace, epoch, event) and covers(trace, span, event)
                for member, spans in controllers_isr(trace, key).items() if member not in event["isr"]
                for span in spans for epoch in controllers_epoch(trace, key, event["epoch"]))
 
 
 def covers(trace: Trace, span: Span, event: Event) -> bool:
-    """Does the event certainly lie inside?"""
+    """Whether the event is certainly inside the span."""
     start, end = span
     return (start is None or trace.before(start, event)) and (end is None or trace.before(event, end))

@@ -1,7 +1,7 @@
-"""Transactions, sends and polls added to the end of a run folder, step by step, for what is planted there.
+"""Adds transactions, sends and polls to the end of a run folder, step by step, for damages planted there.
 
-Rules kept here: each op is of a process of its own and sends values that nobody sent before; its records come
-to the end of every log, in the order in which it was told to append them.
+Rules kept here: each op has a process of its own and sends new values; its records go to the end of every
+log, in the order of the calls that append them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ PERMITTED = ("permitted", "isolation")
 
 @dataclass(slots=True, kw_only=True)
 class Client:
-    """One op in the making: what it will send, by a process of its own."""
+    """One op that is being made: the values that it will send, by a process of its own."""
 
     folder: RunFolder
     f: str
@@ -29,11 +29,11 @@ class Client:
     sends: list[Line]
 
     def asks(self) -> None:
-        told = [{"partition": send["partition"], "value": send["value"]} for send in self.sends]
-        self.folder.add(self.process, "invoke", self.f, **({"sends": told} if told else {}))
+        sends = [{"partition": send["partition"], "value": send["value"]} for send in self.sends]
+        self.folder.add(self.process, "invoke", self.f, **({"sends": sends} if sends else {}))
 
     def appends(self, which: int = 0, *, aborted: bool = False) -> Line:
-        """Its record comes to every log; answered is what one who reads it is shown."""
+        """Appends its record to every log; returns the record as a reader gets it."""
         send = self.sends[which]
         send["offset"] = extend(self.folder, send["partition"], send["value"])
         if aborted:
@@ -42,14 +42,14 @@ class Client:
 
     def answers(self, kind: str, *reads: Line) -> None:
         known = ("partition", "value", "offset") if kind == "ok" else ("partition", "value")
-        told: dict[str, Any] = {"reads": list(reads)} if self.f != "send" else {}
+        fields: dict[str, Any] = {"reads": list(reads)} if self.f != "send" else {}
         if self.sends:
-            told["sends"] = [{key: send[key] for key in known if key in send} for send in self.sends]
-        self.folder.add(self.process, kind, self.f, **told)
+            fields["sends"] = [{key: send[key] for key in known if key in send} for send in self.sends]
+        self.folder.add(self.process, kind, self.f, **fields)
 
 
 def clients(folder: RunFolder, *partitions: Sequence[int], f: str = "txn") -> list[Client]:
-    """New ones that send a new value to each of these partitions, each by a process of its own."""
+    """New clients that each send a new value to each of these partitions, by a process of its own."""
     logged = [entry["value"] for log in folder.dumps.values() for entry in log if entry["value"] is not None]
     value = max(folder.fresh_value(), *(one + 1 for one in logged))
     made = []
@@ -65,20 +65,20 @@ def picks(folder: RunFolder, random: Random, count: int) -> list[int]:
 
 
 def two_partitions(folder: RunFolder, random: Random) -> list[int]:
-    """Two different ones, or none."""
+    """Two different partitions, or none."""
     keys = sorted(int(key) for key in folder.run["partitions"])
     return random.sample(keys, 2) if len(keys) > 1 else []
 
 
 def last_record(folder: RunFolder, partition: int) -> Line | None:
-    """The last record of ours, not aborted, as one who reads it is shown it."""
+    """The last record of ours, not aborted, as a reader gets it."""
     ours = [entry for entry in folder.log(folder.leader(partition), partition)
             if entry["value"] is not None and not entry.get("aborted")]
     return {key: ours[-1][key] for key in ("partition", "offset", "value")} if ours else None
 
 
 def read_to_the_end(folder: RunFolder) -> None:
-    """The final reader sees what has come since."""
+    """Extends the final reader's reads to the new records."""
     if not folder.run.get("settled"):
         return
     reads = []

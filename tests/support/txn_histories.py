@@ -1,11 +1,11 @@
-"""Small healthy run folders with transactions, out of a seed: an imagined cluster that never errs.
+"""Makes small healthy run folders with transactions from a seed: it simulates a cluster without errors.
 
-Rules kept here: a transaction appends and reads step by step, others between its steps; what became of it is
-decided at one moment, and partition by partition a marker (a record that is not ours) makes it known; a
+Rules kept here: a transaction appends and reads step by step, with others between its steps; its outcome is
+decided at one moment, and partition by partition a marker (a record that is not ours) makes it visible; a
 consumer sees nothing from the first record of an undecided transaction on, and nothing of an aborted one; a
-client is told ok after the decision, and fail once every marker of an abort stands. So committed writes are
-seen partition by partition, which is what isolation permits, and no reader sees what was decided after it
-was answered. Under read_uncommitted consumers see everything at once.
+client gets ok after the decision, and fail after every marker of an abort is written. So committed writes
+become visible partition by partition, as isolation permits, and no reader sees what was decided after its
+answer. Under read_uncommitted consumers see everything at once.
 """
 
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ FATES = ("ok", "fail", "info", "never")
 
 @dataclass(slots=True, kw_only=True)
 class Txn:
-    """A transaction under way."""
+    """An open transaction."""
 
     process: int
     sends: list[Line]
-    fate: str  # what its client will be told
-    steps: list[str]  # what it has yet to do: "send", "read"
+    fate: str  # its client's answer
+    steps: list[str]  # its remaining steps
     decided: str = OPEN
     entries: list[Line] = field(default_factory=list)  # its records in the logs
     unmarked: list[int] = field(default_factory=list)  # partitions whose marker is not written yet
@@ -38,7 +38,7 @@ class Txn:
 
 
 class TxnLife(Life):
-    """A life in which processes also run transactions, each no more than one at a time."""
+    """A simulated run whose processes also run transactions, each at most one at a time."""
 
     def __init__(self, random: Random, partitions: int, *, uncommitted: bool = False) -> None:
         super().__init__(random, partitions)
@@ -89,8 +89,8 @@ class TxnLife(Life):
         self.record(process, "invoke", "txn", **({"sends": sends} if sends else {}))
 
     def go_on(self, txn: Txn) -> None:
-        """One more step: append, read, decide, write a marker, answer. One that will be told fail or info, or
-        nothing, may be cut short at any step."""
+        """One more step: append, read, decide, write a marker, answer. A transaction that will get fail, info
+        or no answer may stop at any step."""
         if txn.steps and (txn.fate == "ok" or self.random.random() < 0.8):
             if txn.steps.pop() == "send":
                 self.send_one(txn)
@@ -118,12 +118,12 @@ class TxnLife(Life):
         txn.positions[key] = end
 
     def decide(self, txn: Txn) -> None:
-        """Only a whole transaction can commit; whether one does that will be told info, nobody knows."""
-        whole = len(txn.entries) == len(txn.sends) and txn.fate != "fail"
-        txn.decided = COMMIT if whole and (txn.fate == "ok" or self.random.random() < 0.5) else ABORT
+        """Only a complete transaction can commit; one that will be answered info commits or not at random."""
+        complete = len(txn.entries) == len(txn.sends) and txn.fate != "fail"
+        txn.decided = COMMIT if complete and (txn.fate == "ok" or self.random.random() < 0.5) else ABORT
         txn.steps = []
         txn.unmarked = sorted({entry["partition"] for entry in txn.entries})
-        txn.answered = txn.fate == "never"  # nobody will ever answer it
+        txn.answered = txn.fate == "never"  # it never gets an answer
 
     def mark(self, txn: Txn) -> None:
         key = txn.unmarked.pop(self.random.randrange(len(txn.unmarked)))
@@ -134,7 +134,7 @@ class TxnLife(Life):
                     entry["aborted"] = True
 
     def answer_txn(self, txn: Txn) -> None:
-        """An ok tells offsets, seldom not; a client that was told info may not have kept what it read."""
+        """An ok has offsets, seldom not; a client that got info may not have kept what it read."""
         txn.answered = True
         sends = [dict(send) for send in txn.sends]
         if txn.fate == "ok":
@@ -144,16 +144,16 @@ class TxnLife(Life):
             if txn.process in self.positions:
                 self.positions[txn.process] = txn.positions
         reads = txn.reads if txn.fate == "ok" or self.random.random() < 0.7 else []
-        told = {"sends": sends} if sends else {}
+        fields = {"sends": sends} if sends else {}
         error = {} if txn.fate == "ok" else {"error": "TIMEOUT"}
-        self.record(txn.process, txn.fate, "txn", **told, reads=reads, **error)
+        self.record(txn.process, txn.fate, "txn", **fields, reads=reads, **error)
         if txn.fate != "info":
             self.idle.append(txn.process)
 
     # -- the end of a run
 
     def settle(self) -> None:
-        """What hangs is aborted by its time-out; what was decided gets its markers."""
+        """Open transactions are aborted by their time-out; decided ones get their markers."""
         for txn in list(self.txns):
             if txn.decided == OPEN:
                 txn.decided, txn.steps = ABORT, []
@@ -166,7 +166,7 @@ class TxnLife(Life):
 
 def healthy_txns(random: Random, *, steps: int = 60, settled: bool = True, trace: bool | None = None,
                  uncommitted: bool = False) -> RunFolder:
-    """A run with transactions in which nothing went wrong; unsettled as in healthy()."""
+    """A run with transactions and without any fault; unsettled as in healthy()."""
     life = TxnLife(random, random.randrange(1, 4), uncommitted=uncommitted)
     folder = lived(life, random, steps=steps, settled=settled, trace=trace)
     folder.run["workload"] = "txn"

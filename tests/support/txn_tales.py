@@ -1,6 +1,7 @@
-"""Steps of tales with transactions: two partitions, four places, and who reads and writes them when.
+"""Steps of tales with transactions: two partitions, four places, and the transactions that read and write
+them.
 
-A tale is told line by line: `began` and `ended` are the lines of one transaction, `txn` both.
+A tale is written line by line: `began` and `ended` are the lines of one transaction, `txn` both.
 """
 
 from collections.abc import Sequence
@@ -12,13 +13,13 @@ Place = tuple[int, int, int]  # partition, offset, value
 
 
 def began(tale: Tale, process: int, *sends: Place, f: str = "txn") -> None:
-    tale.line(process, "invoke", f, **carried("sends", sends, told=False))
+    tale.line(process, "invoke", f, **carried("sends", sends, has_offset=False))
 
 
 def ended(
     tale: Tale, process: int, *sends: Place, reads: Sequence[Place] = (), kind: str = "ok", f: str = "txn"
 ) -> None:
-    tale.line(process, kind, f, **carried("sends", sends, told=kind == "ok"), **carried("reads", reads))
+    tale.line(process, kind, f, **carried("sends", sends, has_offset=kind == "ok"), **carried("reads", reads))
 
 
 def txn(
@@ -28,14 +29,14 @@ def txn(
     ended(tale, process, *sends, reads=reads, kind=kind, f=f)
 
 
-def carried(name: str, places: Sequence[Place], *, told: bool = True) -> dict[str, object]:
-    shown = ("partition", "offset", "value") if told else ("partition", "value")
+def carried(name: str, places: Sequence[Place], *, has_offset: bool = True) -> dict[str, object]:
+    shown = ("partition", "offset", "value") if has_offset else ("partition", "value")
     items = [dict(zip(("partition", "offset", "value"), place, strict=True)) for place in places]
     return {name: [{key: item[key] for key in shown} for item in items]} if places else {}
 
 
 def two() -> Tale:
-    """Two partitions, with the values 10, 11, ... in the one and 20, 21, ... in the other."""
+    """Two partitions, with the values 10, 11, ... in one and 20, 21, ... in the other."""
     return Tale(partitions=2)
 
 
@@ -49,7 +50,7 @@ def logged(tale: Tale, *places: Place) -> Tale:
 
 
 def mutual() -> Tale:
-    """Two transactions, open at once, that read each other's values."""
+    """Two transactions, open at the same time, that read each other's values."""
     tale = logged(two(), A, C)
     began(tale, 1, A)
     began(tale, 2, C)
@@ -59,8 +60,8 @@ def mutual() -> Tale:
 
 
 def busy(seed: int, ops: int, processes: int = 10, keys: int = 3) -> Tale:
-    """Transactions of a correct cluster: each takes place at one moment while it is open, reads what stands
-    there by then from where its process had come to, and appends."""
+    """Transactions of a correct cluster: each takes effect at one moment while it is open; it reads the
+    records there at that moment from its process's position on, and appends."""
     random, tale = Random(seed), Tale(partitions=keys)
     logs: list[list[int]] = [[] for _ in range(keys)]
     opened: dict[int, tuple[list[int], list[Place] | None, list[Place]]] = {}

@@ -1,9 +1,9 @@
-"""A unit of work from rows written by hand: what do these families of laws find in it?
+"""Runs families of laws on a unit of rows written by hand.
 
     found([log], entries=[{"node": "n1", "offset": 5}, ...], replicas=[...])
 
-Rules kept here: what a row leaves out is what a healthy run of one partition has, else null; what does not
-apply to a finding is left out of it.
+Rules kept here: a field that a row leaves out is that of a healthy run of one partition, else null; a field
+that does not apply to a finding is left out of it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from floodmark.checkers.laws.unit import Family, opened, run_families
 
 Row = Mapping[str, Any]
 
-LEAST, GREATEST = -(2**63), 2**63 - 1  # what a 64-bit integer may be
+LEAST, GREATEST = -(2**63), 2**63 - 1  # the bounds of a 64-bit integer
 _EVERYWHERE = {"run": 0, "partition": 0}
 HEALTHY: Mapping[str, Row] = {
     "sends": {"process": 0, "f": "send", "pos": 0, "time": 0},
@@ -43,7 +43,7 @@ HEALTHY: Mapping[str, Row] = {
 
 
 def table(name: str, rows: Iterable[Row]) -> pa.Table:
-    """The rows as this table of the contract; their `at` is their place unless they tell one."""
+    """The rows as this table of the contract; `at` is the row's position unless the row has one."""
     schema = TABLES[name]
     full = [{**_EVERYWHERE, "at": at, **HEALTHY.get(name, {}), **row} for at, row in enumerate(rows)]
     return pa.Table.from_pylist(
@@ -59,24 +59,24 @@ def found(families: Sequence[Family], **tables: Iterable[Row]) -> list[dict[str,
 def found_each(
     families: Sequence[Family], runs: Sequence[Mapping[str, Iterable[Row]]]
 ) -> list[list[dict[str, Any]]]:
-    """The same of each of many runs, all of which are judged in one unit."""
+    """The findings of each of many runs, all judged in one unit."""
     parts: dict[str, list[pa.Table]] = {}
     for run, tables in enumerate(runs):
         for name, rows in {"runs": [{}], **tables}.items():
             parts.setdefault(name, []).append(table(name, ({**row, "run": run} for row in rows)))
     with opened({name: pa.concat_tables(some) for name, some in parts.items()}) as unit:
         rows = run_families(unit, families).to_pylist()
-    told: list[list[dict[str, Any]]] = [[] for _ in runs]
+    by_run: list[list[dict[str, Any]]] = [[] for _ in runs]
     for row in rows:
-        told[row["run"]].append(
+        by_run[row["run"]].append(
             {key: value for key, value in row.items() if value is not None and key != "run"}
         )
     return [
         sorted(some, key=lambda row: (row["name"], row.get("offset", LEAST), str(sorted(row.items()))))
-        for some in told
+        for some in by_run
     ]
 
 
 def briefly(findings: Iterable[Row], *keys: str) -> list[tuple[Any, ...]]:
-    """Of each finding its name and these."""
+    """Each finding's name and these fields."""
     return [(row["name"], *(row.get(key) for key in keys)) for row in findings]

@@ -14,7 +14,7 @@ from floodmark.checkers.laws import cycles
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.verdict import Verdict
 
-TALES = Tales(told=dict(CYCLES.told))
+TALES = Tales(by_name=dict(CYCLES.by_name))
 verdicts = TALES.fixture()
 
 
@@ -305,10 +305,10 @@ def test_a_run_with_too_many_edges_is_told(tmp_path: Path, monkeypatch: pytest.M
     few, many = mutual().write(tmp_path / "few"), busy(3, 20).write(tmp_path / "many")
     monkeypatch.setattr(cycles, "MOST_EDGES", 10)
 
-    told, left_out = here.judge([few, many])
+    by_name, left_out = here.judge([few, many])
 
-    assert [one.name for one in told.findings] == ["G1c"]
-    assert told.unknown == ()
+    assert [one.name for one in by_name.findings] == ["G1c"]
+    assert by_name.unknown == ()
     (unknown,) = left_out.unknown
     assert {*unknown.names} == {*names.CYCLES}
     assert re.match(r"\d\d+ dependencies among the ops of this run .* among 10 at the most", unknown.reason)

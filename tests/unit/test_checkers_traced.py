@@ -105,7 +105,7 @@ def a_member_that_had_the_record_once_is_no_matter_of_the_ack(story: Story, tale
 
 @traced("ack-rule bug 1", "candidate-incomplete bug 1")
 def a_member_with_other_records_there_has_not_the_record(story: Story, tale: Tale) -> None:
-    story.produce().elect("n2", "n2", "n3", told=["n2"]).append("n2", epoch=1).append("n3", epoch=0)
+    story.produce().elect("n2", "n2", "n3", learners=["n2"]).append("n2", epoch=1).append("n3", epoch=0)
     story.take_role("n3").commit().ack(1)
 
 
@@ -224,7 +224,7 @@ def one_that_may_have_come_before_it_excuses_perhaps(story: Story, tale: Tale) -
     tale.run["clock_error_ns"] = 999_999
     story.produce(3).ruling("isr", ["n1", "n2"], cause="alter")
     story.time = 20_000_000 - 1000
-    story.elect("n3", "n3", clean=False, told=[]).truncate("n2", 1).lines[-1]["time"] -= 900_000
+    story.elect("n3", "n3", clean=False, learners=[]).truncate("n2", 1).lines[-1]["time"] -= 900_000
 
 
 # -- leader-incomplete, candidate-incomplete
@@ -272,21 +272,21 @@ def a_leader_without_what_was_committed(story: Story, tale: Tale) -> None:
 
 @traced()
 def who_hears_late_of_an_old_epoch_is_not_asked(story: Story, tale: Tale) -> None:
-    story.produce().elect("n2", "n2", "n3", told=["n3"]).elect("n3", "n3", "n1").produce(2)
+    story.produce().elect("n2", "n2", "n3", learners=["n3"]).elect("n3", "n3", "n1").produce(2)
     story.epochs["n2"] = 1
     story.say("n2", "become_leader", isr=["n2", "n3"], start=1)
 
 
 @traced("leader-incomplete bug 1")
 def but_it_is_for_what_was_committed_before_its_epoch(story: Story, tale: Tale) -> None:
-    story.produce(3).elect("n2", *ALL, told=["n3"]).elect("n3", "n3", "n1").produce(2)
+    story.produce(3).elect("n2", *ALL, learners=["n3"]).elect("n3", "n3", "n1").produce(2)
     story.epochs["n2"], story.leo["n2"] = 1, 2
     story.say("n2", "become_leader", isr=ALL, start=2)
 
 
 @traced()
 def what_a_later_epoch_commits_of_earlier_records_is_not_asked_either(story: Story, tale: Tale) -> None:
-    story.produce().append("n1").append("n3").elect("n2", *ALL, told=[])
+    story.produce().append("n1").append("n3").elect("n2", *ALL, learners=[])
     story.elect("n3", "n3", "n1").produce()
     story.epochs["n2"] = 1
     story.say("n2", "become_leader", isr=ALL, start=1)

@@ -35,7 +35,7 @@ def one_that_takes_in_two_is_one(story: Story, tale: Tale) -> None:
 @traced("unsafe-isr bug 1")
 def or_one_below_the_start_of_the_leaders_epoch(story: Story, tale: Tale) -> None:
     story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1", 2).append("n2", 2)
-    story.elect("n2", "n2", told=["n2", "n3"]).ruling("isr", ["n2", "n3"], cause="alter")
+    story.elect("n2", "n2", learners=["n2", "n3"]).ruling("isr", ["n2", "n3"], cause="alter")
 
 
 @traced()
@@ -52,7 +52,7 @@ def a_leader_that_counts_fewer_than_the_controller(story: Story, tale: Tale) -> 
 @traced()
 def a_leader_may_count_more_or_be_of_an_older_epoch(story: Story, tale: Tale) -> None:
     story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1").append("n2").append("n3")
-    story.commit().ack(1, isr=ALL).elect("n2", *ALL, told=["n2", "n3"])
+    story.commit().ack(1, isr=ALL).elect("n2", *ALL, learners=["n2", "n3"])
     story.ack(1, node="n1", isr=["n1", "n2"])
 
 

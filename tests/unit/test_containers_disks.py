@@ -61,7 +61,7 @@ def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> No
         file.write(batch(10).data[:-1])
 
     assert shutdown.log_extents(disk.log_dir,
-                         None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
+                                None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
 def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
@@ -69,7 +69,7 @@ def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutd
         file.write(bytes(300))
 
     assert shutdown.log_extents(disk.log_dir,
-                         None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
+                                None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
 def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: ModuleType) -> None:

@@ -1,7 +1,7 @@
-"""The reference broker held against Apache Kafka 4.3.1: the same raw requests, the same stories.
+"""Compares the reference broker with Apache Kafka 4.3.1: the same raw requests, the same stories.
 
-What is not the same is mended in the reference broker, or stands in docker/README.md, "What is modelled".
-FLOODMARK_BESIDE is how many random stories are told (`make beside-kafka`).
+A difference is mended in the reference broker, or documented in docker/README.md, "What is modelled".
+FLOODMARK_BESIDE is the number of random stories (`make beside-kafka`).
 """
 
 import os

@@ -1,4 +1,5 @@
-"""Applications' own clients, unchanged, on real broker processes: confluent-kafka, kafka-python, kcat."""
+"""Runs applications' own clients, unchanged, on real broker processes: confluent-kafka, kafka-python,
+kcat."""
 
 import contextlib
 import shutil
@@ -31,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
 
 @pytest.fixture
 def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
-    """A topic of its own, led by broker 1."""
+    """A new topic, led by broker 1."""
     name = request.node.name.replace("[", "-").replace("]", "")
     with Raw(cluster.port[2]) as raw:
         assert raw.create(name, (1, 2, 3), (2, 3, 1)) == 0
@@ -40,15 +41,15 @@ def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
 
 
 def produced(producer: Any, topic: str, values: list[str]) -> dict[str, int]:
-    """value -> offset of those that were acked."""
+    """value -> offset of the values that were acked."""
     acked: dict[str, int] = {}
 
-    def told(error: Any, message: Any) -> None:
+    def on_delivery(error: Any, message: Any) -> None:
         if error is None:
             acked[message.value().decode()] = message.offset()
 
     for value in values:
-        producer.produce(topic, value, partition=0, on_delivery=told)
+        producer.produce(topic, value, partition=0, on_delivery=on_delivery)
         producer.poll(0)
     assert producer.flush(30) == 0
     return acked
@@ -82,7 +83,7 @@ def consumed(cluster: RealBrokers, topic: str, count: int) -> dict[str, int]:
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("compression", ["none", "zstd"])
 def test_confluent_kafka(cluster: RealBrokers, topic: str, idempotent: bool, compression: str) -> None:
-    """What is acked is consumed, by a consumer with a group id that assigns itself."""
+    """Acked values are consumed, by a consumer with a group id that assigns itself."""
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -116,7 +117,7 @@ def test_confluent_kafka_while_brokers_are_killed(cluster: RealBrokers, topic: s
 
 
 def test_confluent_kafka_admin(cluster: RealBrokers) -> None:
-    """create_topics, and what list_topics says of it."""
+    """create_topics, and the topic in list_topics."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, **FAST})
     made = admin.create_topics([NewTopic("by-admin", 2, 2, config={"min.insync.replicas": "1"})])
 
@@ -150,7 +151,7 @@ def test_kafka_python(cluster: RealBrokers, topic: str, idempotent: bool) -> Non
     ) as consumer:
         consumer.assign([Partition(topic, 0)])
         consumer.seek(Partition(topic, 0), 0)
-        found = [  # the range first: a 101st record would be waited for
+        found = [  # the range first, so that it does not wait for a 101st record
             (record.offset, record.value.decode()) for _, record in zip(range(100), consumer, strict=False)
         ]
 
@@ -161,7 +162,8 @@ def test_kafka_python(cluster: RealBrokers, topic: str, idempotent: bool) -> Non
 @pytest.mark.kcat
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed (apt-get install kcat)")
 def test_kcat(cluster: RealBrokers, topic: str) -> None:
-    """In and out, compressed; and into a topic that it makes by asking for it, while a broker is dead."""
+    """In and out, compressed; and into a topic that it makes by asking for its metadata, while a broker is
+    dead."""
 
     def kcat(*arguments: str, text: str = "") -> str:
         return subprocess.run(

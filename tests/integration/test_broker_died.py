@@ -1,4 +1,4 @@
-"""A broker that ends by itself: of its own invariant once it was up (the cluster's bug), or before it was."""
+"""A broker that ends by itself: after the cluster was up (the cluster's bug), or before."""
 
 import asyncio
 import json
@@ -28,8 +28,8 @@ def send(value: int) -> dict[str, Any]:
     return {"f": "send", "sends": [{"partition": 0, "value": value}]}
 
 
-# n3 is back, about to join, and lacks two records: with hw_falls it takes the leader's high watermark back.
-# What it fetched first is delayed, so that the leader has learnt by then that it is back.
+# n3 is back, about to join the ISR, and lacks two records: with hw_falls it lowers the leader's high
+# watermark. Its first fetches are delayed, so that the leader knows by then that n3 is back.
 SCHEDULE: list[dict[str, Any]] = [
     send(1),
     {"f": "kill", "nodes": ["n3"]},
@@ -60,7 +60,7 @@ def acked(result: RunResult) -> set[int]:
 
 
 def test_the_run_goes_on_and_says_who_died_and_of_what(died: RunResult) -> None:
-    """Mended, settled and read with everybody: the broker's restart is a clean one."""
+    """Mended, settled and read with all brokers: the broker's restart is a clean one."""
     about = died.about
     assert (about["ended"], about["died"], about["missed"], about["residue"]) == ("done", ["n1"], [], None)
     assert about["settled"], about["settle"]
@@ -69,7 +69,7 @@ def test_the_run_goes_on_and_says_who_died_and_of_what(died: RunResult) -> None:
 
 
 def test_its_last_words_are_kept_the_assertion_among_them(died: RunResult) -> None:
-    """As they were when it ended: it was started again, and its log went on."""
+    """As they were when it ended: it was started again, and its log grew."""
     assert list(died.about["died_words"]) == ["n1"]
     first, *lines = died.about["died_words"]["n1"].splitlines()
     assert first == "it ended with exit code 70"
@@ -86,7 +86,7 @@ def test_the_same_without_the_bug_kills_nobody(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_it_is_found_as_the_clusters_bug(died: RunResult) -> None:
-    """Exit 1, and nothing else is wrong with it."""
+    """Exit 1, and there is no other finding."""
     answer = floodmark("check", died.run.folder)
     assert answer.code == 1, answer.out + answer.err
     assert "a leader's HW fell in epoch 0: 3 -> 1" in " ".join(answer.out.split())
@@ -96,7 +96,7 @@ def test_it_is_found_as_the_clusters_bug(died: RunResult) -> None:
 
 def test_who_never_became_ready_is_the_harnesss_trouble(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same end, before the cluster was up: exit 4, in its own words, and nobody has died."""
+    """It ends in the same way before the cluster is up: exit 4 with its own words, and `died` is empty."""
     ending = "print('error AssertionError: HW fell', flush=True); raise SystemExit(70)"
 
     async def spawn(self: Processes, name: str) -> None:
@@ -117,7 +117,8 @@ def test_who_never_became_ready_is_the_harnesss_trouble(
 @pytest.mark.spark
 def test_who_dies_before_the_first_op_is_judged_all_the_same(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cluster was up, and no topic could be made: the folder has no history to speak of, and exit 1."""
+    """The cluster was up, and no topic could be made: the history is nearly empty, and check ends with exit
+    1."""
     create = BrokerCluster.create
     folder = tmp_path / "run"
 

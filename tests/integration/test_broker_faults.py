@@ -18,14 +18,15 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
-    """One for all, who leave every process as they found it; but for the last, which freezes them."""
+    """One cluster for all tests; each leaves every process as it found it, except the last, which freezes
+    them."""
     with RealBrokers(tmp_path_factory.mktemp("faults")) as brokers:
         yield brokers
 
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
-    """One in which sessions, fetches and lags end by no clock."""
+    """One in which no clock ends sessions, fetches and lags."""
     keys = ("broker.session.timeout.ms", "replica.lag.time.max.ms", "replica.socket.timeout.ms")
     with RealBrokers(tmp_path_factory.mktemp("patient"), **dict.fromkeys(keys, "60000"),
                      **{"replica.fetch.wait.max.ms": "30000"}) as brokers:
@@ -34,7 +35,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
 
 @pytest.fixture
 def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
-    """A topic of its own, led by broker 1."""
+    """A new topic, led by broker 1."""
     return made(cluster, request.node.name)
 
 
@@ -46,7 +47,7 @@ def made(cluster: RealBrokers, name: str) -> str:
 
 
 def acked(cluster: RealBrokers, topic: str, node: int, *values: bytes) -> list[int]:
-    """Offsets of values that this node has acknowledged."""
+    """Offsets of values that this node has acked."""
     with Raw(cluster.port[node]) as raw:
         answers = [raw.produce(topic, batch(value)) for value in values]
     assert [error for error, _ in answers] == [errors.NONE] * len(values)
@@ -67,7 +68,7 @@ def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
 
 
 def test_a_killed_leader_is_replaced_and_comes_back(cluster: RealBrokers, topic: str) -> None:
-    """kill -9 of the leader: what was acked is on the next one; the dead one recovers, follows, and is in the
+    """kill -9 of the leader: acked records are on the next one; the dead one recovers, follows, and joins the
     ISR again with the same log."""
     acked(cluster, topic, 1, b"before-1", b"before-2")
     cluster.end(1)
@@ -92,8 +93,8 @@ def test_a_killed_leader_is_replaced_and_comes_back(cluster: RealBrokers, topic:
 
 
 def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str) -> None:
-    """SIGTERM: leadership moves before the process ends, well before its session would; the marker is
-    written, and taken away by the next start."""
+    """SIGTERM: leadership moves before the process ends, well before its session would; the clean-shutdown
+    marker is written, and the next start removes it."""
     acked(cluster, topic, 1, b"v")
     code = cluster.end(1, signal.SIGTERM)
     marker = cluster.log_dir(1) / ".kafka_cleanshutdown"
@@ -111,7 +112,7 @@ def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str
 
 
 def test_all_killed_at_once_recover(cluster: RealBrokers, topic: str) -> None:
-    """kill -9 of every process, controller too: metadata, epochs and logs are what they were."""
+    """kill -9 of every process, controller too: metadata, epochs and logs are as before."""
     acked(cluster, topic, 1, b"kept-1", b"kept-2")
     before = cluster.partition(topic)
     for node in cluster.port:
@@ -128,7 +129,7 @@ def test_all_killed_at_once_recover(cluster: RealBrokers, topic: str) -> None:
 
 
 def test_a_short_isr_refuses_and_a_parked_produce_times_out(cluster: RealBrokers, topic: str) -> None:
-    """Both followers stopped: 7 with its offset while they are in the ISR, 19 and -1 when they are not; then
+    """Both followers stopped: error 7 with its offset while they are in the ISR, 19 and -1 when they are not;
     acks=1 is still served."""
     offset = acked(cluster, topic, 1, b"v")[0]
     for node in (2, 3):
@@ -145,7 +146,7 @@ def test_a_short_isr_refuses_and_a_parked_produce_times_out(cluster: RealBrokers
 
 
 def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
-    """A fetch parked at the old leader for half a minute does not hold up following the new one."""
+    """A fetch that is parked at the old leader for half a minute does not delay fetches from the new one."""
     topic = made(patient, "asked-at-once")
     acked(patient, topic, 1, b"v")
     patient.ask(CONTROLLER, "expire", broker=1)
@@ -159,7 +160,7 @@ def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
 
 
 def test_a_deposed_leader_answers_6_with_the_offset(patient: RealBrokers) -> None:
-    """Appended, parked, and the leader moved by an election: error 6, base offset the real one. (Its
+    """Appended and parked, then an election moves the leader: error 6, with the real base offset. (Its
     followers stay paused.)"""
     patient.wait_unfenced(1, 2, 3)
     topic = made(patient, "deposed")
@@ -176,7 +177,8 @@ def test_a_deposed_leader_answers_6_with_the_offset(patient: RealBrokers) -> Non
 
 
 def test_expiry_fences_and_the_broker_comes_back(cluster: RealBrokers, topic: str) -> None:
-    """The session ended by hand: out of the ISR, a new epoch; the living broker beats on and is unfenced."""
+    """The session is ended by hand: out of the ISR, a new epoch; the living broker sends heartbeats and is
+    unfenced."""
     before = cluster.partition(topic)
     cluster.ask(CONTROLLER, "expire", broker=1)
     after = cluster.wait_isr(topic, 1, 2, 3)
@@ -187,10 +189,11 @@ def test_expiry_fences_and_the_broker_comes_back(cluster: RealBrokers, topic: st
 
 
 def test_a_paused_controller_ends_nobodys_session(cluster: RealBrokers, topic: str) -> None:
-    """Stopped for longer than a session: when it goes on, nobody is fenced for its own absence."""
+    """The controller is stopped for longer than a session: when it goes on, no broker is fenced for the
+    controller's absence."""
     before = cluster.ask(CONTROLLER, "state")["brokers"]
     cluster.pause(CONTROLLER)
-    threading.Event().wait(2.5)  # the session is 2 s; nothing is to be seen while it is paused
+    threading.Event().wait(2.5)  # the session is 2 s; nothing can be seen while it is paused
     cluster.resume(CONTROLLER)
     acked(cluster, topic, 1, b"v")
 
@@ -198,8 +201,8 @@ def test_a_paused_controller_ends_nobodys_session(cluster: RealBrokers, topic: s
 
 
 def test_frozen_is_frozen(cluster: RealBrokers, topic: str) -> None:
-    """Nothing moves in a frozen process: no answer to clients, no heartbeat, no new state; `state` is
-    answered. (Nothing moves in the shared cluster from here on.)"""
+    """A frozen process does nothing: no answer to clients, no heartbeat, no new state; only `state` is
+    answered. (The shared cluster stays frozen from here on.)"""
     acked(cluster, topic, 1, b"v")
     frozen = {node: cluster.ask(node, "freeze") for node in (CONTROLLER, *cluster.brokers)}
     with Raw(cluster.port[1], timeout_s=1.0) as raw, pytest.raises(TimeoutError):
@@ -217,7 +220,7 @@ def test_frozen_is_frozen(cluster: RealBrokers, topic: str) -> None:
 
 
 def test_a_disk_that_refuses_ends_the_broker(tmp_path: Path) -> None:
-    """No answer, a clear last line, an exit code that says so."""
+    """No answer, a clear last line, and a special exit code."""
     with RealBrokers(tmp_path, brokers=1, **{"min.insync.replicas": "1"}) as cluster:
         with Raw(cluster.port[1]) as raw:
             assert raw.create("t", (1,)) == errors.NONE

@@ -1,4 +1,4 @@
-"""Brokers as real processes, asked over raw sockets: what each answer means, and what garbage does."""
+"""Raw requests to brokers in real processes: the meaning of each answer, and what garbage does."""
 
 import random
 import struct
@@ -42,7 +42,7 @@ def leader(cluster: RealBrokers) -> Iterator[Raw]:
 
 
 def test_acks_all_is_read_at_its_offset(leader: Raw) -> None:
-    """What is acked has an offset, lies below the HW, and is read back as it was."""
+    """An acked record has an offset, is below the HW, and is read back unchanged."""
     error, offset = leader.produce("t", batch(b"one", b"two"))
     part = leader.fetch("t", offset)
 
@@ -60,7 +60,7 @@ def test_every_served_version_of_produce(leader: Raw) -> None:
 
 
 def test_acks_one_and_none(leader: Raw) -> None:
-    """acks=1 has its offset; acks=0 has no answer, and the next one is to the next request."""
+    """acks=1 has its offset; acks=0 has no answer, and the next answer is to the next request."""
     error, offset = leader.produce("t", batch(b"v"), acks=1)
     leader.send(PRODUCE, 9, produce_body("t", batch(b"w"), 0, 0, 1000, 9))
 
@@ -69,7 +69,7 @@ def test_acks_one_and_none(leader: Raw) -> None:
 
 
 def test_acks_none_refused_closes(leader: Raw) -> None:
-    """The only way to tell: the connection goes."""
+    """The only way to report it: the connection is closed."""
     leader.send(PRODUCE, 9, produce_body("nowhere", batch(b"w"), 0, 0, 1000, 9))
 
     assert leader.closed()
@@ -82,13 +82,13 @@ def test_acks_none_refused_closes(leader: Raw) -> None:
         ("nothing", errors.INVALID_RECORD),
         ("two", errors.INVALID_RECORD),
         ("crc", errors.CORRUPT_MESSAGE),
-        ("short", errors.INVALID_RECORD),  # no whole batch
+        ("short", errors.INVALID_RECORD),  # no complete batch
         ("control", errors.INVALID_RECORD),
         ("large", errors.MESSAGE_TOO_LARGE),
     ],
 )
 def test_records_that_are_refused(leader: Raw, how: str, error: int) -> None:
-    """Each with Kafka's error, base offset -1, and nothing appended."""
+    """Each gets Kafka's error and base offset -1, and nothing is appended."""
     good = batch(b"v")
     big = bytearray(batch(b"v") + bytes(1 << 20))
     big[8:12] = struct.pack(">i", len(big) - 12)
@@ -114,7 +114,7 @@ def test_a_fetch_that_finds_nothing_is_answered_when_its_time_is_over(leader: Ra
 
 
 def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
-    """6 from a follower, 3 for what is nowhere, 21 for an acks that is none; all with offset -1."""
+    """6 from a follower, 3 for an unknown topic or partition, 21 for an invalid acks; all with offset -1."""
     with Raw(cluster.port[2]) as raw:
         assert raw.produce("t", batch(b"v")) == (errors.NOT_LEADER_OR_FOLLOWER, -1)
         assert raw.produce("t", batch(b"v"), partition=7) == (errors.UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -124,7 +124,7 @@ def test_who_does_not_lead_says_so(cluster: RealBrokers) -> None:
 
 
 def test_a_fetch_names_its_epoch(leader: Raw, cluster: RealBrokers) -> None:
-    """Below the leader's 74, above it 75 (KIP-320)."""
+    """A fetch with an epoch below the leader's gets 74, above it 75 (KIP-320)."""
     epoch = cluster.partition("t")["epoch"]
 
     assert int(leader.fetch("t", 0, epoch=epoch).error_code) == errors.NONE
@@ -184,8 +184,8 @@ def test_answers_keep_the_order_of_requests(leader: Raw) -> None:
 
 
 def test_topics_on_demand_and_by_name(cluster: RealBrokers, leader: Raw) -> None:
-    """Metadata makes what is asked for (auto.create.topics.enable), unless told not to; a bad config is
-    40."""
+    """Metadata makes a requested topic (auto.create.topics.enable) unless the request forbids it; a bad
+    config is error 40."""
     cls, parts = request_parts(METADATA, 9)
 
     def ask(name: str, may: bool) -> int:
@@ -207,7 +207,7 @@ def test_topics_on_demand_and_by_name(cluster: RealBrokers, leader: Raw) -> None
 
 
 def test_small_answers(leader: Raw) -> None:
-    """ApiVersions of an unknown version is version 0 with 35; there is a coordinator (group_requests)."""
+    """An unknown version of ApiVersions gets version 0 with 35; there is a coordinator (group_requests)."""
     leader.socket.sendall(struct.pack(">ihhih", 10, API_VERSIONS, 99, 5, -1))
     size = struct.unpack(">i", leader.exactly(4))[0]
     raw = leader.exactly(size)
@@ -239,7 +239,7 @@ def test_small_answers(leader: Raw) -> None:
 def test_garbage_closes_its_connection_and_nothing_else(
     cluster: RealBrokers, leader: Raw, garbage: bytes
 ) -> None:
-    """The client that sent it is cut off; another's next request is served; the process is the same."""
+    """Its client is disconnected; another client's next request is served; the process is the same."""
     pid = cluster.pid(1)
     for node in (1, CONTROLLER):
         with Raw(cluster.port[node]) as mad:

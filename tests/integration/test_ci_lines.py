@@ -1,5 +1,5 @@
-"""Files for CI servers, as harness/campaign/README.md has them: their script lines run as they stand, on a
-campaign of a single run."""
+"""The files for CI servers in harness/campaign/README.md: their script lines run as written, with a small
+campaign."""
 
 import os
 import shlex
@@ -22,13 +22,13 @@ LINES_S = 300.0
 
 
 def github() -> dict[str, Any]:
-    told: dict[str, Any] = yaml.safe_load(block(GITHUB))["jobs"]["campaign"]
-    return told
+    job: dict[str, Any] = yaml.safe_load(block(GITHUB))["jobs"]["campaign"]
+    return job
 
 
 def gitlab() -> dict[str, Any]:
-    told: dict[str, Any] = yaml.safe_load(block(GITLAB))
-    return told
+    jobs: dict[str, Any] = yaml.safe_load(block(GITLAB))
+    return jobs
 
 
 def github_step(name: str) -> str:
@@ -37,8 +37,8 @@ def github_step(name: str) -> str:
 
 
 def ran(lines: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """As both servers do: by bash, which ends with the first line that fails. Beside packages of our names,
-    first on the path, as a checkout of theirs may have them."""
+    """Runs them as both servers do: by bash, which ends with the first line that fails. Packages of our names
+    are in the folder, first on the path, as a user's checkout may have them."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-eo", "pipefail", "-c", lines], cwd=folder, capture_output=True, text=True, timeout=LINES_S,
@@ -55,7 +55,8 @@ def is_red(folder: Path) -> bool:
 @pytest.mark.long
 @pytest.mark.spark
 def test_the_lines_run_as_they_stand(tmp_path: Path) -> None:
-    """GitHub's, of which GitLab's are a copy (below); the preset of a push: a night's run takes longer."""
+    """GitHub's lines, which GitLab's repeat (below); with the preset of a push, because a night's run takes
+    longer."""
     answer = ran(github_step("run and gate"), tmp_path, PRESET="smoke")
     assert answer.returncode in (0, 1, 3), answer.stderr
     assert COMPLAINT not in answer.stdout + answer.stderr
@@ -68,7 +69,7 @@ def test_the_lines_run_as_they_stand(tmp_path: Path) -> None:
 
 
 def test_what_is_known_is_marked_before_the_night() -> None:
-    """A signature that is none ends the job: nothing is marked in silence."""
+    """An unknown signature ends the job: a mark that fails is not ignored."""
     for lines in (github_step("run and gate"), "\n".join(gitlab()[".campaign"]["script"])):
         first, second, *rest = lines.strip().splitlines()
         assert rest == []
@@ -101,7 +102,7 @@ def test_both_servers_do_the_same_for_a_push_and_a_night() -> None:
 
 
 def test_what_is_written_is_what_is_kept() -> None:
-    """Ledger, runs and reports, under the names that the lines give them."""
+    """Ledger, runs and reports, with the names that the lines use."""
     words = shlex.split(github_step("run and gate").splitlines()[1])
     out, ledger, junit, page = (words[words.index(name) + 1] for name in (
         "--out", "--ledger", "--junit", "--markdown"))

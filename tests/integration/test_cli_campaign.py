@@ -1,4 +1,4 @@
-"""`floodmark campaign`: a night in small, killed and resumed; known findings; bad plans."""
+"""`floodmark campaign`: a small night, killed and resumed; known findings; bad plans."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ RUNS = 3
 
 @pytest.fixture(scope="module")
 def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign that was killed at a start, under load and while judging, and then ended."""
+    """A campaign that was killed at a start, under load and while judging, and then finished."""
     tmp_path = tmp_path_factory.mktemp("monday")
     (tmp_path / "plan.toml").write_text(PLAN)
     folder, ledger = tmp_path / "night", tmp_path / "ledger.json"
@@ -40,7 +40,7 @@ def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
     killed_when(tmp_path, lambda: events(folder).count(RECORDED) > events(folder).count(JUDGED) + 1, *resume)
     with begun(tmp_path, *resume) as process:
         said, complained = process.communicate(timeout=WAIT_S)
-    assert process.returncode == 1, (said, complained)  # the old protocol loses what was acked
+    assert process.returncode == 1, (said, complained)  # the old protocol loses acked writes
     assert said.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
     wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
     return folder
@@ -50,7 +50,7 @@ def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 @pytest.mark.spark
 def test_a_campaign_killed_again_and_again_is_the_same_campaign(monday: Path) -> None:
-    """And asked to go on when nothing is left to do."""
+    """Also when it is resumed with nothing left to do."""
     folder, tmp_path = monday, monday.parent
     state = state_of(folder)
     assert_runs_as_drawn(state, PLAN, RUNS)
@@ -58,11 +58,11 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(monday: Path) ->
     assert events(folder).count(JUDGED) == RUNS
     assert events(folder)[-1] == ENDED
     assert REPRODUCED in events(folder)
-    assert list((folder / "runs").glob("*-high-watermark-*/report.html"))  # of the smallest run
+    assert list((folder / "runs").glob("*-high-watermark-*/report.html"))  # the smallest run's
     systems = {signature["system"] for run in state.runs.values()
                for signature in (run.judged or {})["signatures"]}
     assert systems == {"high-watermark"}
-    ports = f"floodmark-{os.getuid()}"  # the locks of ports: for this user's runs to come
+    ports = f"floodmark-{os.getuid()}"  # the locks of ports: this user's later runs need them
     assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name != ports] == []
 
     valid = [run for run in state.runs.values() if run.judged and run.judged["kind"] == "valid"]
@@ -93,16 +93,16 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
 
 
 def shrunk_and_measured(tmp_path: Path, folder: Path) -> None:
-    """What is left of a run answers for it."""
+    """What is kept of a valid run has its figures."""
     answer = floodmark("campaign", "stats", folder, "--json", tmp_path / "stats.json")
     assert answer.code == 0, answer
-    told = orjson.loads((tmp_path / "stats.json").read_bytes())
-    assert [row["acked"] for row in told["runs"]] == [
+    stats = orjson.loads((tmp_path / "stats.json").read_bytes())
+    assert [row["acked"] for row in stats["runs"]] == [
         run.judged["acked"] for run in state_of(folder).runs.values() if run.judged]
 
 
 def known_then_nothing_new(folder: Path, ledger: Path) -> None:
-    """What is marked as known is listed, and passes."""
+    """A signature that is marked as known is listed, and passes."""
     entries = orjson.loads(ledger.read_bytes())["signatures"]
     for id_ in entries:
         assert floodmark("campaign", "mark", id_[:6], "--ledger", ledger, "--known", "KIP-101").code == 0
@@ -196,7 +196,7 @@ systems = ["kip-320+ack_on_append"]
 
 @pytest.fixture(scope="module")
 def tuesday(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A campaign of a run of the old protocol and one of a known-bad rule."""
+    """A campaign with one run of the old protocol and one of a known-bad rule."""
     tmp_path = tmp_path_factory.mktemp("tuesday")
     (tmp_path / "plan.toml").write_text(TUESDAY)
     night = floodmark("campaign", "run", tmp_path / "plan.toml", "--out", tmp_path / "night", "--seed", SEED,
@@ -208,7 +208,7 @@ def tuesday(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_each_run_is_judged_and_brings_the_signatures_of_its_system(tuesday: Path) -> None:
-    """And what is marked as known is none the next time."""
+    """And a signature that is marked as known is not new the next time."""
     state = state_of(tuesday)
     assert events(tuesday).count(JUDGED) == 2
     assert events(tuesday)[-1] == ENDED
@@ -223,7 +223,7 @@ def test_each_run_is_judged_and_brings_the_signatures_of_its_system(tuesday: Pat
 @pytest.mark.long
 @pytest.mark.spark
 def test_a_known_bad_rule_more_brings_exactly_its_own_signatures(monday: Path, tuesday: Path) -> None:
-    """Two short nights, side by side with `campaign diff`."""
+    """Two short nights, compared by `campaign diff`."""
     answer = floodmark("campaign", "diff", monday, tuesday)
     rows = [line for line in answer.out.splitlines() if " of " in line]
     assert answer.code == 1, answer

@@ -1,4 +1,4 @@
-"""Campaigns that something ends in the midst of writing: SIGKILL at the ledger, a disk that is full."""
+"""Campaigns that end while they write: SIGKILL at the ledger, a full disk."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -37,19 +37,19 @@ rate = 200
 min_acked = 1000000000
 max_unavailable_s = 60
 """
-DISK_BYTES = 600 << 20  # a campaign asks for 256 MB for a run before it has seen one
+DISK_BYTES = 600 << 20  # a campaign needs 256 MB for a run before it has measured one
 
 
 @pytest.mark.long
 def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) -> None:
-    """Each time it is what it was before, or what it was to be; and in the end no find is missing."""
+    """Each time the ledger is the old one or the new one; and at the end no finding is missing."""
     (tmp_path / "plan.toml").write_text(PLAN)  # its first run is the invalid one
     folder, ledger = tmp_path / "night", tmp_path / "ledger.json"
     killed_at(tmp_path, RENAME, ledger, "run", "plan.toml", "--out", folder, "--seed", SEED, "--runs", 1,
               "--ledger", ledger, renames=2)
     assert events(folder).count(JUDGED) == 1
     before = ledger.read_bytes()
-    assert ledgers.load(ledger).entries == {}  # as the session found it when it began
+    assert ledgers.load(ledger).entries == {}  # as it was when the session began
     for point in (FRESH, RENAME):
         killed_at(tmp_path, point, ledger, "resume", folder)
         assert ledger.read_bytes() == before
@@ -71,7 +71,7 @@ def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) ->
 
 
 def test_killed_before_it_had_begun(tmp_path: Path) -> None:
-    """There is nothing to go on with, and that is said."""
+    """There is nothing to resume, and the message says so."""
     (tmp_path / "plan.toml").write_text(PLAN)
     folder = tmp_path / "night"
     killed_at(tmp_path, RENAME, folder / "campaign.json", "run", "plan.toml", "--out", folder)
@@ -81,7 +81,7 @@ def test_killed_before_it_had_begun(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, with room for a run and no more than that."""
+    """A file system with room for one run and no more."""
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", folder],
@@ -96,7 +96,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: object) -> tuple[int, str]:
-    """Exit code and complaint of a campaign whose disk is full from that instant on."""
+    """Exit code and complaint of a campaign whose disk is full from that moment on."""
     with begun(tmp_path, *words) as process, ballast.open("ab", buffering=0) as file:
         wait_until("the instant to fill the disk at", lambda: ripe() or process.poll() is not None, WAIT_S)
 
@@ -114,8 +114,8 @@ def full_from(tmp_path: Path, ripe: Callable[[], bool], ballast: Path, *words: o
 
 @pytest.mark.long
 def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small_disk: Path) -> None:
-    """Under load; asked to go on, still full; while judging; and in the end each run is judged once. Both
-    break a gate of the plan: the campaign fails, and they stay whole."""
+    """Under load; resumed while still full; while judging; at the end each run is judged once. Both runs
+    break a gate of the plan: the campaign fails, and they stay complete."""
     plan = PLAN.replace('scenario = "double-failover"', 'nemesis = "none"\nsystems = ["kip-320"]') + GATED
     (tmp_path / "plan.toml").write_text(plan)
     folder, ballast = small_disk / "night", small_disk / "ballast"
@@ -133,7 +133,7 @@ def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small
             assert part in complained
         assert "Traceback" not in complained
         words = ("resume", folder)
-    assert [run.why for run in state_of(folder).runs.values()] == [None] * RUNS  # none of them was at fault
+    assert [run.why for run in state_of(folder).runs.values()] == [None] * RUNS  # none of them has failed
     ledgers.load(small_disk / "ledger.json")
 
     ballast.unlink()

@@ -1,4 +1,4 @@
-"""`floodmark campaign stats`: many folders in one pass, a damaged one among them, the second question."""
+"""`floodmark campaign stats`: many folders in one pass, one of them damaged, and the second question."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 def killed_for(gap_s: float) -> TimedRun:
-    """A kill of n1 for a second at 10 s, and no ack from there for so long."""
+    """A run with a kill of n1 for a second at 10 s, and no ack from then on for so long."""
     run = TimedRun().sent(1, 9, 10).sent(1, 10, 10 + gap_s).sent(1, 30, 31)
     run.about = {"rules": "kip-320", "nemesis": "crash", "seed": 7}
     return run.fault("kill", 10, 10, "n1").fault("start", 11, 11, "n1")
@@ -29,12 +29,12 @@ def killed_for(gap_s: float) -> TimedRun:
 def figures(path: Path, *folders: Path | str, code: int = 0) -> dict[str, Any]:
     answer = floodmark("campaign", "stats", *folders, "--json", path)
     assert answer.code == code, answer
-    told: dict[str, Any] = json.loads(path.read_text())
-    return told
+    data: dict[str, Any] = json.loads(path.read_text())
+    return data
 
 
 def night(folder: Path, began: str, *gaps_s: float) -> Path:
-    """A campaign's folder with a run for each gap, and one that the harness failed in."""
+    """A campaign's folder with a run for each gap, and one in which the harness failed."""
     (folder / "runs").mkdir(parents=True)
     about = {"format": FORMAT, "id": folder.name, "began": began}
     (folder / "campaign.json").write_bytes(orjson.dumps(about))
@@ -97,14 +97,14 @@ def test_what_is_kept_in_another_form_is_made_anew(tmp_path: Path, damage: str) 
 def test_nights_side_by_side_in_the_order_in_which_they_began(tmp_path: Path) -> None:
     tuesday = night(tmp_path / "tuesday", "2026-11-24T01:00:00+01:00", 3, 5)
     monday = night(tmp_path / "monday", "2026-11-23T01:00:00+01:00", 2)
-    told = figures(tmp_path / "all.json", tuesday, monday, tuesday / "runs" / "00001")
+    stats = figures(tmp_path / "all.json", tuesday, monday, tuesday / "runs" / "00001")
     names = ["monday 2026-11-23", "tuesday 2026-11-24"]
-    assert [row["night"] for row in told["nights"]] == names
-    assert [(row["runs"], row["gap_s"], row["max_gap_s"]) for row in told["nights"]] == [
-        (1, 2.0, 2.0), (2, 4.0, 5.0)]  # the run that was named twice counts once
-    assert [(row["kind"], row["night"], row["gap_s"]) for row in told["trend"]] == [
+    assert [row["night"] for row in stats["nights"]] == names
+    assert [(row["runs"], row["gap_s"], row["max_gap_s"]) for row in stats["nights"]] == [
+        (1, 2.0, 2.0), (2, 4.0, 5.0)]  # a run that is named twice counts once
+    assert [(row["kind"], row["night"], row["gap_s"]) for row in stats["trend"]] == [
         ("kill", names[0], 2.0), ("kill", names[1], 4.0)]
-    assert [(row["faults"], row["gap_s"]) for row in told["by_kind"]] == [(3, 3.0)]
+    assert [(row["faults"], row["gap_s"]) for row in stats["by_kind"]] == [(3, 3.0)]
     said = floodmark("campaign", "stats", monday, tuesday).out
     assert "The same, night by night" in said
     assert "Nights: sums" in said
@@ -127,7 +127,7 @@ def test_parquet_for_a_notebook(tmp_path: Path) -> None:
 
 
 def test_runs_far_away_have_the_same_figures_and_keep_them(tmp_path: Path) -> None:
-    """By a file: address, and where only Hadoop reads; a damaged one is named by its address."""
+    """By a file: address, and in a place that only Hadoop reads; a damaged run is named by its address."""
     root = tmp_path / "nights"
     for gap_s in (2, 4):
         killed_for(gap_s).write(root / f"gap-{gap_s}")
@@ -140,16 +140,16 @@ def test_runs_far_away_have_the_same_figures_and_keep_them(tmp_path: Path) -> No
     conf = session.context()._jsc.hadoopConfiguration()
     conf.set("fs.viewfs.mounttable.stats.link./nights", f"file:{root}")
     far = "viewfs://stats/nights"
-    told = figures(tmp_path / "far.json", f"{far}/*", code=4)
-    assert [told[name] for name in ("faults", "by_kind", "trend")] == [
+    stats = figures(tmp_path / "far.json", f"{far}/*", code=4)
+    assert [stats[name] for name in ("faults", "by_kind", "trend")] == [
         near[name] for name in ("faults", "by_kind", "trend")]
-    assert [row["run"] for row in told["runs"]] == ["gap-2", "gap-4"]
-    failures = dict(told["not_measured"])
+    assert [row["run"] for row in stats["runs"]] == ["gap-2", "gap-4"]
+    failures = dict(stats["not_measured"])
     assert sorted(failures) == [f"{far}/none", f"{far}/torn"]
     assert all(place in why for place, why in failures.items())
     for history in root.glob("gap-*/history.jsonl"):
         history.unlink()
-    assert figures(tmp_path / "again.json", f"{far}/gap-*")["runs"] == told["runs"]
+    assert figures(tmp_path / "again.json", f"{far}/gap-*")["runs"] == stats["runs"]
     night(root / "monday", "2026-11-23", 2)
     refused = floodmark("campaign", "stats", f"{far}/monday")
     assert (refused.code, f"name its runs, {far}/monday/runs/*" in refused.err) == (2, True)
@@ -165,6 +165,6 @@ def test_what_is_not_there_is_not_asked_for(tmp_path: Path) -> None:
 def test_a_stranger_s_words_do_no_harm(tmp_path: Path) -> None:
     run = killed_for(2)
     run.about = {"rules": "\x1b[31mkip", "nemesis": "a\nb"}
-    told = floodmark("campaign", "stats", run.write(tmp_path / "run")).out
-    assert "\x1b" not in told
-    assert "\nb " not in told
+    output = floodmark("campaign", "stats", run.write(tmp_path / "run")).out
+    assert "\x1b" not in output
+    assert "\nb " not in output

@@ -1,4 +1,4 @@
-"""`floodmark check`: what it says, writes and answers for every kind of folder, most of them in one call."""
+"""`floodmark check`: its output, files and exit codes for every kind of folder, most of them in one call."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def with_field(place: int, field: str, value: object) -> Callable[[list[str]], l
 
 
 def damage(parent: Path) -> None:
-    """Copies of saved runs, each with one thing the matter with it."""
+    """Copies of saved runs, each with one thing wrong."""
     torn = golden(parent, VALID, called="torn") / "history.jsonl"
     torn.write_bytes(torn.read_bytes() + b'{"index":28,"ti')
     edit_lines(golden(parent, INVALID, called="no-json") / "history.jsonl",
@@ -93,7 +93,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
 
 
 def test_the_exit_code_of_many_is_the_worst_and_the_last_line_is_a_folder(judged: Judged) -> None:
-    """One invalid among them outranks what is no run and what is unknown."""
+    """One invalid run outranks folders that are no runs, and unknown ones."""
     assert judged.answer.code == 1
     assert judged.answer.last == str(judged.folder / "wrong-type")
     assert judged.answer.out.splitlines()[0] == (
@@ -102,7 +102,7 @@ def test_the_exit_code_of_many_is_the_worst_and_the_last_line_is_a_folder(judged
 
 
 def test_every_run_has_its_verdict_beside_it_and_all_are_in_the_json_file(judged: Judged) -> None:
-    """A folder named by mistake gets nothing."""
+    """A folder that is no run gets no verdict file."""
     together = json.loads(judged.json_file.read_text())
     names = {path.name for path in judged.folder.iterdir()}
     assert {Path(folder).name for folder in together} == names
@@ -150,7 +150,7 @@ def test_an_invalid_run_says_what_was_found_and_what_to_type_next(judged: Judged
 
 
 def test_a_valid_run_is_told_in_a_few_lines(judged: Judged) -> None:
-    """Nothing to look into, nothing to type."""
+    """No finding to look into, no command to type."""
     assert len(judged.said(VALID).splitlines()) <= 4
     assert "floodmark" not in judged.said(VALID)
 
@@ -163,54 +163,54 @@ def test_what_is_permitted_is_said_to_be(judged: Judged) -> None:
 
 
 def test_a_torn_last_line_is_ignored_and_counted(judged: Judged) -> None:
-    """It says nothing against the run."""
+    """It does not count against the run."""
     assert judged.verdict("torn")["valid"] is True
     assert "1 half line ignored" in judged.said("torn")
 
 
-@pytest.mark.parametrize(("name", "told"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("no-json", "history.jsonl:3: not JSON"),
     ("wrong-type", "history.jsonl:3: process is 'zero', not an integer"),
     ("twice", "history.jsonl:15: a completion that fits no invocation"),
 ])
 def test_a_bad_line_is_told_by_file_and_line_and_other_findings_stand(
-        judged: Judged, name: str, told: str) -> None:
-    """Whatever reads the history may have missed something; the loss it found, it found."""
+        judged: Judged, name: str, message: str) -> None:
+    """Checks that read the history may have missed something; the loss that was found remains."""
     said = judged.said(name)
-    assert told in said
+    assert message in said
     assert "lost-write: 1 finding, a bug" in said
     assert judged.verdict(name)["valid"] is False
     unknown = {check for entry in judged.verdict(name)["unknown"] for check in entry["names"]}
     assert {"lost-write", "phantom", "G1a", "poll-skip"} <= unknown
-    assert unknown.isdisjoint({"diverged", "malformed-log"})  # the logs are whole
+    assert unknown.isdisjoint({"diverged", "malformed-log"})  # the logs are complete
 
 
-@pytest.mark.parametrize(("name", "told"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("bad-dump", "logs/n2.jsonl:2: offset is 'one', not an integer"),
     ("no-dump", "logs/n2.jsonl: No such file or directory"),
 ])
-def test_a_damaged_dump_is_told_and_makes_the_logs_unknown(judged: Judged, name: str, told: str) -> None:
-    """Not the history's checks, and never a bug."""
-    assert told in judged.said(name)
+def test_a_damaged_dump_is_told_and_makes_the_logs_unknown(judged: Judged, name: str, message: str) -> None:
+    """It does not make the history's checks unknown, and is never a bug."""
+    assert message in judged.said(name)
     assert judged.verdict(name)["valid"] == "unknown"
     unknown = {check for entry in judged.verdict(name)["unknown"] for check in entry["names"]}
     assert {"diverged", "epoch-lineage", "malformed-log"} <= unknown
     assert unknown.isdisjoint({"phantom", "G1a", "nonmonotonic-send"})
 
 
-@pytest.mark.parametrize(("name", "told"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("empty", "has no run.json"), ("no-run", "has no run.json"), ("file", "Not a directory"),
     ("half-a-run", "`nodes` is no list"),
 ])
-def test_what_is_no_run_is_told_and_spoils_nothing(judged: Judged, name: str, told: str) -> None:
+def test_what_is_no_run_is_told_and_spoils_nothing(judged: Judged, name: str, message: str) -> None:
     said = judged.said(name)
-    assert told in said
+    assert message in said
     assert "cannot tell: everything" in said
     assert "looked at  nothing" in said
 
 
 def test_a_node_that_died_is_named_with_its_last_words(judged: Judged) -> None:
-    """Those of run.json in the finding, else the end of its log, if there is one."""
+    """The words in run.json are in the finding; without them the end of its log, if there is one."""
     said = judged.said("died-valid")
     assert said.startswith("died-valid: INVALID")
     assert "broker-died: 1 finding, a bug" in said
@@ -243,7 +243,7 @@ def test_a_node_that_died_is_named_with_its_last_words(judged: Judged) -> None:
 ])
 def test_the_exit_code(
         judged: Judged, names: tuple[str, ...], options: dict[str, Any], code: int) -> None:
-    """The worst in the order invalid, harness failed, unknown, valid; as the options bend it."""
+    """The worst in the order invalid, harness failed, unknown, valid; options change it."""
     through = check.gate(
         **{"strict": False, "allow": (), "allow_unknown": False, "json_file": None, **options})
     together = json.loads(judged.json_file.read_text())
@@ -252,13 +252,13 @@ def test_the_exit_code(
     assert worst(codes) == code
 
 
-def saved(told: dict[str, Any]) -> Verdict:
-    """A verdict out of its file."""
+def saved(data: dict[str, Any]) -> Verdict:
+    """A verdict read from its file."""
     return Verdict(
-        valid=told["valid"], counts=told["counts"],
+        valid=data["valid"], counts=data["counts"],
         findings=tuple(Finding(name=one["name"], klass=one["class"], permitted_by=one["permitted_by"],
-                               count=one["count"]) for one in told["findings"]),
-        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in told["unknown"]))
+                               count=one["count"]) for one in data["findings"]),
+        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in data["unknown"]))
 
 
 def test_a_gate_that_lets_everything_through_answers_0_and_says_what_it_let_through(judged: Judged) -> None:
@@ -289,7 +289,7 @@ def test_without_a_folder_the_latest_run_is_judged(
 
 
 def test_a_pattern_stands_for_the_folders_that_it_matches(judged: Judged, tmp_path: Path) -> None:
-    """In order; what is no folder is passed over; unknown that is let through is skipped, not green."""
+    """In order; files that are no folder are ignored; an allowed unknown run is skipped, not green."""
     for name in (UNKNOWN, VALID):
         golden(tmp_path, name)
     (tmp_path / "a-file").write_text("no folder at all")
@@ -303,7 +303,7 @@ def test_a_pattern_stands_for_the_folders_that_it_matches(judged: Judged, tmp_pa
 
 
 def test_a_verdict_that_cannot_be_written_fails_the_harness_and_hides_nothing(judged: Judged) -> None:
-    """A folder stands in its place."""
+    """A folder is in its place."""
     place = judged.folder / "torn" / "verdict.json"
     place.unlink()
     place.mkdir()
@@ -334,7 +334,7 @@ def test_without_a_folder_and_without_a_run_it_is_usage(
 
 
 def test_a_name_to_allow_that_no_finding_has_is_usage(judged: Judged) -> None:
-    """It would never match, and nobody would notice."""
+    """It would never match, and no one would notice."""
     answer = floodmark("check", judged.folder / INVALID, "--allow", "lost-writes")
     assert answer.code == 2
     assert "no finding is called 'lost-writes'" in answer.err

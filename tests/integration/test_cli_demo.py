@@ -1,4 +1,4 @@
-"""`floodmark demo` for real: six runs, one table, and it is the README's."""
+"""`floodmark demo` for real: six runs and one table, the one in the README."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 
 def test_the_demo_prints_the_readmes_table(tmp_path: Path) -> None:
-    """Every row's cells stand in the README, in order; nothing printed is wider than a screen but paths."""
+    """Every row's cells are in the README, in order; only paths are wider than a screen."""
     answer = floodmark("demo", "--out", tmp_path / "demo")
     assert answer.code == 0, answer.out + answer.err
     lines = answer.out.splitlines()

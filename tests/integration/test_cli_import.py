@@ -1,4 +1,4 @@
-"""`floodmark import jepsen` and the judge: small histories by hand, and what must be found in each."""
+"""`floodmark import jepsen` and the judge: small histories written by hand, and the findings in each."""
 
 import json
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ from floodmark.harness import history
 from floodmark.harness.importers.jepsen_names import SPAN
 from floodmark.harness.op import NEMESIS, Op, Type
 
-# What a history alone cannot tell, whatever is in it: these checks are not made.
+# A history alone cannot show these, whatever is in it: these checks are not made.
 OF_LOGS = {*OF_FILES, *names.OF_THE_TRACE}
 
 
 def ops(*steps: str) -> str:
-    """A history from `PROCESS TYPE F VALUE` a step, e.g. `0 ok send [[:send 0 [5 1]]]`."""
+    """A history from steps `PROCESS TYPE F VALUE`, e.g. `0 ok send [[:send 0 [5 1]]]`."""
     lines = []
     for index, step in enumerate(steps):
         process, kind, f, value = (*step.split(" ", 3), "nil")[:4]
@@ -118,7 +118,7 @@ HISTORIES: dict[str, tuple[str, tuple[str, ...], dict[str, str | None]]] = {
 }  # fmt: skip
 
 
-UNSURE = {  # histories of which something is unknown, losses among it
+UNSURE = {  # histories with something unknown, also losses
     "above-the-last-read", "aborted-and-read", "aborted-and-read-uncommitted", "never-sent-perhaps",
     "read-without-an-offset", "sent-twice", "no-record", "no-line"}
 
@@ -140,7 +140,7 @@ class Judged:
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    """All of them, imported one by one and judged in one call."""
+    """All histories, imported one by one and judged in one call."""
     texts, folder = tmp_path_factory.mktemp("edn"), tmp_path_factory.mktemp("runs")
     for name, (text, options, _) in HISTORIES.items():
         (texts / f"{name}.edn").write_text(text)
@@ -165,7 +165,7 @@ def test_the_judge_finds_what_was_planted_and_nothing_else(judged: Judged, name:
 
 @pytest.mark.spark
 def test_what_is_known_is_known(judged: Judged) -> None:
-    """Beside the logs' checks nothing is unknown in a clean history; much is where ops are missing."""
+    """In a clean history only the checks of the logs are unknown; with missing ops many are."""
     of_clients = {"phantom", "G1a", "duplicate", "poll-skip", "nonmonotonic-poll", "realtime-order"}
     assert not judged.unknown("clean") & of_clients
     assert judged.unknown("never-sent-perhaps") >= {"phantom", "poll-skip"}
@@ -175,7 +175,7 @@ def test_what_is_known_is_known(judged: Judged) -> None:
 
 @pytest.mark.spark
 def test_a_healthy_history_is_valid_and_a_lossy_one_is_not(judged: Judged) -> None:
-    """By the gate's own word, without --allow-unknown."""
+    """By the gate itself, without --allow-unknown."""
     healthy = floodmark("check", judged.folder / "clean")
     assert healthy.code == 0, healthy.out
     assert "clean: valid" in healthy.out
@@ -186,19 +186,19 @@ def test_a_healthy_history_is_valid_and_a_lossy_one_is_not(judged: Judged) -> No
 
 @pytest.mark.spark
 def test_an_imported_run_can_be_shown(judged: Judged) -> None:
-    """A glance and a finding; there are no logs to lay side by side, and nothing to be had again."""
+    """A glance and a finding; there are no logs to compare, and the run cannot be reproduced."""
     glance = floodmark("show", judged.folder / "overwritten-after-a-power-cut")
     assert glance.code == 0
     assert "lose-unfsynced-writes" in glance.out
-    told = floodmark("show", judged.folder / "overwritten", "--finding", "inconsistent-offsets")
-    assert told.code == 0
-    assert "floodmark reproduce" not in glance.out + told.out + judged.answer.out
+    shown = floodmark("show", judged.folder / "overwritten", "--finding", "inconsistent-offsets")
+    assert shown.code == 0
+    assert "floodmark reproduce" not in glance.out + shown.out + judged.answer.out
     assert floodmark("reproduce", judged.folder / "lost").code == 4
 
 
 @pytest.mark.spark
 def test_no_history_of_a_log_that_never_errs_has_a_bug(tmp_path: Path) -> None:
-    """Seeks, rebalances, aborts, reads without an offset: what cannot be carried is never held against it."""
+    """Seeks, rebalances, aborts, reads without an offset: what the import cannot carry is no finding."""
     of_clients = {"phantom", "G1a", "duplicate", "poll-skip", "nonmonotonic-poll", "realtime-order"}
     folders = []
     for seed in range(24):
@@ -210,12 +210,12 @@ def test_no_history_of_a_log_that_never_errs_has_a_bug(tmp_path: Path) -> None:
     answer = floodmark("check", *folders, "--allow-unknown")
 
     assert answer.code == 0, answer.out
-    told = [json.loads((folder / "run.json").read_text())["imported"] for folder in folders]
-    assert {kind for each in told for kind in each["changed"]} == {
+    imported = [json.loads((folder / "run.json").read_text())["imported"] for folder in folders]
+    assert {kind for each in imported for kind in each["changed"]} == {
         "reads in a poll of their own: their partition was reassigned in the op",
-        "process in another life: it sought the beginning"}  # they did happen
-    assert sum("read without an offset" in each["left_out"] for each in told) > 5
-    for folder in folders:  # and nothing was called unknown that a history alone can tell
+        "process in another life: it sought the beginning"}  # they occurred
+    assert sum("read without an offset" in each["left_out"] for each in imported) > 5
+    for folder in folders:  # and nothing is unknown that a history alone can show
         unknown = {name for entry in verdict(folder)["unknown"] for name in entry["names"]}
         assert not unknown & of_clients
 
@@ -224,9 +224,9 @@ def test_no_history_of_a_log_that_never_errs_has_a_bug(tmp_path: Path) -> None:
 
 
 def in_edn(run: Iterable[Op]) -> str:
-    """One of our own histories as Jepsen would have told it. The nemesis tells an act twice."""
+    """One of our own histories in Jepsen's form. Jepsen's nemesis records an act twice."""
     def value(op: Op) -> str:
-        sends = [f"[:send {send.partition} {told(send.offset, send.value % SPAN, op.type)}]"
+        sends = [f"[:send {send.partition} {place(send.offset, send.value % SPAN, op.type)}]"
                  for send in op.sends or ()]
         reads: dict[int, list[str]] = {}
         for read in op.reads or ():
@@ -236,7 +236,7 @@ def in_edn(run: Iterable[Op]) -> str:
         polls = [poll] if op.f == "poll" else []
         return f"[{' '.join(sends + polls)}]" if op.f in ("send", "poll") else str(list(op.partitions or ()))
 
-    def told(offset: int | None, sent: int, kind: Type) -> str:
+    def place(offset: int | None, sent: int, kind: Type) -> str:
         return str(sent) if kind is Type.INVOKE else f"[{'nil' if offset is None else offset} {sent}]"
 
     lines = []
@@ -251,7 +251,8 @@ def in_edn(run: Iterable[Op]) -> str:
 
 
 def gist(run: Iterable[Op]) -> list[Any]:
-    """What must survive: who, when, what, which records in which order within their partition."""
+    """What the import must keep: process, time, op, and which records in which order within their
+    partition."""
     return [
         (op.process, op.time, op.type, op.f, op.sends,
          sorted(op.reads or (), key=lambda read: read.partition), sorted(op.partitions or ()))
@@ -261,7 +262,7 @@ def gist(run: Iterable[Op]) -> list[Any]:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()))
 def test_our_own_runs_told_by_jepsen_and_imported_are_what_they_were(tmp_path: Path, name: str) -> None:
-    """Values of partition 0 stay, those of p come back p * 10^12 higher; epochs are not Jepsen's."""
+    """Values of partition 0 stay, those of p become p * 10^12 higher; Jepsen has no epochs."""
     def plain(op: Op) -> Op:
         def named(items: Any) -> Any:
             return items and tuple(replace(
@@ -318,5 +319,5 @@ def test_what_was_left_out_is_said(tmp_path: Path) -> None:
     answer = floodmark("import", "jepsen", tmp_path / "history.edn", "--out", tmp_path / "run")
     assert "not carried: 6 x field :poll-ms" in answer.err
     assert "assumed: acks=all" in answer.err
-    told = json.loads((tmp_path / "run" / "run.json").read_text())["imported"]
-    assert told["left_out"] == {"field :poll-ms": 6}
+    imported = json.loads((tmp_path / "run" / "run.json").read_text())["imported"]
+    assert imported["left_out"] == {"field :poll-ms": 6}

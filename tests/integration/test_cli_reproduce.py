@@ -1,4 +1,4 @@
-"""`floodmark reproduce` and `rejudge` for real: a loss on the oldest rules, had again from its folder."""
+"""`floodmark reproduce` and `rejudge` for real: a loss under the oldest rules, reproduced from its folder."""
 
 import json
 import shutil
@@ -15,7 +15,8 @@ from floodmark.harness.commands.scenario_runs import options_of
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
-    """Same finding, same partition; the new run is linked to the first; the first, moved, is not touched."""
+    """The same finding in the same partition; the new run is linked to the first; the first, moved, is not
+    changed."""
     first = tmp_path / "first"
     loss = demo_acts()[0]
     record(planned(options_of(loss, "local", tmp_path / "made"), loss.scenario.schedule))
@@ -23,38 +24,38 @@ def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
     shutil.rmtree(first / "nodes")
     before = sorted(path.name for path in first.iterdir())
     answer = floodmark("reproduce", first, "--runs", 1, "--out", tmp_path / "out", "--json",
-                       tmp_path / "told.json")
+                       tmp_path / "reproduced.json")
     assert answer.code == 0, answer.out + answer.err
     assert answer.last == str(tmp_path / "out")
     assert "lost-write, a bug: 1/1" in answer.out
     assert "in the same partition (0): 1/1" in answer.out
     assert "as asked" in answer.out
     assert sorted(path.name for path in first.iterdir()) == before
-    again, told = tmp_path / "out" / "first-1", json.loads((tmp_path / "told.json").read_text())
+    again, report = tmp_path / "out" / "first-1", json.loads((tmp_path / "reproduced.json").read_text())
     about, made = json.loads((again / "run.json").read_text()), json.loads((first / "run.json").read_text())
     assert about["reproduces"] == {"folder": str(first), "id": made["id"], "run": 1}
     for name in ("seed", "rules", "links", "nodes", "partitions", "config", "guarantees", "schedule"):
         assert about[name] == made[name], name
     assert verdict(again)["valid"] is False
-    assert (told["shown"], told["of"], told["finding"]["name"]) == (1, 1, "lost-write")
+    assert (report["shown"], report["of"], report["finding"]["name"]) == (1, 1, "lost-write")
 
 
 def test_what_cannot_be_had_again_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    """A run told by hand has no load; rules that nobody knows no cluster; exit 4, nothing is made."""
-    told = floodmark("reproduce", golden(tmp_path, "a-kill-loses-the-tail"), "--out", tmp_path / "out")
-    assert told.code == 4
-    assert "lacks concurrency, rate, duration_s" in told.err
+    """A run written by hand has no load; unknown rules have no cluster; exit 4, nothing is made."""
+    answer = floodmark("reproduce", golden(tmp_path, "a-kill-loses-the-tail"), "--out", tmp_path / "out")
+    assert answer.code == 4
+    assert "lacks concurrency, rate, duration_s" in answer.err
     odd = edit_run(golden(tmp_path, "a-kill-loses-the-tail", called="odd"), concurrency=0, rate=None,
                    duration_s=1, rules="kip-966")
-    told = floodmark("reproduce", odd, "--out", tmp_path / "out")
-    assert (told.code, "has no rules 'kip-966'" in told.err) == (4, True)
+    answer = floodmark("reproduce", odd, "--out", tmp_path / "out")
+    assert (answer.code, "has no rules 'kip-966'" in answer.err) == (4, True)
     assert floodmark("reproduce", tmp_path / "nothing").code == 2
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.spark
 def test_saved_folders_are_judged_again_and_what_changed_is_told(tmp_path: Path) -> None:
-    """One without a verdict, one whose verdict claims what nobody finds, one that is as it was."""
+    """One without a verdict, one whose verdict has a finding that is not there, one that is unchanged."""
     names = ("a-kill-loses-the-tail", "a-member-is-behind", "nobody-ever-read-it")
     fresh, wrong, same = (golden(tmp_path, name) for name in names)
     assert floodmark("check", wrong, same).code == 1

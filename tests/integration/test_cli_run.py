@@ -1,4 +1,4 @@
-"""`floodmark run` for real, and the ways in which a run can fail without the cluster being to blame."""
+"""`floodmark run` for real, and ways in which a run fails without a fault of the cluster."""
 
 import json
 import os
@@ -39,7 +39,8 @@ def run_json(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.spark
 def test_a_run_is_made_judged_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six seconds of it: progress on stderr, the verdict on stdout, the folder last, the latest run now."""
+    """A run of six seconds: progress on stderr, the verdict on stdout, the folder last; it is now the latest
+    run."""
     monkeypatch.chdir(tmp_path)
     answer = floodmark("run", "--nodes", 2, "--partitions", 2, "--concurrency", 4, "--rate", 200,
                        "--duration", 6, "--nemesis", "crash", "--interval", 1, "--seed", 1,
@@ -52,7 +53,7 @@ def test_a_run_is_made_judged_and_told(tmp_path: Path, monkeypatch: pytest.Monke
     assert Path("histories/runs/latest").resolve() == folder.resolve()
     assert verdict(folder)["valid"] is True
     assert json.loads(Path("all.json").read_text()) == {str(folder): verdict(folder)}
-    assert not (folder / "nodes").exists()  # raw logs explain failures
+    assert not (folder / "nodes").exists()  # raw logs are kept to explain failures
     phases = [line.split()[0] for line in answer.err.splitlines() if " op/s" in line]
     assert list(dict.fromkeys(phases)) == ["start", "main", "mend", "settle", "read", "collect"]
     assert "kill" in floodmark("show").out
@@ -70,11 +71,11 @@ def assert_it_can_be_had_again(folder: Path) -> None:
     assert (plan.seed, plan.rules, plan.concurrency, plan.rate, plan.duration_s) == (1, "kip-320", 4, 200, 6)
     assert {node: dict(keys) for node, keys in plan.cluster.config.items()} == about["config"]
     assert {str(spec.key): list(spec.replicas) for spec in plan.partitions} == {
-        key: told["replicas"] for key, told in about["partitions"].items()}
+        key: spec["replicas"] for key, spec in about["partitions"].items()}
 
 
 def run_where_n2_is_ended_by(number: signal.Signals, folder: Path) -> Answer:
-    """By nobody's order, while clients are served."""
+    """A signal from outside ends n2 while clients are served."""
     def end() -> None:
         victim = pid_of_broker(folder, "n2")
         assert victim is not None
@@ -87,7 +88,7 @@ def run_where_n2_is_ended_by(number: signal.Signals, folder: Path) -> Answer:
 
 @pytest.mark.spark
 def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_same(tmp_path: Path) -> None:
-    """It aborts, as a native library does: an end of its own, which is a bug."""
+    """It aborts, as a native library does: it ended by itself, which is a bug."""
     folder = tmp_path / "run"
     answer = run_where_n2_is_ended_by(signal.SIGABRT, folder)
     assert answer.code == 1, answer.out + answer.err
@@ -96,13 +97,14 @@ def test_a_broker_that_dies_by_itself_is_named_and_the_run_is_judged_all_the_sam
     assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
     assert "The process of n2 ended by itself" in answer.out
     assert answer.last == str(folder)
-    assert (folder / "nodes" / "n2").is_dir()  # kept: something went wrong
+    assert (folder / "nodes" / "n2").is_dir()  # kept because something failed
     wait_until_gone(folder)
 
 
 @pytest.mark.spark
 def test_a_broker_that_somebody_kills_is_not_the_clusters_bug(tmp_path: Path) -> None:
-    """No process sends itself SIGKILL: the kernel, for want of memory, or a person. 4, and said so."""
+    """No process sends itself SIGKILL: the kernel did, for lack of memory, or a person. Exit 4, with that
+    sentence."""
     folder = tmp_path / "run"
     answer = run_where_n2_is_ended_by(signal.SIGKILL, folder)
     assert answer.code == 4, answer.out + answer.err
@@ -114,7 +116,7 @@ def test_a_broker_that_somebody_kills_is_not_the_clusters_bug(tmp_path: Path) ->
 
 @pytest.mark.spark
 def test_a_nemesis_that_had_nothing_to_strike_leaves_the_run_unknown(tmp_path: Path) -> None:
-    """Told before, in run.json, and by every later check; --allow-unknown lets it through."""
+    """Reported before the run, in run.json, and by every later check; --allow-unknown lets it pass."""
     folder = tmp_path / "run"
     answer = floodmark("run", "--nodes", 1, "--partitions", 1, "--concurrency", 2, "--rate", 100,
                        "--duration", 0.5, "--nemesis", "crash", "--out", folder)
@@ -130,9 +132,9 @@ def test_a_nemesis_that_had_nothing_to_strike_leaves_the_run_unknown(tmp_path: P
 
 @pytest.mark.spark
 def test_ctrl_c_ends_a_run_early_but_in_order(tmp_path: Path) -> None:
-    """What was recorded is kept, settled, collected and judged; the answer is still 4."""
+    """What was recorded is kept, settled, collected and judged; the exit code is still 4."""
     folder = tmp_path / "run"
-    # A Spark session of an earlier test has taken the signal; in a run there is none yet.
+    # A Spark session of an earlier test has taken over the signal; in a run there is none yet.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with once_it_goes_well(folder, lambda: os.kill(os.getpid(), signal.SIGINT)):
@@ -151,7 +153,7 @@ def test_ctrl_c_ends_a_run_early_but_in_order(tmp_path: Path) -> None:
 
 @contextmanager
 def once_it_goes_well(folder: Path, act: Callable[[], None]) -> Iterator[None]:
-    """Does it from another thread, when the run in this one has some acks."""
+    """Calls it from another thread, when the run in this one has some acks."""
 
     def wait_and_act() -> None:
         wait_until("the main phase", lambda: acked(folder) > 20, STARTED_WITHIN_S)
@@ -164,13 +166,13 @@ def once_it_goes_well(folder: Path, act: Callable[[], None]) -> Iterator[None]:
 
 
 def acked(folder: Path) -> int:
-    """Acks in the history so far."""
+    """The number of acks in the history so far."""
     history = folder / "history.jsonl"
     return history.read_bytes().count(b'"type":"ok","f":"send"') if history.exists() else 0
 
 
 def test_a_disk_that_is_full_is_told_as_such(tmp_path: Path) -> None:
-    """No file may grow beyond a limit, the history among them: 4, the reason, and no verdict."""
+    """No file may grow beyond a limit, and the history reaches it: exit 4, the reason, and no verdict."""
     folder = tmp_path / "run"
     argv = [sys.executable, "-c", BOUNDED, str(FILE_BYTES_MAX), "run", "--nodes", "1", "--concurrency", "4",
             "--duration", "120", "--out", str(folder)]
@@ -187,7 +189,7 @@ def test_a_disk_that_is_full_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
-    """And nothing of the cluster is left."""
+    """And nothing of the cluster remains."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         answer = floodmark("cluster", "up", "--port", port, "--out", tmp_path / "up")

@@ -1,4 +1,4 @@
-"""`floodmark scenario`: listed, shown, refused; played side by side, judged together, compared row by row."""
+"""`floodmark scenario`: lists, shows and refuses scenarios; plays rows at the same time and compares each."""
 
 import asyncio
 import json
@@ -58,11 +58,11 @@ def test_scenarios_are_listed_by_zoo_and_name() -> None:
 
 @pytest.mark.parametrize("name", ["double-failover", "Z02", "z02"])
 def test_a_scenario_is_shown_by_name_or_number(name: str) -> None:
-    """Its story, its steps, its settings and what is expected on which rules."""
+    """Its story, its steps, its settings and what is expected under which rules."""
     answer = floodmark("scenario", "show", name)
     assert answer.code == 0
-    told = ("KAFKA-1211", "expire n1", "min.insync.replicas=2", "kip-320 trunc_hw", "lost-write", "no harm")
-    assert [word for word in told if word not in answer.out] == []
+    words = ("KAFKA-1211", "expire n1", "min.insync.replicas=2", "kip-320 trunc_hw", "lost-write", "no harm")
+    assert [word for word in words if word not in answer.out] == []
 
 
 def test_a_name_that_no_scenario_has_lists_those_there_are() -> None:
@@ -84,7 +84,7 @@ def test_what_is_to_be_played_must_be_said_and_be_there(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_none_is_refused_with_file_and_line(tmp_path: Path) -> None:
-    """Two: it is the file that is wrong, and nothing has been started."""
+    """Exit 2: the file is wrong, and nothing has been started."""
     file = own(tmp_path, OWN.replace("power_cut n1", "powercut n1"))
     for command in ("show", "run"):
         answer = floodmark("scenario", command, file)
@@ -97,30 +97,30 @@ def test_a_file_that_is_none_is_refused_with_file_and_line(tmp_path: Path) -> No
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) -> None:
-    """Two rows come out as they say, one does not, which the table, the exit code and the JSON tell."""
+    """Two rows come out as expected and one does not; the table, the exit code and the JSON show it."""
     parent = tmp_path / "out"
     answer = floodmark("scenario", "run", own(tmp_path), "--out", parent)
     assert answer.code == 4, answer.out + answer.err
     assert answer.last == str(parent)
     rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
     assert ["NOT as expected" in row for row in rows] == [False, False, True]
-    (told_off,) = (line for line in answer.out.splitlines() if line.startswith("NOT as expected: "))
-    assert told_off.startswith("NOT as expected: own on high-watermark: permitted ")
-    assert "permitted lost-write besides" in told_off
+    (complaint,) = (line for line in answer.out.splitlines() if line.startswith("NOT as expected: "))
+    assert complaint.startswith("NOT as expected: own on high-watermark: permitted ")
+    assert "permitted lost-write besides" in complaint
     assert "3 rows, 2 as expected" in answer.out
-    told = json.loads((parent / "scenarios.json").read_text())
-    assert [(row["rules"], bool(row["off"]), row["valid"], row["tries"]) for row in told] == [
+    saved = json.loads((parent / "scenarios.json").read_text())
+    assert [(row["rules"], bool(row["off"]), row["valid"], row["tries"]) for row in saved] == [
         ("kip-320", False, True, 1), ("kip-320", False, True, 1), ("high-watermark", True, True, 1)]
     assert sorted(path.name for path in parent.iterdir()) == sorted(
-        [*(row["folder"] for row in told), "scenarios.json"])
-    assert [(parent / row["folder"] / "verdict.json").is_file() for row in told] == [True] * 3
+        [*(row["folder"] for row in saved), "scenarios.json"])
+    assert [(parent / row["folder"] / "verdict.json").is_file() for row in saved] == [True] * 3
     assert answer.err.index("[1/3]") < answer.err.index("[3/3]") < answer.err.index("judging 3 runs")
     wait_until_gone(parent)
 
 
 @pytest.mark.cluster
 def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) -> None:
-    """Three runs in all, each in a folder of its own; the last is told with the line of the file."""
+    """Three runs in all, each in a folder of its own; for the last one the line of the file is reported."""
     text = OWN.replace("start n1\n", "start n1\nwait n1.leo == 99 within 0.2s\n")
     scenario = load(own(tmp_path, text), scenario_words())
     said: list[str] = []
@@ -133,7 +133,7 @@ def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) ->
     assert waited == "    waited for  n1.leo == 99 (0.2 s)"
     assert seen.startswith("    seen        partition 0: leader n1, epoch ")
     assert re.search(r"^ {18}n1: leads in epoch \d+, LEO 2, HW 2, epochs 0 from 0, ", own_word)
-    assert likely == []  # nothing is guessed where nothing fits
+    assert likely == []  # no guess if no cause fits
     assert played.folder.name == "own-kip-320-again-3"
     assert len(list((tmp_path / "out").iterdir())) == TRIES
     assert sum("so once more: missed: own.toml line 9" in line for line in said) == TRIES - 1
@@ -142,7 +142,7 @@ def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) ->
 
 @pytest.mark.cluster
 def test_a_killed_leader_that_is_waited_out_is_told_with_what_replaces_it(tmp_path: Path) -> None:
-    """Its session lasts a minute in a scenario: nobody else leads before it is ended."""
+    """Its session lasts a minute in a scenario: no other node leads before it is ended."""
     steps = ("send 0..2\nwait every.leo == 3 and leader == n1\nkill n1\n"
              "wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come\n")
     text = OWN.replace("send 0..3\npower_cut n1 keep 2\n", steps).replace("nodes = 1", "nodes = 2")
@@ -158,12 +158,12 @@ def test_a_killed_leader_that_is_waited_out_is_told_with_what_replaces_it(tmp_pa
 
 
 def test_a_key_that_no_broker_knows_is_usage_before_anything_is_played(tmp_path: Path) -> None:
-    """And values that do not fit together, in the broker's words; by file and row."""
-    for config, told in (('"min.insync.replica" = 1', "no broker knows this key; the nearest that there is"),
-                         ('"replica.lag.time.max.ms" = 10', "may not be above replica.lag.time.max.ms (10)")):
+    """Also values that do not fit together, in the broker's words; with file and row."""
+    for config, why in (('"min.insync.replica" = 1', "no broker knows this key; the nearest that there is"),
+                        ('"replica.lag.time.max.ms" = 10', "may not be above replica.lag.time.max.ms (10)")):
         file = own(tmp_path, OWN.replace("[cluster]", f"[config]\n{config}\n[cluster]"))
         answer = floodmark("scenario", "run", file, "--out", tmp_path / "out")
         assert answer.code == 2
         assert f"{file}: on kip-320: " in answer.err
-        assert told in answer.err
+        assert why in answer.err
         assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""`floodmark show` and `explain`: what an engineer sees of a run on the next morning."""
+"""`floodmark show` and `explain`: what an engineer sees of a run the next morning."""
 
 import json
 import re
@@ -20,12 +20,12 @@ SEVERAL = "two-partitions-two-elections"
 
 
 def judged(folder: Path, *findings: dict[str, object], unknown: tuple[dict[str, object], ...] = ()) -> Path:
-    """The run with a verdict beside it, in the judge's form."""
+    """The run with a verdict in its folder, in the judge's form."""
     bugs = any(found["class"] == "bug" for found in findings)
     counts = {"ops": 20, "ok": 9, "fail": 0, "info": 0, "acked": 3, "torn": 0, "records": {"n1": 3}}
-    told = {"format": 1, "valid": False if bugs else "unknown" if unknown else True,
-            "findings": list(findings), "unknown": list(unknown), "counts": counts, "timings_s": {}}
-    (folder / "verdict.json").write_text(json.dumps(told))
+    verdict = {"format": 1, "valid": False if bugs else "unknown" if unknown else True,
+               "findings": list(findings), "unknown": list(unknown), "counts": counts, "timings_s": {}}
+    (folder / "verdict.json").write_text(json.dumps(verdict))
     return folder
 
 
@@ -39,7 +39,7 @@ LOST = {"partition": 0, "offset": 1, "value": 2, "how": "overwritten", "nodes": 
 
 @pytest.fixture
 def overwritten(tmp_path: Path) -> Path:
-    """The value 2 was acked at offset 1, and so was 3 later."""
+    """Value 2 was acked at offset 1, and later value 3 too."""
     return judged(golden(tmp_path, OVERWRITTEN), finding("lost-write", LOST))
 
 
@@ -47,7 +47,7 @@ def overwritten(tmp_path: Path) -> Path:
 
 
 def test_a_run_at_a_glance(overwritten: Path) -> None:
-    """The verdict, what ran, what struck, what was found and what to type next; the folder last."""
+    """The verdict, the settings, the faults, the findings and what to type next; the folder last."""
     answer = floodmark("show", overwritten)
     assert answer.code == 0
     assert answer.out.startswith(f"{OVERWRITTEN}: INVALID\n")
@@ -81,7 +81,7 @@ def test_a_verdict_that_is_none_is_told(tmp_path: Path, text: str) -> None:
 
 
 def test_a_killed_run_and_one_where_a_node_died_say_so(tmp_path: Path) -> None:
-    """The second with the end of that node's log."""
+    """The second one with the end of that node's log."""
     assert "the harness was killed" in floodmark("show", golden(tmp_path, "the-harness-was-killed")).out
     folder = edit_run(golden(tmp_path, SEVERAL), died=["n2"])
     (folder / "work").mkdir()
@@ -120,7 +120,7 @@ def test_a_bad_line_is_told_by_file_and_line_and_the_rest_is_shown(overwritten: 
 
 
 def test_a_finding_tells_whose_fault_since_when_and_what_struck_in_between(overwritten: Path) -> None:
-    """The ack, the faults after it, and the op that was shown another record at the place, in this order."""
+    """The ack, the faults after it, and the op that returned another record at the offset, in this order."""
     answer = floodmark("show", overwritten, "--finding", "lost-write")
     assert answer.code == 0
     assert "whose fault: the cluster's" in answer.out
@@ -135,7 +135,7 @@ def test_a_finding_tells_whose_fault_since_when_and_what_struck_in_between(overw
 
 
 def test_faults_before_the_promise_are_in_force_or_forgotten(tmp_path: Path) -> None:
-    """A pause that was not resumed when the record was acked is said to be in force; a healed cut is not."""
+    """A pause that was not resumed when the record was acked is shown as in force; a healed cut is not."""
     folder = golden(tmp_path, OVERWRITTEN)
     ops = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()]
 
@@ -152,7 +152,7 @@ def test_faults_before_the_promise_are_in_force_or_forgotten(tmp_path: Path) -> 
 
 
 def test_a_finding_of_the_logs_alone_shows_them_side_by_side_once(tmp_path: Path) -> None:
-    """Its neighbour is on the same picture."""
+    """A second finding next to it is in the same picture."""
     first, second = ({"partition": 0, "offset": offset, "nodes": ["n3"]} for offset in (1, 3))
     folder = judged(golden(tmp_path, PARTED), finding("diverged", first, second))
     out = floodmark("show", folder, "--finding", "diverged").out
@@ -184,22 +184,22 @@ def test_a_check_that_found_nothing_and_may_have_missed_something_says_so(tmp_pa
     assert "unseen: cannot tell whether there is any: no final reads" in answer.out
 
 
-@pytest.mark.parametrize(("name", "told"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("diverged", "has no finding 'diverged'; it has: lost-write"),
     ("lost", "no finding is called 'lost'; there are: G-single, G0"),
 ])
-def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, told: str) -> None:
-    """A misspelt name and one that this run does not have are told apart."""
+def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, message: str) -> None:
+    """A misspelt name and a name that this run does not have get different messages."""
     answer = floodmark("show", overwritten, "--finding", name)
     assert answer.code == 2
-    assert told in answer.err
+    assert message in answer.err
 
 
 # -- the logs -----------------------------------------------------------------------------------------------
 
 
 def test_the_logs_side_by_side_at_an_offset(tmp_path: Path) -> None:
-    """One column a node, the leader starred; LEO and HW below; a run need not be judged for it."""
+    """One column for each node, the leader starred; LEO and HW below; the run need not be judged for it."""
     answer = floodmark("show", golden(tmp_path, PARTED), "--partition", 0, "--offset", 3)
     assert answer.code == 0
     lines = answer.out.splitlines()
@@ -246,16 +246,16 @@ def test_a_dump_that_is_missing_is_told_and_the_others_are_shown(tmp_path: Path)
     assert "they differ" in answer.out
 
 
-@pytest.mark.parametrize(("words", "told"), [
+@pytest.mark.parametrize(("words", "message"), [
     (("--offset", 1), "--offset needs --partition; this run has: 0, 1"),
     (("--partition", 7, "--offset", 1), "no partition 7; this run has: 0, 1"),
     (("--partition", 1), "--partition needs --offset"),
     (("--partition", -1, "--offset", 1), "Invalid value for '--partition'"),
 ])
-def test_a_place_that_is_none_is_usage(tmp_path: Path, words: tuple[object, ...], told: str) -> None:
+def test_a_place_that_is_none_is_usage(tmp_path: Path, words: tuple[object, ...], message: str) -> None:
     answer = floodmark("show", golden(tmp_path, SEVERAL), *words)
     assert answer.code == 2
-    assert told in answer.err
+    assert message in answer.err
 
 
 # -- explain ------------------------------------------------------------------------------------------------
@@ -274,7 +274,7 @@ def test_every_finding_is_explained(name: str) -> None:
     *((f"S{number}", ["thought", "in fact"]) for number in range(1, 21)),
     *((cause, ["permits", "not with", "fact S"]) for cause in PERMISSIONS)])
 def test_facts_and_what_permits_a_finding_are_explained_too(name: str, heads: list[str]) -> None:
-    """Reports name them."""
+    """Because reports name them."""
     answer = floodmark("explain", name)
     assert answer.code == 0
     assert [word for word in heads if f"\n  {word}" in answer.out] == heads

@@ -1,4 +1,4 @@
-"""`floodmark check` of folders that strangers prepared: all told, none waited for, nothing lost."""
+"""`floodmark check` of folders that strangers prepared: all are reported, none blocks, no file is lost."""
 
 import os
 import signal
@@ -20,11 +20,11 @@ EVIL = "\x1b]0;owned\x07"
 class Judged:
     folder: Path
     answer: Answer
-    mine: Path  # a file of the user's, which the folders point at
+    mine: Path  # a file of the user's; the folders link to it
 
 
 def prepare(parent: Path, mine: Path) -> None:
-    """One thing the matter with each; `good` and `inside` are near misses."""
+    """Folders with one thing wrong in each; `good` and `inside` are near misses."""
     for name, file in (("history", "history.jsonl"), ("replicas", "replicas.jsonl"),
                        ("dump", "logs/n2.jsonl"), ("trace", "trace.jsonl")):
         path = golden(parent, VALID, called=f"pipe-{name}") / file
@@ -65,7 +65,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     return Judged(folder=parent, answer=answer, mine=mine)
 
 
-@pytest.mark.parametrize(("name", "told"), [
+@pytest.mark.parametrize(("name", "message"), [
     ("pipe-history", "history.jsonl: a pipe, and only regular files are opened"),
     ("pipe-replicas", "replicas.jsonl: a pipe"),
     ("pipe-dump", "logs/n2.jsonl: a pipe"),
@@ -73,13 +73,13 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
     ("device-history", "history.jsonl: a link that leaves the folder"),
     ("device-dump", "logs/n2.jsonl: a link that leaves the folder"),
 ])
-def test_what_is_no_file_is_unknown_by_name_and_no_alarm(judged: Judged, name: str, told: str) -> None:
-    """Nothing is found in a healthy run of which a file was taken away; what needs it is unknown."""
+def test_what_is_no_file_is_unknown_by_name_and_no_alarm(judged: Judged, name: str, message: str) -> None:
+    """Nothing is found in a healthy run with a file removed; checks that need the file are unknown."""
     saved = verdict(judged.folder / name)
     assert saved["valid"] == "unknown"
     assert [found for found in saved["findings"] if found["class"] == "bug"] == []
-    assert any(told in entry["reason"] for entry in saved["unknown"])
-    assert told in judged.answer.about(judged.folder / name)
+    assert any(message in entry["reason"] for entry in saved["unknown"])
+    assert message in judged.answer.about(judged.folder / name)
 
 
 def test_beside_good_lines_and_behind_a_link_inside_all_is_well(judged: Judged) -> None:

@@ -1,4 +1,4 @@
-"""What a wrong word on the command line is answered with: exit 2, what is wrong, which words are right."""
+"""Answers to wrong words on the command line: exit 2, what is wrong, and which words are right."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(("words", "told"), [
+@pytest.mark.parametrize(("words", "message"), [
     (("--nodes", "0"), "--nodes"),
     (("--duration", "0"), "--duration"),
     (("--rate", "-1"), "--rate"),
@@ -71,10 +71,10 @@ def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
     (("--allow", "lost"), "no finding is called 'lost'"),
     (("--nemsis", "crash"), "No such option"),
 ])
-def test_a_value_that_cannot_be_is_usage(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+def test_a_value_that_cannot_be_is_usage(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     answer = floodmark("run", "--out", tmp_path / "run", *words)
     assert answer.code == 2
-    assert told in answer.err
+    assert message in answer.err
     assert not (tmp_path / "run").exists()
 
 
@@ -89,7 +89,7 @@ def test_a_folder_that_is_not_empty_is_usage_and_left_alone(tmp_path: Path, comm
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("[{", "does not parse"),
     ('{"f":"kill"}', "should be an array"),
     ('[{"f":"kill","nodes":["n1"]},{"f":"tickle"}]', "entry 1: f"),
@@ -98,14 +98,14 @@ def test_a_folder_that_is_not_empty_is_usage_and_left_alone(tmp_path: Path, comm
     ('[{"f":"send","sends":[{"partition":9,"value":1}]}]', "entry 0 (send)"),
     ('[{"f":"wait","moment":{"at":"noon"}}]', "entry 0 (wait): moment"),
 ])
-def test_a_schedule_that_is_none_is_told_by_its_place(tmp_path: Path, text: str, told: str) -> None:
-    """The file, the entry, what is wrong; what it could be where there is a list."""
+def test_a_schedule_that_is_none_is_told_by_its_place(tmp_path: Path, text: str, message: str) -> None:
+    """The file, the entry, and what is wrong; the valid words if there is a list."""
     file = tmp_path / "schedule.json"
     file.write_text(text)
     answer = floodmark("run", "--out", tmp_path / "run", "--schedule", file)
     assert answer.code == 2
     assert str(file) in answer.err
-    assert told in answer.err
+    assert message in answer.err
 
 
 def test_an_act_that_is_none_lists_the_acts(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_whom_to_strike_must_be_said() -> None:
 # -- what goes wrong -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("error", "code", "told"), [
+@pytest.mark.parametrize(("error", "code", "message"), [
     (UsageError("no such thing"), EXIT_USAGE, "floodmark: no such thing\n"),
     (FloodmarkError("the disk is gone"), EXIT_HARNESS, "floodmark: the disk is gone\n"),
     (PermissionError(13, "Permission denied", "/root/run"), EXIT_HARNESS,
@@ -158,13 +158,13 @@ def test_whom_to_strike_must_be_said() -> None:
     (KeyboardInterrupt(), EXIT_HARNESS, "floodmark: interrupted\n"),
 ])
 def test_a_failure_is_one_sentence_and_never_invalid(
-        capsys: pytest.CaptureFixture[str], error: BaseException, code: int, told: str) -> None:
+        capsys: pytest.CaptureFixture[str], error: BaseException, code: int, message: str) -> None:
 
     def fails() -> int:
         raise error
 
     assert error_exits.code_of(fails) == code
-    assert capsys.readouterr().err == told
+    assert capsys.readouterr().err == message
 
 
 def test_a_bug_of_our_own_says_so_and_keeps_its_traceback_in_a_file(
@@ -175,16 +175,16 @@ def test_a_bug_of_our_own_says_so_and_keeps_its_traceback_in_a_file(
         raise AssertionError("leo 3 below hw 5")
 
     assert error_exits.code_of(breaks) == EXIT_HARNESS
-    told = capsys.readouterr().err
-    assert told.startswith("floodmark: a bug of floodmark's own: AssertionError: leo 3 below hw 5 (")
-    assert "Traceback" not in told
+    message = capsys.readouterr().err
+    assert message.startswith("floodmark: a bug of floodmark's own: AssertionError: leo 3 below hw 5 (")
+    assert "Traceback" not in message
     (file,) = tmp_path.iterdir()
-    assert str(file) in told
+    assert str(file) in message
     assert "in breaks" in file.read_text()
 
 
 def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
-    """`floodmark explain | head -1`: standard output is a pipe that nobody reads any more."""
+    """`floodmark explain | head -1`: standard output is a pipe that is no longer read."""
     reads, writes = os.pipe()
     os.close(reads)
     ran = subprocess.run([sys.executable, "-m", "floodmark.harness", "explain"], stdout=writes,
@@ -195,7 +195,7 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("home", [None, "/nowhere"])
 def test_without_java_nothing_is_run_and_nothing_is_called_invalid(tmp_path: Path, home: str | None) -> None:
-    """`run` finds out before it starts a cluster, `check` before it starts Spark; both say the remedy."""
+    """`run` finds out before it starts a cluster, `check` before it starts Spark; both name the remedy."""
     env = {key: value for key, value in os.environ.items() if key not in ("PATH", "JAVA_HOME")}
     env |= {"PATH": str(tmp_path)} | ({"JAVA_HOME": home} if home else {})
     folder = golden(tmp_path, "a-kill-loses-the-tail")

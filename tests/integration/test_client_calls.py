@@ -1,5 +1,8 @@
-"""Applications' own clients against `cluster up`: each of their ordinary calls works, or is refused at once
-and rightly; and what they send survives the death of a leader."""
+"""Applications' own clients on `cluster up`: each of their ordinary calls works, or gets the right refusal at
+once.
+
+What they send survives the death of a leader.
+"""
 
 import json
 import shutil
@@ -33,7 +36,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 
 def test_confluent_kafka(up: Up) -> None:
-    """The pinned one: its list_topics too."""
+    """The pinned version, with list_topics."""
     rows = clients_confluent.rows(up.bootstrap)
 
     assert client_calls.describe_wrong(rows) == ""
@@ -57,7 +60,7 @@ def test_kcat(up: Up) -> None:
 @pytest.mark.java
 @pytest.mark.skipif(bool(clients_java.missing()), reason=f"not there: {', '.join(clients_java.missing())}")
 def test_the_java_client(up: Up) -> None:
-    """Neither librdkafka nor Python."""
+    """A client without librdkafka and without Python."""
     try:
         rows = clients_java.rows(up.bootstrap)
     except clients_java.NoJars as error:
@@ -68,7 +71,7 @@ def test_the_java_client(up: Up) -> None:
 
 
 def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    """`cluster state` has seen it before; the one beside it is still there."""
+    """`cluster state` has seen it before; another topic is still there."""
     kept, gone = [client_calls.scene(up.bootstrap, name) for name in ("kept", "gone")]
 
     def shown() -> set[str]:
@@ -83,23 +86,23 @@ def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]
 
 
 def test_what_is_refused_is_told(up: Up) -> None:
-    """Once for a client, in the log of the broker that refused it; and before that on the first screen."""
-    at = client_calls.scene(up.bootstrap, "told")
+    """Once for each client, in the log of the broker that refused it; and before that on the first screen."""
+    at = client_calls.scene(up.bootstrap, "refused")
     assert clients_confluent.create(at) == "ok"
     for _ in range(4):  # each broker would coordinate: of three, one is asked twice
-        assert clients_confluent.subscribe(at, **{"client.id": "told-once", "group.id": "one"}) == NO_GROUPS
+        assert clients_confluent.subscribe(at, **{"client.id": "asked-once", "group.id": "one"}) == NO_GROUPS
     logs = [up.log(node) for node in ("n1", "n2", "n3")]
     screen = up.screen.read_text(encoding="utf-8")
 
-    describe_wrong = 'not-served asked="consumer groups" client=told-once group=one'
-    assert sum(log.count("client=told-once") for log in logs) in (1, 2, 3)
-    assert max(log.count(describe_wrong) for log in logs) == 1
+    line = 'not-served asked="consumer groups" client=asked-once group=one'
+    assert sum(log.count("client=asked-once") for log in logs) in (1, 2, 3)
+    assert max(log.count(line) for log in logs) == 1
     assert "no consumer groups" in screen
     assert "no transactions" in screen
 
 
 def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
-    """And what is as it should be is not."""
+    """A right row is not reported."""
     good = Row(client="c", version="1", call="list", expected="ok", answer="ok", seconds=3.0)
     slow = Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=1.5)
     wrong = Row(client="c", version="1", call="list", expected="ok", answer="NO", seconds=0.1)
@@ -117,8 +120,8 @@ def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
 
 def leader(up: Up) -> str:
     answer = floodmark("cluster", "state", "--json", "--folder", up.folder)
-    describe_wrong = json.loads(answer.out)["partitions"]
-    return next(str(one["truth"]["leader"]) for one in describe_wrong if one["topic"] == TOPIC)
+    partitions = json.loads(answer.out)["partitions"]
+    return next(str(one["truth"]["leader"]) for one in partitions if one["topic"] == TOPIC)
 
 
 def strike(up: Up, f: str, node: str) -> None:
@@ -127,7 +130,7 @@ def strike(up: Up, f: str, node: str) -> None:
 
 
 def test_confluent_kafka_while_the_leader_is_killed(up: Up) -> None:
-    """An idempotent producer gets every message in, once and in order; a consumer gets them out."""
+    """An idempotent producer sends every message, once and in order; a consumer reads them all."""
     producer = Producer({"bootstrap.servers": up.bootstrap, "enable.idempotence": True, "log_level": 0,
                          "retry.backoff.ms": 20, "delivery.timeout.ms": WAIT_S * 1000})
     failed: list[object] = []

@@ -1,4 +1,5 @@
-"""`cluster up` in one process, asked from another: what is asked is done, and nothing survives its end."""
+"""`cluster up` in one process with requests from another: they are carried out, and nothing survives its
+end."""
 
 import asyncio
 import json
@@ -60,13 +61,13 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 def state(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]:
     assert commands.state(folder, as_json=True) == 0
-    told: dict[str, object] = json.loads(capsys.readouterr().out)
-    return told
+    data: dict[str, object] = json.loads(capsys.readouterr().out)
+    return data
 
 
 def test_a_power_cut_tells_what_was_lost(
         up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    """In words, by its name with a hyphen; the old spelling is still understood."""
+    """In words, by the name with a hyphen; the old spelling still works."""
     host, port = str(state(up.folder, capsys)["bootstrap"]).split(",")[0].split(":")
     asyncio.run(create_topics((host, int(port)), {"log": [[1, 2]]}, timeout_s=WAIT_S))
     producer = Producer({"bootstrap.servers": f"{host}:{port}"})
@@ -87,13 +88,13 @@ def test_a_power_cut_tells_what_was_lost(
 
 def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
         up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    """By its sentence: the dead, the paused, who is not there. A pause shows; near misses are done."""
-    for f, nodes, told in (
+    """With a sentence each: dead, paused and unknown nodes. A pause shows; near misses are done."""
+    for f, nodes, message in (
         ("kill", ["n1", "n7"], "no node 'n7': there are n1, n2"),
         ("start", ["n1"], "n1 is running already"),
         ("resume", ["n1"], "n1 is not paused: there is nothing to resume"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=message):
             commands.strike(up.folder, f, nodes)
     with pytest.raises(UsageError, match="no node 'n7': there are n1, n2, controller, clients"):
         commands.cut(up.folder, ["n7"])
@@ -102,9 +103,9 @@ def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
     assert state(up.folder, capsys)["paused"] == ["n1"]
     assert commands.state(up.folder) == 0
     assert "brokers    n1 paused" in capsys.readouterr().out
-    for f, told in (("pause", "n1 is paused already"), ("start", "n1 is paused: resume it"),
-                    ("stop", "n1 is paused and cannot stop in order")):
-        with pytest.raises(UsageError, match=told):
+    for f, message in (("pause", "n1 is paused already"), ("start", "n1 is paused: resume it"),
+                       ("stop", "n1 is paused and cannot stop in order")):
+        with pytest.raises(UsageError, match=message):
             commands.strike(up.folder, f, ["n1"])
     assert commands.strike(up.folder, "kill", ["n1"]) == 0
     assert state(up.folder, capsys)["paused"] == []
@@ -117,7 +118,7 @@ def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
 
 def test_what_another_terminal_asks_is_done(
         up: Up, capsys: pytest.CaptureFixture[str]) -> None:
-    """Faults, looks and refusals; SIGTERM ends it with 0 and takes the desk away."""
+    """Faults, state and refusals; SIGTERM ends the cluster with 0 and removes its control socket."""
     assert state(up.folder, capsys)["running"] == ["n1", "n2"]
     assert commands.strike(up.folder, "kill", ["n2"]) == 0
     assert state(up.folder, capsys)["running"] == ["n1"]
@@ -144,7 +145,7 @@ def test_what_another_terminal_asks_is_done(
 
 
 def test_nothing_survives_a_kill_with_a_broker_paused(tmp_path: Path) -> None:
-    """And the desk it left behind is told for what it is."""
+    """And the socket that it left is recognized as such."""
     with cluster(tmp_path) as up:
         assert commands.strike(up.folder, "pause", ["n1"]) == 0
         assert len(processes_of(up.folder)) == 4  # itself, two brokers, the controller

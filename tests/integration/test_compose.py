@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def composes() -> list[list[str]]:
-    """The compose commands that are here: Docker's plugin, Debian's program."""
+    """The compose commands on this machine: Docker's plugin, Debian's program."""
     return [
         words
         for words in (["docker", "compose"], ["docker-compose"])
@@ -42,7 +42,7 @@ def composes() -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compose:
-    """A project of its own: name, image tag and ports."""
+    """A compose project with its own name, image tag and ports."""
 
     words: Sequence[str]
     folder: Path
@@ -76,9 +76,9 @@ class Compose:
         return ran.stdout
 
     def brokers(self, port: int) -> list[str]:
-        """The addresses that this broker's metadata shows, and what is led by nobody counts as none."""
-        told = self.kcat(port, "-L")
-        return [] if "leader -1" in told else re.findall(r"broker \d+ at (\S+)", told)
+        """The addresses in this broker's metadata; none if a partition has no leader."""
+        output = self.kcat(port, "-L")
+        return [] if "leader -1" in output else re.findall(r"broker \d+ at (\S+)", output)
 
     def until_brokers(self, port: int, wanted: Sequence[int]) -> None:
         deadline = time.monotonic() + READY_TIMEOUT_S
@@ -86,7 +86,7 @@ class Compose:
         while time.monotonic() < deadline:
             try:
                 seen = self.brokers(port)
-            except AssertionError as error:  # it does not listen yet
+            except AssertionError as error:  # not listening yet
                 seen = error
             if seen == [f"127.0.0.1:{each}" for each in wanted]:
                 return
@@ -104,7 +104,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def project(words: Sequence[str], into: Path) -> Iterator[Compose]:
-    """A copy of the folder with wheels brought by ./vendor.sh, on the base that this engine has."""
+    """A copy of the folder with the wheels of ./vendor.sh, on the base image that this engine has."""
     folder = into / "-".join(words)
     shutil.copytree(DOCKER, folder, ignore=shutil.ignore_patterns("__pycache__", "*.whl"))
     subprocess.run([folder / "vendor.sh"], check=True, timeout=120)
@@ -124,7 +124,7 @@ def project(words: Sequence[str], into: Path) -> Iterator[Compose]:
 
 
 def remains(client: docker.DockerClient, mark: str) -> list[str]:
-    """Whatever of the project is in the engine."""
+    """Everything of the project in the engine."""
     of_project = {"label": f"com.docker.compose.project={mark}"}
     return [
         *(each.name for each in client.containers.list(all=True, filters=of_project)),
@@ -146,7 +146,7 @@ def remove(client: docker.DockerClient, mark: str) -> None:
 
 
 def test_up_kcat_kill_down(tmp_path: Path) -> None:
-    """With each compose that is here."""
+    """With each compose on this machine."""
     found = composes()
     if not found:
         pytest.skip("neither `docker compose` nor docker-compose is here")
@@ -156,8 +156,8 @@ def test_up_kcat_kill_down(tmp_path: Path) -> None:
 
 
 def as_a_person_would(compose: Compose) -> None:
-    """Three brokers; what was sent is read, also after one of them is killed, and after it is back; `down -v`
-    leaves nothing. Only this machine is served."""
+    """Three brokers; records are read, also after one broker is killed, and after it is back; `down -v`
+    leaves nothing. The ports are open to this machine only."""
     first, second, third = compose.ports
     mark = compose.environment["COMPOSE_PROJECT_NAME"]
     compose("up", "--detach", "--build", timeout_s=BUILD_TIMEOUT_S)
@@ -184,7 +184,7 @@ def as_a_person_would(compose: Compose) -> None:
 
 
 def published(client: docker.DockerClient, mark: str) -> set[tuple[str, str]]:
-    """Address and port of everything that can be dialled from outside."""
+    """Address and port of everything that is reachable from outside."""
     of_project = {"label": f"com.docker.compose.project={mark}"}
     return {
         (binding["HostIp"], binding["HostPort"])

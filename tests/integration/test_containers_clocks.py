@@ -1,4 +1,4 @@
-"""Clocks and memory of brokers in containers: seen in what the brokers write, and in what the kernel says."""
+"""Clocks and memory of brokers in containers, seen in what the brokers write and in the kernel's numbers."""
 
 import asyncio
 import datetime
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.docker
 
 WAIT_S = 30.0
 HOUR_MS = 3_600_000
-NEAR_S = 60.0  # of a clock: far from an hour, and a busy machine is given time
+NEAR_S = 60.0  # how close a clock must be: far from an hour, with time for a busy machine
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",)),)
 
 
 class Stage:
-    """A cluster of one broker that is up, and its parts."""
+    """A cluster of one broker that is up, with its parts."""
 
     def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
         self.cluster = cluster
@@ -42,7 +42,7 @@ class Stage:
         self.lab: EngineResources = self.clocks._lab
 
     def ahead_s(self, name: str) -> float:
-        """By how much the clock was ahead that stamped the last line of its log; now, if it is a new line."""
+        """How far ahead the clock was that stamped the last line of its log; now, if the line is new."""
         text = (self.folder / "work" / f"{name}.log").read_text()
         stamps = re.findall(r"^(\d{4}-\S+) ", text, re.MULTILINE)
         return datetime.datetime.fromisoformat(f"{stamps[-1]}+00:00").timestamp() - time.time()
@@ -54,22 +54,22 @@ class Stage:
             await asyncio.sleep(0.02)
 
     async def says_something(self, name: str) -> None:
-        """Makes the living broker write a line: it hears that its session has ended."""
+        """Makes the living broker write a line: it learns that its session has ended."""
         log = self.folder / "work" / f"{name}.log"
         before = log.stat().st_size
         await self.cluster.runs.expire("n1")
         await self.until(lambda: log.stat().st_size > before, f"{name} to write into its log")
 
     async def kernel_limit(self, name: str) -> int:
-        """Of its memory, in bytes."""
-        told = await self._memory(name, "memory/memory.limit_in_bytes", "memory.max")
-        return HIGHEST if told == "max" else int(told)
+        """The kernel's limit of its memory, in bytes."""
+        limit = await self._memory(name, "memory/memory.limit_in_bytes", "memory.max")
+        return HIGHEST if limit == "max" else int(limit)
 
     async def kernel_usage(self, name: str) -> int:
         return int(await self._memory(name, "memory/memory.usage_in_bytes", "memory.current"))
 
     async def _memory(self, name: str, *files: str) -> str:
-        """The first that there is: of control groups v1, or v2."""
+        """The first of these files that exists: of control groups v1, or v2."""
         cat = f"cd /sys/fs/cgroup; for file in {' '.join(files)}; do cat $file 2>/dev/null && exit; done"
         return (await self.lab.exec(self.lab.broker(name), ["sh", "-c", cat])).strip()
 
@@ -86,7 +86,7 @@ async def stage(folder: Path) -> AsyncIterator[Stage]:
 
 
 def produce(cluster: BrokerCluster, megabytes: int) -> None:
-    """Acked or not: the broker may die of it."""
+    """Produces so much, acked or not: the broker may die of it."""
     ((host, port),) = cluster.addresses().values()
     producer = Producer({"bootstrap.servers": f"{host}:{port}", "acks": "all", "log_level": 0,
                          "message.timeout.ms": 5000})
@@ -100,7 +100,7 @@ def produce(cluster: BrokerCluster, megabytes: int) -> None:
 
 @pytest.mark.parametrize("offset_ms", [3 * HOUR_MS, -3 * HOUR_MS])
 def test_a_living_brokers_clock_jumps_and_only_that(tmp_path: Path, offset_ms: int) -> None:
-    """Its log is stamped with the wrong time at once; its trace, by the monotonic clock, is not; nobody is
+    """Its log is stamped with the wrong time at once; its trace, by the monotonic clock, is not; no broker is
     fenced for it; a restart does not mend it, and mending does."""
 
     async def scene() -> None:
@@ -141,7 +141,7 @@ def test_the_controllers_clock_jumps_and_no_session_ends(tmp_path: Path) -> None
 
 
 def test_mending_looks_at_the_clock_itself(tmp_path: Path) -> None:
-    """Where it is still off that is told, and of a dead broker, that it will be."""
+    """If the clock is still off, mending reports it; for a dead broker, that it will be off."""
 
     async def scene() -> None:
         async with stage(tmp_path) as on:
@@ -173,8 +173,8 @@ def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
-    """With it goes the excuse; one that is left, for all the mending, is told; one that no engine takes is
-    refused before it is asked for."""
+    """The excuse ends with it; a limit that is left after mending is reported; one that no engine accepts is
+    refused before it is set."""
 
     async def scene() -> None:
         async with stage(tmp_path) as on:
@@ -204,7 +204,7 @@ def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_holds_more_is_ended_and_excused(tmp_path: Path) -> None:
-    """It comes back when it may have memory again, and as before."""
+    """It comes back as before when it may have memory again."""
 
     async def scene() -> None:
         async with stage(tmp_path) as on:
@@ -223,7 +223,7 @@ def test_a_broker_that_holds_more_is_ended_and_excused(tmp_path: Path) -> None:
 
 
 def test_the_kernel_ends_a_broker_that_comes_to_need_more(tmp_path: Path) -> None:
-    """Nobody sends a signal: what it is asked to take in does not fit."""
+    """No one sends a signal: what it must take in does not fit."""
 
     async def scene() -> None:
         async with stage(tmp_path) as on:

@@ -1,6 +1,7 @@
-"""The cluster in containers: every ability of its hosts once, seen in what brokers and the engine say.
+"""The cluster in containers: every ability of its hosts once, seen in the brokers' and the engine's answers.
 
-The stories of the module's one cluster leave it whole for the next; those that cannot have their own.
+The stories of the module's one cluster leave it complete for the next one; other tests have a cluster of
+their own.
 """
 
 import errno
@@ -33,7 +34,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def test_a_started_cluster_is_led_and_every_replica_is_seen(stage: Stage) -> None:
-    """As assigned: the preferred leader leads; what processes write lies in the run's folder."""
+    """The preferred leader leads, as assigned; the processes write into the run's folder."""
 
     async def story() -> None:
         await cluster_stories.a_started_cluster_is_led_and_every_replica_is_seen(stage.cluster)
@@ -45,7 +46,7 @@ def test_a_started_cluster_is_led_and_every_replica_is_seen(stage: Stage) -> Non
 
 
 def test_a_broker_has_no_rights_and_its_ports_are_on_loopback_alone(stage: Stage) -> None:
-    """The net container may change its network, nobody else; all processes live in the keeper's namespace."""
+    """Only the net container may change its network; all processes are in the keeper's namespace."""
     lab = stage.lab
     for name in (*NODES, CONTROLLER):
         broker, net = stage.of_engine(lab.broker(name)), stage.of_engine(lab.net(name))
@@ -62,7 +63,7 @@ def test_a_broker_has_no_rights_and_its_ports_are_on_loopback_alone(stage: Stage
 
 
 def test_a_control_socket_is_for_the_engines_machine_alone(stage: Stage) -> None:
-    """It is on the container's one address; another container of the cluster that dials it is hung up on."""
+    """It listens on the container's one address; it hangs up on another container of the cluster."""
     lab = stage.lab
     dial = (
         "import socket, sys\n"
@@ -73,10 +74,10 @@ def test_a_control_socket_is_for_the_engines_machine_alone(stage: Stage) -> None
     shut = "import socket; s = socket.socket(); s.settimeout(10); print(s.connect_ex(('127.0.0.1', 9090)))"
 
     async def story() -> None:
-        await stage.all_in_sync()  # the harness is answered
+        await stage.all_in_sync()  # the harness gets answers
         for name in ("n1", CONTROLLER):
-            told = await lab.exec(lab.net("n2"), ["python", "-c", dial, lab.address(name)])
-            assert told.strip() == "0"
+            output = await lab.exec(lab.net("n2"), ["python", "-c", dial, lab.address(name)])
+            assert output.strip() == "0"
             refused = await lab.exec(lab.net(name), ["python", "-c", shut])
             assert int(refused) == errno.ECONNREFUSED
             log = (stage.folder / "work" / f"{name}.log").read_text()
@@ -86,7 +87,8 @@ def test_a_control_socket_is_for_the_engines_machine_alone(stage: Stage) -> None
 
 
 def test_what_is_written_is_on_every_brokers_disk(stage: Stage) -> None:
-    """By the client of record; read back by it, and from copies of running brokers' log directories."""
+    """Written by the client of record; read back by it, and from copies of running brokers' log
+    directories."""
 
     async def story() -> list[int]:
         await stage.as_in_the_beginning()
@@ -104,7 +106,7 @@ def test_what_is_written_is_on_every_brokers_disk(stage: Stage) -> None:
 
 
 def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(stage: Stage) -> None:
-    """Killed is gone: the engine has no process of it any more."""
+    """Killed means gone: the engine has no process of it any more."""
 
     async def story() -> None:
         one = stage.cluster
@@ -132,7 +134,7 @@ def test_a_paused_broker_stands_still_and_resumes(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel says so, here and in the keeper; it runs, shows no replicas, leaves the ISR, and comes back.
-    A paused one dies."""
+    A paused broker can be killed."""
 
     async def story() -> None:
         one = stage.cluster
@@ -140,7 +142,7 @@ def test_a_paused_broker_stands_still_and_resumes(
         await one.pause("n2")
         assert await stage.pods.stands_still("n2")
         assert not await stage.pods.stands_still("n1")
-        with monkeypatch.context() as elsewhere:  # as where the harness does not see the engine's processes
+        with monkeypatch.context() as elsewhere:  # as if the harness did not see the engine's processes
             elsewhere.setattr(pods, "Path", lambda path: Path("/nowhere") / path.lstrip("/"))
             assert await stage.pods.stands_still("n2")
             assert not await stage.pods.stands_still("n1")
@@ -169,7 +171,7 @@ def test_a_paused_broker_stands_still_and_resumes(
 
 
 def test_who_ends_at_an_armed_failpoint_has_not_died_by_himself(stage: Stage) -> None:
-    """Armed alive, and armed while down; both times the trace tells where it ended."""
+    """Armed while up, and armed while down; both times the trace shows where it ended."""
 
     async def story() -> None:
         one = stage.cluster
@@ -189,7 +191,7 @@ def test_who_ends_at_an_armed_failpoint_has_not_died_by_himself(stage: Stage) ->
 
 
 def test_an_end_that_is_excused_is_no_death(stage: Stage) -> None:
-    """It is kept with its reason."""
+    """It is recorded with its reason."""
 
     async def story() -> None:
         stage.pods.excused["n3"] = "a test"
@@ -212,7 +214,7 @@ def test_mending_undoes_everything_and_leaves_nothing_behind(stage: Stage) -> No
 
 
 def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(stage: Stage) -> None:
-    """Here the engine aborts it, and nobody of ours had asked for that."""
+    """Here the engine aborts it, without a request of ours."""
 
     async def story() -> None:
         await stage.lab.call("abort n2", stage.lab.client.api.kill, stage.lab.broker("n2"), "SIGABRT")
@@ -227,7 +229,7 @@ def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(stage: Stage) 
 
 
 def test_a_freeze_holds_all_and_the_end_leaves_nothing(stage: Stage) -> None:
-    """The last story: logs are read of the frozen and the dead; then nothing of the run is on the engine."""
+    """The last story: logs of frozen and dead brokers are read; then nothing of the run is on the engine."""
 
     async def story() -> None:
         one = stage.cluster

@@ -1,5 +1,8 @@
-"""Brokers' disks in containers, on a real engine: what a power cut leaves is counted on both sides; full,
-failing, read-only and damaged disks are what the broker says they are, and nothing is left of them."""
+"""Brokers' disks in containers, on a real engine.
+
+The records left by a power cut are counted on both sides; the broker reports full, failing, read-only and
+damaged disks as such, and nothing is left of them.
+"""
 
 import asyncio
 import time
@@ -21,7 +24,7 @@ pytestmark = pytest.mark.docker
 
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=("n1",)),)
 FOURS = {"flush.messages": "4"}  # of ten records sent one by one the broker fsyncs eight
-# Appends lines, the first so many with an fsync after every tenth; says how many of both it has written.
+# Appends lines, the first so many with an fsync after every tenth; prints how many of both it has written.
 WRITER = """
 import os, sys
 synced, unsynced = map(int, sys.argv[1:])
@@ -38,7 +41,7 @@ print(synced, unsynced)
 
 @contextmanager
 def stage_of_one(folder: Path, **config: str) -> Iterator[tuple[Stage, Volumes]]:
-    """One broker, one partition; in the end nothing of the run is left, no loop device either."""
+    """One broker, one partition; at the end nothing of the run is left, no loop device either."""
     stage = Stage(folder / "run", 1, **FOURS, **config)
     (volumes,) = (one for one in stage.cluster.abilities if isinstance(one, Volumes))
     run = volumes._lab.run
@@ -55,7 +58,7 @@ async def leo(stage: Stage) -> int:
 
 
 async def ends_of_writing(stage: Stage) -> None:
-    """Send to n1 until it has ended of that."""
+    """Sends to n1 until the writes end it."""
     host, port = stage.cluster.addresses()["n1"]
     producer = Producer({"bootstrap.servers": f"{host}:{port}", "acks": "1", "log_level": 0})
     deadline = time.monotonic() + WAIT_S
@@ -71,7 +74,7 @@ async def ends_of_writing(stage: Stage) -> None:
 
 
 def test_a_power_cut_keeps_exactly_what_was_fsynced(tmp_path: Path) -> None:
-    """Bytes of a program's, and records of the broker's, by its own account of its fsyncs."""
+    """A program's bytes, and the broker's records, by its own account of its fsyncs."""
 
     async def story(stage: Stage, volumes: Volumes) -> None:
         lab = stage.lab
@@ -79,9 +82,9 @@ def test_a_power_cut_keeps_exactly_what_was_fsynced(tmp_path: Path) -> None:
         assert said.split() == ["1000", "500"]
         await stage.write(10)
 
-        told = await stage.cluster.power_cut("n1")
+        report = await stage.cluster.power_cut("n1")
 
-        assert told == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
+        assert report == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
         left_there = (await volumes.log_dir("n1") / "probe").read_bytes()
         # The last block may have its new size before its bytes: ext4 then shows zeros there.
         assert left_there.rstrip(b"\0") == b"".join(b"synced %06d\n" % number for number in range(1000))
@@ -101,8 +104,8 @@ def test_a_power_cut_keeps_exactly_what_was_fsynced(tmp_path: Path) -> None:
 def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Played on files then: no kernel can be told what to keep, and it has synced what a dead broker left. So
-    it is where a disk cannot be cut off."""
+    """Then it is done on files: a kernel cannot be asked what to keep, and it has synced what a dead broker
+    left. It is the same if a disk cannot be cut off."""
 
     async def story(stage: Stage, volumes: Volumes) -> None:
         await stage.write(10)
@@ -111,14 +114,14 @@ def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
         await stage.cluster.start_node("n1")
         assert await leo(stage) == 9
 
-        await stage.write(3)  # 12: of these 9 are durable: the fourth would have been fsynced with these
+        await stage.write(3)  # 12, of which 9 are durable: the fourth would have been fsynced with these
         await stage.cluster.kill("n1")
         assert await stage.cluster.power_cut("n1") == {"keep": {0: 9}, "lost_records": 3, "how": "files"}
         await stage.cluster.start_node("n1")
         await stage.write(1)
         assert await leo(stage) == 10
 
-        volumes._loops.devices["n1"] = "/dev/null"  # which cannot be cut off
+        volumes._loops.devices["n1"] = "/dev/null"  # this one cannot be cut off
         assert await stage.cluster.power_cut("n1") == {"keep": {0: 9}, "lost_records": 1, "how": "files"}
         assert "cannot be cut off, its power cut is played on files" in capsys.readouterr().err
 
@@ -138,9 +141,10 @@ def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_told(
         assert await leo(stage) == 8
         with pytest.raises(FloodmarkError, match="cannot be full on this engine; it can be corrupt, trunc"):
             await volumes.harm("n1", "full")
-        told = await volumes.harm("n1", "truncated")
-        end = log_extents(stage.folder / "nodes" / "n1")["log-0"][1]  # of the copy it was found in
-        assert told == {"lost_records": 1, "log": "log-0", "file": f"log-0/{0:020d}.log", "position": end - 7}
+        report = await volumes.harm("n1", "truncated")
+        end = log_extents(stage.folder / "nodes" / "n1")["log-0"][1]  # of the copy in which it was found
+        file = f"log-0/{0:020d}.log"
+        assert report == {"lost_records": 1, "log": "log-0", "file": file, "position": end - 7}
 
     with stage_of_one(tmp_path) as (stage, volumes):
         assert not volumes.own
@@ -173,7 +177,7 @@ def test_a_full_disk_ends_its_broker_and_keeps_what_it_had(tmp_path: Path) -> No
 
 
 def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: Path) -> None:
-    """The one broker finds out by itself, the other is ended by the repair; neither has died for us."""
+    """One broker notices it itself, the repair ends the other; for us neither has died by itself."""
 
     async def story(stage: Stage, volumes: Volumes) -> None:
         await stage.write(10)
@@ -185,7 +189,7 @@ def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: 
         assert await leo(stage) == 8
 
         await stage.write(2)
-        await stage.cluster.pause("n1")  # so that it does not find out
+        await stage.cluster.pause("n1")  # so that it does not notice
         assert await volumes.harm("n1", "read-only") == {"lost_records": 2, "how": "disk"}
         (wrong,) = await volumes._loops.look()
         assert wrong.startswith("the disk of n1, /dev/loop")
@@ -221,8 +225,8 @@ def test_a_power_cut_of_a_failing_disk_is_counted_from_when_it_failed(tmp_path: 
 def test_a_damaged_tail_is_cut_by_the_broker_and_a_wiped_disk_is_empty(tmp_path: Path) -> None:
     async def story(stage: Stage, volumes: Volumes) -> None:
         await stage.write(10)
-        told = await volumes.harm("n1", "corrupt")
-        assert (told["lost_records"], told["log"]) == (1, "log-0")
+        report = await volumes.harm("n1", "corrupt")
+        assert (report["lost_records"], report["log"]) == (1, "log-0")
         assert not stage.pods.lives("n1")
         await stage.cluster.start_node("n1")
         assert await leo(stage) == 9, "its checksum no longer fits"

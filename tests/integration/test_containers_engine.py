@@ -1,4 +1,4 @@
-"""Trouble with the engine, at a start and in mid-run: said clearly, without a hang, and nothing is left."""
+"""Trouble with the engine, at a start and in mid-run: a clear message, no hang, and nothing left."""
 
 import asyncio
 import gc
@@ -25,7 +25,7 @@ USUAL = "unix:///var/run/docker.sock"
 
 
 def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    """A value no broker understands."""
+    """A value that no broker understands."""
     stage = Stage(tmp_path, 1, **{"floodmark.switches": "no-such"})
     try:
         with pytest.raises(FloodmarkError, match=r"ended at once: .*no switch 'no-such'"):
@@ -37,7 +37,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> None:
-    """By a program of somebody else."""
+    """By another program."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
@@ -64,7 +64,7 @@ def test_without_an_engine_the_start_says_so(tmp_path: Path, monkeypatch: pytest
 def test_an_engine_that_sees_other_folders_is_on_another_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the keeper wrote is not to be found here."""
+    """The keeper's file is not found here."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o777)
     monkeypatch.setattr(engine_resources, "KEEPER_S", 1.0)
@@ -98,7 +98,8 @@ def test_without_a_common_clock_there_is_no_trace(
 
 
 class Relay:
-    """A socket before the engine's. `end` closes it and all that goes through, as if the engine had died."""
+    """A socket in front of the engine's. `end` closes it and all its connections, as if the engine had
+    died."""
 
     def __init__(self, path: Path) -> None:
         self._listening = socket.socket(socket.AF_UNIX)
@@ -137,13 +138,14 @@ class Relay:
             pass
 
 
-# docker-py leaves a socket that could not be connected to the collector.
+# docker-py leaves a socket that could not connect to the garbage collector.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.skipif(os.environ.get("DOCKER_HOST", USUAL) != USUAL, reason="the engine is somewhere else")
 def test_an_engine_that_dies_in_mid_run_is_an_error_and_no_hang(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All brokers count as dead, every act says why; what was there ends, and the next start can sweep it."""
+    """All brokers count as dead, every act says why; the containers end, and the next start can sweep
+    them."""
     relay = Relay(tmp_path / "engine.sock")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine.sock")
     stage = Stage(tmp_path / "run", 1)
@@ -154,7 +156,7 @@ def test_an_engine_that_dies_in_mid_run_is_an_error_and_no_hang(
         async def story() -> None:
             relay.end()
             await stage.seen(lambda look: not look.running, "the loss to be heard of")
-            assert stage.cluster.died() == []  # none by itself
+            assert stage.cluster.died() == []  # none ended by itself
             [broken] = stage.cluster.broken()
             assert "ended its stream of events" in broken
             assert "ended its stream of events" in stage.cluster.last_words("n1")

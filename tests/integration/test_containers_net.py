@@ -1,4 +1,4 @@
-"""Cuts, bad lines and resets in real net containers, seen in what arrives and in what the kernel says."""
+"""Cuts, bad lines and resets in real net containers, seen in what arrives and in the kernel's numbers."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @pytest.fixture(autouse=True)
 def quiet(net: Rig) -> Iterator[None]:
-    """Every test begins and ends with lines that are whole."""
+    """Every test begins and ends with lines without faults."""
     yield
     assert net.passed("n1", "n2") == 20
     for name in net.lab.names:
@@ -33,7 +33,7 @@ def quiet(net: Rig) -> Iterator[None]:
 
 
 def client_asks(net: Rig, name: str, timeout_s: float = 0.5) -> str:
-    """What a client on this machine hears of the broker's published port."""
+    """A client's answer from the broker's published port."""
     with socket.create_connection((HOST, net.broker[name]), timeout_s) as connection:
         connection.settimeout(timeout_s)
         try:
@@ -58,7 +58,8 @@ def resets(rules: Rules) -> Resets:
 
 
 def test_a_one_way_cut_is_one_way(net: Rig) -> None:
-    """n2 hears nothing of n1, n1 all of n2; nobody else notices; the heal is complete."""
+    """n2 gets nothing from n1, n1 gets everything from n2; other nodes notice nothing; the heal is
+    complete."""
 
     async def story(rules: Rules) -> None:
         await rules.cut({"n2": ["n1"]}, reset=False)
@@ -89,8 +90,8 @@ def test_cuts_add_up_and_reach_the_controller(net: Rig) -> None:
 
 @pytest.mark.parametrize("grudge", [{"n2": [CLIENTS]}, {CLIENTS: ["n2"]}], ids=["requests", "answers"])
 def test_clients_are_cut_off_either_way(net: Rig, grudge: dict[str, list[str]]) -> None:
-    """Silence, as if the broker hung: the port is the engine's and takes the dial. Nodes hear n2 as before,
-    and its control socket answers."""
+    """Silence, as if the broker hung: the port is the engine's and accepts connections. Nodes reach n2 as
+    before, and its control socket answers."""
 
     async def story(rules: Rules) -> None:
         with socket.create_connection((HOST, net.broker["n2"]), 2.0) as old:
@@ -113,7 +114,7 @@ def test_clients_are_cut_off_either_way(net: Rig, grudge: dict[str, list[str]]) 
 
 
 def test_the_control_socket_answers_through_everything(net: Rig) -> None:
-    """All nodes and clients apart from each other, lines bad besides."""
+    """All nodes and clients are cut from each other, and the lines are bad as well."""
 
     async def story(rules: Rules) -> None:
         everybody = {name: [*others, CLIENTS] for name, others in OTHERS.items()}
@@ -127,7 +128,7 @@ def test_the_control_socket_answers_through_everything(net: Rig) -> None:
 
 
 def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
-    """Whoever dialled, though the cut was asked one way; and others stay connected."""
+    """Whichever side connected, though the cut was requested one way; other nodes stay connected."""
 
     async def story(rules: Rules) -> None:
         net.request("n1", "hold", to=net.address("n2"))
@@ -151,7 +152,7 @@ def test_a_cut_by_reset_ends_both_ends_and_refuses_dials(net: Rig) -> None:
 
 
 def test_clients_are_reset(net: Rig) -> None:
-    """An open connection ends, a new one is taken by the engine's port and ends at once."""
+    """An open connection ends; the engine's port accepts a new one, which ends at once."""
 
     async def story(rules: Rules) -> None:
         with socket.create_connection((HOST, net.broker["n2"]), 2.0) as old:
@@ -171,7 +172,7 @@ def test_clients_are_reset(net: Rig) -> None:
 
 
 def test_connections_are_reset_once(net: Rig) -> None:
-    """Counted; new ones live. Where one direction is cut as well, both ends end all the same."""
+    """They are counted; new ones live. If one direction is cut as well, both ends still end."""
 
     async def story(rules: Rules) -> None:
         net.request("n1", "hold", to=net.address("n2"))
@@ -204,13 +205,13 @@ def test_loss_is_about_as_asked_and_one_way(net: Rig) -> None:
 
 
 def answer_ms(net: Rig, says: str, hears: str) -> float:
-    """The quickest of a few: a busy machine makes answers late, but none early."""
+    """The fastest of some answers: a busy machine makes answers late, but none early."""
     return min(float(net.ask(says, hears)["answer_ms"]) for _ in range(4))
 
 
 def test_delay_is_as_asked(net: Rig) -> None:
-    """Of what n2 hears of n1 alone, whoever dials; another, added later, leaves it. The heal ends both,
-    and what was held arrives."""
+    """Only of what n2 gets from n1, whichever side connected; a delay that is added later leaves it. The heal
+    ends both, and delayed packets arrive."""
 
     async def story(rules: Rules) -> None:
         await bad(rules).degrade({"n2": ["n1"]}, {"delay_ms": 100})
@@ -232,12 +233,12 @@ def test_delay_is_as_asked(net: Rig) -> None:
 
 
 def test_a_cut_stops_what_was_held_up(net: Rig) -> None:
-    """Cut means that no byte passes any more: not even one that was under way."""
+    """A cut means that no byte passes any more: not even a delayed one."""
 
     async def story(rules: Rules) -> None:
         await bad(rules).degrade({"n2": ["n1"], CLIENTS: ["n2"]}, {"delay_ms": 1000})
         with socket.create_connection((HOST, net.broker["n2"]), 3.0) as client:
-            time.sleep(1.2)  # its dial is answered late, too
+            time.sleep(1.2)  # its connection is answered late, too
             client.sendall(b"hello\n")
             net.request("n1", "say", to=net.address("n2"), count=7)
             await asyncio.sleep(0.1)
@@ -252,7 +253,7 @@ def test_a_cut_stops_what_was_held_up(net: Rig) -> None:
 
 @pytest.mark.parametrize("grudge", [{"n2": [CLIENTS]}, {CLIENTS: ["n2"]}], ids=["requests", "answers"])
 def test_clients_wait(net: Rig, grudge: dict[str, list[str]]) -> None:
-    """Either way, and a long answer does not take a round for each few packets of it."""
+    """Either way, and a long answer does not take a round trip for every few packets."""
 
     async def story(rules: Rules) -> None:
         await bad(rules).degrade(grudge, {"delay_ms": 100})
@@ -294,7 +295,7 @@ def test_a_rate_is_about_as_asked(net: Rig, says: str) -> None:
     net.play(story)
 
 
-# -- what is left ----------------------------------------------------------------------------------------
+# -- residue -------------------------------------------------------------------------------------------------
 
 
 def test_the_heal_leaves_nothing_and_other_tables_were_never_touched(net: Rig) -> None:
@@ -343,7 +344,7 @@ def test_what_is_left_is_named(net: Rig) -> None:
 
 
 def test_qualities_that_this_kernel_can_do(net: Rig) -> None:
-    """All are tried, none is left behind; the words for netem are such as tc takes."""
+    """All are tried, none is left behind; tc accepts the words for netem."""
 
     async def story(rules: Rules) -> None:
         possible = await packets_possible(net.lab)

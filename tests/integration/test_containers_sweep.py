@@ -1,4 +1,4 @@
-"""Killed harnesses: what they leave on the engine is dead at once, and swept by the next start."""
+"""Killed harnesses: what they leave on the engine is dead at once, and the next start sweeps it."""
 
 import subprocess
 import threading
@@ -29,8 +29,8 @@ ENDS_WITHIN_S = 15.0  # on a busy machine; usually it takes half a second
 
 
 def killed(what: str, folder: Path) -> str:
-    """A harness that was killed when its containers ran, one of them stopped; the run's number. Nothing of it
-    runs any more."""
+    """Kills a harness when its containers run, one of them stopped; returns the run's number. No process of
+    it runs any more."""
     with subprocess.Popen(argv_of_harness(what, folder), stdout=subprocess.PIPE, text=True) as harness:
         try:
             assert harness.stdout is not None
@@ -44,7 +44,7 @@ def killed(what: str, folder: Path) -> str:
 
 
 def test_a_killed_harness_takes_its_cluster_along_and_the_next_start_sweeps_it(tmp_path: Path) -> None:
-    """Of a whole cluster: containers, network, volumes, loop devices; and a living run is not touched."""
+    """All of a cluster: containers, network, volumes, loop devices; and a living run is not touched."""
     run = killed("cluster", tmp_path / "killed")
     stage = Stage(tmp_path / "living", 1)
     try:
@@ -67,10 +67,10 @@ def test_a_killed_harness_takes_its_cluster_along_and_the_next_start_sweeps_it(t
 
 
 def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:
-    """What is gone already, or about to go, is no trouble; a hook is called for the dead run."""
+    """A part that is gone already, or about to go, is no error; a hook is called for the dead run."""
     run = killed("lab", tmp_path)
     lab = EngineResources(tmp_path, NODES)
-    Volumes(lab, power_loss)  # so that whatever dead run is met here is swept as a whole
+    Volumes(lab, power_loss)  # so that any dead run found here is swept completely
     outcomes: list[dict[str, str | None]] = []
     hooked: list[str] = []
     start = threading.Barrier(2)
@@ -94,7 +94,7 @@ def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:
 
 
 def test_what_has_no_keeper_yet_is_given_time(tmp_path: Path) -> None:
-    """A network of a run that is only beginning, with the time the engine gives. Later, it is dead."""
+    """A network of a run that is only beginning, with the engine's time. Later, it is dead."""
     client = connect()
     labels = {LABEL: "1", LABEL_RUN: "beginning", LABEL_ROLE: "network"}
     network = client.networks.create("floodmark-beginning", labels=labels)
@@ -109,7 +109,7 @@ def test_what_has_no_keeper_yet_is_given_time(tmp_path: Path) -> None:
 
 
 def test_a_run_is_dead_when_its_keeper_has_ended() -> None:
-    """However young it is; one whose keeper was made but not started may be about to begin."""
+    """However young it is; a run whose keeper was made but not started may be about to begin."""
     assert KEEPER == "keeper"
     assert dead(Remains(keepers=["k"], begun=True, newest_s=100.0), 100.1)
     assert not dead(Remains(keepers=["k"], begun=True, alive=True, newest_s=100.0), 10_000.0)

@@ -1,4 +1,4 @@
-"""The control client against a real socket: answers, refusals, silence, and a node that was restarted."""
+"""The control client on a real socket: answers, refusals, silence, and a node that was restarted."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers in pairs, the later request first; "moan" is refused."""
+    """Answers in pairs, the later request first; refuses "moan"."""
     while len(lines := [await reader.readline(), await reader.readline()]) == 2 and lines[1]:
         for line in reversed(lines):
             request = json.loads(line)
@@ -25,13 +25,13 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 
 
 async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Takes all and says nothing, until the other side goes."""
+    """Reads everything and answers nothing, until the other side closes."""
     await reader.read()
     writer.close()
 
 
 async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Hangs up when asked."""
+    """Closes the connection at a request."""
     await reader.readline()
     writer.close()
 
@@ -57,7 +57,7 @@ def played(story: Callable[[int, Control], Awaitable[None]]) -> None:
 
 
 def test_answers_find_their_requests_in_any_order() -> None:
-    """Two at once over one connection, answered the other way round; one is refused."""
+    """Two requests at once over one connection, answered in reverse order; one is refused."""
 
     async def story(port: int, control: Control) -> None:
         async with listening(port, echo):
@@ -77,7 +77,7 @@ def test_answers_find_their_requests_in_any_order() -> None:
 
 
 def test_silence_ends_with_the_time_out() -> None:
-    """And says who was asked what."""
+    """And the message names the node and the request."""
 
     async def story(port: int, control: Control) -> None:
         async with listening(port, deaf):
@@ -89,7 +89,7 @@ def test_silence_ends_with_the_time_out() -> None:
 
 
 def test_a_node_that_hangs_up_or_is_not_there_is_told_and_dialled_again() -> None:
-    """A restart is met with a new connection."""
+    """After a restart there is a new connection."""
 
     async def story(port: int, control: Control) -> None:
         with pytest.raises(ControlError, match="does not listen"):

@@ -57,14 +57,14 @@ def image(client: docker.DockerClient) -> str:
 
 @pytest.fixture(autouse=True)
 def _own_cache(image: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """After the image is there: to build it, the user's own cache is of use."""
+    """Set after the image is there: building it may use the user's own cache."""
     assert image
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture(autouse=True)
 def run(client: docker.DockerClient, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """What the containers of one test are labelled with; none of them is left."""
+    """The label of the containers of one test; none of them is left at the end."""
     name = secrets.token_hex(4)
     monkeypatch.setattr(ability_probe, "secrets", SimpleNamespace(token_hex=lambda _: name))
     yield name
@@ -83,14 +83,14 @@ def tried(client: docker.DockerClient, image: str, run: str, what: str,
 
 def test_the_doctor_tells_of_this_engine(
         client: docker.DockerClient, image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What this machine can do is not ours to say; but containers run on it, as this test does."""
+    """What this machine can do is not ours to decide; but containers run on it, as this test does."""
     file = tmp_path / "doctor.json"
 
     assert examine_machine(cluster="containers", json_file=file) == EXIT_VALID
-    told = capsys.readouterr().out
-    assert "the containers cluster can run here" in told
-    assert image in told
-    assert facts(client).name.split(",", maxsplit=1)[0] in told
+    output = capsys.readouterr().out
+    assert "the containers cluster can run here" in output
+    assert image in output
+    assert facts(client).name.split(",", maxsplit=1)[0] in output
     findings = json.loads(file.read_text())
     assert None not in {row["containers"] for row in findings["faults"]}
     can = {row["fault"] for row in findings["faults"] if row["containers"]}
@@ -105,7 +105,7 @@ def test_what_was_found_is_remembered_until_it_is_asked_for_anew(
         raise FloodmarkError("it was tried again")
 
     monkeypatch.setattr(ability_probe, "_try_all", look_again)
-    if found[LOOPS].can:  # else other runs may have had all the loop devices, and it is not remembered
+    if found[LOOPS].can:  # else other runs may have used all loop devices, and it is not remembered
         assert probe(client, image) == found
     with pytest.raises(FloodmarkError, match="tried again"):
         probe(client, image, anew=True)
@@ -113,7 +113,7 @@ def test_what_was_found_is_remembered_until_it_is_asked_for_anew(
 
 def test_a_container_without_rights_can_do_nothing_that_needs_them(
         client: docker.DockerClient, image: str, run: str) -> None:
-    """Each no is the kernel's own. What needs no right is a yes all the same."""
+    """Each no comes from the kernel. Whatever needs no right is still a yes."""
     network = {**tried(client, image, run, "network", BARE), "folder_seen": False,
                "between_ns": (0, 1 << 63)}
     found = understood(network, tried(client, image, run, "disks", BARE))
@@ -142,7 +142,7 @@ def test_an_image_without_the_program_is_named_as_the_trouble(client: docker.Doc
 
 def test_an_engine_that_is_silent_is_not_waited_for(
         client: docker.DockerClient, image: str, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is late removes its container all the same."""
+    """A probe that is late still removes its container."""
     monkeypatch.setattr(ability_probe, "PROBE_S", 0.0)
 
     with pytest.raises(FloodmarkError, match="waited 0 s for the containers that try out"):

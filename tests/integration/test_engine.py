@@ -1,7 +1,7 @@
 """docker/engine.sh: uses an engine, starts one, stops it, and leaves the network as it was.
 
-An engine is started only in a network namespace of the test's own: a second one beside another would take its
-bridge and its chains.
+A test starts an engine only in a network namespace of its own: a second one next to another would take over
+its bridge and its chains.
 """
 
 import os
@@ -27,7 +27,7 @@ NAMESPACES = [
     "--kill-child",
     "--mount-proc",
 ]
-# What every script below begins with: an engine of its own, a rule that is not Docker's, and a look around.
+# The beginning of every script below: an engine of its own, a rule that is not Docker's, and a look around.
 BEGIN = """
 set -u
 export FLOODMARK_ENGINE_DIR=$PWD/engine DOCKER_HOST=unix://$PWD/engine.sock
@@ -56,7 +56,7 @@ SAME = "look >after; diff before after && echo same"
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A short path: sockets lie within it."""
+    """A short path, because sockets are in it."""
     with tempfile.TemporaryDirectory(prefix="fm-", dir="/tmp", ignore_cleanup_errors=True) as name:
         yield Path(name)
 
@@ -73,8 +73,8 @@ def plain(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
 
 
 def inside(folder: Path, script: str) -> str:
-    """What the script prints, run in namespaces of its own, where `engine.sh` is found by that name. All that
-    it starts ends with it."""
+    """The script's output. It runs in namespaces of its own, where `engine.sh` is on the path. All processes
+    that it starts end with it."""
     if os.geteuid() != 0 or not all(shutil.which(each) for each in ("dockerd", "unshare", "iptables")):
         pytest.skip("an engine is started here only by root, with dockerd, unshare and iptables")
     with (folder / "stderr").open("w") as stderr:
@@ -94,7 +94,7 @@ def inside(folder: Path, script: str) -> str:
 
 
 def test_the_engine_that_answers_is_used(tmp_path: Path) -> None:
-    """And nothing is written anywhere; the exit code is the command's."""
+    """And no file is written; the exit code is the command's."""
     place = tmp_path / "engine"
     ran = plain("run", "--", "sh", "-c", "docker info -f {{.ID}} && exit 7", FLOODMARK_ENGINE_DIR=str(place))
 
@@ -104,7 +104,7 @@ def test_the_engine_that_answers_is_used(tmp_path: Path) -> None:
 
 
 def test_without_an_engine_the_command_runs_and_knows(tmp_path: Path) -> None:
-    """One line why, in the environment too."""
+    """One line with the reason, in the environment too."""
     ran = plain(
         "run",
         "--",
@@ -130,8 +130,8 @@ def test_words_it_does_not_know(words: tuple[str, ...]) -> None:
 
 
 def test_an_engine_is_started_shared_and_stopped(folder: Path) -> None:
-    """The last to end stops it; a second engine at another address is refused; the network is as before."""
-    told = inside(
+    """The last user stops it; a second engine at another address is refused; the network is as before."""
+    output = inside(
         folder,
         """
         engine.sh run -- sh -c 'touch up; until [ -e go ]; do sleep 0.1; done; exit 5' & first=$!
@@ -147,7 +147,7 @@ def test_an_engine_is_started_shared_and_stopped(folder: Path) -> None:
         + SAME,
     )
 
-    lines = told.splitlines()
+    lines = output.splitlines()
     assert lines[0] == "up"
     assert lines[1].startswith("other: dockerd runs here already (process ")
     assert sorted(lines[2:4]) == ["first 5", "shared"]
@@ -155,8 +155,8 @@ def test_an_engine_is_started_shared_and_stopped(folder: Path) -> None:
 
 
 def test_told_to_end_it_ends_the_command_and_the_engine(folder: Path) -> None:
-    """The command hears the signal and may tidy up; the code is the shell's for it."""
-    told = inside(
+    """The command gets the signal and may tidy up; the exit code is the shell's for it."""
+    output = inside(
         folder,
         """
         for signal in TERM INT; do
@@ -170,12 +170,12 @@ def test_told_to_end_it_ends_the_command_and_the_engine(folder: Path) -> None:
         + SAME,
     )
 
-    assert told.split("\n")[:-1] == ["tidy", "TERM 143", "gone", "tidy", "INT 130", "gone", "same"]
+    assert output.split("\n")[:-1] == ["tidy", "TERM 143", "gone", "tidy", "INT 130", "gone", "same"]
 
 
 def test_killed_it_leaves_no_engine(folder: Path) -> None:
     """SIGKILL to the script alone: the guard ends the engine."""
-    told = inside(
+    output = inside(
         folder,
         """
         engine.sh run -- sh -c 'touch up; exec sleep 60' & run=$!
@@ -186,12 +186,13 @@ def test_killed_it_leaves_no_engine(folder: Path) -> None:
         + SAME,
     )
 
-    assert told.split("\n")[:-1] == ["gone", "same"]
+    assert output.split("\n")[:-1] == ["gone", "same"]
 
 
 def test_after_everything_was_killed_the_next_run_is_clean(folder: Path) -> None:
-    """Script, guard and daemons gone at once: the next one starts, and restores what was before the first."""
-    told = inside(
+    """Script, guard and daemons killed at once: the next run starts, and restores the state before the
+    first."""
+    output = inside(
         folder,
         """
         engine.sh run -- sh -c 'touch up; exec sleep 60' & run=$!
@@ -205,5 +206,5 @@ def test_after_everything_was_killed_the_next_run_is_clean(folder: Path) -> None
         + SAME,
     )
 
-    lines = told.split("\n")[:-1]
+    lines = output.split("\n")[:-1]
     assert lines == ["remains", str(folder / "engine" / "root"), "code 0", "gone", "same"]

@@ -1,6 +1,6 @@
-"""Failpoints in real processes: what is held, dropped, doubled and ended there, and what goes on beside it.
+"""Failpoints in real processes: messages are held, dropped and doubled, processes end, and the rest goes on.
 
-One cluster for all, a topic for each; a test leaves nothing armed.
+One cluster for all tests, a topic for each; a test leaves nothing armed.
 """
 
 import json
@@ -63,7 +63,7 @@ def send(cluster: RealBrokers, name: str, value: bytes, *, node: int = 1, acks: 
 
 
 def elect(cluster: RealBrokers, name: str, leader: int) -> int:
-    """The new leader epoch."""
+    """Elects the leader; returns the new leader epoch."""
     assert cluster.ask(CONTROLLER, "elect", topic=name, partition=0, leader=leader) == {"error": None}
     return int(cluster.partition(name)["epoch"])
 
@@ -81,14 +81,14 @@ def wait_epoch(cluster: RealBrokers, node: int, name: str, epoch: int) -> None:
 
 
 def trace(cluster: RealBrokers, node: int, name: str) -> list[Mapping[str, Any]]:
-    """What it says of this topic, checkpoints aside: they come by the clock."""
+    """Its trace lines of this topic, without checkpoints, which depend on the clock."""
     text = (cluster.folder / f"n{node}.trace").read_text()
     lines = [line for line in map(json.loads, text.splitlines()) if line.get("topic") == name]
     return [line for line in lines if line["event"] != "checkpoint"]
 
 
 def bounce(cluster: RealBrokers, node: int) -> None:
-    """Kills and starts it, and waits until it is registered anew and unfenced."""
+    """Kills and starts it, and waits until it is registered again and unfenced."""
     earlier = cluster.ask(node, "state")["broker_epoch"]
     cluster.end(node)
     cluster.start(node)
@@ -97,7 +97,7 @@ def bounce(cluster: RealBrokers, node: int) -> None:
 
 
 def test_a_follower_held_after_its_append_and_the_other_partition(cluster: RealBrokers) -> None:
-    """It has the record and the HW of before; another partition of the same fetches goes on."""
+    """It has the record and the old HW; another partition of the same fetches goes on."""
     name = topic(cluster, "appended", (1, 2, 3), (1, 2, 3))
     number = arm(cluster, 2, "F.appended", topic=name, partition=0)
     assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
@@ -118,7 +118,7 @@ def test_a_follower_held_after_its_append_and_the_other_partition(cluster: RealB
 
 
 def test_killed_between_truncation_and_refetch(cluster: RealBrokers) -> None:
-    """The old leader is held when its tail is cut, and dies there: the cut is on its disk."""
+    """The old leader is held when its tail is cut, and killed there: the cut is on its disk."""
     name = topic(cluster, "truncated", (1, 2))
     deaf = arm(cluster, 2, "F.before_refetch", "drop", topic=name, times=0)
     wait_met(cluster, 2, deaf)
@@ -142,7 +142,7 @@ def test_an_ack_that_the_followers_do_not_hear_of(cluster: RealBrokers) -> None:
     number = arm(cluster, 1, "L.acked", topic=name, partition=0, offset=0)
     assert send(cluster, name, b"v") == (errors.NONE, 0)
     assert wait_met(cluster, 1, number)["held"]
-    for _ in range(3):  # fetches of both followers come and go meanwhile
+    for _ in range(3):  # fetches of both followers go on in the meantime
         assert send(cluster, name, b"w", partition=1)[0] == errors.NONE
 
     assert [cluster.replica(node, name)["hw"] for node in (1, 2, 3)] == [1, 0, 0]
@@ -153,7 +153,8 @@ def test_an_ack_that_the_followers_do_not_hear_of(cluster: RealBrokers) -> None:
 
 
 def test_an_answer_that_comes_late(cluster: RealBrokers) -> None:
-    """A follower whose answer is held asks its next leader; the late one does nothing (KAFKA-18991)."""
+    """A follower whose answer is held fetches from its next leader; the late answer does nothing
+    (KAFKA-18991)."""
     name = topic(cluster, "late")
     number = arm(cluster, 3, "F.fetch_resp", topic=name, peer=1)
     wait_met(cluster, 3, number, held=True)
@@ -172,7 +173,7 @@ def test_an_answer_that_comes_late(cluster: RealBrokers) -> None:
 
 
 def test_an_answer_lost_and_one_that_comes_twice(cluster: RealBrokers) -> None:
-    """What was lost is asked again, the second of two finds nothing to do."""
+    """A lost answer is requested again; the second of two has no effect."""
     name = topic(cluster, "twice")
     lost = arm(cluster, 2, "F.fetch_resp", "drop", topic=name)
     twice = arm(cluster, 3, "F.fetch_resp", "duplicate", topic=name, skip=1)
@@ -188,7 +189,7 @@ def test_an_answer_lost_and_one_that_comes_twice(cluster: RealBrokers) -> None:
 
 
 def test_news_held_for_one_broker_and_let_go_by_epochs(cluster: RealBrokers) -> None:
-    """Two elections wait for broker 3, each a message of its own; the others have heard of both."""
+    """Two elections wait for broker 3, each as a message of its own; the other brokers know of both."""
     name = topic(cluster, "news")
     before = cluster.partition(name)["epoch"]
     number = arm(cluster, CONTROLLER, "C.elected", topic=name, peer=3)
@@ -233,7 +234,7 @@ def test_news_dropped_and_doubled(cluster: RealBrokers) -> None:
 
 def test_isr_changes_held_lost_and_answered_late(cluster: RealBrokers) -> None:
     """A dead follower comes back to four partitions: one request is held, one lost, one answer lost at the
-    controller, one request doubled and its answer held. None keeps another waiting, and all come through."""
+    controller, one request doubled and its answer held. None makes another wait, and all succeed."""
     name = topic(cluster, "alter", *[(1, 2, 3)] * 4)
     arm(cluster, 3, "F.appended", "crash", topic=name)
     assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
@@ -267,7 +268,7 @@ def test_isr_changes_held_lost_and_answered_late(cluster: RealBrokers) -> None:
 
 
 def test_every_point_is_met(cluster: RealBrokers) -> None:
-    """One armed to be reported at each, from the start; a life with all that happens in one."""
+    """A report is armed at each point, from the start; then the cluster does everything that reaches one."""
     points = ("F.before_refetch", "F.epoch_req", "F.followed", "L.elected", "L.hw", "P.parked", "D.ckpt",
               "D.ckpt_done", "D.fsync", "B.registered", "L.acked", "F.truncated", "F.appended")  # fmt: skip
     arms = [{"point": point, "action": "report", "times": 0} for point in points]
@@ -296,7 +297,7 @@ def test_every_point_is_met(cluster: RealBrokers) -> None:
 def test_a_request_of_a_new_epoch_is_held_and_a_new_leader_before_it_does_anything(
     cluster: RealBrokers,
 ) -> None:
-    """The follower has its role and asks nothing; the leader leads and answers nothing."""
+    """The follower has its role and sends no request; the leader leads and answers none."""
     name = topic(cluster, "roles")
     first = arm(cluster, 3, "F.epoch_req", topic=name)
     leader = arm(cluster, 2, "L.elected", topic=name)
@@ -316,7 +317,7 @@ def test_a_request_of_a_new_epoch_is_held_and_a_new_leader_before_it_does_anythi
 
 
 def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBrokers) -> None:
-    """It tells the state of then, arms, and lets go."""
+    """It answers with its state of then, arms, and releases."""
     name = topic(cluster, "still")
     number = arm(cluster, 2, "F.appended", topic=name, scope="broker")
     assert send(cluster, name, b"v", acks=1) == (errors.NONE, 0)
@@ -332,8 +333,8 @@ def test_a_broker_held_as_a_whole_listens_to_its_control_socket(cluster: RealBro
 
 
 def test_a_sigterm_ends_whatever_is_held(shared: RealBrokers) -> None:
-    """One replica held: an orderly stop. All of it held: at once, also frozen. A controller that holds news:
-    in order. (Nothing is left of the shared cluster.)"""
+    """One replica held: an orderly stop. All of it held: at once, also frozen. A controller that holds
+    messages: in order. (Nothing is left of the shared cluster.)"""
     name = topic(shared, "stops")
     number = arm(shared, 3, "F.appended", topic=name)
     assert send(shared, name, b"v", acks=1) == (errors.NONE, 0)
@@ -356,7 +357,7 @@ def test_a_sigterm_ends_whatever_is_held(shared: RealBrokers) -> None:
 
 def test_a_follower_that_asks_for_epochs_first_waits_with_one_partition_alone(tmp_path: Path) -> None:
     """KIP-101's OffsetsForLeaderEpoch: held before it is sent, or unanswered by a leader that is held, it
-    keeps the fetches of the other partition from nothing."""
+    does not stop the fetches of the other partition."""
     with RealBrokers(tmp_path, brokers=2, floodmark__rules="kip-101") as cluster:
         name = topic(cluster, "both", (1, 2), (1, 2))
         assert [send(cluster, name, b"u", partition=partition) for partition in (0, 1)] == [(0, 0)] * 2

@@ -35,25 +35,25 @@ def at(node: str, name: str, **more: Any) -> dict[str, Any]:
 
 SCHEDULE: list[dict[str, Any]] = [
     send(1),
-    # Nobody hears of n3's copy before it is let go, so the second record waits for its ack.
+    # n3's append stays unknown before it is released, so the second record waits for its ack.
     arm("n3", "F.appended", "hold", partition=0),
     send(2, nowait=True),
     until(at("n3", "F.appended", partition=0)),
     {"f": "list_offsets", "partitions": [0], "from": "n1"},
     {"f": "release", "nodes": ["n3"], "point": {"name": "F.appended"}},
     until({"at": "ack", "partition": 0, "count": 2, "leader": "n1"}),
-    # n2 ends where it was armed to, and is back.
+    # n2 ends at its armed failpoint, and is back.
     arm("n2", "F.appended", "crash"),
     send(3, nowait=True),
     until(at("n2", "F.appended", then_ns=5_000_000)),
     {"f": "start", "nodes": ["down"]},
     until(HEALTHY),
-    # n1 is asked as if it led still.
+    # n1 gets a send as if it still led.
     {"f": "elect", "partitions": [0], "leader": "n2"},
     until({"at": "state", "partition": 0, "replica": "n1", "field": "leader", "is": "==", "value": "n2"}),
     send(4, to="n1"),
     send(5, acks="1"),
-    # Its ack waits for no follower, and a poll shows what all of the ISR have.
+    # Its ack waits for no follower, and a poll returns what all of the ISR have.
     until({"at": "state", "partition": 0, "replica": "n2", "field": "hw", "is": "==", "value": 4}),
     {"f": "poll", "partitions": [0], "from": "n2", "offset": 1},
     # Armed while it is down: it ends at its start, and starts after that.
@@ -64,7 +64,7 @@ SCHEDULE: list[dict[str, Any]] = [
     {"f": "start", "nodes": ["n3"]},
     {"f": "disk", "nodes": ["n3"], "kind": "wiped", "moment": HEALTHY},
     {"f": "start", "nodes": ["n3"]},
-    # Left to the mending: a controller's message held, a broker that stands still and is paused as well.
+    # Left to the mending: a controller's message that is held, a broker that is held and paused as well.
     {**arm("controller", "C.elected", "hold", peer="n1"), "moment": HEALTHY},
     {"f": "elect", "partitions": [0], "leader": "n3"},
     until({"at": "sequence", "of": [at("controller", "C.elected", peer="n1"), {
@@ -89,7 +89,7 @@ def ops(ran: RunResult) -> list[Op]:
 
 
 def outcome(ran: RunResult, value: int) -> tuple[Type, str | None]:
-    """What became of the send of this value."""
+    """The outcome of the send of this value."""
     [(kind, error)] = [(op.type, op.error) for op in ops(ran) if op.type is not Type.INVOKE
                        and any(one.value == value for one in op.sends or ())]
     return kind, error
@@ -100,7 +100,7 @@ def faults(ran: RunResult, f: str) -> list[Mapping[str, Any]]:
 
 
 def test_every_moment_came_and_nothing_is_left_behind(ran: RunResult) -> None:
-    """Held processes were let go, the dead started, and nobody died by himself."""
+    """Held processes were released, dead ones started, and no broker died by itself."""
     about = ran.about
     assert (about["ended"], about["missed"], about["died"], about["residue"]) == ("done", [], [], None)
     assert about["settled"], about["settle"]
@@ -108,7 +108,7 @@ def test_every_moment_came_and_nothing_is_left_behind(ran: RunResult) -> None:
 
 
 def test_what_was_held_was_not_acked_before_it_was_let_go(ran: RunResult) -> None:
-    """The end offset that a client saw meanwhile is the HW before it."""
+    """The end offset that a client got meanwhile is the HW before it."""
     lines = ops(ran)
     [released] = [op.index for op in lines if op.f == "release"]
     [acked] = [op.index for op in lines if op.type is Type.OK and any(
@@ -120,7 +120,7 @@ def test_what_was_held_was_not_acked_before_it_was_let_go(ran: RunResult) -> Non
 
 
 def test_deaths_by_armed_crashes_are_kills_with_their_failpoint(ran: RunResult) -> None:
-    """By the broker's own clock they were met before they were noticed; and the trace has them there."""
+    """By the broker's own clock they were reached before they were noticed; and the trace has them there."""
     by_crash = [fault for fault in faults(ran, "kill") if fault["moment"]["at"] == "failpoint"]
     assert [(fault["nodes"], fault["moment"]["name"]) for fault in by_crash] == [
         (["n2"], "F.appended"), (["n3"], "B.registered")]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.docker
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 MEGABYTE = 1_000_000
 ABOVE_BASE_MAX = 30 * MEGABYTE
-FOUND_AGAIN_MAX_S = 2.0  # it takes 0.03 s
+FOUND_AGAIN_MAX_S = 2.0  # normally 0.03 s
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def tools(client: docker.DockerClient) -> str:
 
 
 def output(client: docker.DockerClient, image: str, script: str, *, user: str = "") -> str:
-    """What a shell script prints in a new container, which is gone afterwards."""
+    """The output of a shell script in a new container, which is removed afterwards."""
     printed = client.containers.run(
         image, [script], entrypoint=["sh", "-euc"], user=user, network_mode="none", remove=True, stderr=True
     )
@@ -45,7 +45,7 @@ def output(client: docker.DockerClient, image: str, script: str, *, user: str = 
 
 
 def test_the_broker_is_small(client: docker.DockerClient, broker: str) -> None:
-    """At most 30 MB above what it stands on."""
+    """At most 30 MB above its base image."""
     base = client.images.get(images.base_image(client, print))
     above = client.images.get(broker).attrs["Size"] - base.attrs["Size"]
 
@@ -53,7 +53,7 @@ def test_the_broker_is_small(client: docker.DockerClient, broker: str) -> None:
 
 
 def test_the_broker_has_no_rights(client: docker.DockerClient, broker: str) -> None:
-    """Not root; of the image's folders it may write /data and what everybody may; no compiler."""
+    """Not root; of the image's folders it may write /data and those that everyone may write; no compiler."""
     who, compilers, *writable = output(
         client,
         broker,
@@ -69,16 +69,16 @@ def test_the_broker_has_no_rights(client: docker.DockerClient, broker: str) -> N
 
 @pytest.mark.parametrize("target", ["broker", "tools"])
 def test_it_starts(client: docker.DockerClient, target: str, request: pytest.FixtureRequest) -> None:
-    """The entry point of both is the broker: it imports all it needs, and says what it takes."""
-    told = client.containers.run(
+    """The entry point of both is the broker: it imports all it needs, and prints its options."""
+    printed = client.containers.run(
         request.getfixturevalue(target), ["--help"], network_mode="none", read_only=True, remove=True
     )
 
-    assert b"usage: python -m floodmark.broker" in told
+    assert b"usage: python -m floodmark.broker" in printed
 
 
 def test_byte_code_is_complete(client: docker.DockerClient, broker: str) -> None:
-    """A start compiles nothing: every module has its byte code, and it is of this Python."""
+    """A start compiles nothing: every module has its byte code, for this Python."""
     missing = output(
         client,
         broker,
@@ -94,8 +94,8 @@ def test_byte_code_is_complete(client: docker.DockerClient, broker: str) -> None
 
 
 def test_the_tools_are_there(client: docker.DockerClient, tools: str) -> None:
-    """What faults are made with, libfaketime where the harness looks for it, and the fault programs."""
-    told = output(
+    """The tools that make faults, libfaketime at the harness's path, and the fault programs."""
+    printed = output(
         client,
         tools,
         """for tool in iptables-restore iptables-save ip tc ss mkfs.ext4 losetup mount fallocate pkill python
@@ -104,11 +104,11 @@ def test_the_tools_are_there(client: docker.DockerClient, tools: str) -> None:
         ls /opt/floodmark/faults/README.md""",
     )
 
-    assert told == "2001-02\n/opt/floodmark/faults/README.md\n"
+    assert printed == "2001-02\n/opt/floodmark/faults/README.md\n"
 
 
 def test_rules_are_loaded_with_one_capability(client: docker.DockerClient, tools: str) -> None:
-    """NET_ADMIN alone, as root of the container."""
+    """NET_ADMIN alone, as root in the container."""
     printed = client.containers.run(
         tools,
         ["iptables -A INPUT -s 192.0.2.1 -j DROP && iptables-save | grep -c 192.0.2.1"],
@@ -124,7 +124,7 @@ def test_rules_are_loaded_with_one_capability(client: docker.DockerClient, tools
 
 
 def test_found_again(client: docker.DockerClient, tools: str) -> None:
-    """The same content is no work, and nothing is said."""
+    """Building the same content again does nothing and prints nothing."""
     said = list[str]()
     begun = time.monotonic()
 
@@ -136,7 +136,7 @@ def test_found_again(client: docker.DockerClient, tools: str) -> None:
 def test_a_change_is_another_image(
     client: docker.DockerClient, tools: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the broker's code; and it is the changed code that runs."""
+    """A change of the broker's code; and the changed code runs."""
     changed = copy(tmp_path)
     (changed / "broker" / "words_of_this_test.py").write_text("print('changed')\n", encoding="utf-8")
     monkeypatch.setattr(images, "context_folder", lambda: changed)
@@ -169,7 +169,7 @@ def test_by_hand_without_a_network(client: docker.DockerClient, tmp_path: Path, 
 
 
 def copy(into: Path) -> Path:
-    """docker/, as git would give it: without wheels that somebody has fetched, and without byte code."""
+    """docker/, as git would give it: without fetched wheels, and without byte code."""
     folder = into / "docker"
     folder.mkdir()
     names = [*images.GOES_IN, "vendor.sh", "wheels/.gitignore", ".dockerignore"]

@@ -1,4 +1,4 @@
-"""The judge where one machine is not enough: --master and spark-submit, on a real standalone cluster."""
+"""The judge on more than one machine: --master and spark-submit, on a real standalone cluster."""
 
 import os
 import re
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 PACKAGES = ("checkers", "docker/broker", "harness", "nemesis", "workloads")
 SAVED = sorted(folder.name for folder in GOLDEN.iterdir())[:18]
 CALL_S = 540
-# Two executors of a core each on this machine. Nothing is small, and files are cut into many tasks.
+# Two executors of a core each on this machine. No limit is small, and files are cut into many tasks.
 WORKERS = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 
 
 def called(*words: object, **env: str) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own: this one's Spark works here already."""
+    """A command in a process of its own, because this process has a Spark session already."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("SPARK_", "PYSPARK_"))}
     return subprocess.run([str(word) for word in words], env={**kept, **env}, cwd=ROOT, capture_output=True,
                           text=True, timeout=CALL_S, check=False)
@@ -48,7 +48,7 @@ def check(*words: object) -> subprocess.CompletedProcess[str]:
 
 
 def verdict(folder: Path) -> str:
-    """verdict.json as it was written, but for the timings; it is gone then."""
+    """The text of verdict.json without the timings; the file is removed."""
     text = (folder / "verdict.json").read_text()
     (folder / "verdict.json").unlink()
     kept, timings = re.subn(r'"timings_s": \{[^}]*\}', "", text)
@@ -58,19 +58,19 @@ def verdict(folder: Path) -> str:
 
 @pytest.mark.long
 def test_two_workers_say_what_one_machine_says(cluster: Standalone, tmp_path: Path) -> None:
-    """Byte for byte but for timings: saved runs of every kind, and two that the workers' Python sieves, one
+    """Byte for byte except timings: saved runs of every kind, and two that the workers' Python filters, one
     of them with losses."""
     for lost in (0, 2):
         big.write(tmp_path / f"big-{lost}", ops=2500, partitions=2, lost=lost)
     folders = [golden(tmp_path, name) for name in SAVED] + [tmp_path / "big-0", tmp_path / "big-2"]
     assert sum(file.stat().st_size for file in (tmp_path / "big-2").rglob("*.jsonl")) > 1 << 20
     here = floodmark("check", *folders)
-    told = {folder.name: verdict(folder) for folder in folders}
+    verdicts = {folder.name: verdict(folder) for folder in folders}
     there = check("--master", cluster.master, *CONF, *folders)
     assert (there.returncode, "Traceback" in there.stderr) == (here.code, False), there.stderr
-    assert {folder.name: verdict(folder) for folder in folders} == told
+    assert {folder.name: verdict(folder) for folder in folders} == verdicts
     assert there.stdout == here.out
-    assert "lost-write" in told["big-2"]
+    assert "lost-write" in verdicts["big-2"]
     worked = [daemon.log.read_text().count("Asked to launch executor") for daemon in cluster.daemons[1:]]
     assert min(worked) >= 1, "a worker had nothing to do"
 
@@ -90,7 +90,7 @@ def test_spark_submit_runs_it_and_gives_its_exit_code(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_a_worker_without_the_packages_is_told_with_what_to_do(cluster: Standalone, tmp_path: Path) -> None:
-    """PYSPARK_PYTHON goes before this process's Python."""
+    """PYSPARK_PYTHON takes precedence over this process's Python."""
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
@@ -104,9 +104,9 @@ def test_a_worker_without_the_packages_is_told_with_what_to_do(cluster: Standalo
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the page's commands are typed: the checkout, its environment, and what venv-pack makes. (Its
-    packages are links to this environment's, which spares packing and unpacking half a gigabyte; a package
-    that nobody links is missing all the same.)"""
+    """The folder where the page's commands are typed: the checkout, its environment, and venv-pack's archive.
+    (Its packages are links to this environment's, which avoids packing half a gigabyte; a package without a
+    link is missing all the same.)"""
     folder = tmp_path_factory.mktemp("checkout")
     (folder / "harness").symlink_to(ROOT / "harness")
     (folder / ".venv").symlink_to(sys.prefix)
@@ -125,7 +125,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def needed(name: str) -> set[str]:
-    """The distribution and all that it stands on."""
+    """The distribution and all its dependencies."""
     asked = [word for word in distribution(name).requires or () if ";" not in word]
     return {name}.union(*(needed(re.split(r"[^\w.-]", word)[0]) for word in asked))
 
@@ -134,7 +134,7 @@ def needed(name: str) -> set[str]:
 def test_the_lines_of_the_page_bring_an_environment_to_bare_workers(
     cluster: Standalone, here: Path, tmp_path: Path
 ) -> None:
-    """Word for word; the first with a folder that only Spark's JVM reaches besides."""
+    """Word for word; the first also with a folder that only Spark's JVM can read."""
     page = (ROOT / "checkers/README.md").read_text(encoding="utf-8")
     lines = re.findall(r"```sh\n(.*?)```", page.split("### Workers that have nothing but")[1], re.DOTALL)[0]
     commands = lines.replace("\\\n", "").splitlines()
@@ -144,7 +144,7 @@ def test_the_lines_of_the_page_bring_an_environment_to_bare_workers(
         f"spark.hadoop.fs.viewfs.mounttable.floodmark.link./runs file:{far.parent}\n"
         f"spark.cores.max 1\nspark.executor.extraJavaOptions {WORKERS['spark.executor.extraJavaOptions']}\n")
     floodmark("check", near)
-    told = verdict(near)
+    near_verdict = verdict(near)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     asked = (near, f"viewfs://floodmark/runs/{far.name}"), (near,)
     for command, folders in zip(commands[2:], asked, strict=True):
@@ -153,7 +153,7 @@ def test_the_lines_of_the_page_bring_an_environment_to_bare_workers(
         ran = called("bash", "-c", f"cd {here} && {typed}", PATH=path, SPARK_CONF_DIR=str(tmp_path),
                      SPARK_LOCAL_IP="127.0.0.1")
         assert ran.returncode == 1, ran.stderr
-        assert verdict(near) == told
+        assert verdict(near) == near_verdict
     assert "lost-write" in verdict(far)
 
 

@@ -1,4 +1,4 @@
-"""Run folders by address: a file: address is a path; a mount table of Hadoop's stands for any far place."""
+"""Run folders by address: a file: address is a path; a Hadoop mount table replaces a far place."""
 
 import errno
 import io
@@ -35,7 +35,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     conf.set("fs.viewfs.mounttable.floodmark.link./runs", f"file:{root}")
     for name in SAVED:
         golden(root, name)
-    big.write(root / "run=7 [x] {y} %41 é", ops=2000, lost=2)  # as long as what is sieved, with an odd name
+    big.write(root / "run=7 [x] {y} %41 é", ops=2000, lost=2)  # long enough to be filtered, with an odd name
     Tale().acked(1, 2).write(root / "no-rows")
     (root / "no-rows" / "replicas.jsonl").unlink()
     Tale().acked(1, 2).write(root / "no-dump")
@@ -58,27 +58,27 @@ def place(address: str) -> HadoopPlace:
 
 
 def verdicts(root: Path) -> dict[str, str]:
-    """Every verdict.json by its folder, but for the timings; they are gone then."""
-    told = {}
+    """The text of every verdict.json by its folder, without the timings; the files are removed."""
+    texts = {}
     for file in sorted(root.glob("*/verdict.json")):
-        told[file.parent.name] = re.sub(r'"timings_s": \{[^}]*\}', "", file.read_text())
+        texts[file.parent.name] = re.sub(r'"timings_s": \{[^}]*\}', "", file.read_text())
         file.unlink()
-    return told
+    return texts
 
 
 @pytest.fixture(scope="module")
 def judged(runs: Path) -> dict[str, tuple[Answer, dict[str, str]]]:
-    """All runs as paths, by a file: address, and from afar: the answer and the verdicts."""
-    told = {}
+    """All runs as paths, by a file: address, and from the far place: the answer and the verdicts."""
+    by_kind = {}
     for kind, words in (("path", sorted(runs.glob("*/"))), ("file", [f"file://{runs}/*"]),
                         ("far", [f"{FAR}/runs/*"])):
         answer = floodmark("check", *words)
-        told[kind] = answer, verdicts(runs)
-    return told
+        by_kind[kind] = answer, verdicts(runs)
+    return by_kind
 
 
 def test_from_everywhere_the_verdicts_are_the_same(judged: dict[str, tuple[Answer, dict[str, str]]]) -> None:
-    """Byte for byte but for timings; of what has no run.json the path is in the reason."""
+    """Byte for byte except timings; for a folder without run.json the path is in the reason."""
     (here, paths), (_, files), (there, far) = (judged[kind] for kind in ("path", "file", "far"))
     assert len(paths) == len(SAVED) + 6
     assert '"n2": 2' in paths["only-parquet"]
@@ -90,7 +90,7 @@ def test_from_everywhere_the_verdicts_are_the_same(judged: dict[str, tuple[Answe
 
 def test_a_far_report_is_the_near_one_without_what_needs_the_files_here(
         judged: dict[str, tuple[Answer, dict[str, str]]]) -> None:
-    """Sentences for findings, the first bad line; nothing to be typed that takes no address."""
+    """Sentences for findings, the first bad line; no command that does not take an address."""
     there = judged["far"][0]
     assert there.out.splitlines()[0] == judged["path"][0].out.splitlines()[0]
     assert there.last == f"{FAR}/runs/{sorted([*judged['far'][1], 'empty'])[-1]}"
@@ -111,7 +111,7 @@ def test_a_verdict_takes_the_place_of_the_last_and_leaves_nothing_beside_it(runs
 
 def test_where_the_judge_fails_the_traceback_goes_there_too(
         runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And is said to be out of date when it no longer fails: nothing can be removed there."""
+    """And is called out of date when the judge no longer fails: no file can be removed there."""
     folder = shutil.copytree(runs / SAVED[0], runs / "failing")
 
     def failing(*_: object) -> None:
@@ -127,7 +127,7 @@ def test_where_the_judge_fails_the_traceback_goes_there_too(
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize(("word", "code", "told"), [
+@pytest.mark.parametrize(("word", "code", "message"), [
     (f"{FAR}/runs/none", 2, f"{FAR}/runs/none does not exist"),
     (f"{FAR}/runs/none*", 2, f"'{FAR}/runs/none*' matches no folder"),
     (f"{FAR}/runs/fil*", 2, "matches no folder"),
@@ -139,11 +139,11 @@ def test_where_the_judge_fails_the_traceback_goes_there_too(
     ("file://elsewhere/x", 2, "a file: address names no host"),
     ("file:///no/such/folder", 2, "/no/such/folder does not exist"),
 ])
-def test_an_address_of_nothing_is_a_sentence(runs: Path, word: str, code: int, told: str) -> None:
+def test_an_address_of_nothing_is_a_sentence(runs: Path, word: str, code: int, message: str) -> None:
     session.context()._jsc.hadoopConfiguration().set("ipc.client.connect.max.retries", "0")
     answer = floodmark("check", runs / SAVED[0], word)
     assert (answer.code, len(answer.err.splitlines())) == (code, 1)
-    assert told in answer.err
+    assert message in answer.err
     assert verdicts(runs) == {}
 
 
@@ -157,7 +157,8 @@ def test_what_the_far_folder_lacks_is_told_of_it_alone(runs: Path) -> None:
 @pytest.mark.parametrize("range_bytes", [1 << 16, 1 << 24])
 def test_the_lines_of_a_far_file_are_its_bytes_in_ranges(
         runs: Path, monkeypatch: pytest.MonkeyPatch, range_bytes: int) -> None:
-    """Blank lines, CRs, what is no UTF-8, a byte order mark, a last line without an end: all is kept."""
+    """Blank lines, CRs, bytes that are no UTF-8, a byte order mark, a last line without an end: all is
+    kept."""
     folder = golden(runs / "bytes", SAVED[0])
     odd = [b"\xef\xbb\xbf{}", b"", b"\r", b"\xff\xfe{}\r", b"  ", b"\xc3\xa9\x85\x0b\x0c", b"x" * 90_000]
     history = folder / "history.jsonl"
@@ -212,7 +213,7 @@ def test_what_goes_wrong_is_what_a_path_would_say(runs: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_the_last_as_it_was(runs: Path) -> None:
-    """A folder stands where the file should."""
+    """A folder is in the file's place."""
     (runs / "taken" / "verdict.json" / "x").mkdir(parents=True)
     with pytest.raises(OSError):
         (place(f"{FAR}/runs/taken") / "verdict.json").write_whole(b"new")
@@ -239,7 +240,7 @@ def test_a_dump_that_spark_would_not_see_is_damaged_and_not_passed_over(runs: Pa
 def test_a_session_that_is_there_is_used_and_left_alone(
         runs: Path, judged: dict[str, tuple[Answer, dict[str, str]]],
         monkeypatch: pytest.MonkeyPatch) -> None:
-    """A notebook's, say, with settings that no judge could do with."""
+    """For example a notebook's, with settings that the judge could not use."""
     theirs = SparkSession.builder.getOrCreate()
     monkeypatch.setattr(session, "_running", [])
     odd = {"spark.sql.files.ignoreMissingFiles": "true", "spark.sql.files.maxPartitionBytes": "1g"}

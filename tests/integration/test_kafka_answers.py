@@ -1,7 +1,8 @@
-"""What a produce response of a live Apache Kafka means, row by row.
+"""The meaning of a live Apache Kafka's produce responses, row by row.
 
-Asserted is what the client of record makes of it (ok, fail, info; error, offset), and whether the record is
-there afterwards. The second client, confluent-kafka and idempotent, hides all but the ack."""
+The tests check what the client of record makes of it (ok, fail, info; error, offset), and whether the record
+is there afterwards. The second client, confluent-kafka and idempotent, hides everything but the ack.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ TABLE: Mapping[str, Mapping[str, Meant]] = {
         "below min after the append": Meant(
             type=Type.INFO, error="NOT_ENOUGH_REPLICAS_AFTER_APPEND", offset=1, values=HAS_IT),
     },
-    NEW: {  # since 3.7 the HW stands still below min.insync.replicas: nothing is answered but the time-out
+    NEW: {  # since 3.7 the HW does not move below min.insync.replicas: only the time-out is answered
         **BOTH,
         "below min after the append": Meant(
             type=Type.INFO, error="REQUEST_TIMED_OUT", offset=1, values=HAS_IT),
@@ -63,7 +64,7 @@ STOPPED = (  # "leader stopped", on both: it may be deposed before its sockets c
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Answer | Exception]]:
-    """version -> what each situation came to; filled as versions are asked for."""
+    """version -> the outcome of each situation; filled when a version is needed."""
     return {}
 
 

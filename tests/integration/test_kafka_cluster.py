@@ -1,6 +1,6 @@
 """Apache Kafka in KRaft mode as the harness drives it: start, create, kill a leader, elect, cut, freeze.
 
-Waits are for conditions: a busy machine is slow and no failure.
+Tests wait for conditions: a busy machine is slow, not a failure.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def until(look: Callable[[], Awaitable[View]], holds: Callable[[View], boo
 
 
 def test_a_cluster_lives_through_its_faults(tmp_path: Path, version: str) -> None:
-    """Each look agrees with what was done; frozen, what is seen is what the logs hold."""
+    """Each view agrees with what was done; the frozen cluster's view is what the logs hold."""
     cluster = catalog.cluster("local", tmp_path, 3, rules="kip-320", bugs=(), links="proxied", kafka=version,
                               config={"min.insync.replicas": "2"})
 
@@ -94,7 +94,7 @@ def test_a_cluster_lives_through_its_faults(tmp_path: Path, version: str) -> Non
 
 
 def test_a_taken_port_is_the_harnesss_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told with Kafka's own word, at once, before anything was up."""
+    """Reported in Kafka's own words, at once, before anything was up."""
     skip_without("4.3.1")
     cluster = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), links="direct", kafka="4.3.1",
                               config={})
@@ -124,7 +124,7 @@ def test_a_taken_port_is_the_harnesss_trouble(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_broker_that_dies_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
-    """Its log folder is gone, and Kafka halts: nobody here has ended it."""
+    """Its log folder is gone, and Kafka halts: the harness has not ended it."""
     skip_without("4.3.1")
     cluster = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), links="direct", kafka="4.3.1",
                               config={"min.insync.replicas": "1"})
@@ -137,7 +137,7 @@ def test_a_broker_that_dies_by_itself_is_told_with_its_last_words(tmp_path: Path
             async def alive() -> str | None:
                 return None if cluster.died() else "it lives"
 
-            await wait_until(alive, "n1 to halt", 2 * LONG_S)  # it looks once a minute
+            await wait_until(alive, "n1 to halt", 2 * LONG_S)  # it checks once a minute
             assert cluster.died() == ["n1"]
             assert "it ended with exit code 1" in cluster.died_words()["n1"]
             assert cluster.broken() == []

@@ -28,7 +28,7 @@ def get(word: str) -> Result:
 @pytest.mark.java
 @needs_maven
 def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Maven's repository is a port at which nobody listens, and its own cache is empty: exit 4."""
+    """Maven's repository is a port without a listener, and its own cache is empty: exit 4."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
@@ -50,7 +50,7 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.kafka
 @needs_maven
 def test_a_version_that_does_not_exist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Maven's repository answers, and has none such: exit 2."""
+    """Maven's repository answers, and has no such version: exit 2."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     result = get("2.8.99")
     if "cannot reach" in result.stderr:

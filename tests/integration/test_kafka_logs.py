@@ -1,8 +1,8 @@
-"""The reader of log directories held against kafka.tools.DumpLogSegments, on files that Apache Kafka wrote.
+"""Compares the reader of log directories with kafka.tools.DumpLogSegments, on files that Apache Kafka wrote.
 
 A broker of each version writes 10,000 records and more in each format and compression, transactions, several
-segments and compacted logs; every batch and every record is compared. Small ones of them are saved, and read
-by tests/golden/test_kafka_logs.py without Java.
+segments and compacted logs; every batch and every record is compared. Small ones are saved, and
+tests/golden/test_kafka_logs.py reads them without Java.
 """
 
 import random
@@ -35,7 +35,7 @@ from floodmark.harness.protocols import PartitionSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
 RECORDS = 10_200  # of each format and compression, by two or three writers
-SEGMENTS = {"2.8.2": "65536", "4.3.1": "1048576"}  # as small as each lets them be, or need be
+SEGMENTS = {"2.8.2": "65536", "4.3.1": "1048576"}  # as small as each version allows, or as needed
 TEXT_BYTES = {"2.8.2": 300, "4.3.1": 1_200}  # of two records of three, so that there are several segments
 COMPACTED_TOPICS = {
     "2.8.2": {"c-v0-none": "0.9.0", "c-v0-gzip": "0.9.0", "c-v1-none": "0.10.2", "c-v1-gzip": "0.10.2",
@@ -46,7 +46,7 @@ RECORDS_COMPACTED = 5_000
 
 
 class Written:
-    """What a broker wrote before it was stopped, and what its DumpLogSegments says of it."""
+    """What a broker wrote before it was stopped, and its DumpLogSegments' output."""
 
     def __init__(self, folder: Path, version: str) -> None:
         draw = random.Random(11)
@@ -119,7 +119,7 @@ def test_several_segments(written: Written) -> None:
 
 
 def test_transactions(written: Written) -> None:
-    """Aborted is what was aborted: not what was committed, left open, or no transaction's."""
+    """Exactly the aborted values are aborted: none that was committed, left open, or in no transaction."""
     written.compare("transactions")
     rows = {row["value"]: row for row in rows_of(written.log_dir, "transactions") if row["value"] is not None}
 
@@ -130,7 +130,7 @@ def test_transactions(written: Written) -> None:
 
 
 def test_markers_and_index_say_the_same(written: Written) -> None:
-    """Of every batch of a transaction that has ended."""
+    """For every batch of a transaction that has ended."""
     segments = segments_of(written.log_dir / "transactions-0")
     fates = fates_of(segments, running=True)
     index = [entry for segment in segments for entry in aborted_index(segment)]
@@ -149,7 +149,8 @@ def test_markers_and_index_say_the_same(written: Written) -> None:
 
 
 def test_compacted_logs(written: Written) -> None:
-    """Gaps between batches and inside them, of every format: what is left is read, each where it was."""
+    """Gaps between batches and inside them, in every format: the remaining records are read, each at its
+    offset."""
     for topic in (*COMPACTED_TOPICS[written.version], "c-transactions"):
         _, count = written.compare(topic)
         offsets = [row["offset"] for row in rows_of(written.log_dir, topic)]
@@ -194,13 +195,13 @@ def test_a_torn_tail(written: Written, tmp_path: Path, codec: str) -> None:
 
         assert state.torn_bytes == torn
         assert state.leo == written.batches(topic)[-2].last_offset + 1
-        told = text.partition(f"Dumping {path}\n")[2].partition("Dumping ")[0]
-        assert f"Found {torn} invalid bytes at the end of {path.name}" in told
+        lines = text.partition(f"Dumping {path}\n")[2].partition("Dumping ")[0]
+        assert f"Found {torn} invalid bytes at the end of {path.name}" in lines
 
 
 def test_what_our_records_look_like_is_what_was_written(written: Written) -> None:
-    """Six of eight records by their values (in v2 one more by its header): counted, so that no comparison
-    rests on nothing."""
+    """Six of eight records by their values (in v2 one more by its header): counted, so that the comparison is
+    not empty."""
     for topic in written.topics:
         rows = rows_of(written.log_dir, topic)
         ours = [row["value"] for row in rows if row["value"] is not None]

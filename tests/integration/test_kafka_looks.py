@@ -15,7 +15,7 @@ pytestmark = pytest.mark.kafka
 
 @pytest.mark.parametrize("version", ["2.8.2", "3.9.2", "4.3.1"])
 def test_leo_and_hw(version: str, tmp_path: Path) -> None:
-    """Of every partition asked for; a partition and a broker that are not there are left out."""
+    """For every requested partition; a partition or broker that is not there is left out."""
     skip_without(version)
     specs = [PartitionSpec(key=key, topic=topic, partition=0, replicas=("n1", "n2"))
              for key, topic in enumerate(("a", "b", "never-made"))]

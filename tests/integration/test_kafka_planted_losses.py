@@ -1,8 +1,8 @@
 """Losses planted by hand in the logs of stock Apache Kafka: found, and explained from Kafka's own lines.
 
-One run, three partitions, each robbed in its own way while its leader is down and the only member of the
-ISR: half of the log is cut off; the folder is emptied; a batch in the middle is replaced by its neighbour.
-Nobody records that as a fault, so nothing permits it.
+One run with three partitions. Each loses records in another way while its leader is down and is the only
+member of the ISR: half of the log is cut off; the folder is emptied; a batch in the middle is replaced by the
+next one. No fault is recorded, so nothing permits the losses.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ def plan_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> runner.RunPlan:
 
 
 def planting(start: Callable[[str], Awaitable[None]], log_dir: Path) -> Callable[[str], Awaitable[None]]:
-    """Starts nodes; n1, once, after it was robbed."""
+    """Starts nodes; n1, once, with the losses planted."""
     done: list[str] = []
 
     async def start_node(node: str) -> None:
@@ -69,7 +69,7 @@ def planting(start: Callable[[str], Awaitable[None]], log_dir: Path) -> Callable
 
 
 def batches(data: bytes) -> list[tuple[int, int]]:
-    """Where each begins, and its size."""
+    """The position of each batch, and its size."""
     found, at = [], 0
     while (header := frame(data, at)) is not None and header.size:
         found.append((at, header.size))
@@ -84,7 +84,7 @@ def cut_end(path: Path) -> None:
 
 
 def replace_batch(path: Path) -> None:
-    """By the next one, of the same size, at the offset of the one that goes."""
+    """Replaces it by the next batch, of the same size, at its own offset."""
     data = bytearray(path.read_bytes())
     placed = batches(bytes(data))
     at, size = next(one for one, after in pairwise(placed[5:]) if one[1] == after[1])
@@ -99,7 +99,7 @@ def lines_of(file: Path) -> list[dict[str, Any]]:
 
 
 def lost_by_partition(folder: Path) -> dict[int, int]:
-    """Acked values that the leader's log has not at their offsets; n1 leads all in the end."""
+    """Acked values that the leader's log lacks at their offsets; n1 leads all partitions at the end."""
     rows = lines_of(folder / "logs" / "n1.jsonl")
     stored = {(row["partition"], row["offset"]): row["value"] for row in rows}
     acked = [(send["partition"], send["offset"], send["value"])
@@ -118,7 +118,8 @@ def test_three_losses_planted_in_three_ways(tmp_path: Path, monkeypatch: pytest.
 
 
 def check(folder: Path) -> None:
-    """The losses are found, all of them; and Kafka's own lines show who lacked them and who cut them."""
+    """All losses are found; and Kafka's own lines show which broker lacked the records and which one cut
+    them."""
     verdict: Any = as_json(judge([folder])[0])
     found = [(one["class"], one["count"]) for one in verdict["findings"] if one["name"] == "lost-write"]
     lost, trace = lost_by_partition(folder), lines_of(folder / "trace.jsonl")

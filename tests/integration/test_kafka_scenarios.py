@@ -1,4 +1,5 @@
-"""Scenarios on live Apache Kafka: of each one row that shows something and one control, as its file says."""
+"""Scenarios on live Apache Kafka: one row that shows something and one control of each, as its file
+expects."""
 
 import json
 from pathlib import Path
@@ -29,7 +30,7 @@ def test_it_comes_out_as_its_rows_say(name: str, version: str, tmp_path: Path) -
 
 
 def test_both_fates_of_what_a_deposed_leader_had_appended(tmp_path: Path) -> None:
-    """Answered alike; the one record is gone, the other is there."""
+    """Two sends get the same answer; one record is gone, the other is there."""
     skip_without(ON_KRAFT)
     ran = floodmark("scenario", "run", "deposed-with-a-record", "--kafka", ON_KRAFT,
                     "--out", tmp_path / "out")

@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools against the reference broker: what works, and what is refused by name.
+"""Kafka's own command-line tools on the reference broker: what works, and what is refused by name.
 
 Each call is the main class that the script of that name in Kafka's bin folder starts.
 """
@@ -18,7 +18,7 @@ from floodmark.harness.cluster.kafka.distribution import distribution
 
 pytestmark = pytest.mark.kafka
 VERSION = "4.3.1"
-AT_ONCE_S = 20.0  # a JVM starts in one second; a client that waits in silence takes thirty or sixty
+AT_ONCE_S = 20.0  # a JVM starts in one second; a client that waits without output takes thirty or sixty
 PLACE = "org.apache.kafka.tools"
 TOPICS, CONFIGS = f"{PLACE}.TopicCommand", "kafka.admin.ConfigCommand"
 GROUPS = f"{PLACE}.consumer.group.ConsumerGroupCommand"
@@ -30,7 +30,7 @@ GROUP_REFUSED = "Not authorized to access group"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Printed:
     code: int
-    text: str  # of both streams
+    text: str  # stdout and stderr
 
 
 class Stage:
@@ -45,10 +45,10 @@ class Stage:
             '{"version":1,"partitions":[{"topic":"t","partition":0,"offset":1}]}')
 
     def run(self, main_class: str, words: str, typed: str = "") -> Printed:
-        """`@NAME` in the words is a file of the folder. Raises TimeoutExpired where the tool hangs."""
+        """`@NAME` in the words is a file of the folder. Raises TimeoutExpired if the tool hangs."""
         given = [str(self.folder / word[1:]) if word[0] == "@" else word for word in words.split()]
         to = ["--bootstrap-server", self.brokers.bootstrap]
-        # Tools with subcommands want it before these; kafka-cluster behind.
+        # Tools with subcommands want it before these; kafka-cluster after them.
         given = [*given, *to] if main_class.endswith(".ClusterTool") else [*to, *given]
         done = subprocess.run(
             [self.kafka.java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
@@ -57,7 +57,7 @@ class Stage:
         return Printed(code=done.returncode, text=done.stdout + done.stderr)
 
     def expect(self, main_class: str, words: str, *lines: str, typed: str = "", code: int = 0) -> str:
-        """Each of `lines` is a pattern that must be found in what is printed."""
+        """Each of `lines` is a pattern that must be in the output."""
         printed = self.run(main_class, words, typed)
         for line in lines:
             assert re.search(line, printed.text), printed.text[-2000:]

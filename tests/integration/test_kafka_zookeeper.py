@@ -24,7 +24,7 @@ def only_with_kafka() -> None:
 
 
 def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
-    """The dead leader's, the living one's, and that of Kafka's controller."""
+    """A dead leader's, a living one's, and that of Kafka's controller."""
     cluster = catalog.cluster("local", tmp_path / "run", 3, rules="kip-320", bugs=(), config=PATIENT,
                               links="direct", kafka=VERSION)
     kills, expires = ability(cluster, Kills), ability(cluster, Expires)
@@ -40,7 +40,7 @@ def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
             await kills.kill("n1")
             await expires.expire("n1")
             views.append(await cluster.observe())
-            await kills.start_node("n1")  # ZooKeeper has its former registration no more
+            await kills.start_node("n1")  # its old registration is no longer in ZooKeeper
 
             async def not_in_sync() -> str | None:
                 isr = (await cluster.observe()).partitions[0].isr
@@ -67,7 +67,8 @@ def test_a_session_is_ended_by_hand(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 def test_the_demo_on_stock_kafka(tmp_path: Path) -> None:
-    """The topic of the old format loses an acked write, and its logs diverge; its neighbour has neither."""
+    """The topic of the old format loses an acked write, and its logs diverge; the other topic does
+    neither."""
     done = floodmark("demo", "--kafka", VERSION, "--out", tmp_path / "demo")
     assert done.code == 0, done.out + done.err
     rows = [line.split() for line in done.out.splitlines() if line.startswith(("double-", "power-"))]

@@ -1,8 +1,8 @@
-"""SIGKILL to the harness at random instants: nothing of the run is left, and its folder is judged even so.
+"""SIGKILL to the harness at random moments: nothing of the run is left, and its folder is still judged.
 
-FLOODMARK_KILLS says how many kills (2 by default), FLOODMARK_SEED draws other instants. Every third kill
-waits for a broker that stands still: a stopped process never sees its parent go. Every other run has links
-that can be cut, so that their process must go too.
+FLOODMARK_KILLS is the number of kills (2 by default); FLOODMARK_SEED draws other moments. Every third kill
+waits for a paused broker: a stopped process does not notice that its parent ends. Every other run has links
+that can be cut, so that their process must end too.
 """
 
 import os
@@ -22,18 +22,18 @@ pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
 KILLS = int(os.environ.get("FLOODMARK_KILLS", "2"))
 SEED = int(os.environ.get("FLOODMARK_SEED", "7"))
-LONGEST_S = 6.0  # from the start of the process: from before the folder is there until well into the faults
+LONGEST_S = 6.0  # from the start of the process: from before the folder exists until well into the faults
 PAUSED_WITHIN_S = 60.0
 NODES = ("n1", "n2", "n3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kill:
-    """One kill and what it met."""
+    """One kill and its outcome."""
 
     folder: Path
     asked_paused: bool
-    paused: int  # brokers that stood still
+    paused: int  # paused brokers
     processes: int
     lines: int
     gone_after_s: float
@@ -55,7 +55,7 @@ def kill_one(folder: Path, seed: int, *, links: str, after_s: float | None) -> K
             if after_s is None:
                 wait_until("a broker to be paused", lambda: stopped(folder) > 0, PAUSED_WITHIN_S)
             else:
-                time.sleep(after_s)  # the instant itself is what is tried: there is nothing to wait for
+                time.sleep(after_s)  # the moment itself is tested: there is no condition to wait for
             paused, met = stopped(folder), len(processes_of(folder))
         finally:
             harness.kill()
@@ -69,7 +69,7 @@ def kill_one(folder: Path, seed: int, *, links: str, after_s: float | None) -> K
 
 
 def test_nothing_of_a_killed_run_is_left_and_no_folder_of_one_is_called_a_bug(tmp_path: Path) -> None:
-    """All folders judged in one call: unknown at worst."""
+    """All folders are judged in one call: unknown at worst."""
     random = Random(SEED)
     kills = [
         kill_one(tmp_path / f"killed-{number}", random.randrange(2**31),
@@ -81,15 +81,15 @@ def test_nothing_of_a_killed_run_is_left_and_no_folder_of_one_is_called_a_bug(tm
         print(f"{kill.folder.name}: {kill.lines} lines, {kill.processes} processes, {kill.paused} paused, "
               f"all gone after {kill.gone_after_s:.2f} s")
     assert any(kill.paused for kill in kills)
-    there = [kill.folder for kill in kills if kill.folder.exists()]  # killed sooner, there is no run
+    there = [kill.folder for kill in kills if kill.folder.exists()]  # killed earlier, there is no run
     assert len(there) >= len([kill for kill in kills if kill.asked_paused])
 
     answer = floodmark("check", *there)
 
     print(answer.out.splitlines()[0])
     verdicts = {folder.name: verdict(folder) for folder in there}
-    assert {told["valid"] for told in verdicts.values()} <= {True, "unknown"}
-    found = Counter(group["name"] for told in verdicts.values() for group in told["findings"])
+    assert {one["valid"] for one in verdicts.values()} <= {True, "unknown"}
+    found = Counter(group["name"] for one in verdicts.values() for group in one["findings"])
     assert found == Counter()
     assert answer.code == 3
     assert all("the run was killed" in answer.about(folder) for folder in there)

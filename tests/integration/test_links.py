@@ -16,7 +16,7 @@ from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.ports import HOST, Ports
 
 WAIT_S = 20.0
-SILENCE_S = 0.15  # long enough that a byte which passed would have been heard on loopback
+SILENCE_S = 0.15  # long enough for any byte that passes to arrive on loopback
 
 T = TypeVar("T")
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -24,7 +24,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @dataclass(kw_only=True)
 class Net:
-    """Two nodes, n1 and n2, each listening, a link each way, and who dialled in."""
+    """Two nodes, n1 and n2, that listen, a link in each direction, and the connections that arrived."""
 
     lines: control_client.Lines
     links: dict[tuple[str, str], int]  # (dialer, listener) -> port
@@ -56,7 +56,7 @@ class Net:
         await self.cut()
 
     async def held(self, size: int) -> None:
-        """Returns when the links hold that many bytes: they have all arrived there."""
+        """Returns when that many bytes have arrived at the links, which hold them back."""
         while (await self.lines.ask("state", timeout_s=WAIT_S))["held_bytes"] != size:
             await asyncio.sleep(0.01)
 
@@ -104,12 +104,12 @@ async def says(speaker: Stream, data: bytes) -> None:
 
 
 async def hears(hearer: Stream, data: bytes) -> None:
-    """Exactly these bytes next."""
+    """Reads exactly these bytes next."""
     assert await within(hearer[0].readexactly(len(data))) == data
 
 
 async def hears_nothing(hearer: Stream) -> None:
-    """Neither a byte nor an end."""
+    """Neither a byte nor an end of the stream."""
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(hearer[0].read(1), SILENCE_S)
 
@@ -127,7 +127,7 @@ def played(story: Callable[[Net], Awaitable[None]]) -> None:
 
 
 def test_without_a_cut_bytes_pass_both_ways() -> None:
-    """And an end passes as what it is, after the bytes before it."""
+    """And the end of a stream passes as such, after the bytes before it."""
 
     async def story(one: Net) -> None:
         n1, n2 = await one.joined("n1", "n2")
@@ -142,7 +142,7 @@ def test_without_a_cut_bytes_pass_both_ways() -> None:
 
 
 def test_a_cut_stops_requests_and_the_answers_on_connections_dialled_the_other_way() -> None:
-    """n2 does not hear n1, whoever dialled; n1 hears n2 all the while."""
+    """n2 gets nothing from n1, whichever side connected; n1 gets everything from n2."""
 
     async def story(one: Net) -> None:
         n1_dialling, n2_dialled = await one.joined("n1", "n2")
@@ -166,7 +166,7 @@ def test_a_cut_stops_requests_and_the_answers_on_connections_dialled_the_other_w
 
 
 def test_a_heal_delivers_all_that_was_held_in_order_and_once() -> None:
-    """More than the links hold at most, so that the rest waits in the kernel and in the speaker."""
+    """More than the links hold at most, so that the rest waits in the kernel and at the sender."""
     data = os.urandom(1 << 20) * 40
 
     async def story(one: Net) -> None:
@@ -187,7 +187,7 @@ def test_a_heal_delivers_all_that_was_held_in_order_and_once() -> None:
 
 
 def test_a_slow_hearer_slows_the_speaker_and_loses_nothing() -> None:
-    """Back-pressure without any cut."""
+    """Back-pressure without a cut."""
     data = os.urandom(1 << 20) * 40
 
     async def story(one: Net) -> None:
@@ -202,7 +202,7 @@ def test_a_slow_hearer_slows_the_speaker_and_loses_nothing() -> None:
 
 
 def test_one_map_follows_another_at_once() -> None:
-    """A pair that both maps cut stays cut: nothing slips through in between."""
+    """A pair that both maps cut stays cut: nothing passes in between."""
 
     async def story(one: Net) -> None:
         n1, n2 = await one.joined("n1", "n2")
@@ -221,7 +221,7 @@ def test_one_map_follows_another_at_once() -> None:
 
 
 def test_a_new_connection_through_a_cut_connects_and_hears_nothing() -> None:
-    """Nor does the listener: it meets the dialer at the heal, with all that was said."""
+    """The listener gets nothing either: it gets the connection at the heal, with all that was sent."""
 
     async def story(one: Net) -> None:
         await one.cut(("n1", "n2"))
@@ -239,7 +239,7 @@ def test_a_new_connection_through_a_cut_connects_and_hears_nothing() -> None:
 
 
 def test_a_dial_through_a_cut_given_up_before_the_heal_never_was() -> None:
-    """As a handshake that was not finished; one that stayed is delivered."""
+    """Like a handshake that was not finished; a connection that stayed open is delivered."""
 
     async def story(one: Net) -> None:
         await one.cut(("n1", "n2"))
@@ -258,7 +258,7 @@ def test_a_dial_through_a_cut_given_up_before_the_heal_never_was() -> None:
 
 
 def test_what_a_dead_speaker_said_is_delivered_at_the_heal_and_then_its_end() -> None:
-    """Until then the hearer does not even learn that it died."""
+    """Until then the receiver does not even learn that the sender has ended."""
 
     async def story(one: Net) -> None:
         n1, n2 = await one.joined("n1", "n2")
@@ -277,7 +277,7 @@ def test_what_a_dead_speaker_said_is_delivered_at_the_heal_and_then_its_end() ->
 
 
 def test_an_end_passes_in_the_direction_that_is_not_cut() -> None:
-    """n1 may not hear n2, but n2 learns that n1 has gone."""
+    """n1 gets nothing from n2, but n2 learns that n1 has ended."""
 
     async def story(one: Net) -> None:
         n1, n2 = await one.joined("n1", "n2")
@@ -291,7 +291,7 @@ def test_an_end_passes_in_the_direction_that_is_not_cut() -> None:
 
 
 def test_a_cut_by_reset_resets_what_crosses_it_old_and_new_and_the_heal_ends_that() -> None:
-    """Both ends learn of it, though only one direction is named."""
+    """Both ends notice it, though only one direction is named."""
 
     async def story(one: Net) -> None:
         n1, n2 = await one.joined("n1", "n2")
@@ -299,7 +299,7 @@ def test_a_cut_by_reset_resets_what_crosses_it_old_and_new_and_the_heal_ends_tha
         for end in (n1, n2):
             with pytest.raises(ConnectionResetError):
                 await within(end[0].read())
-        with pytest.raises(ConnectionResetError):  # while it dials, or right after
+        with pytest.raises(ConnectionResetError):  # while it connects, or right after
             await within((await one.dial("n1", "n2"))[0].read())
         assert one.accepted["n2"].empty()
         await one.heal()
@@ -311,7 +311,7 @@ def test_a_cut_by_reset_resets_what_crosses_it_old_and_new_and_the_heal_ends_tha
 
 
 def test_where_nobody_listens_the_dialer_is_reset_at_once() -> None:
-    """Unless it is cut off from the news, too: then at the heal."""
+    """Unless the reset itself is cut off, too: then at the heal."""
 
     async def story(one: Net) -> None:
         one.listeners["n2"].close()

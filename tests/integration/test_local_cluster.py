@@ -1,6 +1,7 @@
-"""The local cluster with real brokers: every ability once, seen in what the brokers and the kernel say.
+"""The local cluster with real brokers: every ability once, seen in the brokers' and the kernel's answers.
 
-Two clusters for all: before each story, what the last one did is mended, and n1 and n2 lead again.
+Two clusters for all tests: before each story, the faults of the last one are mended, and n1 and n2 lead
+again.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ WAIT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A cluster that is up, and the event loop that it lives in."""
+    """A cluster that is up, and its event loop."""
 
     one: BrokerCluster
     runner: asyncio.Runner
@@ -50,29 +51,29 @@ def staged(folder: Path, **config: str) -> Iterator[Stage]:
             yield Stage(one, runner)
         finally:
             runner.run(one.stop())
-            runner.run(one.stop())  # once more is harmless
+            runner.run(one.stop())  # a second stop is harmless
 
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Sessions end only when they are told to."""
+    """Sessions end only on request."""
     with staged(tmp_path_factory.mktemp("patient"), **{"broker.session.timeout.ms": "60000"}) as stage:
         yield stage
 
 
 @pytest.fixture(scope="module")
 def brisk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    """Sessions end as they do in a run. (The last to use it freezes it.)"""
+    """Sessions end as they do in a run. (Its last test freezes it.)"""
     with staged(tmp_path_factory.mktemp("brisk")) as stage:
         yield stage
 
 
 async def write(one: BrokerCluster, count: int, partition: int = 0) -> None:
-    """So many records in one batch, acked by the whole ISR."""
+    """Writes so many records in one batch, acked by all of the ISR."""
 
     def produce() -> int:
         bootstrap = ",".join(f"{host}:{port}" for host, port in one.addresses().values())
-        # The linger makes one batch of them: batch boundaries are where a power cut may cut.
+        # The linger makes one batch of them: a power cut cuts at batch boundaries.
         keys = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 300, "log_level": 0}
         producer = Producer(keys)
         for number in range(count):
@@ -83,12 +84,12 @@ async def write(one: BrokerCluster, count: int, partition: int = 0) -> None:
 
 
 async def leo(one: BrokerCluster) -> int:
-    """Of partition 0, on the node that leads it."""
+    """The LEO of partition 0 on its leader."""
     return (await one.observe()).replicas["n1", 0].leo
 
 
 def test_a_started_cluster_is_led_and_every_replica_is_seen(brisk: Stage) -> None:
-    """As `staged` has seen; data lies under nodes/NODE."""
+    """As `staged` has checked; data is in nodes/NODE."""
 
     async def story(one: BrokerCluster) -> None:
         await cluster_stories.a_started_cluster_is_led_and_every_replica_is_seen(one)
@@ -120,12 +121,12 @@ def test_a_paused_broker_is_silent_and_resumes(brisk: Stage) -> None:
 
 
 def test_a_follower_that_does_not_hear_its_leader_leaves_the_isr_until_the_heal(patient: Stage) -> None:
-    """Everybody stays alive for the controller: only bytes from n1 to n3 are stopped."""
+    """All brokers stay alive for the controller: only bytes from n1 to n3 are stopped."""
 
     async def story(one: BrokerCluster) -> None:
         base = await leo(one)
         await one.cut({"n3": ["n1"]})
-        await write(one, 5)  # acked when n3 has left: one that lacks nothing stays, as in Kafka
+        await write(one, 5)  # acked when n3 has left: a replica that lacks nothing stays, as in Kafka
         look = await seen(one, lambda look: isr(look) == {"n1", "n2"}, "n3 to leave the ISR")
         assert isr(look, 1) == set(NODES), "n3 hears n2"
         assert look.unfenced == set(NODES)
@@ -167,15 +168,15 @@ def test_direct_links_cannot_be_cut(tmp_path: Path) -> None:
 
 
 def test_a_power_cut_loses_what_was_not_fsynced_and_the_others_give_it_back(patient: Stage) -> None:
-    """Or keeps it up to the batch asked for; what is returned says how much was lost."""
+    """Or it keeps records up to the requested batch; the result says how much was lost."""
 
     async def story(one: BrokerCluster) -> None:
         base = await leo(one)
         await write(one, 3)
         await write(one, 4)
         await seen(one, lambda look: look.replicas["n3", 0].leo == base + 7, "n3 to have the records")
-        told = await one.power_cut("n3", keep={0: base + 5})
-        assert told == {"keep": {0: base + 3, 1: 0}, "lost_records": 4}
+        report = await one.power_cut("n3", keep={0: base + 5})
+        assert report == {"keep": {0: base + 3, 1: 0}, "lost_records": 4}
         assert (await one.observe()).running == {"n1", "n2"}
         await one.start_node("n3")
         look = await all_in_sync(one)
@@ -197,15 +198,15 @@ def test_an_election_of_a_dead_leader_is_refused(patient: Stage) -> None:
     async def story(one: BrokerCluster) -> None:
         await one.kill("n1")
         await one.runs.expire("n1")
-        told = await one.runs.elect([0])
-        assert told["elected"] == []
-        assert "PREFERRED_LEADER_NOT_AVAILABLE" in told["refused"]["0"]
+        result = await one.runs.elect([0])
+        assert result["elected"] == []
+        assert "PREFERRED_LEADER_NOT_AVAILABLE" in result["refused"]["0"]
 
     patient.play(story)
 
 
 def test_a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(brisk: Stage) -> None:
-    """Frozen, nothing moves any more, not even a session ends; mending is over."""
+    """A frozen cluster does nothing, and no session ends; it cannot be mended."""
 
     async def story(one: BrokerCluster) -> None:
         look = await cluster_stories.a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one)
@@ -223,7 +224,7 @@ def test_mending_undoes_everything_and_leaves_nothing_behind(patient: Stage) -> 
 
 
 def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
-    """A value no broker understands: the start fails, says who and why, and leaves no process."""
+    """A value that no broker understands: the start fails, says who and why, and leaves no process."""
 
     async def story() -> None:
         config = {"floodmark.switches": "no-such"}

@@ -1,4 +1,4 @@
-"""The page of a night as a reader opens it: nothing is asked of anybody, and nothing scrolls sideways."""
+"""The page of a night as a reader opens it: it requests nothing, and does not scroll sideways."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of a night with something of everything, and the page of one run."""
+    """The page of a night with a case of every kind, and the page of one run."""
     tmp_path = tmp_path_factory.mktemp("night")
     odd = Case(rules="kip-320", bugs=("no_epoch_bump_on_bounce",), nemesis=NASTY)
     state = night(

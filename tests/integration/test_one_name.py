@@ -1,6 +1,6 @@
-"""One import name: what a user's folder calls harness, broker or workloads is theirs, and nothing of ours.
+"""One import name: a user's own folders named harness, broker or workloads do not clash with ours.
 
-Whole runs beside such folders: test_ci_lines.py (the console script: a run, its processes, its judge) and
+Complete runs next to such folders: test_ci_lines.py (the console script: a run, its processes, its judge) and
 test_pytest_plugin.py (a suite).
 """
 
@@ -14,14 +14,14 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_folder_first_on_the_path_is_theirs(tmp_path: Path) -> None:
-    """So that the tests beside such folders would see it if one of ours were imported by its short name."""
+    """So that tests next to such folders would notice an import of ours by its short name."""
     ran = subprocess.run([sys.executable, "-c", "import harness"], cwd=tmp_path, env=planted(tmp_path),
                          capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, COMPLAINT in ran.stderr) == (1, True)
 
 
 def test_no_module_is_loaded_under_two_names() -> None:
-    """Neither here nor in a command that is called at the root of a checkout, where the folders lie."""
+    """Neither here nor in a command that is started at the root of a checkout, where the folders are."""
     code = ("import runpy, sys\nsys.argv = ['floodmark', 'scenario', 'list']\n"
             "try:\n    runpy.run_module('floodmark.harness', run_name='__main__')\n"
             "finally:\n    print('loaded', *sys.modules)\n")

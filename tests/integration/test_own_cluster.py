@@ -1,5 +1,7 @@
-"""`run --bootstrap` on a cluster that floodmark did not start (`cluster up` in a process of its own, which it
-knows by its address alone), with faults by its owner's commands."""
+"""`run --bootstrap` on a cluster that floodmark did not start, with faults by its owner's commands.
+
+The cluster is a `cluster up` in a process of its own, known only by its address.
+"""
 
 import json
 import signal
@@ -32,7 +34,7 @@ def topics(bootstrap: str) -> set[str]:
 
 
 def faults_file(up: Up, file: Path, **others: list[str]) -> Path:
-    """The owner's commands: he asks his own cluster, from another process."""
+    """The owner's commands: each calls his own cluster, from another process."""
     def asks(*words: str) -> list[str]:
         return [sys.executable, "-c", BEGIN, "cluster", *words, "--folder", str(up.folder)]
 
@@ -45,12 +47,12 @@ def faults_file(up: Up, file: Path, **others: list[str]) -> Path:
 
 
 def about(folder: Path) -> dict[str, object]:
-    told: dict[str, object] = json.loads((folder / "run.json").read_text())
-    return told
+    data: dict[str, object] = json.loads((folder / "run.json").read_text())
+    return data
 
 
 def test_a_healthy_cluster_is_valid_and_left_as_it_was(up: Up, tmp_path: Path) -> None:
-    """Somebody's topic is still there, and none of ours."""
+    """The owner's topic is still there, and none of ours."""
     admin = AdminClient({"bootstrap.servers": up.bootstrap, "logger": quiet()})
     for future in admin.create_topics([NewTopic("theirs", num_partitions=1, replication_factor=3)]).values():
         future.result(30)
@@ -60,11 +62,11 @@ def test_a_healthy_cluster_is_valid_and_left_as_it_was(up: Up, tmp_path: Path) -
 
     assert ran.code == 0, ran.err + ran.out
     assert topics(up.bootstrap) == {"theirs"}
-    told = about(folder)
-    assert told["system"] == {"name": "own", "bootstrap": up.bootstrap, "brokers": dict(zip(
+    run = about(folder)
+    assert run["system"] == {"name": "own", "bootstrap": up.bootstrap, "brokers": dict(zip(
         ("n1", "n2", "n3"), up.bootstrap.split(","), strict=True))}
-    assert told["observes"] == {"dumps": False, "replicas": False}
-    assert told["settled"] is True
+    assert run["observes"] == {"dumps": False, "replicas": False}
+    assert run["settled"] is True
 
 
 def test_faults_by_commands_and_logs_by_a_command(up: Up, tmp_path: Path) -> None:
@@ -133,7 +135,7 @@ def test_an_interrupted_run_removes_its_topics(up: Up, tmp_path: Path) -> None:
             time.sleep(0.1)
         assert any(name.startswith("floodmark-") for name in topics(up.bootstrap))
         process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 4  # as of any run that ended early; what was recorded is judged
+        assert process.wait(120) == 4  # as for any run that ended early; what was recorded is judged
 
     assert not any(name.startswith("floodmark-") for name in topics(up.bootstrap))
 

@@ -1,6 +1,7 @@
 """`run --bootstrap` on stock Apache Kafka that a script started: floodmark has its address and a TOML.
 
-Valid when healthy, a loss made by hand found, SASL over TLS without a trace of the password."""
+Valid when healthy, a loss made by hand is found, and SASL over TLS leaves no trace of the password.
+"""
 
 import json
 import subprocess
@@ -30,10 +31,10 @@ SHORT = ("--partitions", "2", "--concurrency", "6", "--rate", "300", "--strict")
 class Somebodys:
     folder: Path
     bootstrap: str
-    locked: str  # by SASL over TLS
+    locked: str  # with SASL over TLS
 
     def faults(self, *, start: str = "start", logs: bool = True) -> Path:
-        """The owner's TOML. start: what his script is told to start a broker."""
+        """The owner's TOML. start: his script's word to start a broker."""
         lines = []
         for node in (1, 2, 3):
             def asks(act: str, *words: str, of: int = node) -> str:
@@ -79,8 +80,8 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Somebodys]:
 
 
 def about(folder: Path) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((folder / "run.json").read_text())
-    return told
+    data: dict[str, Any] = json.loads((folder / "run.json").read_text())
+    return data
 
 
 def test_healthy_under_faults_is_valid(theirs: Somebodys, tmp_path: Path) -> None:
@@ -90,17 +91,18 @@ def test_healthy_under_faults_is_valid(theirs: Somebodys, tmp_path: Path) -> Non
                     "--faults", theirs.faults(), "--out", folder)
 
     assert ran.code == 0, ran.err + ran.out
-    told = about(folder)
-    assert told["settled"] is True
-    assert told["observes"]["dumps"] is True
-    assert 0 < told["clock_error_ns"] < 1_000_000_000  # one machine, one clock; how far off, the asks can say
+    run = about(folder)
+    assert run["settled"] is True
+    assert run["observes"]["dumps"] is True
+    # one machine, one clock: the bound comes from the requests' times
+    assert 0 < run["clock_error_ns"] < 1_000_000_000
     assert not any(name.startswith("floodmark-") for name in theirs.topics())
 
 
 @pytest.mark.parametrize("logs", [False, True])
 def test_a_loss_made_by_hand_is_found(theirs: Somebodys, tmp_path: Path, logs: bool) -> None:
-    """All three are killed, and half of each log is gone when they start again: a kill may cost no record,
-    for what was written is with the kernel. Shown by reads alone, and with the logs that the owner fetches.
+    """All three are killed, and half of each log is gone when they start again: a kill may lose no record,
+    because the kernel has what was written. Shown by reads alone, and with the logs that the owner fetches.
     """
     schedule = tmp_path / "loss.json"
     schedule.write_text(json.dumps([
@@ -116,7 +118,7 @@ def test_a_loss_made_by_hand_is_found(theirs: Somebodys, tmp_path: Path, logs: b
     [lost] = [one for one in verdict["findings"] if one["name"] == "lost-write"]
     assert (lost["class"], lost["permitted_by"]) == ("bug", None)
     assert lost["count"] > 50
-    assert {one["how"] for one in lost["examples"]} == {"unread"}  # without replicas.jsonl no log is trusted
+    assert {one["how"] for one in lost["examples"]} == {"unread"}  # without replicas.jsonl no log is reliable
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])

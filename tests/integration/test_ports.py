@@ -1,4 +1,4 @@
-"""Ports of runs side by side."""
+"""Ports of runs that run at the same time."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ sys.stdin.read()
 
 
 def test_two_processes_never_choose_one_port() -> None:
-    """Both search from the same port on, at the same time, and hold what they found."""
+    """Both search from the same port on, at the same time, and keep what they found."""
     argv = [sys.executable, "-c", CHOOSER]
     with (subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as one,
           subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other):
@@ -49,7 +49,7 @@ def test_a_claim_ends_with_its_run() -> None:
 
 
 def test_a_port_somebody_listens_on_is_not_chosen_and_cannot_be_taken() -> None:
-    """Others than us use ports too."""
+    """Other programs use ports too."""
     ours = ports.Ports()
     port = ours.choose()
     ours.close()
@@ -66,6 +66,6 @@ def test_a_port_somebody_listens_on_is_not_chosen_and_cannot_be_taken() -> None:
 
 
 def test_the_private_folder_is_ours_alone() -> None:
-    """Nobody else may put claims or sockets there."""
+    """No other user may put claims or sockets there."""
     assert ports.private_folder().stat().st_mode & 0o777 == 0o700
     assert ports.private_folder().stat().st_uid == os.getuid()

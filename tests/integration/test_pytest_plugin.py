@@ -1,6 +1,6 @@
 """The pytest plugin as a team uses it: the page's suite, a test that fails, a suite that is killed.
 
-Each suite lies beside packages of our names, first on its path, as a team's repository may have them.
+Each suite is next to packages of our names, first on its path, as in some team's repository.
 """
 
 import json
@@ -36,7 +36,7 @@ def test_of_ours_that_fails_without_a_run():
 
 
 def suite(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """pytest in a process of its own, with what is installed, every warning an error."""
+    """Runs pytest in a process of its own, with the installed packages, every warning an error."""
     (folder / "pytest.ini").write_text("[pytest]\nfloodmark_out = kept\nfilterwarnings = error\n")
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words], cwd=folder,

@@ -1,6 +1,6 @@
 """Workloads, nemeses, checks and clusters of another package: the page's example, installed, played, judged.
 
-And what is unfit is refused in a sentence, by those runs alone that ask for it.
+An unfit one is refused in a sentence, only by runs that ask for it.
 """
 
 import json
@@ -17,14 +17,14 @@ PAGE = ROOT / "harness" / "README.md"
 
 
 def pip_installs(project: Path, site: Path) -> None:
-    """Without the network: by the setuptools of this environment."""
+    """Installs without the network, by the setuptools of this environment."""
     subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation",
                     "--disable-pip-version-check", "--target", site, project], check=True, timeout=120)
 
 
 @pytest.fixture(name="site", scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where pip has installed the package of the page."""
+    """The folder where pip has installed the page's package."""
     project = tmp_path_factory.mktemp("ours")
     (project / "pyproject.toml").write_text(block("# pyproject.toml", PAGE))
     (project / "ours.py").write_text(block("# ours.py", PAGE))
@@ -34,14 +34,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def floodmark(*words: object, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, which finds what is installed there."""
+    """A command in a process of its own that finds the packages installed there."""
     return subprocess.run(
         [Path(sys.executable).with_name("floodmark"), *map(str, words)], cwd=cwd, capture_output=True,
         env={**os.environ, "PYTHONPATH": str(site)}, text=True, timeout=300, check=False)
 
 
 def brings(site: Path, groups: Mapping[str, Sequence[str]], code: str = "", *, name: str = "theirs") -> Path:
-    """Site with a package of this code, as pip would leave it. groups: `workloads` -> lines of its group."""
+    """Site with a package of this code, as pip would install it. groups: `workloads` -> lines of its
+    group."""
     info = site / f"{name}-0.3.dist-info"
     info.mkdir(parents=True)
     (site / f"{name}.py").write_text(code)
@@ -58,8 +59,8 @@ def lines_of(folder: Path) -> Iterator[dict[str, object]]:
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
-    """The workload alone asks, the fault stands in the history, the finding in the verdict, the cluster in
-    run.json; and the saved run is read where nobody has installed the package."""
+    """Only the workload sends, the fault is in the history, the finding in the verdict, the cluster in
+    run.json; and the saved run can be read without the package."""
     ran = floodmark("run", "--cluster", "staging", "--workload", "writers", "--nemesis", "flap", "--seed", 5,
                     "--duration", 3, "--interval", 0.5, "--concurrency", 6, "--out", "run",
                     site=site, cwd=tmp_path)
@@ -82,7 +83,7 @@ def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_a_schedule_and_a_cluster_take_them(site: Path, tmp_path: Path) -> None:
-    """A fault of its own among floodmark's; one that cannot be is refused before the run, by its place."""
+    """A fault of its own among floodmark's; an invalid one is refused before the run, by its place."""
     (tmp_path / "flap.json").write_text(json.dumps([{"f": "flap", "nodes": ["n1"], "lost": True}]))
     refused = floodmark("run", "--schedule", "flap.json", "--out", "run", site=site, cwd=tmp_path)
     assert (refused.returncode, "entry 0 (flap): has the key \"lost\"" in refused.stderr) == (2, True)
@@ -92,8 +93,8 @@ def test_a_schedule_and_a_cluster_take_them(site: Path, tmp_path: Path) -> None:
 
 
 def test_help_doctor_and_explain_say_what_is_registered_and_by_whom(site: Path, tmp_path: Path) -> None:
-    told = floodmark("run", "--help", site=site, cwd=tmp_path).stdout
-    flat = " ".join(told.split())
+    help_text = floodmark("run", "--help", site=site, cwd=tmp_path).stdout
+    flat = " ".join(help_text.split())
     assert all(f"Also: {name} (of ours 0.1)." in flat for name in ("staging", "writers", "flap"))
     unknown = floodmark("run", "--workload", "bank", "--out", "run", site=site, cwd=tmp_path)
     assert (unknown.returncode, "writers (of ours 0.1)" in unknown.stderr) == (2, True)
@@ -120,7 +121,7 @@ def nemesis(*steps, faults=(), make=None):
     return RegisteredNemesis(does="", draw_pattern=lambda scope: FaultPattern(steps=steps), faults=faults,
                              make=make)
 """
-UNFIT = {  # groups and code, what is asked for, what is answered
+UNFIT = {  # groups and code, the options, the answer
     "no module": ({"workloads": ["a = theirs:nope"]}, "", ("--workload", "a"),
                   "the workload 'a' of theirs 0.3 cannot be imported (theirs:nope): AttributeError"),
     "no import": ({"clusters": ["a = theirs:A"]}, "import not_there", ("--cluster", "a"),
@@ -164,7 +165,7 @@ UNFIT = {  # groups and code, what is asked for, what is answered
 
 @pytest.mark.parametrize("case", UNFIT)
 def test_what_is_unfit_is_refused_by_whoever_asks_for_it(case: str, tmp_path: Path) -> None:
-    groups, code, words, told = UNFIT[case]
+    groups, code, words, message = UNFIT[case]
     site = brings(tmp_path / "site", groups, code)
     if case == "two":
         brings(site, groups, code, name="others")
@@ -172,15 +173,15 @@ def test_what_is_unfit_is_refused_by_whoever_asks_for_it(case: str, tmp_path: Pa
     asked = floodmark("run", *words, "--out", "run", site=site, cwd=tmp_path)
 
     assert asked.returncode == 2, asked.stderr
-    assert told in " ".join(asked.stderr.split())
+    assert message in " ".join(asked.stderr.split())
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_whoever_does_not_ask_for_them_does_not_notice(tmp_path: Path) -> None:
-    """Names of floodmark's own, code that cannot be imported, two of one name: in one site; and doctor names
-    each, with what to do."""
+    """Names of floodmark's own, code that cannot be imported, two of one name, all in one site; and doctor
+    lists each, with what to do."""
     groups = {"workloads": ["log = theirs:A", "a = theirs:A"],
               "nemeses": ["crash = theirs:A", "a = theirs:A"],
               "clusters": ["local = theirs:A", "a = theirs:A"]}

@@ -30,7 +30,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a run that lost a write, for whoever changes nothing about it."""
+    """The page of a run that lost a write, for tests that do not change it."""
     return write_report(judged(tmp_path_factory.mktemp("lost"), LOST))
 
 
@@ -100,7 +100,7 @@ def test_nothing_scrolls_sideways(lost: Path, browser: Any, width: int, scheme: 
 
 
 def long_log(folder: Path) -> Path:
-    """Without a trace, and with 40 records more in every replica's log."""
+    """The run without a trace, and with 40 more records in every replica's log."""
     (folder / "trace.jsonl").unlink()
     for dump in sorted((folder / "logs").glob("*.jsonl")):
         last = json.loads(dump.read_text().splitlines()[-1])
@@ -113,16 +113,16 @@ def long_log(folder: Path) -> Path:
 
 
 def test_a_phone_shows_the_record_that_the_finding_names(tmp_path: Path, browser: Any) -> None:
-    """Of a long log too: as many offsets as have room, the names of the nodes above their logs."""
+    """Also in a long log: as many offsets as fit, the names of the nodes above their logs."""
     folder = long_log(judged(tmp_path, LOST))
     with opened(browser, write_report(folder), width=390) as seen:
-        told = seen.page.evaluate("""() => { const box = document.getElementById("logs");
+        layout = seen.page.evaluate("""() => { const box = document.getElementById("logs");
             const focus = box.querySelector(".focus").getBoundingClientRect();
             return { wide: box.scrollWidth, room: box.clientWidth, right: focus.right,
                      names: [...box.querySelectorAll(".node")].map((one) => one.textContent) }; }""")
-        assert told["wide"] <= told["room"]
-        assert told["right"] < 390
-        assert [name.split()[0] for name in told["names"]] == ["n1follower", "n2follower", "n3leads"]
+        assert layout["wide"] <= layout["room"]
+        assert layout["right"] < 390
+        assert [name.split()[0] for name in layout["names"]] == ["n1follower", "n2follower", "n3leads"]
         assert 3 <= len(seen.logs()["n1"]["boxes"]) <= 6
     with opened(browser, write_report(folder), width=1240) as seen:
         assert len(seen.logs()["n1"]["boxes"]) == 12
@@ -144,11 +144,11 @@ def test_it_is_printed_on_one_light_page(lost: Path, browser: Any, scheme: str) 
 
 def test_the_legend_has_what_the_run_has(lost: Path, browser: Any) -> None:
     with opened(browser, lost) as seen:
-        told = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
+        shown = seen.page.evaluate("""() => [...document.querySelectorAll("[data-if]")].filter(
             (one) => !one.hidden).map((one) => one.dataset.if)""")
 
-    assert {"leads", "fault", "elected", "unsafe", "ok", "lost"} <= set(told)
-    assert {"fail", "unclean"}.isdisjoint(told)
+    assert {"leads", "fault", "elected", "unsafe", "ok", "lost"} <= set(shown)
+    assert {"fail", "unclean"}.isdisjoint(shown)
 
 
 def test_one_cursor_crosses_every_drawing_and_a_drag_zooms(lost: Path, browser: Any) -> None:
@@ -201,7 +201,7 @@ def test_a_strangers_text_is_shown_and_not_obeyed(tmp_path: Path, browser: Any) 
 
 
 def test_odd_fields_of_a_trace_stop_no_viewer(tmp_path: Path, browser: Any) -> None:
-    """Numbers that are no offsets, lists that are none, a node that nobody knows."""
+    """Numbers that are no offsets, lists that are none, an unknown node."""
     folder = judged(tmp_path, LOST)
     odd = [("epochs", "x"), ("epochs", [["0", 1], 3]), ("leo", 2**62), ("offset", 2**62), ("count", "9"),
            ("isr", {}), ("node", "nobody"), ("hw", -1), ("to", None)]  # fmt: skip
@@ -234,7 +234,7 @@ def test_the_viewer_follows_every_saved_run_as_python_does(lost: Path, tmp_path:
 
 
 def compared_states(page: Any, number: int, name: str) -> int:
-    """How many states of replicas the viewer has in that story; each is the one that Python comes to."""
+    """How many states of replicas the viewer has in that story; each equals Python's."""
     compared = 0
     story = page.evaluate("(number) => floodmarkPage.data.stories[number]", number)
     logs = {one["node"]: log_of(one) for one in story["replicas"]}
@@ -254,32 +254,32 @@ def compared_states(page: Any, number: int, name: str) -> int:
 
 
 def test_a_columns_counts_and_percentiles_are_those_of_its_ops(lost: Path, browser: Any) -> None:
-    """By hand: ten ok sends of 1 to 10 ms and two that failed end in the first column, one info in the last;
-    what ended before and after is in none."""
+    """Computed by hand: ten ok sends of 1 to 10 ms and two that failed end in the first column, one info in
+    the last; ops that ended before and after are in none."""
     columns = {"began": [0] * 14, "what": [0] * 10 + [1, 1, 2, 0],
                "lasted": [*(each * 1000 for each in range(1, 11)), 500, 600, 99_000, 200_000],
                "records": [2] * 10 + [0, 0, 0, 7]}  # fmt: skip
     with opened(browser, lost) as seen:
-        told = seen.page.evaluate("""(columns) => { const charts = floodmarkCharts;
+        charts = seen.page.evaluate("""(columns) => { const charts = floodmarkCharts;
             const bins = charts.binned(charts.opsOf(columns), 0.1, 100.1, 5);
             return { few: bins.few, counts: bins.bins.map((one) => one.counts),
                      rows: charts.rowsOf(bins, 0.1) };
             }""", columns)
 
-    assert told["counts"] == [[10, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
-    assert told["few"]
-    assert len(told["rows"]["ops"]) == 13
-    assert told["rows"]["latency"][0] == {"t": 10.1, "p50": 6, "p99": 10, "max": 10}
-    assert told["rows"]["latency"][4]["p50"] is None
-    assert [round(one["acked"]) for one in told["rows"]["rates"]] == [1000, 0, 0, 0, 0]
+    assert charts["counts"] == [[10, 2, 0], [0, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, 1]]
+    assert charts["few"]
+    assert len(charts["rows"]["ops"]) == 13
+    assert charts["rows"]["latency"][0] == {"t": 10.1, "p50": 6, "p99": 10, "max": 10}
+    assert charts["rows"]["latency"][4]["p50"] is None
+    assert [round(one["acked"]) for one in charts["rows"]["rates"]] == [1000, 0, 0, 0, 0]
 
 
 def test_a_line_breaks_where_the_node_was_down(lost: Path, browser: Any) -> None:
     with opened(browser, lost) as seen:
-        told = seen.page.evaluate(
+        points = seen.page.evaluate(
             "() => floodmarkCharts.pointsOf([[1, 5, 4], [9, 6, 5]], [{from: 3, to: 8}], 12)")
 
-    assert [(one["t"], one["leo"]) for one in told] == [(1, 5), (3, 5), (3, None), (9, 6), (12, 6)]
+    assert [(one["t"], one["leo"]) for one in points] == [(1, 5), (3, 5), (3, None), (9, 6), (12, 6)]
 
 
 def log_of(one: dict[str, Any]) -> ReplicaLog:

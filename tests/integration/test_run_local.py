@@ -1,4 +1,4 @@
-"""Whole runs on a real three-broker cluster, and what their folders hold. No judge: the files speak."""
+"""Complete runs on a real three-broker cluster, and their folders' contents, without a judge."""
 
 import asyncio
 import subprocess
@@ -42,8 +42,8 @@ def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), **chan
 
 
 def carried_out(plan: runner.RunPlan) -> tuple[runner.RunResult, list[runner.Progress]]:
-    told: list[runner.Progress] = []
-    return asyncio.run(runner.carry_out(plan, told.append)), told
+    progress_seen: list[runner.Progress] = []
+    return asyncio.run(runner.carry_out(plan, progress_seen.append)), progress_seen
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
@@ -51,7 +51,8 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def assert_a_whole_history(folder: Path, about: Mapping[str, Any]) -> list[Op]:
-    """Index, time, one op at a time a process, nothing after an info; as many lines as were told."""
+    """Index, time, one op at a time for each process, nothing after an info; as many lines as history_lines
+    says."""
     ops = list(read(folder / "history.jsonl"))
     assert [op.index for op in ops] == list(range(about["history_lines"]))
     assert all(before.time <= after.time for before, after in pairwise(ops))
@@ -70,7 +71,7 @@ def assert_a_whole_history(folder: Path, about: Mapping[str, Any]) -> list[Op]:
 
 
 def assert_final_reads_are_the_logs(folder: Path, about: Mapping[str, Any], ops: list[Op]) -> None:
-    """What was read to the end is the leader's dump, and every replica's dump is the leader's."""
+    """The reads to the end are the leader's dump, and every replica's dump is the leader's."""
     dumps = {node: rows(folder / "logs" / f"{node}.jsonl") for node in about["nodes"]}
     assert about["final_reads"]["partitions"] == sorted(map(int, about["partitions"]))
     readers = set(about["final_reads"]["processes"])
@@ -88,9 +89,9 @@ def assert_final_reads_are_the_logs(folder: Path, about: Mapping[str, Any], ops:
 
 @pytest.mark.parametrize("workload", ["log", "idempotent"])
 def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(tmp_path: Path, workload: str) -> None:
-    """The folder of a quiet run: whole lines, equal logs, final reads equal to them, settled."""
+    """The folder of a quiet run: complete lines, equal logs, final reads equal to them, settled."""
     folder = tmp_path / "run"
-    result, told = carried_out(made(folder, workload=workload))
+    result, progress_seen = carried_out(made(folder, workload=workload))
     about = orjson.loads((folder / "run.json").read_bytes())
     assert about == result.about
     assert (about["ended"], about["settled"], about["settle"]["why"]) == ("done", True, None)
@@ -100,7 +101,7 @@ def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(tmp_path: Path
     ops = assert_a_whole_history(folder, about)
     assert sum(op.type is Type.OK and op.f == "send" for op in ops) > 100
     assert_final_reads_are_the_logs(folder, about, ops)
-    phases = list(dict.fromkeys(progress.phase for progress in told))
+    phases = list(dict.fromkeys(progress.phase for progress in progress_seen))
     assert phases == ["start", "main", "mend", "settle", "read", "collect"]
 
 

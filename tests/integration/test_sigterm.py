@@ -1,6 +1,6 @@
 """SIGTERM to a command: it ends with exit 4 or in order, and leaves nothing in the temporary folder.
 
-That a judge whom nobody ends leaves nothing there either is seen in test_cli_campaign.py.
+test_cli_campaign.py checks that a judge without a signal leaves nothing there either.
 """
 
 import os
@@ -18,22 +18,22 @@ from run_processes import marked, processes_of, wait_until
 from floodmark.harness.commands.error_exits import code_of, raised_by_sigterm, sigterm_kept
 
 WAIT_S = 120.0
-OURS = f"floodmark-{os.getuid()}"  # the locks of ports: for this user's runs to come
+OURS = f"floodmark-{os.getuid()}"  # the locks of ports: this user's later runs need them
 
 
 def left(folder: Path) -> list[str]:
-    """What lies there: Python's and Spark's temporary folders both."""
+    """The contents: Python's and Spark's temporary folders."""
     return sorted(path.name for path in folder.iterdir() if path.name != OURS)
 
 
 def at_work(temporary: Path) -> bool:
-    """Whether Spark is."""
+    """Whether Spark has its folders."""
     return any(temporary.glob("**/blockmgr-*"))
 
 
 def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]], bool], **more: str
           ) -> tuple[int, str]:
-    """The command's exit code and stderr, SIGTERM sent once the temporary folder looks so."""
+    """The command's exit code and stderr; SIGTERM is sent when the temporary folder looks so."""
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     environment = {**marked(tmp_path), "TMPDIR": str(temporary), **more}
@@ -67,8 +67,8 @@ def test_a_judge_is_ended(tmp_path: Path) -> None:
 @pytest.mark.cluster
 @pytest.mark.spark
 def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
-    """Its own event loop has had the signal for itself before; the run stays to be judged again. Spark's
-    folders lie where it chooses."""
+    """Its own event loop handled the signal before; the run stays to be judged again. Spark's folders are
+    where it chooses."""
     code, said = ended(tmp_path, ("run", "--nodes", 1, "--partitions", 1, "--concurrency", 1, "--duration",
                                   0.5, "--seed", 1, "--out", "run"),
                        lambda _: at_work(tmp_path / "tmp"))
@@ -80,7 +80,7 @@ def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_what_is_played_is_ended_with_its_clusters(tmp_path: Path) -> None:
-    """Once a history has begun: brokers run then. (`scenario run` plays in the same way.)"""
+    """After a history has begun: brokers run then. (`scenario run` plays in the same way.)"""
     out = tmp_path / "out"
     code, said = ended(tmp_path, ("demo", "--out", out), lambda _: any(out.glob("*/history.jsonl")))
     assert (code, "interrupted" in said) == (4, True), said
@@ -88,7 +88,7 @@ def test_what_is_played_is_ended_with_its_clusters(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 def test_a_cluster_on_its_way_up_is_ended(tmp_path: Path) -> None:
-    """At the first sight of its folder: no broker has been started then."""
+    """As soon as its folder exists: no broker has been started then."""
     code, said = ended(tmp_path, ("cluster", "up", "--nodes", 1), bool)
     assert code == 4, (code, said)
 
@@ -123,7 +123,7 @@ def test_an_event_loop_that_took_it_gives_it_back() -> None:
 
 
 def test_another_thread_lets_it_be() -> None:
-    """Only a main thread may say what a signal does."""
+    """Only a main thread may set a signal's handler."""
     codes: list[int] = []
     thread = threading.Thread(target=lambda: codes.append(code_of(lambda: 7)))
     thread.start()
@@ -133,7 +133,7 @@ def test_another_thread_lets_it_be() -> None:
 
 @pytest.mark.spark
 def test_who_was_interrupted_can_judge_again(tmp_path: Path) -> None:
-    """In one process, as a notebook has it: the JVM that was ended is forgotten."""
+    """In one process, as in a notebook: the JVM that was ended is forgotten."""
     folder = golden(tmp_path, "two-partitions-two-elections")
     assert floodmark("check", folder).code == 0
 

@@ -17,7 +17,7 @@ from floodmark.harness.errors import FloodmarkError
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 WAIT_S = 20.0
 
-# A harness that starts three children, stops one of them, tells their pids and then does nothing more.
+# A harness that starts three children, stops one of them, prints their pids and then waits.
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
@@ -54,7 +54,7 @@ def harness(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, list[i
 
 def test_nothing_survives_a_harness_killed_with_a_child_stopped(
         harness: tuple[subprocess.Popen[str], int, list[int]]) -> None:
-    """SIGKILL leaves the harness no last word; a stopped child would never read an EOF."""
+    """SIGKILL leaves the harness no time to end anything; a stopped child would never read an EOF."""
     process, supervisor, children = harness
     assert state_of(children[1]) == "T"
 
@@ -66,7 +66,7 @@ def test_nothing_survives_a_harness_killed_with_a_child_stopped(
 
 def test_no_child_survives_the_supervisor_itself(harness: tuple[subprocess.Popen[str], int, list[int]]
                                                 ) -> None:
-    """The kernel kills them: each has asked for that at its birth."""
+    """The kernel kills them: each has requested that at its start."""
     _, supervisor, children = harness
 
     os.kill(supervisor, signal.SIGKILL)
@@ -84,7 +84,8 @@ def test_the_children_are_out_of_reach_of_a_terminals_ctrl_c(
 
 
 def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path) -> None:
-    """On return a killed process is no more and a paused one is stopped; a kill reaches a stopped one."""
+    """When the call returns, a killed process is gone and a paused one is stopped; a kill reaches a stopped
+    one."""
 
     async def story() -> None:
         processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")
@@ -108,7 +109,7 @@ def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path) -> None:
 
 
 def test_an_exit_nobody_asked_for_is_remembered_with_its_last_words(tmp_path: Path) -> None:
-    """One that was killed for us is no such exit; and a name may live again."""
+    """An exit after a kill of ours is none; and a name may be used again."""
 
     async def story() -> None:
         processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")
@@ -129,7 +130,7 @@ def test_an_exit_nobody_asked_for_is_remembered_with_its_last_words(tmp_path: Pa
 
 
 def test_what_cannot_be_spawned_is_told(tmp_path: Path) -> None:
-    """And nothing is left that would seem to live."""
+    """And no process remains that would seem to run."""
 
     async def story() -> None:
         processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")
@@ -147,7 +148,7 @@ def test_what_cannot_be_spawned_is_told(tmp_path: Path) -> None:
 
 
 def test_when_the_supervisor_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_path: Path) -> None:
-    """That no bug of a broker explains."""
+    """Because no bug of a broker explains it."""
 
     async def story() -> None:
         processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")

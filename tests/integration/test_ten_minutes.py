@@ -1,4 +1,5 @@
-"""The page that builds a scenario from nothing: its files are played as they stand, their output compared."""
+"""The page that builds a scenario from nothing: its files are played as written, and their output is
+compared."""
 
 import re
 from pathlib import Path
@@ -14,11 +15,12 @@ pytestmark = [pytest.mark.cluster, pytest.mark.long, pytest.mark.spark]
 PAGE = FOLDER / "TEN_MINUTES.md"
 BLOCK = re.compile(r"^```(toml|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = "$ floodmark scenario run mine.toml"
-# What differs from run to run: seconds, and the width of the columns beside them.
+# These differ from run to run: seconds, and the width of the columns next to them.
 VARIES = ((re.compile(r"\b\d+\.\d\b"), "S"), (re.compile(r" {2,}"), "  "))
 
 
-def told(line: str) -> str:
+def normalize(line: str) -> str:
+    """The line without what differs from run to run."""
     for pattern, by in VARIES:
         line = pattern.sub(by, line)
     return line.strip()
@@ -46,8 +48,8 @@ def test_each_file_does_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.
         assert shown, f"file {number} of the page shows nothing"
         Path("mine.toml").write_text(text, encoding="utf-8")
         answer = floodmark("scenario", "run", "mine.toml", "--out", f"out-{number}")
-        lines = iter([told(line) for line in (answer.err + answer.out).splitlines()])
+        lines = iter([normalize(line) for line in (answer.err + answer.out).splitlines()])
         for line in shown:
-            assert told(line) in lines, f"file {number}: {line}\n{answer.err}{answer.out}"
+            assert normalize(line) in lines, f"file {number}: {line}\n{answer.err}{answer.out}"
         assert answer.code == (0 if number in (0, 3) else 4)
         wait_until_gone(tmp_path / f"out-{number}")

@@ -1,4 +1,4 @@
-"""Topics that are altered, grow and go, on real brokers: what becomes of their replicas, logs and clients."""
+"""Topics that are altered, grow and are deleted, on real brokers: their replicas, logs and clients."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,7 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
 
 @pytest.fixture
 def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
-    """A topic of its own, led by broker 1, with three records."""
+    """A new topic, led by broker 1, with three records."""
     name: str = request.node.name
     make_topic(cluster, name)
     with Raw(cluster.port[1]) as raw:
@@ -66,12 +66,12 @@ def grow(raw: Raw, topic: str, count: int) -> int:
 
 
 def gone(cluster: RealBrokers, node: int, topic: str) -> bool:
-    """From a broker's state, and from its disk."""
+    """Whether the topic is gone from a broker's state, and from its disk."""
     return not cluster.replica(node, topic) and not (cluster.log_dir(node) / f"{topic}-0").exists()
 
 
 def test_a_topic_goes_and_comes_again(cluster: RealBrokers, topic: str) -> None:
-    """Its logs go from every disk; the next of its name begins empty, and is replicated."""
+    """Its logs are deleted from every disk; the next topic of the name begins empty, and is replicated."""
     wait_for("a checkpoint of the old log", lambda: f"{topic} 0 3" in checkpoint(cluster, 1))
     with Raw(cluster.port[2]) as other, Raw(cluster.port[1]) as raw:
         assert delete(other, topic) == errors.NONE
@@ -95,7 +95,7 @@ def checkpoint(cluster: RealBrokers, node: int) -> str:
 
 
 def test_who_waits_hears_of_it(cluster: RealBrokers, topic: str) -> None:
-    """A fetch that is parked, and a produce that is: at once, though both had ten seconds."""
+    """A parked fetch and a parked produce are answered at once, though both had ten seconds."""
     cluster.ask(1, "arm", point="P.parked", action="report", topic=topic)
     for node in (2, 3):
         cluster.pause(node)
@@ -117,14 +117,14 @@ def test_who_waits_hears_of_it(cluster: RealBrokers, topic: str) -> None:
 
 
 def hold(cluster: RealBrokers, raw: Raw, topic: str) -> None:
-    """Broker 2's replica, with a record just appended."""
+    """Holds broker 2's replica, with a record just appended."""
     cluster.ask(2, "arm", point="F.appended", action="hold", topic=topic)
     raw.produce(topic, batch(b"d"), acks=1)
     wait_for("a follower held", lambda: any(each["held"] for each in cluster.ask(2, "points")["met"]))
 
 
 def test_a_replica_that_is_held_goes_when_it_is_let_go(cluster: RealBrokers, topic: str) -> None:
-    """Though nothing else happens in the cluster then."""
+    """Even if nothing else happens in the cluster then."""
     with Raw(cluster.port[1]) as raw:
         hold(cluster, raw, topic)
         assert delete(raw, topic) == errors.NONE
@@ -164,7 +164,7 @@ def test_a_topic_that_went_while_a_broker_was_down(cluster: RealBrokers, topic: 
 
 
 def test_configs_rule_at_once(cluster: RealBrokers, topic: str) -> None:
-    """min.insync.replicas of a topic that is in use; a restart keeps it."""
+    """min.insync.replicas of a topic in use; a restart keeps it."""
     with Raw(cluster.port[1]) as raw:
         assert alter(raw, topic, "min.insync.replicas", "3") == errors.NONE
         cluster.end(3)

@@ -1,4 +1,5 @@
-"""The trace of real processes: nothing that anybody saw is missing in it, whoever is killed when."""
+"""The trace of real processes lacks nothing that a client or a log shows, whichever process is killed
+when."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ pytestmark = pytest.mark.cluster
 
 
 def made(folder: Path, schedule: Schedule = (), *, traced: bool = True, **changes: Any) -> runner.RunPlan:
-    """Three brokers, two partitions, as much load as they take."""
+    """Three brokers, two partitions, as much load as they can take."""
     cluster = catalog.cluster(
         "local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct", trace=traced
     )
@@ -36,7 +37,7 @@ def made(folder: Path, schedule: Schedule = (), *, traced: bool = True, **change
 
 
 def killed(*, node: str, at_ack: int) -> Schedule:
-    """The node dies under load, and comes back."""
+    """Kills the node under load, and starts it again."""
     moment = {"at": "ack", "partition": 0, "count": at_ack}
     return (
         Entry(f="kill", nodes=(node,), moment=moment),
@@ -45,7 +46,7 @@ def killed(*, node: str, at_ack: int) -> Schedule:
 
 
 class Follower:
-    """Looks at the raw files as a run goes."""
+    """Reads the raw files while a run goes on."""
 
     def __init__(self, plan: runner.RunPlan) -> None:
         traces = ability(plan.cluster, Traces)
@@ -72,7 +73,7 @@ class Follower:
 
 
 def per_node(lines: list[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Without times, which count from different instants."""
+    """The lines without times, which count from different moments."""
     nodes: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         nodes.setdefault(line["node"], []).append({key: line[key] for key in line if key != "time"})
@@ -81,7 +82,8 @@ def per_node(lines: list[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_path: Path) -> None:
     """Leaders, a follower and the controller, by SIGKILL. Every ack that a client got, every record that it
-    read and every entry of the final logs was told before; whoever follows the files live reads the same."""
+    read and every entry of the final logs was in the trace before; a live reader of the files reads the same.
+    """
     folder = tmp_path / "run"
     schedule = tuple(
         entry
@@ -98,7 +100,7 @@ def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_p
     assert trace_laws.breaches(folder) == []
     lines = list(trace.read(folder / "trace.jsonl"))
     starts = [line["node"] for line in lines if line["event"] == "start" and "partition" not in line]
-    assert len(starts) == 3 + 4  # the controller's are not told: it recovers all it knew
+    assert len(starts) == 3 + 4  # the controller's are not written: it recovers all it knew
     assert any(line["time"] < 0 for line in lines)  # the first elections
     assert follower.looks > 2
     assert per_node(follower.lines) == per_node(lines)
@@ -113,7 +115,7 @@ def test_a_run_without_a_trace_leaves_none(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_was_taken_away_is_told(tmp_path: Path) -> None:
-    """The run is carried out all the same, and does not call itself done."""
+    """The run is still carried out, and is not called done."""
     folder = tmp_path / "run"
 
     def robbed(progress: runner.Progress) -> None:
@@ -125,4 +127,4 @@ def test_a_trace_that_was_taken_away_is_told(tmp_path: Path) -> None:
     assert sum(result.about["settle"]["no_leader"]) == 0
     nodes = {line["node"] for line in trace.read(folder / "trace.jsonl")}
     assert nodes == {"n1", "n3", "controller"}
-    assert (folder / "work" / "n1.trace").exists()  # what there is is kept
+    assert (folder / "work" / "n1.trace").exists()  # the existing files are kept

@@ -1,7 +1,7 @@
 """The wheel: built, installed by pip into an environment that has no floodmark, used from a user's folder.
 
-What floodmark depends on is not fetched again, for it is half a gigabyte: the new environment finds it where
-this one has it. test_declared.py looks that all of it is declared.
+floodmark's dependencies are not fetched again, because they are half a gigabyte: the new environment finds
+them where this one has them. test_declared.py checks that all of them are declared.
 """
 
 import shutil
@@ -25,7 +25,7 @@ NAMES = {"docker/broker": "broker"}
 
 @pytest.fixture(name="wheel", scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """From a copy, without what other builds have left behind."""
+    """Built from a copy, without the files of other builds."""
     copy = tmp_path_factory.mktemp("copy")
     for folder in FOLDERS:
         shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -47,8 +47,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps",
                     "--disable-pip-version-check", wheel], check=True, timeout=120)
     site = output_of(python, "import sysconfig; print(sysconfig.get_path('purelib'))")
-    # A folder that a .pth file adds comes last, and its own .pth files are not read: the editable floodmark
-    # of this environment is not seen.
+    # A folder that a .pth file adds comes last, and its own .pth files are not read: so the editable
+    # floodmark of this environment is not found.
     Path(site, "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return environment / "bin" / "floodmark"
 
@@ -59,7 +59,7 @@ def output_of(python: Path, code: str, **where: Any) -> str:
 
 
 def test_all_files_of_the_packages_are_in_it(wheel: Path) -> None:
-    """And nothing at the top but floodmark."""
+    """And floodmark is its only package."""
     there = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     pages = {".md", ".sh", ".pyc"}
     ours = {f"floodmark/{NAMES.get(folder, folder)}/{file.relative_to(ROOT / folder)}"
@@ -72,7 +72,7 @@ def test_all_files_of_the_packages_are_in_it(wheel: Path) -> None:
 @pytest.mark.long
 @pytest.mark.spark
 def test_it_plays_and_judges_from_a_users_folder(command: Path, tmp_path: Path) -> None:
-    """A scenario that loses records, by brokers as processes; the exit code of `check` is that of a bug."""
+    """A scenario that loses records, by brokers as processes; `check` ends with the exit code of a bug."""
     environment = planted(tmp_path)
 
     def floodmark(*words: object) -> subprocess.CompletedProcess[str]:

@@ -27,7 +27,7 @@ def test_every_form_of_the_file_gives_the_same_history(tmp_path: Path, written: 
     (tmp_path / "plain").mkdir()
     plain = imported(tmp_path / "plain", OPS)
     run = imported(tmp_path, written)
-    assert run.told["form"] == ("json" if written.startswith('{"') else "edn")
+    assert run.origin["form"] == ("json" if written.startswith('{"') else "edn")
     assert [(op.f, op.type, places(op), op.time) for op in run.ops] == [
         (op.f, op.type, places(op), op.time) for op in plain.ops]
     assert run.about["partitions"] == plain.about["partitions"]
@@ -49,9 +49,9 @@ def test_the_same_file_gives_the_same_folder(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         run = imported(tmp_path / name, OPS)
-        assert run.told["file"] == "history.edn"
-        assert run.told["sha256"] == hashlib.sha256(OPS.encode()).hexdigest()
-        assert run.about["id"] == run.told["sha256"][:16]
+        assert run.origin["file"] == "history.edn"
+        assert run.origin["sha256"] == hashlib.sha256(OPS.encode()).hexdigest()
+        assert run.about["id"] == run.origin["sha256"][:16]
     for file in ("history.jsonl", "run.json"):
         assert (tmp_path / "one/run" / file).read_bytes() == (tmp_path / "two/run" / file).read_bytes()
 
@@ -65,7 +65,7 @@ def test_what_nobody_promised_is_assumed_and_told(
     run = imported(tmp_path, OPS, config=("acks=1", "retries=5"))
     assert run.about["guarantees"] == {"acks": "1", "isolation": "read_committed", "retries": 5,
                                        "unclean_leader_election": False, "idempotence": False}
-    assert "acks" not in run.told["assumed"]
+    assert "acks" not in run.origin["assumed"]
     assert "assumed: isolation.level=read_committed, " in capsys.readouterr().err
 
 
@@ -78,7 +78,7 @@ def test_every_promise_is_kafkas_key(tmp_path: Path) -> None:
         "acks": "all", "min_insync_replicas": 2, "replication_factor": 3, "unclean_leader_election": True,
         "idempotence": True, "retries": 1, "flush": "every", "isolation": "read_uncommitted"}
     assert run.about["partitions"]["0"]["cleanup"] == "compact"
-    assert run.told["assumed"] == {}
+    assert run.origin["assumed"] == {}
 
 
 @pytest.mark.parametrize(("word", "said"), [
@@ -199,7 +199,7 @@ def test_where_no_loss_can_be_inferred_is_told(
     blind: list[int]
 ) -> None:
     run = imported(tmp_path, numbered(*steps))
-    assert (run.told["unread"], run.told["blind"]) == (unread, blind)
+    assert (run.origin["unread"], run.origin["blind"]) == (unread, blind)
     said = capsys.readouterr().err
     assert ("cannot be told: acked records lie above" in said) == bool(unread)
     assert ("cannot be told: records were read whose offsets" in said) == bool(blind)

@@ -45,9 +45,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @functools.cache
 def no_engine() -> str | None:
     """Why there is none; None: there is, or should be."""
-    told = os.environ.get("FLOODMARK_NO_ENGINE")
-    if told or os.environ.get("FLOODMARK_ENGINE"):
-        return told or None
+    why = os.environ.get("FLOODMARK_NO_ENGINE")
+    if why or os.environ.get("FLOODMARK_ENGINE"):
+        return why or None
     from floodmark.harness.cluster.containers import engine_client
     from floodmark.harness.errors import FloodmarkError
 

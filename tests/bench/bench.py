@@ -1,8 +1,8 @@
-"""Figures, side by side: the cluster, the recorder, the judge. `make bench`, on an idle machine.
+"""Measures the cluster, the recorder and the judge, and prints the figures. `make bench`, on an idle machine.
 
     make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,luck,containers --seconds 8 --repeat 3'
 
-Every figure is a median over --repeat runs, with the range beside it. Nothing here passes or fails.
+Every figure is a median over --repeat runs, with its range. Nothing here passes or fails.
 """
 
 import argparse
@@ -137,8 +137,8 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def bench_trace(scratch: Path, seconds: float, repeat: int) -> None:
-    """The same load with and without a trace, in turns; what the trace costs of the throughput, and what it
-    takes to merge."""
+    """The same load with and without a trace, in turns: the cost of the trace in throughput, and the speed of
+    its merge."""
     print("trace: 3 brokers, 4 partitions, acks=all, links direct, 20 processes", flush=True)
     rates: dict[bool, list[float]] = {True: [], False: []}
     merges: list[float] = []
@@ -157,13 +157,13 @@ def bench_trace(scratch: Path, seconds: float, repeat: int) -> None:
 
 
 def merged(path: Path, raw: Path) -> float:
-    """Lines a second of a merge of as many raw lines, those of one node."""
+    """Lines a second of a merge of as many raw lines of one node."""
     lines = 0
     with raw.open("wb") as file:
         for line in trace.read(path):
             here = {"node": 1, "seq": lines, "topic": "t", "partition": line.get("partition", 0)}
-            told = {**line, **here, "isr": []}
-            file.write(orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE))
+            state_line = {**line, **here, "isr": []}
+            file.write(orjson.dumps(state_line, option=orjson.OPT_APPEND_NEWLINE))
             lines += 1
     keys = {("t", key): key for key in range(4)}
     begun_s = time.perf_counter()
@@ -176,7 +176,7 @@ def merged(path: Path, raw: Path) -> float:
 
 
 def bench_recorder(scratch: Path, repeat: int) -> None:
-    """Ops recorded a second against a client that answers at once: what the harness itself costs."""
+    """Ops recorded a second with a client that answers at once: the cost of the harness itself."""
     print("recorder: 20 processes, a client that does nothing", flush=True)
     say(
         "invoke, write(2), complete",

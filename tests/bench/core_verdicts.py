@@ -1,5 +1,6 @@
-"""The two core verdicts by DuckDB alone: are acked writes in the leaders' logs at their offsets, and do the
-replicas' logs agree offset by offset.
+"""The two core verdicts by DuckDB alone: acked writes are in the leaders' logs, and the replicas' logs agree.
+
+At their offsets, and offset by offset.
 
     python tests/bench/core_verdicts.py FOLDER json|parquet TIMES     the seconds of each time
 """
@@ -27,11 +28,12 @@ _DIVERGED = """select count(*) from (select "partition", "offset" from {logs}
 
 
 def times_of(folder: Path, form: str, times: int) -> list[float]:
-    """Seconds of each time that DuckDB answers both; nothing may be found, for the folder is healthy."""
+    """The seconds of each time in which DuckDB answers both; it must find nothing, because the folder is
+    healthy."""
     about = orjson.loads((folder / "run.json").read_bytes())
     database = duckdb.connect()
     database.execute('create table leaders ("partition" bigint, node varchar)')
-    leads = [(int(key), told["leader"]) for key, told in about["leaders"].items()]
+    leads = [(int(key), leader["leader"]) for key, leader in about["leaders"].items()]
     database.executemany("insert into leaders values (?, ?)", leads)
     history, logs = _HISTORY.format(folder=folder), _LOGS.format(folder=folder)
     if form == "parquet":

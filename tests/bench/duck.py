@@ -1,10 +1,10 @@
-"""The judge, which asks all laws, beside DuckDB alone with the two core verdicts (core_verdicts.py).
+"""Compares the judge, with all its laws, with DuckDB alone and the two core verdicts (core_verdicts.py).
 
     make bench ARGS='--only duckdb --ops 1000000'
 
-Cold is a process from start to exit, warm whatever follows the first time in one process. The folders are
-like real runs (tests/support/real_like.py), once as JSON lines alone and once with the Parquet that
-`floodmark run` and `check --keep-parquet` leave beside them.
+Cold is a process from start to exit, warm is every time after the first in one process. The folders are like
+real runs (tests/support/real_like.py), once only as JSON lines and once also with the Parquet that `floodmark
+run` and `check --keep-parquet` leave.
 """
 
 import sys
@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import median
 
 import core_verdicts
-from judge_figures import Bench, checked, held_by, progress, real_like_folder, warm, watched
+from judge_figures import Bench, checked, describe_contents, progress, real_like_folder, warm, watched
 
 
 def bench_duckdb(bench: Bench, sizes: Sequence[int]) -> None:
-    """Medians, and how many times DuckDB's seconds the judge takes."""
+    """Medians, and the judge's seconds as a multiple of DuckDB's."""
     print("the judge, all checks, beside DuckDB, the two core ones; s, medians", flush=True)
     print("| folder | files | the judge cold | DuckDB cold | ratio | the judge warm | DuckDB warm | ratio |",
           flush=True)  # fmt: skip
@@ -40,13 +40,13 @@ def row(folder: Path, form: str, repeat: int) -> None:
     theirs = median(watched([*alone, "1"], {0: ""}).took_s for _ in range(repeat))
     ours_warm = median(warm(folder, repeat))
     theirs_warm = median(core_verdicts.times_of(folder, form, repeat + 1)[1:])
-    cells = (held_by([folder]), form, f"{ours:.1f}", f"{theirs:.1f}", f"{ours / theirs:.1f}",
+    cells = (describe_contents([folder]), form, f"{ours:.1f}", f"{theirs:.1f}", f"{ours / theirs:.1f}",
              f"{ours_warm:.1f}", f"{theirs_warm:.1f}", f"{ours_warm / theirs_warm:.1f}")  # fmt: skip
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
 def as_parquet(folder: Path) -> None:
-    """The twins that a run and a judge leave."""
+    """Writes the Parquet files that a run and a judge leave."""
     from floodmark.checkers.read.history_twin import keep
     from floodmark.harness.parquet_dump import write_twin
 

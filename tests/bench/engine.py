@@ -1,4 +1,4 @@
-"""What containers take: a cluster up, a kill, a start, a cut, a power cut, a log read; and throughput.
+"""Times of a cluster in containers: up, a kill, a start, a cut, a power cut, a log read; and its throughput.
 
     make bench ARGS='--only containers --repeat 5'
 
@@ -22,7 +22,7 @@ NODES = ("n1", "n2", "n3")
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)
 GRUDGE = {"n1": ["n2", "n3"], "n2": ["n1", "n3"], "n3": ["n1", "n2"]}  # each alone
 LOG_MB = 100
-# No partition's name: the broker passes over it.
+# Not a partition's name: the broker ignores it.
 FILL = ("dd", "if=/dev/urandom", "of=/data/filler", "bs=1M", f"count={LOG_MB}", "status=none")
 
 Say = Callable[[str, Sequence[float], str], None]

@@ -42,7 +42,7 @@ USUAL_ROWS = ROWS[:-2]
 OPS_OF_20_S, OPS_OF_30_S = 20_000, 30_000
 SAMPLE_S = 0.1
 SEED = 21
-# A run may be found valid, invalid or unknown here; only a judge that fails spoils the figure.
+# A run may be valid, invalid or unknown here; only a failure of the judge spoils the figure.
 JUDGED = {0: "valid", 1: "invalid", 3: "unknown"}
 _HELD = """select count(*) filter (process >= 0 and type = 'invoke') as ops,
     count(*) filter (process >= 0 and type = 'fail') as failed,
@@ -74,8 +74,8 @@ stop_spark()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """took_s: from start to exit; cpu_s: of the process and all below it; resident_bytes: the most that they
-    held at once; verdict: the worst of the call."""
+    """took_s: from start to exit; cpu_s: of the process and its descendants; resident_bytes: their most
+    memory at one time; verdict: the worst of the call."""
 
     took_s: float
     cpu_s: float | None = None
@@ -85,7 +85,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Where folders are made, whether they stay, and how often each is judged."""
+    """The folder of the bench's folders, whether they are kept, and how often each is judged."""
 
     scratch: Path
     keep: bool
@@ -115,7 +115,7 @@ class Bench:
 def bench_judge(
     bench: Bench, rows: Sequence[str], *, sizes: Sequence[int], damaged_ops: int, small: int, campaign: int
 ) -> None:
-    """A table that fits a README. sizes: ops of each folder; small, campaign: folders in one call."""
+    """Prints a table that fits a README. sizes: ops of each folder; small, campaign: folders in one call."""
     print("judge: `floodmark check`, process start to exit, all checks; medians", flush=True)
     print("| folder | what it holds | size | verdict | s | CPU s | resident | of the healthy |", flush=True)
     print("|---|---|---|---|---|---|---|---|", flush=True)
@@ -134,7 +134,7 @@ def bench_judge(
 
 
 def bench_runs(bench: Bench) -> None:
-    """What `floodmark run` leaves behind, and transactions."""
+    """Folders that `floodmark run` leaves, and one with transactions."""
     half = bench.folder("run-30s", lambda path: recorded(path, 30.0))
     untraced = bench.folder("run-30s-no-trace", lambda path: without_trace(half, path))
     long = bench.folder("run-2min", lambda path: recorded(path, 120.0))
@@ -156,8 +156,8 @@ def bench_size(bench: Bench, ops: int) -> list[Cost]:
 
 
 def bench_damages(bench: Bench, ops: int, healthy: Sequence[Cost]) -> None:
-    """Each damage beside the healthy run of its size. Transactions have more bytes an op, so a healthy run of
-    as many bytes stands beside them."""
+    """Each damage, compared with the healthy run of its size. Transactions have more bytes an op, so they are
+    compared with a healthy run of as many bytes."""
     name = f"real-{ops}-transactions"
     folder = bench.folder(name, partial(real_like.write, ops=ops, transactions=True))
     plain = real_like_folder(bench, ops)
@@ -180,7 +180,7 @@ def bench_many(bench: Bench, name: str, count: int, title: str, *, ops: int, tra
 
 
 def bench_session(bench: Bench) -> None:
-    """The first judgement of a process pays for Spark; this is each one after it."""
+    """The first judgement of a process also starts Spark; this is each one after it."""
     folder = bench.folder("run-30s", lambda path: recorded(path, 30.0))
     progress(f"judging {folder.name} {1 + bench.repeat} times in one session")
     costs = [Cost(took_s=took_s) for took_s in warm(folder, bench.repeat)]
@@ -189,7 +189,7 @@ def bench_session(bench: Bench) -> None:
 
 
 def warm(folder: Path, times: int) -> list[float]:
-    """Seconds of so many judgements of this folder, in a process that has judged it once before."""
+    """The seconds of so many judgements of this folder, in a process that has judged it once before."""
     ran = subprocess.run([sys.executable, "-c", _WARM, str(folder), str(times)],
                          capture_output=True, text=True, check=False)  # fmt: skip
     if ran.returncode:
@@ -209,7 +209,7 @@ def real_like_folder(bench: Bench, ops: int) -> Path:
 
 
 def recorded(folder: Path, seconds: float) -> None:
-    """One run on loopback, not judged; its raw logs go, as those of a valid run do."""
+    """One run on loopback, not judged; its raw logs are removed, as those of a valid run are."""
     options = RunOptions(nemesis="all", duration=seconds, seed=SEED, out=folder)
     result = record(planned(options))
     shutil.rmtree(result.run.nodes_folder, ignore_errors=True)
@@ -223,7 +223,7 @@ def without_trace(folder: Path, to: Path) -> None:
 
 
 def row(what: str, folders: Sequence[Path], costs: Sequence[Cost], beside: Sequence[Cost] = ()) -> None:
-    """The medians and, of the seconds, the range; of many folders also the seconds of each."""
+    """The medians and the range of the seconds; for many folders also the seconds of each."""
     took = [cost.took_s for cost in costs]
     seconds = f"{median(took):.1f} ({min(took):.1f} to {max(took):.1f})"
     if len(folders) > 1:
@@ -231,7 +231,7 @@ def row(what: str, folders: Sequence[Path], costs: Sequence[Cost], beside: Seque
     cpu_s = [cost.cpu_s for cost in costs if cost.cpu_s is not None]
     resident = [cost.resident_bytes for cost in costs if cost.resident_bytes is not None]
     cells = (
-        what, held_by(folders), f"{size_of(folders) / 1e6:,.0f} MB", costs[0].verdict, seconds,
+        what, describe_contents(folders), f"{size_of(folders) / 1e6:,.0f} MB", costs[0].verdict, seconds,
         f"{median(cpu_s):.0f}" if cpu_s else "-",
         f"{median(resident) / 1e9:.2f} GB" if resident else "-",
         f"{median(took) / median(cost.took_s for cost in beside):.2f}" if beside else "",
@@ -239,15 +239,15 @@ def row(what: str, folders: Sequence[Path], costs: Sequence[Cost], beside: Seque
     print(f"| {' | '.join(cells)} |", flush=True)
 
 
-def held_by(folders: Sequence[Path]) -> str:
+def describe_contents(folders: Sequence[Path]) -> str:
     """`32,000 ops (271 failed, 94 without an answer), 18 faults, 53,900 records, 236,000 lines of trace`."""
     ops, failed, unanswered, transactions, faults = counted(_HELD, folders, "history.jsonl")
     (records,) = counted(_RECORDS, folders, "replicas.jsonl")
-    told = f"{ops:,} ops ({failed:,} failed, {unanswered:,} without an answer), {faults:,} faults, "
-    told += f"{transactions:,} transactions, " if transactions else ""
-    told += f"{records:,} records"
+    counts = f"{ops:,} ops ({failed:,} failed, {unanswered:,} without an answer), {faults:,} faults, "
+    counts += f"{transactions:,} transactions, " if transactions else ""
+    counts += f"{records:,} records"
     traced = sum(lines_in(folder / "trace.jsonl") for folder in folders)
-    return f"{told}, {traced:,} lines of trace" if traced else told
+    return f"{counts}, {traced:,} lines of trace" if traced else counts
 
 
 def counted(select: str, folders: Sequence[Path], name: str) -> tuple[int, ...]:
@@ -278,15 +278,15 @@ def checked(
     beside: Sequence[int] = (),
     sample: Callable[[], object] | None = None,
 ) -> Cost:
-    """One call on these folders, watched. words: more of its command line. beside: processes that work for
-    it, which count with what they use from now on. sample: called with every sample."""
+    """One call on these folders, measured. words: further words of its command line. beside: processes that
+    work for it, which count with what they use from now on. sample: called with every sample."""
     command = [sys.executable, "-m", "floodmark.harness", "check", *words, *map(str, folders)]
     try:
         return watched(command, JUDGED, beside, sample)
     except SystemExit as failed:
         errors = [folder / "judge-error.txt" for folder in folders]
-        told = [path.read_text(errors="replace") for path in errors if path.exists()]
-        raise SystemExit("\n".join([str(failed), *told])) from failed
+        messages = [path.read_text(errors="replace") for path in errors if path.exists()]
+        raise SystemExit("\n".join([str(failed), *messages])) from failed
 
 
 def watched(
@@ -315,8 +315,8 @@ def watched(
 
 
 class Family:
-    """Processes and all below them: what they hold now, and the CPU seconds that each has used since this was
-    made, when last seen (what it did after its last sample, at most SAMPLE_S, is missing)."""
+    """Processes and their descendants: their memory now, and the CPU seconds that each has used since this
+    object was made, when last seen (its work after the last sample, at most SAMPLE_S, is missing)."""
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._tops = [psutil.Process(pid) for pid in pids]
@@ -326,7 +326,7 @@ class Family:
         self._before = self.cpu_s()
 
     def sampled(self) -> int:
-        """Bytes that they hold; shared pages count once a process."""
+        """Their memory in bytes; shared pages count once for each process."""
         return sum(self._one(process) for top in self._tops for process in below(top))
 
     def _one(self, process: psutil.Process) -> int:

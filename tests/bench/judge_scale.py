@@ -1,16 +1,16 @@
-"""A big run on a cluster: what a second worker saves, and how a worker fares that has too little memory.
+"""Judges a big run on a cluster: how much a second worker saves, and a worker with too little memory.
 
     make bench ARGS='--only judge --judge-rows scale --scale-ops 3000000,10000000 --repeat 1'
     make bench ARGS='--only judge --judge-rows memory --memory-ops 10000000 --repeat 1'
 
-A standalone cluster of Spark on this machine stands for machines. Of `scale` each worker, with the JVM and
-the Python processes of its executor, may use one core and no other (taskset), and has no more than that to
-do. The driver, which only listens, is where it is put. Each row has the CPU seconds of the call and of the
-workers, and what it took of the time on one. The verdicts must be the same, byte for byte but for timings.
+A standalone cluster of Spark on this machine replaces several machines. For `scale` each worker, with the JVM
+and the Python processes of its executor, may use one core and no other (taskset). The driver, which only
+waits, may run anywhere. Each row has the CPU seconds of the call and of the workers, and its share of the
+time on one worker. The verdicts must be the same, byte for byte except timings.
 
-Of `memory` one worker judges a run of which its Python process may hold a third: tables of a unit beyond the
-limit go to disk. The row says what the process held at the most, and how many bytes of tables were on disk at
-once; the verdict must be that of the same run without a limit.
+For `memory` one worker judges a run of which its Python process may hold a third: tables of a unit beyond the
+limit go to disk. The row has the most memory of the process, and the most bytes of tables on disk at one
+time; the verdict must be that of the same run without a limit.
 """
 
 import os
@@ -23,20 +23,29 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from judge_figures import Bench, Cost, below, checked, held_by, progress, read_by_judge, real_like_folder
+from judge_figures import (
+    Bench,
+    Cost,
+    below,
+    checked,
+    describe_contents,
+    progress,
+    read_by_judge,
+    real_like_folder,
+)
 from standalone import Standalone, standalone
 
 from floodmark.harness.spark_options import SMALL_BYTES, UNIT_MEMORY
 
-MEMORY_MB = 1536  # of a worker, for its executor's JVM; its Python process has what it needs besides
-LEAST_HEAP_MB = 512  # Spark takes no less for an executor
+MEMORY_MB = 1536  # a worker's, for its executor's JVM; its Python process has what it needs besides
+LEAST_HEAP_MB = 512  # Spark's minimum for an executor
 CONF = (
     "spark.executor.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     f"{SMALL_BYTES}=1",  # a run that is too small to be divided is divided here as well
 )
-AIM = 0.65  # of the time on one worker
-SMALLER = 3  # times the folder, than what a worker's Python process may hold
-# What such a process holds without a row: Python, pyarrow, DuckDB, numpy; and a range while it is parsed.
+AIM = 0.65  # share of the time on one worker
+SMALLER = 3  # the folder is so many times as big as what a worker's Python process may hold
+# The memory of such a process without a row: Python, pyarrow, DuckDB, numpy; and a range while it is parsed.
 EMPTY_MB = 186
 _TIMINGS = re.compile(r'"timings_s": \{[^}]*\}')
 
@@ -47,7 +56,7 @@ def bench_scale(bench: Bench, sizes: Sequence[int]) -> None:
         raise SystemExit("two workers with a core each need two cores")
     for ops in sizes:
         folder = real_like_folder(bench, ops)
-        print(f"scale out: {held_by([folder])}; each worker has one core", flush=True)
+        print(f"scale out: {describe_contents([folder])}; each worker has one core", flush=True)
         print("| workers | s | CPU s | resident | of the time on one |", flush=True)
         print("|---|---|---|---|---|", flush=True)
         alone, verdict = scaled(bench, folder, 1)
@@ -60,7 +69,7 @@ def bench_scale(bench: Bench, sizes: Sequence[int]) -> None:
 
 
 def scaled(bench: Bench, folder: Path, workers: int, alone_s: float | None = None) -> tuple[float, str]:
-    """The median of the seconds on so many workers, beside that on one, and the verdict."""
+    """The median of the seconds on so many workers, with its share of those on one, and the verdict."""
     costs, verdicts = list[Cost](), list[str]()
     for number in range(bench.repeat):
         progress(f"judging {folder.name} on {workers} of 2 workers, {number + 1} of {bench.repeat}")
@@ -77,14 +86,14 @@ def scaled(bench: Bench, folder: Path, workers: int, alone_s: float | None = Non
 
 
 def bench_memory(bench: Bench, ops: int, memory_mb: int | None) -> None:
-    """memory_mb: what a worker's Python process may hold; None: a third of the folder's size."""
+    """memory_mb: the limit of a worker's Python process; None: a third of the folder's size."""
     folder = real_like_folder(bench, ops)
     size = sum(path.stat().st_size for path in read_by_judge(folder))
     may_hold = memory_mb or int(size / SMALLER / 1e6)
     unit_mb = max(16, (may_hold - EMPTY_MB) // 2)
-    print(f"memory: {held_by([folder])}, {size / 1e6:,.0f} MB; one worker, whose Python process is to hold "
-          f"{may_hold} MB, of that {unit_mb} MB of tables", flush=True)  # fmt: skip
-    print("| limit | s | CPU s | Python held | executor's JVM held | tables on disk | shuffled |", flush=True)
+    print(f"memory: {describe_contents([folder])}, {size / 1e6:,.0f} MB; one worker, whose Python process "
+          f"may use {may_hold} MB, of that {unit_mb} MB for tables", flush=True)  # fmt: skip
+    print("| limit | s | CPU s | Python's memory | executor's JVM | tables on disk | shuffled |", flush=True)
     print("|---|---|---|---|---|---|---|", flush=True)
     verdicts = []
     for limit in (None, unit_mb):
@@ -99,13 +108,13 @@ def bench_memory(bench: Bench, ops: int, memory_mb: int | None) -> None:
         print(f"| {' | '.join(cells)} |", flush=True)
     refuse_different(*verdicts)
     times = size / held.python
-    print(f"the folder has {times:.1f} times what Python held; the same verdict but for timings", flush=True)
+    print(f"the folder is {times:.1f} times Python's memory; the same verdict except timings", flush=True)
     bench.done_with([folder])
 
 
 @dataclass(slots=True, kw_only=True)
 class Held:
-    """What a cluster's workers hold in memory and on disk: the most bytes of each that were seen at once."""
+    """The memory and disk space of a cluster's workers: the most bytes of each at one time."""
 
     cluster: Standalone
     python: int = 0
@@ -133,7 +142,7 @@ class Held:
 
 
 def sizes_below(folder: Path) -> list[tuple[str, int]]:
-    """Every file there, as long as it is there, with the bytes that it takes on disk."""
+    """Every file there that still exists, with the bytes that it takes on disk."""
     found = []
     for parent, _, names in os.walk(folder):
         for name in names:
@@ -156,7 +165,7 @@ def verdict_in(folder: Path) -> str:
 
 @contextmanager
 def cluster_of(workers: int, memory_mb: int, *, pinned: bool = False) -> Iterator[Standalone]:
-    """A cluster, which is up when the clock starts."""
+    """A cluster that is up when the clock starts."""
     with (
         tempfile.TemporaryDirectory(prefix="floodmark-scale-") as name,
         standalone(Path(name), workers, f"{memory_mb}m", pinned=pinned) as cluster,
@@ -167,7 +176,7 @@ def cluster_of(workers: int, memory_mb: int, *, pinned: bool = False) -> Iterato
 def judged_by(
     cluster: Standalone, folder: Path, heap_mb: int, conf: Sequence[str] = (), held: Held | None = None
 ) -> Cost:
-    """heap_mb: of an executor's JVM."""
+    """Judges the folder on the cluster. heap_mb: for an executor's JVM."""
     pairs = (*CONF, f"spark.executor.memory={heap_mb}m", *conf)
     words = [word for pair in pairs for word in ("--conf", pair)]
     daemons = [daemon.process.pid for daemon in cluster.daemons]

@@ -1,13 +1,13 @@
-"""Detection against luck: seconds to the first violation, with chosen moments and under random faults.
+"""Compares scenarios with luck: seconds to the first violation, with chosen moments and under random faults.
 
     make bench ARGS='--only luck --luck-runs 20 --luck-seconds 120'
 
 Both have the same cluster: nodes, rules, bugs, guarantees, of a scenario's first row that shows something.
-With moments its steps are played. Against that stand random faults of the kinds that its steps use, one every
-10 s on average, under a light load, for at most --luck-seconds; sessions and lags are short there (a scenario
-has patient ones), for else nothing would ever be elected. A violation is any finding held for a bug; it came
-when the first line of the trace to blame was written; without one, when the first op concerned was answered;
-what only the final logs tell, when a replica last wrote at that offset. A run that finds nothing in time
+With moments its steps are played. Luck means random faults of the kinds that its steps use, one every 10 s on
+average, under a light load, for at most --luck-seconds; sessions and lags are short there (a scenario has
+long ones), because nothing would ever be elected otherwise. A violation is any finding of class bug; its time
+is that of the first line of the trace to blame; without one, the answer of the first op concerned; for a
+finding of the final logs alone, the last write of a replica at that offset. A run that finds nothing in time
 counts as later than all that do.
 """
 
@@ -33,7 +33,7 @@ from floodmark.nemesis.scenario import PATIENT
 
 ZOO = ("Z01", "Z02", "Z04", "Z08", "Z14")
 INTERVAL_S = 10.0
-AT_ONCE = 2  # clusters side by side
+AT_ONCE = 2  # clusters at the same time
 NEVER = math.inf
 NEMESIS_OF: Mapping[str, str] = {
     "kill": "crash", "stop": "restart", "pause": "pause", "cut": "cut", "power_cut": "power", "disk": "power",
@@ -43,7 +43,7 @@ NEMESIS_OF: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the comparison: seconds of each run, NEVER where nothing was found."""
+    """One line of the comparison: the seconds of each run, NEVER if nothing was found."""
 
     part: Part
     moments: Sequence[float]
@@ -51,7 +51,7 @@ class Row:
 
 
 def bench_luck(scratch: Path, runs: int, bound_s: float) -> None:
-    """Plays, judges all in one call, prints both side by side."""
+    """Plays, judges all in one call, and prints the comparison."""
     print(f"luck: seconds to the first violation, median (range; runs that found one). {runs} runs each; "
           f"random faults every {INTERVAL_S:g} s for {bound_s:g} s at most", flush=True)
     parts = [part for zoo in ZOO for part in parts_of(zoo)]
@@ -74,7 +74,7 @@ def bench_luck(scratch: Path, runs: int, bound_s: float) -> None:
 
 
 def parts_of(zoo: str) -> list[Part]:
-    """The first scenario of the number, on its first row with a bug; one that is not shipped is told."""
+    """The first scenario of the number, on its first row with a bug; prints a line if none is shipped."""
     for name in (zoo, f"{zoo}a"):
         try:
             one = named(name)[0]
@@ -112,7 +112,7 @@ def spends(part: Part) -> bool:
 
 
 async def all_of(runs: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """A few at a time, telling how many are done."""
+    """Runs a few at a time, and prints how many are done."""
     turn, done = asyncio.Semaphore(AT_ONCE), count(1)
 
     async def one(run: Coroutine[Any, Any, None]) -> None:
@@ -137,7 +137,7 @@ async def carried_out(options: RunOptions, folder: Path) -> None:
 
 
 def first_violation_s(folder: Path, verdict: Verdict) -> float:
-    """Seconds since the run began; NEVER where no bug was found."""
+    """Seconds since the run began; NEVER if no bug was found."""
     examples = [example for found in verdict.findings if found.klass == BUG for example in found.examples]
     run, blamed, asked, places = Run(folder=folder), set(), set(), set()
     for example in examples:
@@ -154,7 +154,8 @@ def first_violation_s(folder: Path, verdict: Verdict) -> float:
 
 
 def last_appends(lines: Sequence[Mapping[str, Any]], places: Collection[tuple[Any, Any]]) -> list[int]:
-    """When a replica last wrote each (partition, offset): from then on two logs differed there."""
+    """The time of a replica's last write at each (partition, offset): from then on two logs differed
+    there."""
     found: dict[tuple[Any, Any], int] = {}
     for line in lines:
         if line.get("event") == "append":
@@ -166,10 +167,11 @@ def last_appends(lines: Sequence[Mapping[str, Any]], places: Collection[tuple[An
 
 def show(row: Row) -> None:
     title = f"{row.part.scenario.zoo} {row.part.scenario.name} on {row.part.row.label}"
-    print(f"  {title:<58}  moments {told(row.moments)}\n  {'':<58}  luck    {told(row.luck)}", flush=True)
+    print(f"  {title:<58}  moments {format_times(row.moments)}", flush=True)
+    print(f"  {'':<58}  luck    {format_times(row.luck)}", flush=True)
 
 
-def told(seconds: Sequence[float]) -> str:
+def format_times(seconds: Sequence[float]) -> str:
     """`1.8 s (1.6 to 2.1; 20/20)`."""
     there = [one for one in seconds if one < NEVER]
     if not there:

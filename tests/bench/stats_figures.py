@@ -1,15 +1,17 @@
-"""What `floodmark campaign stats` takes, process start to exit, over traced folders like runs of 20 s: the
-first time, when each history and trace is read, and the second, when what was kept is; and pandas beside it.
+"""Times of `floodmark campaign stats`, process start to exit, over traced folders like runs of 20 s; and
+pandas.
+
+The first time each history and trace is read, the second time what was kept of them.
 
     make bench ARGS='--only stats --stats-folders 300 --repeat 1'
 
-Of the folders DIFFERENT are made; the others are these again by other names (hard links), so that 300 of
-them, 9 GB to read, are made in a minute.
+DIFFERENT folders are made; the others are these again by other names (hard links), so that 300 of them, 9 GB
+to read, are made in a minute.
 
 pandas reads the same two files of each folder in one process, and answers a part of the same questions: acked
 writes, latency of acked sends, the longest time without an ack of a partition, elections, truncations. It
-reads PANDAS_FOLDERS of them, and one alone; what it would take for all follows from both. It is nobody's
-requirement: where it is not installed, a sentence stands in its place.
+reads PANDAS_FOLDERS of them, and one alone; the time for all is computed from both. It is not a requirement:
+if it is not installed, a sentence is printed in its place.
 """
 
 import os
@@ -51,12 +53,12 @@ for folder in sys.argv[1:]:
 
 
 def bench_stats(bench: Bench, count: int) -> None:
-    """A table that fits a README."""
+    """Prints a table that fits a README."""
     folders = folders_of(bench, count)
     size = sum(path.stat().st_size for folder in folders
                for path in (folder / "history.jsonl", folder / "trace.jsonl"))
     different = min(count, DIFFERENT)
-    held = judge_figures.held_by(folders[:different])
+    held = judge_figures.describe_contents(folders[:different])
     print(f"stats: {count} folders, {different} of them different ({held}), "
           f"{size / 1e6:,.0f} MB of history and trace", flush=True)
     print("| what | s | s a folder | CPU s | resident |\n|---|---|---|---|---|", flush=True)
@@ -84,7 +86,7 @@ def folders_of(bench: Bench, count: int) -> list[Path]:
 
 
 def link_of(folder: Path, path: Path) -> None:
-    """The same run by another name: its files are the same, what is written beside them is not."""
+    """The same run by another name: its files are the same, files written next to them are not."""
     shutil.copytree(folder, path, copy_function=os.link, ignore=shutil.ignore_patterns(MEASURES))
 
 
@@ -105,7 +107,7 @@ def beside_pandas(bench: Bench, folders: Sequence[Path]) -> None:
 
 
 def reckoned(one: Cost, some: Cost, few: int, count: int) -> Cost:
-    """Of so many folders, from the cost of one and of a few: its start is paid once."""
+    """The cost of so many folders, from the cost of one and of a few: the start counts once."""
     def all_of(first: float, then: float) -> float:
         return first + (count - 1) * (then - first) / (few - 1)
 
@@ -114,7 +116,7 @@ def reckoned(one: Cost, some: Cost, few: int, count: int) -> Cost:
 
 
 def row(what: str, count: int, costs: Sequence[Cost]) -> None:
-    """Medians."""
+    """Prints the medians."""
     took_s = median(cost.took_s for cost in costs)
     cpu_s = median(cost.cpu_s or 0 for cost in costs)
     resident = median(cost.resident_bytes or 0 for cost in costs)

@@ -1,12 +1,12 @@
 """Small bugs for the broker, to measure what random faults find: each replaces one named function at start.
 
 Rules
-1. A bug is one wrong line that somebody could have written: none is in broker.testing.bugs, none is another's
-   copy. The machines' own assertions stay: a broker that ends of one counts apart from a finding.
+1. A bug is one wrong line that somebody could have written: none is in broker.testing.bugs, and no two are
+   the same. The machines' own assertions stay: a broker that ends because of one counts apart from a finding.
 2. `hard` guesses, before anything was measured, how hard `--nemesis all` finds it: 1 any run, 2 most runs
    with faults, 3 a certain fault or workload, 4 a rare coincidence, 5 nothing of today (no check, no fault,
    no setting), or harmless.
-3. The list is not changed once a measurement stands on it; what is added later is a list of its own.
+3. The list does not change after a measurement; later bugs go into a list of their own.
 4. A function that is gone, or has other parameters, is an error that names it.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
-Replacement = Callable[[Any], Any]  # from the function as it is to the wrong one
+Replacement = Callable[[Any], Any]  # from the right function to the wrong one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +46,8 @@ def bug(name: str, where: str, area: str, hard: int, does: str, *,
 
 
 def install(name: str) -> None:
-    """Puts the bug in place of its function; to be called before the broker is imported."""
-    listed: dict[str, HuntBug] = BUGS | import_module("fresh_bugs").FRESH  # which imports this module
+    """Puts the bug in place of its function; call it before the broker is imported."""
+    listed: dict[str, HuntBug] = BUGS | import_module("fresh_bugs").FRESH  # fresh_bugs imports this module
     if name not in listed:
         raise SystemExit(f"no bug {name!r}; there are: {', '.join(listed)}")
     holder, attribute, found = find(listed[name])
@@ -56,7 +56,7 @@ def install(name: str) -> None:
 
 
 def find(one: HuntBug) -> tuple[Any, str, Any]:
-    """The class or module, the attribute's name and what stands there now."""
+    """The class or module, the attribute's name and its present value."""
     module, _, path = one.where.partition(":")
     holder: Any = import_module(f"floodmark.broker.{module}")
     *classes, attribute = path.split(".")

@@ -1,7 +1,7 @@
-"""Ten more small bugs for the broker, by somebody who had seen none of the checks and none of the faults.
+"""Ten more small bugs for the broker, by an author who had seen none of the checks and none of the faults.
 
-The rules are those of bugs.py. Whoever wrote these read the broker alone, as one who maintains it: a guess
-`hard` is made without knowing what is looked for. `make hunt ARGS=--fresh` measures them.
+The rules are those of bugs.py. The author read only the broker, as its maintainer would: a guess `hard` is
+made without knowing the checks. `make hunt ARGS=--fresh` measures them.
 """
 
 from dataclasses import replace

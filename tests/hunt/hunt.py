@@ -1,14 +1,14 @@
-"""`make hunt`: what random faults find of the small bugs of bugs.py, bug by bug.
+"""`make hunt`: measures which of the small bugs of bugs.py random faults find, bug by bug.
 
     python tests/hunt/hunt.py                     all bugs: --nemesis all, at most three seeds of 40 s each
     python tests/hunt/hunt.py --fresh             the bugs of fresh_bugs.py in their place
     python tests/hunt/hunt.py --only NAME,...     some of them
-    ... --write FILE                              the table goes into FILE, a row as soon as it is known
+    ... --write FILE                              the table goes into FILE, each row as soon as it is known
     ... --floodmark PROGRAM                       the floodmark of another checkout
-    ... -- --settings drawn                       what else `floodmark run` is given
+    ... -- --settings drawn                       further arguments of `floodmark run`
 
 Two runs at a time. A bug is found by the first run that is invalid; no further seed is tried then. A row that
-FILE holds already is not measured again, so a pass that was interrupted goes on. Exit code 0: it measures.
+is in FILE already is not measured again, so a pass that was interrupted goes on. Exit code 0: it measures.
 """
 
 import argparse
@@ -48,12 +48,13 @@ class Plan:
     seeds: int
     duration_s: float
     more: tuple[str, ...]
-    keep: Path | None  # where the folders of all runs are kept; None: nowhere
+    keep: Path | None  # the folder for the folders of all runs; None: they are deleted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """One run. findings: names of its bugs; red: why it ended otherwise than valid, without one."""
+    """One run. findings: names of its bugs; red: the reason for an end other than valid, without a
+    finding."""
 
     findings: tuple[str, ...]
     red: str | None
@@ -61,14 +62,14 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hunted:
-    """What became of a bug. seconds: from the first run's start to the verdict that found it, or the last."""
+    """The result of a bug. seconds: from the first run's start to the verdict that found it, or the last."""
 
     bug: bugs.HuntBug
     findings: tuple[str, ...]
     seed: int | None
     runs: int
     seconds: float
-    red: tuple[str, ...]  # how runs before it ended that were neither valid nor a find
+    red: tuple[str, ...]  # the ends of earlier runs that were neither valid nor a find
 
     def row(self) -> str:
         found = ", ".join(self.findings) if self.findings else "**nothing**"
@@ -92,7 +93,7 @@ def hunt(one: bugs.HuntBug, plan: Plan) -> Hunted:
 
 
 def seeds_of(one: bugs.HuntBug, count: int) -> Sequence[int]:
-    """The same ones in every pass, and no two bugs share any."""
+    """The bug's seeds: the same ones in every pass, and no two bugs share any."""
     first = 1 + 10 * [*bugs.BUGS, *FRESH].index(one.name)
     return range(first, first + count)
 
@@ -116,7 +117,7 @@ def run(name: str, seed: int, plan: Plan) -> Ended:
 
 
 def outcome(ended: subprocess.CompletedProcess[str], verdict: Path) -> Ended:
-    """Of a `floodmark run` that has ended. Raises where it was no run at all (exit code 2)."""
+    """The result of a `floodmark run` that has ended. Raises if it was no run at all (exit code 2)."""
     if ended.returncode == 2:
         raise SystemExit(f"{shlex.join(ended.args)}\n{ended.stderr}")
     if ended.returncode == 0:
@@ -125,13 +126,13 @@ def outcome(ended: subprocess.CompletedProcess[str], verdict: Path) -> Ended:
     if found := findings_of(verdicts):
         return Ended(findings=found, red=None)
     reasons = [one["reason"] for judged in verdicts for one in judged["unknown"]]
-    last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]  # where the judge has said nothing
+    last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]  # if the judge has printed nothing
     why = " / ".join(reason[:120].replace("|", "/") for reason in reasons or last)
     return Ended(findings=(), red=f"exit {ended.returncode}: {why}")
 
 
 def findings_of(verdicts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The names of the bugs that these verdicts hold, each once, in order."""
+    """The names of the bugs in these verdicts, each once, in order."""
     return tuple(dict.fromkeys(one["name"] for judged in verdicts for one in judged["findings"]
                                if one["class"] == "bug"))
 
@@ -140,7 +141,7 @@ def findings_of(verdicts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
 
 
 def summary(rows: Iterable[str]) -> str:
-    """The share found, and the median of their seconds, from the table's own rows."""
+    """The share of bugs found, and the median of their seconds, from the table's own rows."""
     cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
     found = [float(row[6]) for row in cells if row[3] != "**nothing**"]
     red = sum(1 for row in cells if row[3] == "**nothing**" and row[7])
@@ -150,7 +151,7 @@ def summary(rows: Iterable[str]) -> str:
 
 
 class Table:
-    """The rows of one pass, in a file or nowhere; written after each bug."""
+    """The rows of one pass, in a file if there is one; written after each bug."""
 
     def __init__(self, file: Path | None, about: str) -> None:
         self._file = file

@@ -1,13 +1,12 @@
-"""`make mutants`: puts small mistakes into copies of the checkout and says which test sees each.
+"""`make mutants`: puts small mistakes into a copy of the checkout and prints which test catches each.
 
-    python tests/mutants/mutants.py                    each mutant against the tests that mutants.toml names
-    python tests/mutants/mutants.py --all              against the whole of `make test`
+    python tests/mutants/mutants.py                    each mutant with the tests that mutants.toml names
+    python tests/mutants/mutants.py --all              with all of `make test`
     python tests/mutants/mutants.py --only NAME,...    some of them
     ... --write FILE                                   the table goes into FILE, below `<!-- table -->`
 
-The mistakes are put into a copy of the checkout with an environment of its own, never in place. Of a mutant
-whose old text is gone (or stands there twice) nothing is run: mutants.toml is to follow the product.
-Exit code 1 if any mutant was not caught.
+The copy has an environment of its own; the checkout itself is never changed. A mutant whose old text is gone
+(or there twice) is not run: mutants.toml must follow the product. Exit code 1 if any mutant was not caught.
 """
 
 import argparse
@@ -37,19 +36,19 @@ _AS_MAKE_TEST = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mutant:
-    """One mistake: `new` in the place of `old`, which stands in `file` once."""
+    """One mistake: `new` in the place of `old`, which is in `file` once."""
 
     name: str
     about: str
     file: str
     old: str
     new: str
-    tests: tuple[str, ...]  # the files that should see it
+    tests: tuple[str, ...]  # the files that should catch it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a mutant. caught_by: the first test that failed; None: none did."""
+    """The result of a mutant. caught_by: the first test that failed; None: none did."""
 
     mutant: Mutant
     caught_by: str | None
@@ -62,17 +61,18 @@ class Result:
 
 
 class GoneError(Exception):
-    """The old text of some mutant does not stand in its file once."""
+    """The old text of some mutant is not in its file exactly once."""
 
 
 def load() -> list[Mutant]:
-    """Those of mutants.toml."""
-    told = tomllib.loads((HERE / "mutants.toml").read_text(encoding="utf-8"))
-    return [Mutant(name=name, **{**fields, "tests": tuple(fields["tests"])}) for name, fields in told.items()]
+    """The mutants of mutants.toml."""
+    by_name = tomllib.loads((HERE / "mutants.toml").read_text(encoding="utf-8"))
+    return [Mutant(name=name, **{**fields, "tests": tuple(fields["tests"])})
+            for name, fields in by_name.items()]
 
 
 def check(mutants: Sequence[Mutant], root: Path = ROOT) -> None:
-    """GoneError, with all of them, where a mutant does not fit the product or its tests are not there."""
+    """Raises GoneError, with all of them, if a mutant does not fit the product or its tests are missing."""
     wrong = [f"{one.name}: {count} times in {one.file}: {one.old!r}" for one in mutants
              if (count := text_of(root / one.file).count(one.old)) != 1]
     wrong += [f"{one.name}: there is no {test}" for one in mutants for test in one.tests
@@ -82,13 +82,13 @@ def check(mutants: Sequence[Mutant], root: Path = ROOT) -> None:
 
 
 def text_of(path: Path) -> str:
-    """Nothing where the file is gone."""
+    """The file's text; empty if there is no file."""
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 @contextmanager
 def applied(mutant: Mutant, root: Path) -> Iterator[None]:
-    """While this is open, the copy has the mistake."""
+    """A context in which the copy has the mistake."""
     path = root / mutant.file
     sound = path.read_text(encoding="utf-8")
     try:
@@ -99,14 +99,15 @@ def applied(mutant: Mutant, root: Path) -> Iterator[None]:
 
 
 def rewrite(path: Path, text: str) -> None:
-    """Without the compiled module, which Python takes for that of a file of the same second and size."""
+    """Writes the file and removes its compiled module, which Python reuses if the file's second and size are
+    the same."""
     path.write_text(text, encoding="utf-8")
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
 
 
 def copy_checkout(target: Path) -> None:
-    """The checkout as it stands, changes included, and an environment in which `floodmark` is that copy."""
+    """Copies the checkout, with uncommitted changes, and an environment in which `floodmark` is that copy."""
     subprocess.run(["git", "clone", "-q", "--shared", str(ROOT), str(target)], check=True)
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, check=True,
                             capture_output=True, text=True).stdout
@@ -120,7 +121,7 @@ def copy_checkout(target: Path) -> None:
 
 
 def make_environment(target: Path) -> None:
-    """target/.venv: all that is installed here, but for `floodmark`."""
+    """Makes target/.venv: everything that is installed here, except `floodmark`."""
     venv.EnvBuilder(symlinks=True).create(target / ".venv")
     (site,) = (target / ".venv" / "lib").glob("python*/site-packages")
     installed = Path(sysconfig.get_path("purelib"))

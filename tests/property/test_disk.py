@@ -1,7 +1,6 @@
-"""The disk against a model: random acts, kills and power cuts; and a kill before every single act on the
-disk.
+"""Compares the disk with a model: random acts, kills and power cuts; and a kill before every act on the disk.
 
-The model knows the batches, which segment each went to, and how many of them a power cut would spare.
+The model knows the batches, the segment of each, and how many of them a power cut would keep.
 """
 
 import os
@@ -38,13 +37,13 @@ SEGMENT_BYTES = 300  # three or four of the smallest batches
 
 @dataclass
 class Model:
-    """What must be there: `log` in order, its first `durable` batches after a power cut too."""
+    """The expected log: `log` in order, of which a power cut keeps the first `durable` batches."""
 
     start: int = 0
     log: list[Batch] = field(default_factory=list)
     durable: int = 0
     segment: int = 0  # bytes in the last segment
-    bases: list[int] = field(default_factory=lambda: [0])  # of the segments
+    bases: list[int] = field(default_factory=lambda: [0])  # the segments' base offsets
 
     @property
     def leo(self) -> int:
@@ -74,7 +73,7 @@ class Model:
 
 
 class DiskMachine(RuleBasedStateMachine):
-    """Acts on a real log and on the model alike."""
+    """Does each act on a real log and on the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +82,7 @@ class DiskMachine(RuleBasedStateMachine):
         self.disk = Disk(self.root, segment_bytes=SEGMENT_BYTES)
         self.model = Model()
         self.epoch = 0
-        self.hw_durable: int | None = None  # what replication-offset-checkpoint says after a power cut
+        self.hw_durable: int | None = None  # the value in replication-offset-checkpoint after a power cut
 
     def teardown(self) -> None:
         self.disk.kill()
@@ -132,7 +131,7 @@ class DiskMachine(RuleBasedStateMachine):
 
     @rule()
     def save_epochs(self) -> None:
-        """As the machine does before it leads: the new epoch begins at LEO."""
+        """As the machine does before it leads: the new epoch starts at LEO."""
         self.epoch += 1
         self.disk.log.save_epochs([*self.epochs_of_batches(), (self.epoch, self.model.leo)])
 
@@ -150,22 +149,22 @@ class DiskMachine(RuleBasedStateMachine):
 
     @rule()
     def cut_power(self) -> None:
-        self.spared(power_cut_of(self.disk), self.model.durable)
+        self.check_what_was_lost(power_cut_of(self.disk), self.model.durable)
 
     @rule(share=st.floats(0, 1.2))
     def cut_power_and_keep(self, share: float) -> None:
         asked = self.model.start + round(share * (self.model.leo - self.model.start))
         wanted = sum(one.last_offset < asked for one in self.model.log)
-        self.spared(power_cut_of(self.disk, keep={NAME: asked}), max(wanted, self.model.durable))
+        self.check_what_was_lost(power_cut_of(self.disk, keep={NAME: asked}), max(wanted, self.model.durable))
 
     @rule(seed=st.integers(0, 1000))
     def cut_power_at_random(self, seed: int) -> None:
         lost = power_cut_of(self.disk, random=Random(seed))
         kept = [one for one in self.model.log if one.last_offset < lost.kept[NAME]]
         assert self.model.durable <= len(kept)
-        self.spared(lost, len(kept))
+        self.check_what_was_lost(lost, len(kept))
 
-    def spared(self, lost: Any, count: int) -> None:
+    def check_what_was_lost(self, lost: Any, count: int) -> None:
         records = self.model.leo
         self.model.truncate(count)
         self.model.durable = count
@@ -177,15 +176,15 @@ class DiskMachine(RuleBasedStateMachine):
         assert found == ({} if self.hw_durable is None else {("log", 0): self.hw_durable})
 
     def started(self, cut: str | None = None) -> None:
-        """After a start the epoch file fits the batches; one later entry, at LEO, may stand behind them."""
+        """After a start the epoch file fits the batches; it may have one later entry, at LEO."""
         self.disk.start()
         found = self.disk.log.recovered.cut
         assert found is None if cut is None else cut in (found or "")
         entries = list(read_epoch_checkpoint(self.disk.folder / "leader-epoch-checkpoint") or ())
-        told = self.epochs_of_batches()
-        assert entries[:len(told)] == told
-        assert all(start == self.model.leo for _, start in entries[len(told):])
-        assert len(entries) <= len(told) + 1
+        expected = self.epochs_of_batches()
+        assert entries[:len(expected)] == expected
+        assert all(start == self.model.leo for _, start in entries[len(expected):])
+        assert len(entries) <= len(expected) + 1
 
     def epochs_of_batches(self) -> list[tuple[int, int]]:
         epochs: list[tuple[int, int]] = []
@@ -217,23 +216,24 @@ DiskMachine.TestCase.settings = settings(
 TestDisk = DiskMachine.TestCase
 
 
-# -- a kill before every single act on the disk --------------------------------------------------------------
+# -- a kill before every act on the disk ------------------------------------------------------------------
 
 
 class Killed(BaseException):
-    """SIGKILL, as far as Python code can feel it."""
+    """A SIGKILL for Python code."""
 
 
 ACTS = ("open", "pwrite", "write", "fsync", "fdatasync", "ftruncate", "unlink", "replace", "link")
 
 
 class Kernel:
-    """Stands between the broker and the kernel: kills on demand, and knows what has really been fsynced."""
+    """Wraps the broker's calls of the kernel: it kills on demand, and knows what has really been fsynced."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.left = 1 << 30  # acts until the kill; a note in the account is an act too
+        self.left = 1 << 30  # acts until the kill; an entry in the side file is an act too
         self.synced: dict[int, int] = {}  # inode -> the size at its last fsync, less if cut since
-        self.sizes: dict[int, int] = {}  # inode -> what a power cut may bring back of a cut not yet fsynced
+        # inode -> the size that a power cut may restore after a cut that is not fsynced yet
+        self.sizes: dict[int, int] = {}
         real = files_module.os
         patched = {name: self.counted(getattr(real, name)) for name in ACTS}
         patch.setattr(files_module, "os", SimpleNamespace(**{**vars(real), **patched}))
@@ -265,7 +265,7 @@ class Kernel:
             self.sizes.pop(state.st_ino, None)
 
     def claims_no_more_than_was_synced(self, disk: Disk) -> None:
-        """For a directory in which only what the account takes for durable is left."""
+        """Checks a directory that holds only what the side file calls durable."""
         for path in disk.segments():
             state = path.stat()
             assert state.st_size <= self.synced.get(state.st_ino, 0), path
@@ -284,7 +284,7 @@ def begun(folder: Path) -> Disk:
 
 
 def no_act(disk: Disk) -> None:
-    """Only the start that follows."""
+    """No act, only the start that follows."""
 
 
 def append_and_roll(disk: Disk) -> None:
@@ -319,7 +319,7 @@ def start_again(disk: Disk) -> None:
 def test_a_kill_before_any_single_act_leaves_a_log_from_before_or_after_it(
         tmp_path: Path, act: Callable[[Disk], None], cut: bool) -> None:
     """At every point: a prefix of the log before or after the act; never less than was durable before it,
-    unless the act takes it away; the epoch file whole; and the log takes appends."""
+    unless the act removes it; the epoch file is complete; and the log accepts appends."""
     reference = begun(tmp_path / "reference")
     act(reference)
     after = reference.read_all()

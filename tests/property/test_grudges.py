@@ -1,4 +1,4 @@
-"""Laws of the grudges, for one to seven nodes and any chance."""
+"""Laws of the grudges, for one to seven nodes and any seed."""
 
 from random import Random
 
@@ -15,14 +15,15 @@ seeds = st.integers(0, 2**32)
 
 
 def heard(grudge: Grudge, nodes: tuple[str, ...]) -> dict[str, frozenset[str]]:
-    """Whom each node hears, itself among them."""
+    """The nodes that each node hears, with itself."""
     return {node: frozenset(nodes) - frozenset(grudge.get(node, ())) for node in nodes}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(count=counts, seed=seeds)
 def test_laws_of_all_grudges(kind: str, count: int, seed: int) -> None:
-    """Nobody snubs itself, nobody is named without a snub, names are known, and a seed tells all."""
+    """No node cuts itself off, a node is listed only if it is cut from another, names are known, and a seed
+    determines the grudge."""
     nodes = NODES[:count]
     grudge = KINDS[kind](Random(seed), nodes)
 
@@ -36,7 +37,8 @@ def test_laws_of_all_grudges(kind: str, count: int, seed: int) -> None:
 
 @given(count=st.integers(3, 7), seed=seeds)
 def test_majorities_ring(count: int, seed: int) -> None:
-    """Every node hears a majority, the least one, and no two the same; each is heard by as many."""
+    """Every node hears a majority of the smallest size, and no two hear the same; each is heard by as
+    many."""
     nodes = NODES[:count]
     seen = heard(majorities_ring(Random(seed), nodes), nodes)
 
@@ -47,7 +49,8 @@ def test_majorities_ring(count: int, seed: int) -> None:
 
 @given(count=st.sampled_from([5, 7]), seed=seeds)
 def test_hearing_is_mutual_in_a_ring_whose_majority_is_odd(count: int, seed: int) -> None:
-    """Five nodes: a majority is three, one to either side. (Seven: four, which cannot be.)"""
+    """Five nodes: a majority is three, with one node on either side. (Seven: four, which is not
+    symmetric.)"""
     nodes = NODES[:count]
     seen = heard(majorities_ring(Random(seed), nodes), nodes)
     mutual = all((one in seen[other]) == (other in seen[one]) for one in nodes for other in nodes)
@@ -57,13 +60,13 @@ def test_hearing_is_mutual_in_a_ring_whose_majority_is_odd(count: int, seed: int
 
 @given(count=st.integers(1, 2), seed=seeds)
 def test_no_ring_of_fewer_than_three(count: int, seed: int) -> None:
-    """The majority of two is both: nobody to snub."""
+    """The majority of two is both: no node can be cut off."""
     assert majorities_ring(Random(seed), NODES[:count]) == {}
 
 
 @given(count=st.integers(2, 7), seed=seeds)
 def test_halves(count: int, seed: int) -> None:
-    """Two groups, as equal as can be; each hears itself alone."""
+    """Two groups, as equal as possible; each hears only itself."""
     nodes = NODES[:count]
     groups = set(heard(halves(Random(seed), nodes), nodes).values())
 
@@ -75,7 +78,7 @@ def test_halves(count: int, seed: int) -> None:
 
 @given(count=st.integers(3, 7), seed=seeds)
 def test_bridge(count: int, seed: int) -> None:
-    """One node hears all and is heard by all; the rest are two groups that know nothing of each other."""
+    """One node hears all and is heard by all; the others are two groups that do not hear each other."""
     nodes = NODES[:count]
     seen = heard(bridge(Random(seed), nodes), nodes)
     middles = [node for node in nodes if seen[node] == frozenset(nodes)]
@@ -87,7 +90,7 @@ def test_bridge(count: int, seed: int) -> None:
 
 @given(count=st.integers(2, 7), seed=seeds)
 def test_one_node(count: int, seed: int) -> None:
-    """One hears nobody and nobody hears it; the others hear each other."""
+    """One node hears no other and no other hears it; the others hear each other."""
     nodes = NODES[:count]
     seen = heard(one_node(Random(seed), nodes), nodes)
 
@@ -96,7 +99,7 @@ def test_one_node(count: int, seed: int) -> None:
 
 @given(count=st.integers(2, 7), seed=seeds)
 def test_one_way(count: int, seed: int) -> None:
-    """All snubs are between one node and the rest, and none is returned."""
+    """All cuts are between one node and the others, and in one direction only."""
     nodes = NODES[:count]
     snubs = {(hearer, said) for hearer, unheard in one_way(Random(seed), nodes).items() for said in unheard}
 
@@ -105,6 +108,6 @@ def test_one_way(count: int, seed: int) -> None:
 
 
 def test_apart_is_both_ways_and_total() -> None:
-    """Literally."""
+    """The exact grudge."""
     assert apart(["n1"], ["n1", "n2", "controller"]) == {
         "controller": ["n1"], "n1": ["controller", "n2"], "n2": ["n1"]}

@@ -1,5 +1,7 @@
-"""The common lines of a Jepsen history, carried at once, are what the plain reader makes of them: folder for
-folder, byte for byte, and the same sentence where a file is refused."""
+"""The quick reader of a Jepsen history's common lines gives the plain reader's result.
+
+Folder for folder, byte for byte, and the same sentence if a file is refused.
+"""
 
 import re
 from collections import Counter
@@ -20,7 +22,7 @@ FIELD = re.compile(r"[{ ]:(index|time|process|type|f|value) ")
 
 
 def none_of_them(_: object) -> None:
-    """No line is common: the reader of EDN has the whole file, block by block."""
+    """No line is common: the reader of EDN gets all of the file, block by block."""
 
 
 class Counting(CommonLines):
@@ -33,7 +35,7 @@ class Counting(CommonLines):
 
 
 def reordered(text: str, random: Random) -> str:
-    """The same ops, whose fields stand in another order, the same in nearly all lines."""
+    """The same ops with their fields in another order, the same in nearly all lines."""
     order = random.sample(range(6), 6)
 
     def line_of(line: str) -> str:
@@ -48,7 +50,7 @@ def reordered(text: str, random: Random) -> str:
                      for line in plain) + "\n"
 
 
-ODD = (  # what may stand between lines, or for a piece of one
+ODD = (  # what may be between lines, or in place of a part of one
     "; a comment\n", "#_{:index 5}\n", "#_", "\n\n", "-1", "007", "1e3", "1N", "[", "]", "{", "}", "nil",
     "{:process :nemesis, :type :info, :f :kill, :value nil}\n",
     '{:process 1, :type :info, :f :note, :value "\n', '"}\n',
@@ -57,8 +59,8 @@ ODD = (  # what may stand between lines, or for a piece of one
 )  # fmt: skip
 
 
-def spoilt(text: str, random: Random) -> str:
-    """A few bytes changed, lost or doubled, mostly where a number or a micro-op begins."""
+def spoil(text: str, random: Random) -> str:
+    """Changes, removes or doubles a few bytes, mostly where a number or a micro-op begins."""
     for _ in range(random.choice((0, 0, 1, 1, 3))):
         places = [found.start() for found in re.finditer(r"\d+|\[:|\n|\{|\}", text)]
         at = random.choice(places) + random.choice((0, 0, 0, 1))
@@ -80,7 +82,7 @@ def text_for(seed: int) -> str:
         text = text.replace("{:index", "#jepsen.history.Op{:index")
     if seed % 11 == 4:
         text = f"[{text}]"
-    return spoilt(text, random)
+    return spoil(text, random)
 
 
 def outcome(root: Path, text: str, name: str) -> list[bytes] | str:
@@ -96,7 +98,7 @@ def outcome(root: Path, text: str, name: str) -> list[bytes] | str:
 
 
 def test_what_is_quick_is_what_is_slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With blocks of many sizes, so that every line lies across their edges at times."""
+    """With blocks of many sizes, so that every line sometimes crosses their edges."""
     texts = [text_for(seed) for seed in range(HISTORIES)]
     outcomes = {}
     for kind in (Counting, none_of_them):
@@ -106,9 +108,9 @@ def test_what_is_quick_is_what_is_slow(tmp_path: Path, monkeypatch: pytest.Monke
             monkeypatch.setattr("floodmark.harness.importers.jepsen_file.BLOCK_BYTES", block_bytes)
             outcomes[kind, seed] = outcome(tmp_path, text, f"{kind.__name__}-{seed}")
 
-    told = [f"{seed}: {texts[seed][:300]}" for seed in range(HISTORIES)
-            if outcomes[Counting, seed] != outcomes[none_of_them, seed]]
-    assert told == []
+    different = [f"{seed}: {texts[seed][:300]}" for seed in range(HISTORIES)
+                 if outcomes[Counting, seed] != outcomes[none_of_them, seed]]
+    assert different == []
     seen = Counter(type(one) for one in outcomes.values())
     assert seen[str] > 80, seen  # refused
     assert seen[list] > 160, seen
@@ -131,7 +133,7 @@ def test_what_a_common_line_is(line: str, common: bool) -> None:
 
 
 def test_a_line_inside_a_string_is_no_line(tmp_path: Path) -> None:
-    """Nor is one behind a #_: only the reader of EDN knows what is open."""
+    """Nor is one after a #_: only the reader of EDN knows what is open."""
     line = "{:index 1, :time 1, :type :invoke, :process 2, :f :poll, :value [[:poll]]}\n"
     text = f'{{:process :x, :type :info, :f :note, :value "\n{line}"}}\n#_\n{line}'
     outcome(tmp_path, text + line.replace(":index 1", ":index 0"), "run")
@@ -142,8 +144,8 @@ def test_the_order_of_the_fields_is_learnt(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(import_jepsen, "CommonLines", Counting)
     text = history(5, txn=True, subscribe=False, ops=40, blind=0.0) + "\n"
     counts = []
-    for name, told in (("as-jepsen", text), ("otherwise", reordered(text, Random(1)))):
+    for name, given in (("as-jepsen", text), ("otherwise", reordered(text, Random(1)))):
         before = Counting.taken
-        outcome(tmp_path, told, name)
+        outcome(tmp_path, given, name)
         counts.append(Counting.taken - before)
     assert min(counts) > 40, counts

@@ -1,5 +1,7 @@
-"""What Jepsen's own definitions find in a history, the judge finds in it when it is imported; and in
-histories of a log that never errs it finds nothing but what subscribing permits."""
+"""The judge finds in an imported history what Jepsen's own definitions find in it.
+
+In histories of a log without errors it finds only what a subscription permits.
+"""
 
 import os
 from collections.abc import Iterable
@@ -25,7 +27,7 @@ ALL = {"duplicate", "inconsistent-offsets", "lost-write", "G1a", "precommitted-r
 
 
 def found_by_the_judge(verdict: Verdict) -> tuple[set[str], set[tuple[str, int]]]:
-    """Names of findings; and with the partition, of the groups whose examples are all of them."""
+    """The names of the findings; and with the partition, of groups whose examples are complete."""
     shown = {(one.name, int(example["partition"])) for one in verdict.findings
              if one.count == len(one.examples) for example in one.examples if "partition" in example}
     return {one.name for one in verdict.findings}, shown
@@ -77,12 +79,13 @@ def test_the_judge_finds_what_jepsen_finds_and_nothing_where_nothing_is(
 
 
 def test_every_damage_is_seen_and_a_legal_history_has_none() -> None:
-    """By the oracle itself: no damage is in vain, and it never sees what is not there."""
+    """Checks the oracle itself: every damage has an effect, and the oracle finds nothing in a legal
+    history."""
     seen: dict[str, set[str]] = {damage.__name__: set() for damage in DAMAGES}
     for done, ops in map(damaged, range(300)):
-        if done in seen:  # else several were done
+        if done in seen:  # otherwise several were done
             seen[done] |= {found for found, _ in jepsen_oracle.findings(ops)}
-    assert [name for name, found in seen.items() if not found] == ["rebalance_another"]  # it may excuse only
+    assert [name for name, found in seen.items() if not found] == ["rebalance_another"]  # it can only excuse
     for seed in range(60):
         subscribes = bool(seed // 2 % 2)
         found = jepsen_oracle.findings(ops_of(

@@ -1,5 +1,7 @@
-"""The product's judge and the twin say the same of hundreds of random folders, healthy and damaged, with
-transactions and without, in one call."""
+"""The judge and the twin agree on hundreds of random folders, healthy and damaged, judged in one call.
+
+With transactions and without.
+"""
 
 import os
 from pathlib import Path
@@ -23,7 +25,7 @@ from txn_histories import healthy_txns
 from histories import RunFolder, healthy
 
 CATALOGUE = DAMAGES | NEAR_MISSES | FILES
-ADDED_BY = (  # imported for what they add
+ADDED_BY = (  # imported because they register their damages
     damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
     damages_txn, damages_unread)
 FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "200"))
@@ -31,7 +33,7 @@ SEED = os.environ.get("FLOODMARK_SEED", "1")
 
 
 def healthy_one(random: Random) -> RunFolder:
-    """With transactions as often as not."""
+    """A healthy run, with transactions in half of the cases."""
     steps, settled = random.randrange(30, 90), random.random() < 0.85
     if random.random() < 0.5:
         return healthy_txns(random, steps=steps, settled=settled, uncommitted=random.random() < 0.2)
@@ -39,8 +41,8 @@ def healthy_one(random: Random) -> RunFolder:
 
 
 def folder_of(number: int, root: Path) -> tuple[str, Path]:
-    """What was done to a healthy folder (each damage of the catalogue in its turn, often one more, sometimes
-    none), and where it lies."""
+    """What was done to a healthy folder (each damage of the catalogue in turn, often one more, sometimes
+    none), and its path."""
     random = Random(f"{SEED} {number}")
     folder = healthy_one(random)
     if random.random() < 0.3:
@@ -58,7 +60,7 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
         try:
             planted = CATALOGUE[name](folder, random)
         except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
-            continue  # an earlier damage took away what this one needs
+            continue  # an earlier damage removed what this one needs
         done.append(name if planted is not None else f"({name})")
     if random.random() < 0.25:
         shape = random.choice((elsewhere, final_reads_alone, nobody_leads))
@@ -69,7 +71,7 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
 
 @pytest.mark.spark
 def test_judge_and_twin_agree(tmp_path: Path) -> None:
-    """Findings by name, class, permitted_by and count, the names under unknown, and valid: all the same."""
-    told = differences([folder_of(number, tmp_path) for number in range(FOLDERS)])
+    """Findings by name, class, permitted_by and count, the names under unknown, and valid are the same."""
+    found = differences([folder_of(number, tmp_path) for number in range(FOLDERS)])
 
-    assert told == [], "\n".join(told)
+    assert found == [], "\n".join(found)

@@ -1,5 +1,4 @@
-"""The product's judge and the twin say the same of many random traces, healthy, rough and damaged, in one
-call."""
+"""The judge and the twin agree on many random traces, healthy, rough and damaged, judged in one call."""
 
 import os
 from pathlib import Path
@@ -19,8 +18,8 @@ SEED = os.environ.get("FLOODMARK_SEED", "1")
 
 
 def folder_of(number: int, root: Path) -> tuple[str, Path]:
-    """What was done to a run (each damage of the catalogue in its turn, at times one more, every fifth time
-    none), and where it lies."""
+    """What was done to a run (each damage of the catalogue in turn, sometimes one more, every fifth time
+    none), and its path."""
     random = Random(f"{SEED} {number}")
     folder = run_of(random, number)
     if random.random() < 0.15:
@@ -36,7 +35,7 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
         try:
             planted = CATALOGUE[name](folder, random)
         except (AssertionError, IndexError, StopIteration, ValueError):
-            continue  # an earlier damage took away what this one needs
+            continue  # an earlier damage removed what this one needs
         done.append(name if planted is not None else f"({name})")
     return ", ".join(done) or "nothing", folder.write(root / f"{number:04}")
 
@@ -49,7 +48,7 @@ def run_of(random: Random, number: int) -> RunFolder:
 
 @pytest.mark.spark
 def test_judge_and_twin_agree_about_traces(tmp_path: Path) -> None:
-    """Findings by name, class, permitted_by and count, the names under unknown, and valid: all the same."""
-    told = differences([folder_of(number, tmp_path) for number in range(FOLDERS)])
+    """Findings by name, class, permitted_by and count, the names under unknown, and valid are the same."""
+    found = differences([folder_of(number, tmp_path) for number in range(FOLDERS)])
 
-    assert told == [], "\n".join(told)
+    assert found == [], "\n".join(found)

@@ -1,4 +1,4 @@
-"""Two codecs, one directory: what the broker's storage writes is what the harness's reader reads."""
+"""The harness's reader reads the directories that the broker's storage writes: two codecs, one format."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -71,7 +71,7 @@ def test_the_reader_sees_what_the_storage_holds(tmp_path_factory: pytest.TempPat
 
 
 def test_nothing_of_a_log_that_was_only_made(tmp_path: Path) -> None:
-    """A fresh log has no rows, and ends where it begins."""
+    """A new log has no rows, and its end is its start."""
     disk = Disk(tmp_path)
     disk.kill()
 

@@ -1,4 +1,4 @@
-"""Laws of random plans: the seed tells all, what breaks is mended, the budget is kept."""
+"""Laws of random plans: the seed determines them, every fault is mended, the budget is kept."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def made(chosen: Sequence[str], seed: int, count: int, **how: Any) -> Schedule:
 
 
 def ledgers(schedule: Schedule) -> list[ActiveFaults]:
-    """What is in force after each entry."""
+    """The faults in force after each entry."""
     found, ledger = [], ActiveFaults()
     for entry in schedule:
         if entry.f in FAULTS:
@@ -40,14 +40,14 @@ def ledgers(schedule: Schedule) -> list[ActiveFaults]:
 
 
 def quiet(ledger: ActiveFaults) -> bool:
-    """No fault in force, nothing armed that could yet strike."""
+    """No fault is in force, and no armed failpoint could still strike."""
     return not ledger.lasting and not any(one.live for one in ledger.armed)
 
 
 @settings(max_examples=60)
 @given(chosen=names, seed=seeds, count=sizes, overspend=st.booleans())
 def test_the_seed_tells_all(chosen: list[str], seed: int, count: int, overspend: bool) -> None:
-    """The order of names and nodes does not matter, and what is planned can be written and read."""
+    """The order of names and nodes does not matter, and a plan can be written and read."""
     schedule = made(chosen, seed, count, overspend=overspend)
 
     assert schedule == made(chosen[::-1], seed, count, overspend=overspend)
@@ -59,7 +59,7 @@ def test_the_seed_tells_all(chosen: list[str], seed: int, count: int, overspend:
        interval_s=st.sampled_from([0.5, 2.0, 5.0]))
 def test_all_is_mended_before_the_end(chosen: list[str], seed: int, count: int, overspend: bool,
                                       interval_s: float) -> None:
-    """Nothing is in force after the last entry, no time lies beyond the duration, and times ascend."""
+    """Nothing is in force after the last entry, no time is beyond the duration, and times ascend."""
     schedule = made(chosen, seed, count, overspend=overspend, interval_s=interval_s)
     times = [entry.moment["time"] for entry in schedule if entry.moment and entry.moment["at"] == "time"]
 
@@ -71,19 +71,19 @@ def test_all_is_mended_before_the_end(chosen: list[str], seed: int, count: int, 
 @settings(max_examples=100)
 @given(chosen=names, seed=seeds, count=st.integers(2, 5), interval_s=st.sampled_from([0.5, 2.0, 5.0]))
 def test_the_budget_is_kept(chosen: list[str], seed: int, count: int, interval_s: float) -> None:
-    """Not an entry overspends; a power cut finds nothing in force, and nothing strikes before `healthy`."""
+    """No entry overspends; nothing is in force at a power cut, and nothing strikes before `healthy`."""
     schedule = made(chosen, seed, count, interval_s=interval_s)
 
     assert overspends(schedule) == ()
     for entry, before in zip(schedule, [ActiveFaults(), *ledgers(schedule)], strict=False):
         if entry.moment and "healthy" in entry.moment:
-            assert quiet(before)  # or it would wait for what only a later entry mends
+            assert quiet(before)  # otherwise it would wait for a mending that comes later
 
 
 @settings(max_examples=40)
 @given(seed=seeds, count=st.integers(2, 5), least_isr=st.integers(1, 2))
 def test_where_all_is_fsynced_any_may_lose_power_together(seed: int, count: int, least_isr: int) -> None:
-    """Several copies, or all, at any moment; within the budget all the same, and each is started again."""
+    """Several copies, or all, at any moment; still within the budget, and each is started again."""
     schedule = made(["power"], seed, count, flush_every=True, duration_s=300.0)
     struck = {len(entry.nodes) for entry in schedule if entry.f == "power_cut"}
 
@@ -95,7 +95,7 @@ def test_where_all_is_fsynced_any_may_lose_power_together(seed: int, count: int,
 @settings(max_examples=60)
 @given(chosen=names, seed=seeds, count=st.integers(2, 5))
 def test_some_node_lives(chosen: list[str], seed: int, count: int) -> None:
-    """All down or paused together only by the kill of all at once, never by pauses."""
+    """All nodes are down or paused only by the kill of all at once, never by pauses."""
     for ledger in ledgers(made(chosen, seed, count, interval_s=0.5)):
         disturbed = {*ledger.down, *ledger.paused} - {CONTROLLER}
 
@@ -114,8 +114,8 @@ def test_an_orderly_stop_finds_the_links_whole(seed: int) -> None:
 
 
 def test_each_nemesis_does_what_it_says() -> None:
-    """Thirty seconds of each, one seed: the faults that belong to it, and no other. (Of those with more kinds
-    of faults than strike in thirty seconds: ten minutes.)"""
+    """Thirty seconds of each, one seed: the faults that belong to it, and no other. (Ten minutes for those
+    with more kinds of faults than fit in thirty seconds.)"""
     faults = {"crash": {"kill", "start"}, "restart": {"stop", "start"}, "pause": {"pause", "resume"},
               "cut": {"cut", "heal"}, "power": {"power_cut", "start"}, "expire": {"expire"},
               "elect": {"elect"}, "controller": {"kill", "stop", "start", "pause", "resume", "cut", "heal"},
@@ -130,7 +130,7 @@ def test_each_nemesis_does_what_it_says() -> None:
 
 
 def test_overspending_goes_beyond() -> None:
-    """Power cuts of several at once and unclean elections, each told with its position."""
+    """Power cuts of several nodes at once and unclean elections, each reported with its position."""
     for name in ("power", "elect"):
         schedule = made([name], 7, 3, overspend=True)
         struck = [at for at, entry in enumerate(schedule)
@@ -141,7 +141,7 @@ def test_overspending_goes_beyond() -> None:
 
 
 def test_names() -> None:
-    """Each once, in their own order, which is the catalogue's; and what is no nemesis."""
+    """Each once, in the catalogue's order; and an unknown one."""
     assert known_nemeses(["cut", "crash", "cut"]) == ("crash", "cut")
     assert tuple(MAKERS) == NEMESES + MORE_NEMESES
     assert made([], 1, 3) == ()
@@ -170,7 +170,7 @@ def test_what_overspends(schedule: list[Entry], positions: list[int]) -> None:
 
 
 def test_the_budget_depends_on_the_settings() -> None:
-    """With every write fsynced a power cut takes nothing; with one copy acked it may take the ack."""
+    """With every write fsynced a power cut loses nothing; with one copy acked it may lose an acked record."""
     one = (Entry(f="power_cut", nodes=("n1",), moment=HEALTHY),)
 
     assert overspends((Entry(f="power_cut", nodes=("n1", "n2")),), flush_every=True) == ()

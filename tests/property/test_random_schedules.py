@@ -15,20 +15,21 @@ def first_damage(
 
 
 def test_the_correct_rules_lose_nothing_and_never_diverge() -> None:
-    """Every schedule is within budget, so every acked record stays, and after mending all logs are one."""
+    """Every schedule is within the budget, so every acked record stays, and after mending all logs are
+    equal."""
     acked = 0
     for seed in range(SCHEDULES):
         cluster = random_cluster(seed)
         assert RandomDriver(cluster, seed).run(STEPS) == [], f"seed {seed}"
         acked += sum(sent.acked for sent in cluster.sends)
-    assert acked > 10 * SCHEDULES  # or the schedules are too wild to prove anything
+    assert acked > 10 * SCHEDULES  # otherwise the schedules are too wild to prove anything
 
 
 @pytest.mark.parametrize("switches", [("two-phase",), ("hw-below-min-isr",), ("hw-isr-only",),
                                       ("two-phase", "hw-below-min-isr", "hw-isr-only", "follower-reads")],
                          ids="+".join)  # fmt: skip
 def test_other_correct_brokers_lose_nothing_either(switches: tuple[str, ...]) -> None:
-    """As it was from 2.1 on, below 3.7, or below 0.10.2: each switch alone and all of them together."""
+    """As Kafka was from 2.1 on, below 3.7, or below 0.10.2: each switch alone and all of them together."""
     for seed in range(cases(40, few=12)):
         assert first_damage("kip-320", (), seed, switches) == [], f"seed {seed}"
 
@@ -39,13 +40,13 @@ def test_other_correct_brokers_lose_nothing_either(switches: tuple[str, ...]) ->
      "shrink_optimistic", "read_to_leo", "parked_survives_demotion", "forget_epoch"],
 )  # fmt: skip
 def test_the_same_driver_catches(bug: str) -> None:
-    """Among the same seeds is one that brings the bug to harm."""
+    """One of the same seeds makes the bug do harm."""
     assert any(first_damage("kip-320", (bug,), seed) for seed in range(40))
 
 
 @pytest.mark.parametrize("rules", ["high-watermark", "kip-101"])
 def test_the_same_driver_catches_the_old_generations(rules: str) -> None:
-    """Truncating to the high watermark, or to an end offset without its epoch, harms without any bug."""
+    """Truncating to the high watermark, or to an end offset without its epoch, does harm without any bug."""
     assert any(first_damage(rules, (), seed) for seed in range(60))
 
 

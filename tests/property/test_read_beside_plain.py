@@ -1,5 +1,5 @@
-"""Run folders read by ranges give what the plain reader gives, whatever happened to them and however they
-are cut."""
+"""Run folders read by ranges give the plain reader's result, whatever happened to them and however they are
+cut."""
 
 from pathlib import Path
 from random import Random
@@ -29,7 +29,7 @@ def test_histories(tmp_path: Path, *, damaged: bool) -> None:
 
 
 def test_mutated_folders(tmp_path: Path) -> None:
-    """But for names that come twice in an object (test_json_lines.py), and Parquet that is none."""
+    """Except names that come twice in an object (test_json_lines.py), and invalid Parquet."""
     folders, looked_at = cases(40, few=20), 0
     for one in soak_work.mutated(SEED, 0, folders, tmp_path):
         if one.story.startswith(("a_field_comes_twice", "a_parquet")) or not open_folder(one.path).judged:

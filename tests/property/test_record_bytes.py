@@ -1,4 +1,4 @@
-"""Whatever bytes come, the codec finds batches or says that it cannot; it never stumbles."""
+"""For any bytes the codec finds batches or reports that they are corrupt; it never fails otherwise."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ SHAPES = st.lists(SHAPE, min_size=1, max_size=4)
 
 
 def tried(data: bytes, partial_tail: bool) -> tuple[list[Batch], int | None]:
-    """What was found, or where it was corrupt."""
+    """The batches, or the position where it was corrupt."""
     try:
         return parse_batches(data, partial_tail=partial_tail), None
     except CorruptBatch as error:
@@ -40,8 +40,8 @@ def test_any_bytes_are_batches_or_corrupt(data: bytes, partial_tail: bool) -> No
 @given(shapes=SHAPES, where=st.integers(0), flip=st.integers(1, 255), partial_tail=st.booleans())
 def test_a_damaged_byte_is_told_or_harms_only_offset_and_epoch(
         shapes: list[tuple[int, int, bytes]], where: int, flip: int, partial_tail: bool) -> None:
-    """What survives a damaged byte is unharmed, but for the fields that no CRC covers; and all before it is
-    there."""
+    """Batches that are found are undamaged, except for fields that no CRC covers; and all batches before the
+    damaged byte are found."""
     whole = batches_of(shapes)
     data = bytearray(b"".join(whole))
     where %= len(data)

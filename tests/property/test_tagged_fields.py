@@ -1,6 +1,6 @@
-"""Newer clients than ours: tagged fields that nobody knows, and bytes behind the last field, change nothing.
+"""Newer clients than ours: unknown tagged fields, and bytes after the last field, change nothing.
 
-The writer here is the tests' own. Without strange tags it writes what kio writes, byte for byte.
+The tests have their own writer. Without unknown tags it writes what kio writes, byte for byte.
 """
 
 import contextlib
@@ -52,12 +52,12 @@ def unsigned(value: int) -> bytes:
 
 
 def bare(kind: Any) -> Any:
-    """The type of an optional one."""
+    """The inner type of an optional one."""
     kinds = [each for each in get_args(kind) if each is not type(None)]
     return kinds[0] if type(None) in get_args(kind) else kind
 
 
-# -- a request of chance -----------------------------------------------------------------------------------
+# -- a random request ---------------------------------------------------------------------------------------
 
 
 def some(cls: Any, random: Random) -> Any:
@@ -149,7 +149,7 @@ def no_tags() -> list[tuple[int, bytes]]:
 
 
 def strange(random: Random) -> Tagger:
-    """Every section gets some: none of Kafka's requests has a tag of 100 or more."""
+    """Adds some tags to every section: none of Kafka's requests has a tag of 100 or more."""
     def tags() -> list[tuple[int, bytes]]:
         numbers = random.sample((100, 127, 128, 300, 2**31 - 1), random.choice((1, 1, 2, 5)))
         return [(tag, random.randbytes(random.choice((0, 1, 3, 127, 128, 300)))) for tag in sorted(numbers)]
@@ -160,7 +160,7 @@ def strange(random: Random) -> Tagger:
 @settings(max_examples=cases(300, few=100))
 @given(st.sampled_from(FLEXIBLE), st.integers(0, 2**32))
 def test_strange_tags_and_trailing_bytes_are_skipped(which: tuple[int, int], seed: int) -> None:
-    """At every section, the header's too: the request read is the request without them."""
+    """In every section, the header's too: the request is read as without them."""
     key, version = which
     random = Random(seed)
     value = some(load_request_schema(key, version), random)
@@ -176,7 +176,7 @@ def test_strange_tags_and_trailing_bytes_are_skipped(which: tuple[int, int], see
 
 @pytest.mark.parametrize(("key", "version"), REQUESTS)
 def test_every_request_may_have_bytes_behind_it(key: int, version: int) -> None:
-    """librdkafka 2.16 sends such a Metadata 9. Versions without tags too."""
+    """librdkafka 2.16 sends such a Metadata 9. Also in versions without tags."""
     value = some(load_request_schema(key, version), Random(version))
     body = io.BytesIO()
     entity_writer(type(value))(body, value)
@@ -191,7 +191,7 @@ def test_every_request_may_have_bytes_behind_it(key: int, version: int) -> None:
 @settings(max_examples=cases(300, few=100))
 @given(st.sampled_from(FLEXIBLE), st.integers(0, 2**32), st.data())
 def test_a_request_cut_short_is_a_wire_error(which: tuple[int, int], seed: int, data: st.DataObject) -> None:
-    """Wherever it ends, strange tags or not: never a request, never anything but a WireError."""
+    """Wherever it ends, with unknown tags or not: never a request, and no error but a WireError."""
     key, version = which
     random = Random(seed)
     tagger = strange(random)
@@ -206,7 +206,7 @@ def test_a_request_cut_short_is_a_wire_error(which: tuple[int, int], seed: int, 
 @settings(max_examples=cases(500, few=150))
 @given(st.sampled_from(FLEXIBLE), st.integers(0, 2**32))
 def test_a_damaged_request_ends_no_process(which: tuple[int, int], seed: int) -> None:
-    """Bytes changed at random, counts and lengths among them: a WireError, or some request."""
+    """Bytes changed at random, also counts and lengths: a WireError, or some request."""
     key, version = which
     random = Random(seed)
     tagger = strange(random)

@@ -1,4 +1,5 @@
-"""The twin on runs with transactions: it finds what was planted, and else only what isolation permits."""
+"""The twin on runs with transactions: it finds what was planted, and otherwise only what isolation
+permits."""
 
 from pathlib import Path
 from random import Random
@@ -18,7 +19,7 @@ from how_many import cases
 from planting import CYCLES, UNSETTLED, planted
 from txn_histories import healthy_txns
 
-ADDED_BY = (  # imported for what they add
+ADDED_BY = (  # imported because they register their damages
     damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
     damages_txn, damages_unread)
 OF_TXNS = {damages_txn.__name__, damages_isolation.__name__}
@@ -29,7 +30,7 @@ CATALOGUE = DAMAGES | NEAR_MISSES | FILES
 
 @pytest.mark.parametrize("seed", range(cases(300, few=40)))
 def test_a_healthy_run_has_no_bugs(seed: int, tmp_path: Path) -> None:
-    """Transactions in flight interleave and are seen partition by partition; nobody reads in a cycle."""
+    """Open transactions interleave and become visible partition by partition; no reads make a cycle."""
     random = Random(f"healthy txns {seed}")
     settled, uncommitted = random.random() < 0.7, random.random() < 0.2
     folder = healthy_txns(random, steps=random.randrange(30, 120), settled=settled, uncommitted=uncommitted)
@@ -44,7 +45,7 @@ def test_a_healthy_run_has_no_bugs(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE.keys() - NOT_WITH_TXNS))
 def test_what_is_planted_is_found(name: str, tmp_path: Path) -> None:
-    """Damages, near misses and spoilt files, each as its Expect says."""
+    """Damages, near misses and spoilt files, each as its Expect requires."""
     plant = CATALOGUE[name]
     tries = TRIES_OF_TXNS if plant.__module__ in OF_TXNS else TRIES
 

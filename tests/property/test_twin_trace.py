@@ -1,4 +1,4 @@
-"""The twin finds in a trace what was planted there, and nothing else; in healthy ones it finds no bug."""
+"""The twin finds in a trace what was planted there, and nothing else; in healthy traces it finds no bug."""
 
 from pathlib import Path
 from random import Random
@@ -29,7 +29,8 @@ def test_a_healthy_trace_has_no_findings(clock_error_ns: int, tmp_path: Path) ->
 
 
 def test_permitted_losses_are_no_bugs(tmp_path: Path) -> None:
-    """With unclean elections and too many power cuts records are lost, and every finding names its leave."""
+    """With unclean elections and too many power cuts records are lost, and every finding names its
+    permission."""
     found = set()
     for seed in range(ROUGH):
         allowed = {"unclean": seed % 4 == 0, "overspent": seed % 4 != 0}
@@ -44,24 +45,24 @@ def test_permitted_losses_are_no_bugs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(DAMAGES))
 def test_a_planted_bug_is_found(name: str, tmp_path: Path) -> None:
-    """Every planted damage is found under its names and classes, and nothing else is."""
+    """Every planted damage is found under its names and classes, and nothing else is found."""
     planted(DAMAGES[name], name, tmp_path)
 
 
 @pytest.mark.parametrize("name", sorted(NEAR_MISSES))
 def test_a_near_miss_is_passed_over(name: str, tmp_path: Path) -> None:
-    """What looks like damage and is none brings no finding."""
+    """A change that only looks like damage brings no finding."""
     planted(NEAR_MISSES[name], name, tmp_path)
 
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_a_spoilt_trace_proves_less(name: str, tmp_path: Path) -> None:
-    """What is unknown then is said, and what stands is found."""
+    """The checks without an answer are listed, and certain findings remain."""
     planted(FILES[name], name, tmp_path)
 
 
 def planted(plant: Damage, name: str, tmp_path: Path) -> None:
-    """Plant it in several healthy folders, some of them with clocks that err."""
+    """Plants it in several healthy folders, some with a clock error."""
     done = 0
     for seed in range(TRIES):
         random = Random(f"{name} {seed}")

@@ -1,4 +1,4 @@
-"""`make soak`: random run folders by the ten thousand, against the twin and against the laws of any judge.
+"""`make soak`: judges random run folders by the ten thousand, and compares with the twin and with laws.
 
     python tests/soak/soak.py --histories 20000 --mutated 100000 --seed 1      all of it (tests/support is
                                                                                on PYTHONPATH)
@@ -10,8 +10,8 @@
                 false alarm; what a mutation may do to a verdict is in soak_laws.py
     partitions  one run of a million partitions, one of them damaged: time and memory
 
-A folder is its campaign, seed and number. What is wrong is kept and named, everything else is deleted as it
-goes. Exit code 1 if anything is wrong.
+Campaign, seed and number determine a folder. Wrong folders are kept and named, all others are deleted. Exit
+code 1 if anything is wrong.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from floodmark.checkers.spark.session import context
 
 CAMPAIGNS = {"histories": 20_000, "mistyped": 10_000, "mutated": 100_000}
 PARTITIONS = 1_000_000
-BATCH = 1000  # folders a call
+BATCH = 1000  # folders in one call
 
 
 def main() -> int:

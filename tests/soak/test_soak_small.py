@@ -1,5 +1,8 @@
-"""The soak in little: every kind of input by name with what must be said of it, all in one call, and a few
-hundred random histories and mutations with the laws of soak_laws.py, in another."""
+"""A small soak: every kind of input by name with its expected findings, and random histories and mutations.
+
+The inputs are judged in one call; a few hundred histories and mutations, with the laws of soak_laws.py, in
+another.
+"""
 
 import json
 import os
@@ -32,7 +35,7 @@ LOGS = names.OF_THE_LOGS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoilt:
-    """A tale to whose folder something is done once it is written."""
+    """A tale whose folder is damaged after it is written."""
 
     tale: Tale
     spoil: Spoil
@@ -58,21 +61,21 @@ def line(number: int, change: Callable[[bytes], bytes], name: str = "history.jso
     return spoil
 
 
-def fields(number: int, **told: object) -> Callable[[list[Line]], None]:
+def fields(number: int, **values: object) -> Callable[[list[Line]], None]:
     """Puts these fields into a line of the history."""
 
     def edit(lines: list[Line]) -> None:
-        lines[number] |= told
+        lines[number] |= values
 
     return edit
 
 
-# -- what clients may show ----------------------------------------------------------------------------------
+# -- reads and completions ----------------------------------------------------------------------------------
 
 
 @TALES.tale("phantom bug 2", "saw-then-lost bug 1")
 def phantom_values(tale: Tale) -> None:
-    """One was read, one stands in every log, nobody sent either."""
+    """One was read, one is in every log, and neither was sent."""
     tale.acked(1, 2).poll(5, (7, 70)).logged(71).final = False
     tale.run["final_reads"] = {"processes": [6], "partitions": [0]}
     tale.assign(6, 0).poll(6, (0, 1), (1, 2))
@@ -171,7 +174,7 @@ def a_value_of_unicode(tale: Tale) -> None:
 
 @TALES.tale(unknown=BREACHED)
 def a_value_of_bytes(tale: Tale) -> Spoilt:
-    spoil = line(3, lambda told: told.replace(b'"value": 2', b'"value": \xff\0\1'))
+    spoil = line(3, lambda before: before.replace(b'"value": 2', b'"value": \xff\0\1'))
     return Spoilt(tale=tale.acked(1, 2, 3), spoil=spoil)
 
 
@@ -182,8 +185,8 @@ def names_and_words_of_unicode(tale: Tale) -> None:
     tale.run["partitions"]["0"]["topic"] = "\N{SNOWMAN}"
 
 
-def in_the_place_of(number: int, told: bytes) -> Spoil:
-    return line(number, lambda before: told + b"\n")
+def in_the_place_of(number: int, text: bytes) -> Spoil:
+    return line(number, lambda before: text + b"\n")
 
 
 REST = b',"time":3000,"process":1,"type":"ok","f":"poll","reads":[]}'
@@ -209,10 +212,10 @@ for title, text in {
 for title, glue in {"by_nothing": b"", "by_a_comma": b",", "by_a_bell": b"\x0b", "by_a_bit": b"\x1a"}.items():
 
     def glued(tale: Tale, glue: bytes = glue) -> Spoilt:
-        return Spoilt(tale=tale.acked(1, 2, 3), spoil=line(3, lambda told: told.rstrip() + glue))
+        return Spoilt(tale=tale.acked(1, 2, 3), spoil=line(3, lambda before: before.rstrip() + glue))
 
     def glued_entries(tale: Tale, glue: bytes = glue) -> Spoilt:
-        spoil = line(1, lambda told: told.rstrip() + glue, "logs/n2.jsonl")
+        spoil = line(1, lambda before: before.rstrip() + glue, "logs/n2.jsonl")
         return Spoilt(tale=tale.acked(1, 2, 3), spoil=spoil)
 
     glued.__name__, glued_entries.__name__ = f"lines_glued_{title}", f"entries_glued_{title}"
@@ -231,7 +234,7 @@ def an_empty_history(tale: Tale) -> Tale:
 
 @TALES.tale("lost-write bug 2", "malformed-log bug 1", "saw-then-lost bug 2")
 def an_empty_leaders_dump(tale: Tale) -> Tale:
-    """It is the dump of an empty log, and its row says otherwise."""
+    """It is the dump of an empty log, and its row disagrees."""
     tale.acked(1, 2).files["logs/n1.jsonl"] = ""
     return tale
 
@@ -309,7 +312,7 @@ for title, about in {
 
 @TALES.tale(unknown=["unseen"])
 def final_reads_of_nobody(tale: Tale) -> None:
-    """Who read to the end cannot be known: nobody can say that something was not seen."""
+    """Which process read to the end is unknown, so no record can be called unseen."""
     tale.acked(1, 2).run["final_reads"]["processes"] = "900"
 
 
@@ -323,7 +326,7 @@ def clocks_of_unknown_error(tale: Tale) -> None:
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_an_input_gets_its_finding_or_its_reason(name: str, verdicts: dict[str, Verdict]) -> None:
-    """Nothing is beyond the judge, and what the rest shows is judged all the same."""
+    """No input makes the judge fail, and the rest of the folder is still judged."""
     TALES.check(name, verdicts)
 
 
@@ -342,7 +345,8 @@ def test_a_few_mutated_folders(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("campaign", ["histories", "mistyped"])
 def test_a_few_beside_the_twin(tmp_path: Path, campaign: str) -> None:
-    """Judge and twin agree on every finding; of mistyped lines the judge may leave more open. In one call."""
+    """Judge and twin agree on every finding; the judge may leave more open for mistyped lines. In one
+    call."""
     soak = Soak(tmp_path / "work", tmp_path / "kept", seed=SEED, batch=HISTORIES, inline=True)
     tally = soak.run(campaign, 0, HISTORIES)
 
@@ -351,7 +355,7 @@ def test_a_few_beside_the_twin(tmp_path: Path, campaign: str) -> None:
 
 
 def test_very_many_partitions(tmp_path: Path) -> None:
-    """Each costs a little, and what is wrong in the last of them is found (`make soak` takes a million)."""
+    """Each costs a little, and the damage in the last one is found (`make soak` uses a million)."""
     (verdict,) = SparkJudge().judge([wide(tmp_path / "wide", partitions=PARTITIONS)])
 
     assert [(one.name, one.klass, one.count) for one in verdict.findings] == [("lost-write", "bug", 1)]
@@ -360,7 +364,7 @@ def test_very_many_partitions(tmp_path: Path) -> None:
 
 
 def test_a_wrong_verdict_is_seen() -> None:
-    """The laws can fail: a healthy folder said to be broken, a broken one said to be valid."""
+    """The laws can fail: a healthy folder called broken, a broken one called valid."""
     from soak_laws import beside_twin, broken, broken_base
 
     from floodmark.harness.verdict import Finding, Unknown
@@ -371,7 +375,7 @@ def test_a_wrong_verdict_is_seen() -> None:
     files = {"run.json": json.dumps({"guarantees": {"unclean_leader_election": False}}).encode()}
 
     def laws(kind: str, name: str, base: Verdict, verdict: Verdict) -> list[str]:
-        return [told.partition(":")[0] for told in broken(kind, name, files, base, verdict)]
+        return [breach.partition(":")[0] for breach in broken(kind, name, files, base, verdict)]
 
     assert laws("unreadable", "logs/n1.jsonl", healthy, ill) == ["false alarm"]
     assert laws("unreadable", "history.jsonl", healthy, healthy) == ["false valid"]
@@ -384,7 +388,7 @@ def test_a_wrong_verdict_is_seen() -> None:
     unknown = Verdict(valid="unknown")
     assert laws("unreadable", "logs/n1.jsonl", order, unknown) == ["false outranks unknown"]
     unseen = Verdict(valid=False, findings=(Finding(name="unseen", klass="bug", permitted_by=None, count=1),))
-    assert laws("unreadable", "logs/n1.jsonl", unseen, ill) == []  # the final reads speak for the log
+    assert laws("unreadable", "logs/n1.jsonl", unseen, ill) == []  # the final reads replace the log
     assert laws("unreadable", "logs/n1.jsonl", ill, unseen) == ["false alarm"]
     short = Finding(name="leader-incomplete", klass="bug", permitted_by=None, count=1)
     excused = (replace(short, klass="permitted", permitted_by="fault budget"),)

@@ -1,12 +1,12 @@
-"""`make teeth`: every known-bad rule against the judge, as a table.
+"""`make teeth`: judges every known-bad rule, and prints the result as a table.
 
 The scenarios are played on the cluster in memory: each row, and each correct broker once more with the
-look-alike that must not be flagged. So is each row of teeth_table.py, on machines stepped by hand: with its
-bug, without it, with the look-alike. Every play is a run folder, and the judge of real runs judges them.
-`--readme FILE` puts the table between that file's marks.
+look-alike that must not be flagged. Each row of teeth_table.py is played too, on machines stepped by hand:
+with its bug, without it, with the look-alike. Every play is a run folder, and the judge of real runs judges
+them. `--readme FILE` puts the table between that file's marks.
 
-    latent    what the trace shows before a client could see any harm
-    manifest  what history and logs show in the end
+    latent    findings of the trace, before a client could see any harm
+    manifest  findings of history and logs in the end
     played    by which scenario; or by hand: events stepped from the first send until the first latent
               finding's event, until the first harm
 """
@@ -34,7 +34,7 @@ BEGIN, END = "<!-- teeth: make teeth writes these lines -->", "<!-- end of teeth
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByHand:
-    """A row on one cluster; `clock` says how many events had been stepped at each moment of its trace."""
+    """A row's play on one cluster; `clock` has the number of stepped events at each moment of its trace."""
 
     folder: Path
     begun: int
@@ -43,7 +43,7 @@ class ByHand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """A row and what came of its three plays."""
+    """A row and the verdicts of its three plays."""
 
     row: Row
     played: ByHand
@@ -53,32 +53,32 @@ class Judged:
 
     @property
     def wrong(self) -> list[str]:
-        """Where it is not as the table says."""
+        """The differences from the table."""
         missing = [("bug", name) for name in (*self.row.latent, *self.row.manifest)]
         missing += [("permitted", name) for name in self.row.permitted]
         found = {(one.klass, one.name) for one in self.harmed.findings}
-        told = [f"not found: {name} ({klass})" for klass, name in missing if (klass, name) not in found]
+        wrong = [f"not found: {name} ({klass})" for klass, name in missing if (klass, name) not in found]
         for which, verdict in (("control", self.control), ("look-alike", self.look_alike)):
-            told += [f"{which}: {one.name}" for one in verdict.findings if one.klass == BUG]
-        return told
+            wrong += [f"{which}: {one.name}" for one in verdict.findings if one.klass == BUG]
+        return wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One line of the table; without cells it is a control, which only counts."""
+    """One line of the table; a line without cells is a control, which only counts."""
 
     zoo: str
     who: str
     bugs: Sequence[str]
     title: str
-    wrong: Sequence[str]  # where it is not as it should be
+    wrong: Sequence[str]  # the differences from what is expected
     cells: tuple[str, ...]
-    flagged: bool  # the broker without the bug was
-    alike: bool  # the look-alike was
+    flagged: bool  # the broker without the bug was flagged
+    alike: bool  # the look-alike was flagged
 
 
 def play(row: Row, folder: Path, *, control: bool = False, switches: tuple[str, ...] = ()) -> ByHand:
-    """One play, written down."""
+    """Plays the row once, and writes the run folder."""
     cluster = row.cluster(control=control, switches=switches)
     recorder = attach(cluster)
     begun, clock = cluster.steps, []
@@ -89,7 +89,7 @@ def play(row: Row, folder: Path, *, control: bool = False, switches: tuple[str, 
 
 
 def judged(rows: Sequence[Row], parent: Path) -> list[Judged]:
-    """All rows, in one call of the judge."""
+    """Plays all rows, and judges them in one call."""
     plays = [
         (
             play(row, parent / f"{number}-bug"),
@@ -110,11 +110,11 @@ def judged(rows: Sequence[Row], parent: Path) -> list[Judged]:
 
 
 def table(lines: Sequence[Line]) -> list[str]:
-    """Markdown."""
+    """The table in Markdown."""
     head = ("known-bad rule", "zoo", "latent", "manifest", "played", "without it")
     rows = sorted((one.zoo, one.who, one.cells) for one in lines if one.cells)
-    told = [f"| {who} | {zoo} | {' | '.join(cells)} |" for zoo, who, cells in rows]
-    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *told]
+    body = [f"| {who} | {zoo} | {' | '.join(cells)} |" for zoo, who, cells in rows]
+    return [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *body]
 
 
 def by_hand(one: Judged) -> Line:
@@ -128,10 +128,10 @@ def by_hand(one: Judged) -> Line:
 
 
 def by_scenario(only: str | None, parent: Path) -> list[Line]:
-    """A line each row; those of controls and look-alikes have no cells."""
+    """A line for each row; those of controls and look-alikes have no cells."""
     parts = [part for part in (*FIT, *look_alikes()) if only is None or only in part.title]
     found = played(parts, parent) if parts else []
-    flagged: dict[str, str] = {}  # scenario -> what was found in its controls
+    flagged: dict[str, str] = {}  # scenario -> the findings in its controls
     for one, verdict in found:
         if one.part.row.control:
             flagged[one.part.scenario.name] = flagged.get(one.part.scenario.name, "") + bugs_of(verdict)
@@ -202,7 +202,7 @@ def summary(lines: Sequence[Line]) -> str:
 
 
 def put_into(readme: Path, lines: Sequence[str]) -> None:
-    """The lines, in place of what stood between the marks."""
+    """Replaces the lines between the marks."""
     before, begin, rest = readme.read_text(encoding="utf-8").partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -212,7 +212,7 @@ def put_into(readme: Path, lines: Sequence[str]) -> None:
 
 
 def main() -> int:
-    """0 if every row is as the table says."""
+    """Returns 0 if every row is as the table expects."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--readme", type=Path, help="write the table into this file, between its marks")
     parser.add_argument("--only", help="rows whose name contains this")

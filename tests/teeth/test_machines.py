@@ -1,4 +1,4 @@
-"""Known-bad rules that no scenario shows come to harm by their schedules; a correct broker does not."""
+"""The known-bad rules that no scenario shows do harm by their schedules; a correct broker does none."""
 
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,8 @@ from floodmark.broker.protocol.rules import GENERATIONS, SWITCHES
 from floodmark.broker.testing.bugs import BUGS
 
 
-# What no finding of history, logs or trace names: the ISR has a member that cannot be elected, for a while.
+# Bugs that no finding of history, logs or trace names: for a while the ISR has a member that cannot be
+# elected.
 def a_follower_misses_two_records(cluster: MemoryCluster) -> None:
     """It is back before replica.lag.time.max.ms is over, and so about to join."""
     cluster.send(1, "a")
@@ -44,14 +45,14 @@ def played(row: Row, *, control: bool = False) -> MemoryCluster:
 
 
 def harm(cluster: MemoryCluster) -> dict[str, list[str]]:
-    """All that any oracle sees, by finding; but for `stuck`, which sends something."""
+    """Everything that an oracle sees, by finding; without `stuck`, which sends something."""
     found = {name: see(cluster) for name, see in oracles.FINDERS.items() if name != "stuck"}
     return {name: each for name, each in found.items() if each}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_bug_is_seen(row: Row) -> None:
-    """The schedule brings the bug to each harm that its row names."""
+    """The schedule makes the bug do each harm that its row names."""
     cluster = played(row)
 
     named = (*row.manifest, *row.permitted)
@@ -61,7 +62,7 @@ def test_the_bug_is_seen(row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_the_correct_broker_comes_through(row: Row) -> None:
-    """The same schedule harms nothing where the rule is right; afterwards all are in the ISR and it acks."""
+    """The same schedule does no harm where the rule is right; afterwards all are in the ISR and it acks."""
     cluster = played(row, control=True)
 
     assert harm(cluster) == {}
@@ -74,7 +75,8 @@ def test_the_correct_broker_comes_through(row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_judge_of_the_folder_finds_what_the_row_names(row: Row, tmp_path: Path) -> None:
-    """Recorded as a run, the plain judge finds each of its names, of its class; in the control no bug."""
+    """The play is recorded as a run: the twin finds each of the row's names, with its class; in the control
+    no bug."""
     found = {}
     for control in (False, True):
         cluster = row.cluster(control=control)
@@ -90,7 +92,7 @@ def test_a_judge_of_the_folder_finds_what_the_row_names(row: Row, tmp_path: Path
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_an_older_hw_rule_is_no_bug(row: Row) -> None:
-    """The look-alike: before 0.10.2 only the ISR held the HW, which is a matter of liveness alone."""
+    """The look-alike: before 0.10.2 only the ISR held back the HW, which concerns only liveness."""
     cluster = row.cluster(control=True, switches=("hw-isr-only",))
     row.play(cluster)
 
@@ -99,7 +101,7 @@ def test_an_older_hw_rule_is_no_bug(row: Row) -> None:
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.control.rules == "kip-320"], ids=lambda r: r.name)
 def test_a_follower_hw_that_is_not_clamped_does_no_more(row: Row) -> None:
-    """The other look-alike shows a HW above a LEO and nothing else, where elections are clean."""
+    """The other look-alike has a HW above a LEO and no other effect if elections are clean."""
     cluster = row.cluster(control=True, bugs=("hw_noclamp",))
     row.play(cluster)
 
@@ -108,7 +110,7 @@ def test_a_follower_hw_that_is_not_clamped_does_no_more(row: Row) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_harm_comes_at_the_same_step_each_time(row: Row) -> None:
-    """No finding depends on luck, and none is there before anything was done."""
+    """No finding depends on luck, and none is there before the first step."""
     steps = row.steps_to_harm()
 
     assert steps == row.steps_to_harm()
@@ -133,15 +135,15 @@ def test_a_broker_whose_own_invariant_ends_it(bug: str) -> None:
 
 
 def test_every_bug_and_every_generation_has_its_row() -> None:
-    """None is left without teeth, in a scenario played in memory or here; a switch that some row or test runs
-    is no dead one."""
+    """Each one has its row, in a scenario played in memory or here; and each switch is used by some row or
+    test."""
     sides = [side for row in ROWS for side in (row.side, row.control)]
-    told = [part.row for part in FIT]
+    scenario_rows = [part.row for part in FIT]
 
     here = set(chain.from_iterable(row.side.bugs for row in ROWS))
-    shown = set(chain.from_iterable(row.bugs for row in told if not row.control))
+    shown = set(chain.from_iterable(row.bugs for row in scenario_rows if not row.control))
     assert here | shown | set(UNAVAILABLE) | set(FATAL) == set(BUGS)
     assert len(here | shown) >= 43
-    assert {*(side.rules for side in sides), *(row.rules for row in told)} == set(GENERATIONS)
-    switches = chain.from_iterable(side.switches for side in (*sides, *told))
+    assert {*(side.rules for side in sides), *(row.rules for row in scenario_rows)} == set(GENERATIONS)
+    switches = chain.from_iterable(side.switches for side in (*sides, *scenario_rows))
     assert {*switches, "hw-isr-only"} == set(SWITCHES)

@@ -1,4 +1,4 @@
-"""Five known bugs on real brokers: each is caught by the checks that should, the correct broker by none."""
+"""Five known bugs on real brokers: the right checks catch each, and none flags the correct broker."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ PARTS = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Played, Verdict]]:
-    """title -> how it was played, and what the judge says; all runs judged in one call."""
+    """title -> the play and its verdict; all runs are judged in one call."""
     parent = tmp_path_factory.mktemp("teeth")
     plays = play(list(PARTS.values()), "local", parent, at_once=2, say=lambda _: None)
     verdicts = catalog.judge().judge([one.folder for one in plays])
@@ -47,8 +47,8 @@ def test_each_bug_has_its_control() -> None:
 def test_the_bug_is_caught_and_the_correct_broker_is_not(
     title: str, outcomes: Mapping[str, tuple[Played, Verdict]]
 ) -> None:
-    """The damage a bug does is found, by name, and held against the broker; the same steps do a broker
-    without the bug no harm."""
+    """The bug's damage is found by name, as a bug of the broker; the same steps do no harm without the
+    bug."""
     one, verdict = outcomes[title]
 
     assert one.why is None

@@ -1,4 +1,4 @@
-"""Every scenario that a cluster in memory can play comes out there as its rows say, judged in one call."""
+"""Every scenario that a cluster in memory can play comes out there as its rows expect, judged in one call."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,15 +20,15 @@ REFUSED = {part.title: part for part in ALL if part.scenario.name in UNFIT}
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Played, Verdict]]:
-    """title -> how it was played, and what the judge says."""
+    """title -> the play and its verdict."""
     found = played(list(ROWS.values()), tmp_path_factory.mktemp("memory"))
     return {one.part.title: (one, verdict) for one, verdict in found}
 
 
 @pytest.mark.parametrize("title", ROWS)
 def test_it_is_found_as_its_row_says(title: str, outcomes: Mapping[str, tuple[Played, Verdict]]) -> None:
-    """Every moment comes, the harm of the rules is found by name, and the correct rules come to none; nor
-    does an older rule that is no bug."""
+    """Every moment comes, the harm of the rules is found by name, and the correct rules do no harm; nor does
+    an older rule that is no bug."""
     one, verdict = outcomes[title]
 
     assert one.why is None

@@ -166,9 +166,9 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
     }
     moved = np.flatnonzero(is_client & _is(rows, "f", *MOVES))
     clients = pa.array(np.flatnonzero(is_client))
-    tables["moves"] = _table("moves", one.run, _taken(base, pa.array(moved)))
+    tables["moves"] = _table("moves", one.run, _take_rows(base, pa.array(moved)))
     ident = _idents(len(process), items["sends"])
-    tables["lines"] = _table("lines", one.run, _taken({**base, "ident": ident}, clients))
+    tables["lines"] = _table("lines", one.run, _take_rows({**base, "ident": ident}, clients))
     counted = ~np.isin(process, np.array(sorted(acked_aside), dtype=np.int64)) & _is(rows, "type", "ok")
     facts = HistoryFacts(
         **_counts(one, rows),
@@ -217,7 +217,7 @@ def _items(column: pa.ListArray, asked: Mask) -> _Items:
 
 
 def _of_items(name: str, run: int, base: Mapping[str, pa.Array], items: _Items) -> pa.Table:
-    columns = _taken(base, pa.array(items.row))
+    columns = _take_rows(base, pa.array(items.row))
     if pa.types.is_struct(items.flat.type):
         there = {each.name for each in items.flat.type}
         columns |= {key: items.flat.field(key) for key in ("value", "offset") if key in there}
@@ -225,7 +225,7 @@ def _of_items(name: str, run: int, base: Mapping[str, pa.Array], items: _Items) 
     return _table(name, run, columns)
 
 
-def _taken(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.Array]:
+def _take_rows(columns: Mapping[str, pa.Array], rows: pa.Array) -> dict[str, pa.Array]:
     return {name: column.take(rows) for name, column in columns.items()}
 
 
@@ -299,16 +299,17 @@ def _trace(one: Range, rows: Rows) -> Parsed:
     columns = dict(rows.columns)
     columns["cut_from"], columns["cut_to"] = columns.pop("from"), columns.pop("to")
     columns["at"] = pa.array(_at(one, rows.places))
-    looked_at = _is(rows, "event", *EVENTS) & ~(_is(rows, "event", "hw") & _says(columns["role"], "follower"))
+    by_follower = _is_word(columns["role"], "follower")
+    selected = _is(rows, "event", *EVENTS) & ~(_is(rows, "event", "hw") & by_follower)
     ruled = _is(rows, "event", "elect", "register", "fence", "unfence", "start")
     ruled |= _is(rows, "event", "isr") & ~validity(columns["leo"])
     rulings = pa.table({name: columns[name] for name in _RULING}).take(pa.array(np.flatnonzero(ruled)))
     nodes, seqs = seqs_of(one.run, columns["node"], columns["seq"].to_numpy())
     facts = TraceFacts(**_counts(one, rows), nodes=nodes, rulings=tuple(rulings.to_pylist()))
-    kept = columns if looked_at.all() else _taken(columns, pa.array(np.flatnonzero(looked_at)))
+    kept = columns if selected.all() else _take_rows(columns, pa.array(np.flatnonzero(selected)))
     return Parsed(tables={"trace": _table("trace", one.run, kept), SEQS: seqs}, facts=facts)
 
 
-def _says(column: pa.DictionaryArray, word: str) -> Mask:
+def _is_word(column: pa.DictionaryArray, word: str) -> Mask:
     asked = pc.fill_null(pc.equal(column.cast(pa.string()), word), False)
     return asked.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]

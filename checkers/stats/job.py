@@ -136,7 +136,7 @@ def measured_here(works: Sequence[Work]) -> OfTask:
         try:
             table = kept.read(folder)
             if table is None:
-                table = kept.table_of(_anew(folder))
+                table = kept.table_of(_measure(folder))
                 why = kept.write(folder, table)
                 if why is not None:
                     unsaved[number] = why
@@ -155,7 +155,7 @@ def with_number(table: "pa.Table", number: int) -> "pa.Table":
     return table.replace_schema_metadata(None).append_column("position", pa.array([number], pa.int64()))
 
 
-def _anew(folder: Path) -> dict[str, Any]:
+def _measure(folder: Path) -> dict[str, Any]:
     from floodmark.checkers.read.folder import open_folder
     from floodmark.checkers.stats.measures import measured
 

@@ -74,7 +74,7 @@ def bugs(verdict: Verdict) -> set[str]:
 
 
 def permitted_perhaps(verdict: Verdict) -> set[str]:
-    """Permitted, and unknown (rule 6)."""
+    """The names of findings that are permitted and unknown (rule 6)."""
     unknown = {name for one in verdict.unknown for name in one.names}
     return {finding.name for finding in verdict.findings if finding.klass != BUG} & unknown
 

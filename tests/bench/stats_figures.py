@@ -92,7 +92,7 @@ def link_of(folder: Path, path: Path) -> None:
 
 def beside_pandas(bench: Bench, folders: Sequence[Path]) -> None:
     if find_spec("pandas") is None:
-        print("pandas is not installed: nothing stands beside it (pip install pandas)", flush=True)
+        print("pandas is not installed: there is no comparison (pip install pandas)", flush=True)
         return
     few = folders[:PANDAS_FOLDERS]
     progress(f"reading {len(few)} folders with pandas")

@@ -252,10 +252,10 @@ def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(tmp_path: Pat
         runs = log_extents(await stage.cluster.log_dir("n1"))
         assert not (stage.folder / "nodes" / "n1" / "stale").exists()
         await stage.cluster.pause("n1")
-        stands = log_extents(await stage.cluster.log_dir("n1"))
+        paused = log_extents(await stage.cluster.log_dir("n1"))
         await stage.cluster.kill("n1")
         dead = log_extents(await stage.cluster.log_dir("n1"))
-        assert runs == stands == dead
+        assert runs == paused == dead
         assert dead["log-0"][0] == 10
 
     with stage_of_one(tmp_path) as (stage, volumes):

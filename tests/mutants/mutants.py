@@ -172,7 +172,7 @@ def table(results: Sequence[Result]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--all", action="store_true", help="the whole of `make test`, until one fails")
+    parser.add_argument("--all", action="store_true", help="all of `make test`, until one fails")
     parser.add_argument("--only", default="", help="names, comma-separated")
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this file")
     options = parser.parse_args()

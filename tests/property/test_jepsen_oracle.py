@@ -35,10 +35,10 @@ def found_by_the_judge(verdict: Verdict) -> tuple[set[str], set[tuple[str, int]]
 
 def missing(wanted: Iterable[tuple[str, int]], verdict: Verdict) -> list[tuple[str, int]]:
     names, shown = found_by_the_judge(verdict)
-    whole = {one.name for one in verdict.findings if one.count == len(one.examples)}
+    complete = {one.name for one in verdict.findings if one.count == len(one.examples)}
     return [(name, key) for name, key in sorted(wanted)
             if not CYCLES.get(name, {name}) & names
-            or (name in whole and name not in CYCLES and (name, key) not in shown)]
+            or (name in complete and name not in CYCLES and (name, key) not in shown)]
 
 
 def unknown(verdict: Verdict) -> set[str]:

@@ -42,8 +42,8 @@ def test_a_damaged_byte_is_told_or_harms_only_offset_and_epoch(
         shapes: list[tuple[int, int, bytes]], where: int, flip: int, partial_tail: bool) -> None:
     """Batches that are found are undamaged, except for fields that no CRC covers; and all batches before the
     damaged byte are found."""
-    whole = batches_of(shapes)
-    data = bytearray(b"".join(whole))
+    originals = batches_of(shapes)
+    data = bytearray(b"".join(originals))
     where %= len(data)
     data[where] ^= flip
     found, corrupt_at = tried(bytes(data), partial_tail)
@@ -51,12 +51,12 @@ def test_a_damaged_byte_is_told_or_harms_only_offset_and_epoch(
     if corrupt_at is not None:
         assert corrupt_at <= where
         return
-    for one, was in zip(found, whole, strict=False):
+    for one, was in zip(found, originals, strict=False):
         same = parse_batches(was)[0]
         assert stamp_batch(replace(one, base_offset=same.base_offset, last_offset=same.last_offset,
                              epoch=same.epoch)) == was
-    starts = [sum(map(len, whole[:number])) for number in range(len(whole))]
-    assert len(found) == len(whole) or (partial_tail and starts[len(found)] <= where)
+    starts = [sum(map(len, originals[:number])) for number in range(len(originals))]
+    assert len(found) == len(originals) or (partial_tail and starts[len(found)] <= where)
 
 
 @given(shapes=SHAPES, base=st.integers(0, 2**40), epoch=st.integers(-1, 2**31 - 1))

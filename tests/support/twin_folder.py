@@ -270,14 +270,14 @@ def read_trace(path: Path, folder: Folder) -> None:
               for numbers in seqs.values())
     folder.trace = sorted(good, key=lambda event: event["time"])
     folder.trace_complete = len(good) == len(parsed) and not gap and nobody_is_silent(folder.run, set(seqs))
-    folder.shows_elections = folder.trace_complete and twin_observes.tells(
+    folder.shows_elections = folder.trace_complete and twin_observes.promises(
         folder.run, *twin_observes.WHAT_EXCUSES)
-    folder.shows_cleanness = folder.trace_complete and twin_observes.tells(folder.run, "elect")
+    folder.shows_cleanness = folder.trace_complete and twin_observes.promises(folder.run, "elect")
 
 
 def nobody_is_silent(run: Line, heard: set[str]) -> bool:
     """Every broker and some controller have lines, if the promises require them."""
     brokers, roles = set(run["nodes"]), ("become_leader", "become_follower")
-    lives = any(twin_observes.tells(run, *events) for events in (("start",), ("append",), roles))
+    lives = any(twin_observes.promises(run, *events) for events in (("start",), ("append",), roles))
     return (brokers <= heard or not lives) and (
-        bool(heard - brokers) or not twin_observes.tells(run, "register"))
+        bool(heard - brokers) or not twin_observes.promises(run, "register"))

@@ -54,7 +54,7 @@ def events(run: dict[str, Any]) -> list[str] | None:
     return None if is_broken(run) or "observes" not in run else run["observes"].get("trace")
 
 
-def tells(run: dict[str, Any], *wanted: str) -> bool:
+def promises(run: dict[str, Any], *wanted: str) -> bool:
     promised = events(run)
     return not is_broken(run) and (promised is None or set(wanted) <= set(promised))
 
@@ -64,7 +64,7 @@ def not_made(run: dict[str, Any]) -> set[str]:
     if is_broken(run):
         return set()
     left_out = {name for name in OF_LOGS if not all(shows(run, file) for file in FILES)}
-    left_out |= {name for name, needed in OF_TRACE.items() if not tells(run, *needed)}
+    left_out |= {name for name, needed in OF_TRACE.items() if not promises(run, *needed)}
     return left_out | {name for name in STOP_AT_LOG_START if not shows(run, "replicas")}
 
 

@@ -60,7 +60,7 @@ class IdempotentSession:
     async def apply(self, intent: Intent) -> Outcome:
         if intent.node is not None or intent.acks is not None or intent.offset is not None:
             raise FloodmarkError(f"a scripted {intent.f} with to, from, acks or offset needs the log "
-                                 "workload: the library of the idempotent one chooses whom it asks, and how")
+                                 "workload: the library of the idempotent one chooses the broker itself")
         match intent.f:
             case "send":
                 return await self._in_thread(lambda: self._send(intent.sends, intent.patience_s or 0.0))

@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,20 @@ from floodmark.checkers.judge.report import as_json
 OPS = 2_000  # enough for every kind of op and fault
 
 
-def judged(folder: Path) -> dict[str, Any]:
-    return dict(as_json(here.judge([folder])[0]))
+Verdicts = Mapping[str, dict[str, Any]]  # by the run's name
+HEALTHY = {(transactions, trace): f"{transactions=} {trace=}"
+           for transactions in (False, True) for trace in (False, True)}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
+    """The verdicts of all healthy runs and of all damaged ones, in one call."""
+    root = tmp_path_factory.mktemp("real-like")
+    folders = {name: real_like.write(root / name, ops=OPS, transactions=transactions, trace=trace)
+               for (transactions, trace), name in HEALTHY.items()}
+    folders |= {damage: real_like.write(root / damage, ops=OPS, damage=damage)
+                for damage in real_like.DAMAGES}
+    return dict(zip(folders, map(as_json, here.judge([*folders.values()])), strict=True))
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -28,32 +41,30 @@ def bugs(verdict: dict[str, Any]) -> set[str]:
     return {one["name"] for one in verdict["findings"] if one["class"] == "bug"}
 
 
-@pytest.mark.parametrize("trace", [False, True], ids=["no trace", "trace"])
-@pytest.mark.parametrize("transactions", [False, True], ids=["sends", "transactions"])
-def test_a_healthy_run_is_valid(tmp_path: Path, transactions: bool, trace: bool) -> None:
-    """Says the twin of a small one; that of a larger one says the judge. G-single alone may be found."""
-    small, larger = (
-        real_like.write(tmp_path / str(ops), ops=ops, trace=trace, transactions=transactions)
-        for ops in (80 if trace else 200, OPS)
-    )
+@pytest.mark.parametrize(("transactions", "trace"), HEALTHY, ids=HEALTHY.values())
+def test_a_healthy_run_is_valid(judged: Verdicts, transactions: bool, trace: bool) -> None:
+    """G-single and G2-item may be found: isolation permits them."""
+    verdict = judged[HEALTHY[transactions, trace]]
 
-    said = spoken(twin.judge(small))
-    verdict = judged(larger)
-
-    assert said[0] is True
-    assert said[2:] == ([], [])
     assert {one["name"] for one in verdict["findings"]} <= {"G-single", "G2-item"}
     assert (verdict["valid"], verdict["unknown"]) == (True, [])
 
 
+@pytest.mark.parametrize(("transactions", "trace"), HEALTHY, ids=HEALTHY.values())
+def test_the_twin_finds_a_small_one_valid(tmp_path: Path, transactions: bool, trace: bool) -> None:
+    ops = 80 if trace else 200
+    small = real_like.write(tmp_path / "run", ops=ops, trace=trace, transactions=transactions)
+
+    said = spoken(twin.judge(small))
+
+    assert said[0] is True
+    assert said[2:] == ([], [])
+
+
 @pytest.mark.parametrize(("damage", "name"), real_like.DAMAGES.items())
-def test_each_damage_is_found(tmp_path: Path, damage: str, name: str) -> None:
-    folder = real_like.write(tmp_path / damage, ops=OPS, damage=damage)
-
-    verdict = judged(folder)
-
-    assert name in bugs(verdict)
-    assert verdict["unknown"] == []
+def test_each_damage_is_found(judged: Verdicts, damage: str, name: str) -> None:
+    assert name in bugs(judged[damage])
+    assert judged[damage]["unknown"] == []
 
 
 def test_a_run_holds_what_real_ones_hold(tmp_path: Path) -> None:

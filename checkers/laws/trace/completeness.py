@@ -17,6 +17,9 @@ fetches that were under way. Hence all that was ever committed in earlier epochs
   candidate, whatever it lost and whatever role it takes, until it is registered anew (a word to the old
   process may reach the new one before that); one that is fenced is none. Of a replica whose process has
   started and has not spoken of it yet nothing is claimed: it may hold nothing, or its line may be to come.
+  But where its first line turns out to be a role with an empty log, it held nothing in all that time, for
+  nothing but lines changes a log: it is asked as if it had told that at once. (A disk was lost, and the ISR
+  has let it go before it heard of a role.)
 - cut by nobody (unsafe-truncation).
 
 Tables made, all of them empty or nearly so in a healthy run:
@@ -184,7 +187,8 @@ _SHORT_LEADERS = """
 _LACKING = """
     select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick, v.tick as latest, v.committed
     from members m join views v using (line) left join timeline t on v.ruling and v.line = t.line
-    where not m.moment and m.log_known and m.leo < v.committed and not v.crowded
+    where not m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
+        and not v.crowded
         and (v.ruling or v.commits_to is not null
             or v.event in ('truncate', 'become_leader', 'become_follower'))
         and list_contains(case when v.ruling then t.isr else v.isr end, m.node)
@@ -192,7 +196,8 @@ _LACKING = """
     select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick,
         coalesce(v.ends, 1::bigint << 62) as latest, v.committed
     from members m join moments v using (line)
-    where m.moment and m.log_known and m.leo < v.committed and list_contains(v.isr, m.node)
+    where m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
+        and list_contains(v.isr, m.node)
         and (v.ends is null or v.tick + 2 <= v.ends)"""
 # After a line, after all of a cluster of lines that are in no order, or when a member is unfenced. Of all the
 # times at which its log ended there the last is asked too: by then another epoch may have been committed

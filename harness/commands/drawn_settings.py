@@ -96,7 +96,7 @@ def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, 
     segment = random.choice((4 << 10, 16 << 10, 16 << 10, 64 << 10, 1 << 20, None))
     drawn |= {SEGMENT: str(segment)} if segment is not None else {}
     flushes = random.random() < 0.3  # there a power cut may take all copies at once
-    least_isr = random.choice((1, *3 * (factor - 1,), *3 * (min(2, factor),), factor))
+    least_isr = random.choice((1, *3 * (factor - 1,), *3 * (min(2, factor),)))
     fsyncs = _number(given, FLUSH, 1 if flushes or least_isr < 2 else 0) == 1
     if least_isr < 2 and not fsyncs:
         least_isr = min(2, factor)

@@ -36,11 +36,11 @@ def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | N
 
 @given(seed=seeds)
 def test_what_is_drawn_permits_no_loss(seed: int) -> None:
-    """Two copies behind each ack, or every write fsynced."""
+    """Two copies behind each ack, or every write fsynced; a node of the replicas may always be away."""
     drawn = draw(seed)
     least_isr = int(drawn.config[LEAST_ISR])
     assert least_isr >= 2 or drawn.config[FLUSH] == "1"
-    assert least_isr <= drawn.replication_factor <= drawn.nodes
+    assert least_isr < drawn.replication_factor <= drawn.nodes
     assert drawn.config.get(SEGMENT) != "4096" or max(drawn.load.batch_sizes) <= 4
     assert int(drawn.config[WAIT]) <= int(drawn.config[LAG])
     assert drawn == draw(seed)
@@ -77,7 +77,7 @@ def test_everything_is_drawn_by_some_seed() -> None:
     assert {one.config.get(SEGMENT) for one in drawn} == {None, "4096", "16384", "65536", "1048576"}
     assert {int(one.config[LAG]) > 2000 for one in drawn} == {int(one.config[LAG]) < 2000 for one in drawn}
     assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}
-    assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3", "4"}
+    assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
     assert {one.load.idempotent_every for one in drawn if one.workload == "log"} == {0, 3, 4, 5}
     producing = [one for one in drawn if one.workload == "idempotent" or one.load.idempotent_every]
     assert {one.load.in_flight for one in producing} == {1, 5}

@@ -183,8 +183,10 @@ def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Spa
 
 
 def was_empty(start: Event, lines: list[Event]) -> bool:
-    """Is the next of the node's starts and the replica's lines its role, with an empty log?"""
-    after = in_order(event for event in lines if event.seq > start.seq)[:1]
+    """Is the next of the starts and of the replica's lines its role, with an empty log? (A follower's HW is
+    not looked at, nor is a crash: no log changes with them.)"""
+    after = in_order(event for event in lines if event.seq > start.seq and event.name != "crash"
+                     and (event.name != "hw" or event.leads))[:1]
     return any(event.name in ROLES and event["leo"] == 0 for event in after)
 
 

@@ -306,44 +306,6 @@ def a_fenced_member_lacks_a_record(scene: Scene) -> None:
     scene.start(scene.one, scene.leo - 1)
 
 
-def emptied(scene: Scene) -> None:
-    """A role comes, and there is no log."""
-    scene.say(scene.one, "become_follower", epoch=scene.epoch, leo=0, hw=0, leader=scene.leader)
-
-
-@plant(candidate_incomplete=BUG)
-def a_member_loses_its_disk_and_leaves(scene: Scene) -> None:
-    """It hears of its role when it is no member any more."""
-    scene.outgrow()
-    scene.tell(scene.one, "start", clean=False)
-    scene.broker("register", scene.one)
-    scene.broker("unfence", scene.one)
-    scene.shrink(scene.one)
-    emptied(scene)
-
-
-@plant()
-def a_member_loses_its_disk_and_is_out_at_once(scene: Scene) -> None:
-    scene.outgrow()
-    scene.tell(scene.one, "start", clean=False)
-    scene.broker("register", scene.one)
-    scene.shrink(scene.one)
-    scene.broker("unfence", scene.one)
-    emptied(scene)
-
-
-@plant()
-def a_member_tells_of_its_log_late(scene: Scene) -> None:
-    """It had it all the time."""
-    scene.outgrow()
-    scene.tell(scene.one, "start", clean=False)
-    scene.broker("register", scene.one)
-    scene.broker("unfence", scene.one)
-    scene.shrink(scene.one)
-    scene.append(scene.leader)
-    scene.copy(scene.one)
-
-
 @plant(candidate_incomplete=BUG, leader_incomplete=BUG, recovery_loss=BUG)
 def a_leader_without_the_last_record(scene: Scene) -> None:
     scene.outgrow()

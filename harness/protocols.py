@@ -426,10 +426,12 @@ class LoadShape:
     compression: str = "none"  # of batches, one of COMPRESSIONS; the client of record knows none and gzip
     in_flight: int = 1  # batches of one idempotent producer, at most; above 1 each has one record or two
     readers_every: int = 4  # one process in so many reads
+    idempotent_every: int = 0  # of the log workload one process in so many is an idempotent one; 0: none
 
     def to_json(self) -> dict[str, Any]:
         return {"batch_sizes": list(self.batch_sizes), "compression": self.compression,
-                "in_flight": self.in_flight, "readers_every": self.readers_every}
+                "in_flight": self.in_flight, "readers_every": self.readers_every,
+                "idempotent_every": self.idempotent_every}
 
 
 USUAL_LOAD = LoadShape()

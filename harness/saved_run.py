@@ -124,7 +124,8 @@ def _load(told: Any, source: str) -> LoadShape:
     return LoadShape(
         batch_sizes=tuple(whole("a batch size", size, 1, BATCH_AT_MOST) for size in sizes),
         compression=compression, in_flight=whole("in_flight", told["in_flight"], 1, 5),
-        readers_every=whole("readers_every", told["readers_every"], 2, CONCURRENCY_AT_MOST))
+        readers_every=whole("readers_every", told["readers_every"], 2, CONCURRENCY_AT_MOST),
+        idempotent_every=whole("idempotent_every", told.get("idempotent_every", 0), 0, CONCURRENCY_AT_MOST))
 
 
 def _refuse(source: str, what: str) -> NoReturn:

@@ -49,11 +49,14 @@ def elections(scope: PatternScope) -> FaultPattern:
 
 def severed(scope: PatternScope) -> FaultPattern:
     """One node is cut from its peers and the controller for longer than its session, while clients still
-    reach it and go on writing. Sometimes it is cut from the one first and from the other within the session.
-    """
+    reach it and go on writing. Sometimes it is cut from the one first and from the other within the session;
+    sometimes one peer still hears it: then its proposals to the controller decide what is acked."""
     node, random = scope.victim(), scope.random
-    from_peers, from_controller = apart([node], scope.nodes), apart([node], [CONTROLLER])
-    grudges: list[Grudge] = [apart([node], [*scope.nodes, CONTROLLER])]
+    peers = [one for one in scope.nodes if one != node]
+    if len(peers) > 1 and random.random() < 0.4:
+        peers.remove(random.choice(peers))
+    from_peers, from_controller = apart([node], peers), apart([node], [CONTROLLER])
+    grudges: list[Grudge] = [apart([node], [*peers, CONTROLLER])]
     if from_peers and random.random() < 0.5:
         grudges = [from_peers, from_controller]
         random.shuffle(grudges)
@@ -126,6 +129,30 @@ def orphans(scope: PatternScope) -> FaultPattern:
     return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=(node,))
 
 
+def relapse(scope: PatternScope) -> FaultPattern:
+    """A leader writes a tail alone, is deposed, hears of it and cuts its log; right behind that it dies, or,
+    where every write is fsynced, all lose power: what was cut must not come back from the disk."""
+    node = scope.victim()
+    cut = {"kind": "relapse", "grudge": apart([node], [*scope.nodes, CONTROLLER])}
+    report = {"name": "F.truncated", "action": "report", "times": 0}
+    deposed_s = scope.while_s(0.2, scope.session_s)
+    healed_s = deposed_s + scope.while_s(0.05, 0.5)
+    dies_s = healed_s + scope.while_s(0.3, 1.0)
+    of_all = scope.flush_every and not scope.overspend and len(scope.free) == len(scope.nodes)
+    dying = scope.nodes if of_all else (node,)
+    steps = [
+        Step(at_s=0.0, f="arm", nodes=(node,), args={"point": report}),
+        Step(at_s=STILL_S, f="cut", args=cut),
+        Step(at_s=deposed_s, f="expire", nodes=(node,)),
+        Step(at_s=healed_s, f="heal"),
+        Step(at_s=dies_s, f="power_cut" if of_all else "kill", nodes=dying,
+             sooner={"at": "failpoint", "node": node, "name": "F.truncated"}),
+        Step(at_s=dies_s + STILL_S, f="release", nodes=(node,)),
+        Step(at_s=dies_s + scope.while_s(0.1, 1.0), f="start", nodes=dying),
+    ]
+    return FaultPattern(steps=tuple(steps), touches=dying, alone=of_all)
+
+
 MIXTURES: Mapping[str, Mixture] = {
     "bounces": Mixture(needs=frozenset({"crash"}), draw=bounces),
     "stalls": Mixture(needs=frozenset({"pause"}), draw=stalls),
@@ -134,6 +161,7 @@ MIXTURES: Mapping[str, Mixture] = {
     "laggard": Mixture(needs=frozenset({"cut", "crash"}), draw=laggard),
     "upheaval": Mixture(needs=frozenset({"expire", "crash"}), draw=upheaval),
     "cascade": Mixture(needs=frozenset({"expire", "crash"}), draw=cascade),
+    "relapse": Mixture(needs=frozenset({"cut", "crash", "expire", "power", "moments"}), draw=relapse),
     "orphans": Mixture(needs=frozenset({"controller", "crash", "pause"}), draw=orphans),
 }
 

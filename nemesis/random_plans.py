@@ -75,7 +75,8 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
         return ()
     random = Random(seed)
     draws = [(name, makers[name]) for name in chosen]
-    draws += 2 * [(name, draw) for name, draw in draws if name == "moments"]  # it has the most variants
+    # Moments have the most variants; a power cut waits until all is quiet, and would be squeezed out.
+    draws += 2 * [(name, draw) for name, draw in draws if name in ("moments", "power")]
     draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
     scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,

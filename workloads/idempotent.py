@@ -204,14 +204,15 @@ class IdempotentWorkload:
 
     name = NAME
 
-    def __init__(self, settings: WorkloadSettings) -> None:
+    def __init__(self, settings: WorkloadSettings, values: Iterator[int] | None = None) -> None:
+        """values: those still to be sent, if others take some of them too."""
         if settings.addresses is None:
             raise UnfitCluster("the idempotent workload speaks Kafka's wire through a library, and this "
                                "cluster has no addresses: use --workload log")
         if settings.acks != "all":
             raise UsageError(f"the idempotent workload needs acks all, not {settings.acks}")
         self._settings = settings
-        self._values = count(settings.first_value)
+        self._values = count(settings.first_value) if values is None else values
         self._keys = tuple(spec.key for spec in settings.partitions)
         self._threads = ThreadPoolExecutor(
             max_workers=settings.concurrency + len(self._keys) + 1, thread_name_prefix=NAME)

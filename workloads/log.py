@@ -7,6 +7,7 @@ after a while begins with others. With fewer processes than that each does a lit
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from itertools import count
 from random import Random
 from typing import Any
@@ -82,9 +83,10 @@ class LogWorkload:
 
     name = NAME
 
-    def __init__(self, settings: WorkloadSettings) -> None:
+    def __init__(self, settings: WorkloadSettings, values: Iterator[int] | None = None) -> None:
+        """values: those still to be sent, if others take some of them too."""
         self._settings = settings
-        self._values = count(settings.first_value)
+        self._values = count(settings.first_value) if values is None else values
         self._keys = tuple(spec.key for spec in settings.partitions)
 
     @property
@@ -111,6 +113,9 @@ def make(settings: WorkloadSettings) -> Workload:
     if settings.load.compression not in ("none", "gzip"):
         raise UsageError("the log workload compresses by gzip or not at all, not by "
                          f"{settings.load.compression}")
+    if settings.load.idempotent_every:  # the library is loaded where it is used
+        mixed: Workload = import_module("floodmark.workloads.mixed").make(settings)
+        return mixed
     return LogWorkload(settings)
 
 

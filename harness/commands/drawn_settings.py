@@ -21,6 +21,7 @@ LEAST_ISR, FLUSH, SEGMENT = "min.insync.replicas", "log.flush.interval.messages"
 CHECKPOINT = "replica.high.watermark.checkpoint.interval.ms"
 LOG, IDEMPOTENT = "log", "idempotent"
 _COMPRESSIONS = {LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "snappy", "lz4", "zstd")}
+_SMALL_BATCH = 4  # records
 _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 
 
@@ -73,12 +74,15 @@ def draw_settings(asked: Asked, seed: int) -> Drawn:
     partitions = asked.partitions if "partitions" in asked.given else partitions
     factor = asked.replication_factor or factor
     config = _config(random, factor, asked.config)
+    load = _load(random, workload, library=asked.library and asked.acks == "all")
+    if config.get(SEGMENT) == str(4 << 10) and max(load.batch_sizes) > _SMALL_BATCH:
+        config[SEGMENT] = str(16 << 10)  # a file every few batches: the brokers would do little else
     if not asked.reference:
         config = {key: value for key, value in config.items() if key in (LEAST_ISR, FLUSH)}
     words = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload}
     told = {**{key: value for key, value in words.items() if key not in asked.given}, **config}
     return Drawn(nodes=nodes, partitions=partitions, replication_factor=factor, workload=workload,
-                 config=config, load=_load(random, workload), told=told)
+                 config=config, load=load, told=told)
 
 
 def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, str]:
@@ -89,9 +93,9 @@ def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, 
     lag_ms = max(lag_ms, _number(given, WAIT, 0))
     wait_ms = min(wait_ms, _number(given, LAG, lag_ms))
     drawn = {LAG: str(lag_ms), WAIT: str(wait_ms), CHECKPOINT: random.choice(("200", "1000", "5000"))}
-    segment = random.choice((16 << 10, 16 << 10, 64 << 10, 1 << 20, None))
+    segment = random.choice((4 << 10, 16 << 10, 16 << 10, 64 << 10, 1 << 20, None))
     drawn |= {SEGMENT: str(segment)} if segment is not None else {}
-    flushes = random.random() < 0.15
+    flushes = random.random() < 0.3  # there a power cut may take all copies at once
     least_isr = random.choice((1, *3 * (factor - 1,), *3 * (min(2, factor),)))
     fsyncs = _number(given, FLUSH, 1 if flushes or least_isr < 2 else 0) == 1
     if least_isr < 2 and not fsyncs:
@@ -108,11 +112,14 @@ def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
     return int(word) if word.isascii() and word.isdecimal() else otherwise
 
 
-def _load(random: Random, workload: str) -> LoadShape:
+def _load(random: Random, workload: str, *, library: bool) -> LoadShape:
+    """library: whether Kafka's may be used, with acks=all."""
     sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
     compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
-    readers_every = random.choice((2, 3, 4, 4))
+    readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
     if workload not in _COMPRESSIONS:  # of another distribution: it may not know of any of this
         return USUAL_LOAD
+    idempotent_every = idempotent_every if library and workload == LOG else 0
     return LoadShape(batch_sizes=sizes, compression=compression, readers_every=readers_every,
-                     in_flight=in_flight if workload == IDEMPOTENT else 1)
+                     in_flight=in_flight if workload == IDEMPOTENT or idempotent_every else 1,
+                     idempotent_every=idempotent_every)

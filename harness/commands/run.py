@@ -209,7 +209,9 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
     drawn = drawn_settings.draw_settings(drawn_settings.Asked(
         given=options.given, nodes=options.nodes, partitions=options.partitions,
         replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
-        config=drawn_settings.broker_keys(given), library=options.cluster in catalog.PLACES,
+        config=drawn_settings.broker_keys(given),
+        # A schedule's own sends may say whom they ask, which the library chooses for itself.
+        library=options.cluster in catalog.PLACES and options.schedule_file is None,
         reference=options.kafka is None), seed)
     return replace(
         options, nodes=drawn.nodes, partitions=drawn.partitions, workload=drawn.workload, load=drawn.load,

@@ -92,6 +92,36 @@ def test_where_all_is_fsynced_any_may_lose_power_together(seed: int, count: int,
     assert quiet(ledgers(schedule)[-1])
 
 
+ALL = [*NEMESES]
+
+
+@settings(max_examples=40)
+@given(seed=seeds, count=st.integers(2, 5), flush_every=st.booleans())
+def test_a_node_dies_right_behind_a_truncation(seed: int, count: int, flush_every: bool) -> None:
+    """Once F.truncated is met there, after it was cut off; all lose power where that takes nothing."""
+    schedule = made(ALL, seed, count, duration_s=400.0, flush_every=flush_every)
+    struck = [entry for entry in schedule if entry.f in ("kill", "power_cut") and entry.moment
+              and entry.moment["at"] == "first" and entry.moment["of"][0].get("name") == "F.truncated"
+              and {"name": "F.truncated", "action": "report", "times": 0} in [
+                  other.args.get("point") for other in schedule if other.nodes
+                  and other.nodes[0] == entry.moment["of"][0]["node"]]]
+
+    assert struck
+    assert all(entry.f == "kill" or (flush_every and len(entry.nodes) == count) for entry in struck)
+    assert overspends(schedule, flush_every=flush_every) == ()
+
+
+@settings(max_examples=40)
+@given(seed=seeds)
+def test_a_node_is_severed_from_the_controller_and_some_peers_or_all(seed: int) -> None:
+    schedule = made(["cut"], seed, 3, duration_s=900.0)
+    grudges = [entry.args["grudge"] for entry in schedule if entry.args.get("kind") == "severed"]
+    unheard = {len({*grudge[CONTROLLER]}) and max(map(len, grudge.values())) for grudge in grudges
+               if CONTROLLER in grudge}
+
+    assert {2, 3} <= unheard
+
+
 @settings(max_examples=60)
 @given(chosen=names, seed=seeds, count=st.integers(2, 5))
 def test_some_node_lives(chosen: list[str], seed: int, count: int) -> None:

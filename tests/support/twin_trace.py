@@ -119,7 +119,8 @@ def lags(trace: Trace, key: int, ack: Event, member: str) -> bool:
                                  and not trace.before(ack, holding.since) for holding in trace.held[key])
 
 
-TELLS = ("start", "become_leader", "become_follower")
+ROLES = ("become_leader", "become_follower")
+TELLS = ("start", *ROLES)
 
 # -- committed records --------------------------------------------------------------------------------------
 
@@ -157,23 +158,36 @@ def candidate_incomplete(world: World, trace: Trace) -> Iterator[Found]:
 
 def lacking_spans(trace: Trace, key: int, node: str, record: Record) -> list[Span]:
     """The spans in which this replica (known from its first line on) had nothing that may be the record.
-    After the node's start its log is unknown until the replica has a line on its log, or on its role."""
+    After the node's start its log is unknown until the replica has a line on its log, or on its role; unless
+    that is its first line and has an empty log: then the log was empty all the time."""
     mine = in_order(trace.of(key, node))
+    starts = in_order(event for event in trace.events
+                      if event.node == node and event.name == "start" and event["partition"] is None)
+    empty = [start for start in starts if was_empty(start, [*starts, *mine])]
     held = sorted((holding for holding in trace.held[key] if holding.node == node and holding.may_be(record)),
                   key=lambda holding: holding.since.seq)
     spans: list[Span] = []
-    since: Event | None = mine[0] if mine else None
+    since: Event | None = in_order([*mine[:1], *empty])[0] if mine else None
     for holding in held:
         if since is not None and since is not holding.since:
             spans.append((since, holding.since))
         since = holding.until
     if since is not None:
         spans.append((since, None))
-    for start in trace.events:
-        if start.node == node and start.name == "start" and start["partition"] is None:
-            first = next((event for event in mine if event.seq > start.seq and event.name in TELLS), None)
+    for start in starts:
+        if start not in empty:
+            first = next((event for event in in_order([*mine, *empty])
+                         if event.seq > start.seq and (event.name in TELLS or event in empty)), None)
             spans = [part for span in spans for part in without(span, start, first)]
     return spans
+
+
+def was_empty(start: Event, lines: list[Event]) -> bool:
+    """Is the next of the starts and of the replica's lines its role, with an empty log? (A follower's HW is
+    not looked at, nor is a crash: no log changes with them.)"""
+    after = in_order(event for event in lines if event.seq > start.seq and event.name != "crash"
+                     and (event.name != "hw" or event.leads))[:1]
+    return any(event.name in ROLES and event["leo"] == 0 for event in after)
 
 
 def without(span: Span, start: Event, end: Event | None) -> Iterator[Span]:

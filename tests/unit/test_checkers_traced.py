@@ -357,6 +357,58 @@ def until_it_tells_of_its_role(story: Story, tale: Tale) -> None:
     story.say("controller", "unfence", broker="n3", broker_epoch=3, alone=True).take_role("n3")
 
 
+def with_an_empty_disk(story: Story, *, in_isr: bool = True) -> None:
+    """n3 is up again and unfenced, and has nothing; the ISR lets it go before, or after, it is unfenced; and
+    only then it hears of its role."""
+    story.produce(3).say("n3", "start", clean=False, alone=True)
+    story.say("controller", "register", broker="n3", broker_epoch=2, clean=False, alone=True)
+    if not in_isr:
+        story.ruling("isr", ["n1", "n2"], cause="registration")
+    story.say("controller", "unfence", broker="n3", broker_epoch=2, alone=True)
+    if in_isr:
+        story.ruling("isr", ["n1", "n2"], cause="proposed")
+
+
+@traced("candidate-incomplete bug 1")
+def a_role_with_an_empty_log_tells_of_the_time_before(story: Story, tale: Tale) -> None:
+    with_an_empty_disk(story)
+    story.leo["n3"] = story.hw["n3"] = 0
+    story.take_role("n3")
+
+
+@traced()
+def nor_of_the_time_in_which_it_was_no_member(story: Story, tale: Tale) -> None:
+    with_an_empty_disk(story, in_isr=False)
+    story.leo["n3"] = story.hw["n3"] = 0
+    story.take_role("n3")
+
+
+@traced()
+def nor_does_a_role_with_a_log_that_may_have_been_found_late(story: Story, tale: Tale) -> None:
+    with_an_empty_disk(story)
+    story.leo["n3"], story.hw["n3"] = 2, 0
+    story.take_role("n3")
+
+
+@traced()
+def nor_one_that_comes_after_something_else(story: Story, tale: Tale) -> None:
+    with_an_empty_disk(story)
+    story.truncate("n3", 0).take_role("n3")
+
+
+@traced()
+def nor_one_that_never_comes(story: Story, tale: Tale) -> None:
+    with_an_empty_disk(story)
+
+
+@traced()
+def nor_one_of_another_process(story: Story, tale: Tale) -> None:
+    with_an_empty_disk(story)
+    story.say("n3", "start", clean=False, alone=True)
+    story.leo["n3"] = story.hw["n3"] = 0
+    story.take_role("n3")
+
+
 @traced()
 def a_fenced_member_is_no_candidate(story: Story, tale: Tale) -> None:
     story.produce().say("controller", "fence", broker="n3", broker_epoch=1, alone=True)

@@ -41,6 +41,7 @@ def test_what_is_drawn_permits_no_loss(seed: int) -> None:
     least_isr = int(drawn.config[LEAST_ISR])
     assert least_isr >= 2 or drawn.config[FLUSH] == "1"
     assert least_isr < drawn.replication_factor <= drawn.nodes
+    assert drawn.config.get(SEGMENT) != "4096" or max(drawn.load.batch_sizes) <= 4
     assert int(drawn.config[WAIT]) <= int(drawn.config[LAG])
     assert drawn == draw(seed)
 
@@ -64,19 +65,23 @@ def test_with_writes_left_to_the_operating_system_by_hand_two_copies_stand_behin
 
 @given(seed=seeds)
 def test_a_library_is_drawn_only_where_it_reaches_the_cluster(seed: int) -> None:
-    assert draw(seed, library=False).workload == "log"
-    assert draw(seed, acks="1").workload == "log"
+    for drawn in (draw(seed, library=False), draw(seed, acks="1")):
+        assert (drawn.workload, drawn.load.idempotent_every, drawn.load.in_flight) == ("log", 0, 1)
+    assert draw(seed, ("workload",), workload="idempotent").load.idempotent_every == 0
     assert {*draw(seed, reference=False).config} <= {LEAST_ISR, FLUSH}
 
 
 def test_everything_is_drawn_by_some_seed() -> None:
     drawn = [draw(seed) for seed in range(400)]
     assert {one.nodes for one in drawn} == {3, 4, 5}
-    assert {one.config.get(SEGMENT) for one in drawn} == {None, "16384", "65536", "1048576"}
+    assert {one.config.get(SEGMENT) for one in drawn} == {None, "4096", "16384", "65536", "1048576"}
     assert {int(one.config[LAG]) > 2000 for one in drawn} == {int(one.config[LAG]) < 2000 for one in drawn}
     assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}
     assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
-    assert {one.load.in_flight for one in drawn if one.workload == "idempotent"} == {1, 5}
+    assert {one.load.idempotent_every for one in drawn if one.workload == "log"} == {0, 3, 4, 5}
+    producing = [one for one in drawn if one.workload == "idempotent" or one.load.idempotent_every]
+    assert {one.load.in_flight for one in producing} == {1, 5}
+    assert {one.load.in_flight for one in drawn if one not in producing} == {1}
     assert {one.load.compression for one in drawn} == {"none", "gzip", "snappy", "lz4", "zstd"}
 
 
@@ -102,14 +107,18 @@ def saved(load: object) -> dict[str, Any]:
 
 
 def test_a_saved_load_is_had_again() -> None:
-    load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2)
+    load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
+                     idempotent_every=3)
     assert read_settings(saved(load.to_json()), "run").load == load
+    older = {key: value for key, value in USUAL_LOAD.to_json().items() if key != "idempotent_every"}
+    assert read_settings(saved(older), "run").load == USUAL_LOAD
     assert read_settings(saved(None), "run").load == USUAL_LOAD
 
 
 @pytest.mark.parametrize("change", [
     {"batch_sizes": []}, {"batch_sizes": [10**6]}, {"batch_sizes": "1"}, {"compression": "gzip\nx=1"},
     {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
+    {"idempotent_every": -1}, {"idempotent_every": "all"},
 ], ids=repr)
 def test_a_strangers_load_is_in_bounds_or_refused(change: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError, match="cannot be had again"):

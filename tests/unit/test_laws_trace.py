@@ -215,6 +215,19 @@ def test_a_node_that_starts_has_an_empty_log_unless_it_tells_of_one() -> None:
     ]
 
 
+@pytest.mark.parametrize(("first", "empty"), [
+    (line("n1", "become_follower", leo=0), True), (line("n1", "become_leader", leo=0), True),
+    (line("n1", "become_follower", leo=1), False), (append("n1", 0, 1), False),
+    (line("n2", "become_follower", leo=0), False), (line("n1", "start", partition=None), False),
+])  # fmt: skip
+def test_a_log_was_empty_since_the_start_where_its_role_comes_first_and_says_so(
+    first: Line, empty: bool
+) -> None:
+    told = "select found_empty from timeline where node_start and node = 'n1' order by line"
+    lines = [line("n1", "start", partition=None), first]
+    assert rows_of(told, Case(lines=lines)) == [{"found_empty": empty}]
+
+
 def test_what_a_step_committed_that_never_reached_the_disk_is_void() -> None:
     step = [append("n1", 0, 4, role="leader", time=50), hw("n1", 4, time=50), line("n1", "start", leo=1)]
     commits = "select commits_from, commits_to, fresh_to from timeline where event = 'hw'"

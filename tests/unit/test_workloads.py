@@ -16,8 +16,8 @@ from floodmark.harness.op import Intent, Send, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec, Workload, WorkloadSettings
 from floodmark.harness.runner import first_free_value, spread
 from floodmark.harness.schedule.entry import Entry
-from floodmark.workloads.idempotent import outcome_of_delivery
-from floodmark.workloads.log import intents, reading_share
+from floodmark.workloads.idempotent import IdempotentSession, outcome_of_delivery
+from floodmark.workloads.log import LogSession, intents, reading_share
 
 PARTITIONS = tuple(
     PartitionSpec(key=key, topic="log", partition=key, replicas=("n1", "n2", "n3")) for key in range(4))
@@ -73,6 +73,28 @@ def test_a_load_has_batches_and_readers_as_it_says(name: str) -> None:
     assert {len(one.sends) for one in drawn(workload, 0) if one.f == "send"} == {5, 20}
     assert [process for process in range(8) if "poll" in {one.f for one in drawn(workload, process)}] == [
         1, 3, 5, 7]
+
+
+def test_a_load_has_idempotent_processes_beside_the_log_workload_as_it_says() -> None:
+    """All others, probes and final reads are the client of record's, and a value is sent once."""
+    workload = made("log", concurrency=10, load=LoadShape(idempotent_every=4, readers_every=2))
+    asked = {process: drawn(workload, process) for process in range(20)}
+
+    def idempotent(process: int) -> bool:
+        return isinstance(workload.session(process), IdempotentSession)
+
+    assert [process for process in range(20) if idempotent(process)] == [0, 4, 8, 10, 14, 18]
+    assert isinstance(workload.final_session(4), LogSession)
+    values = [send.value for intents in asked.values() for intent in intents for send in intent.sends]
+    assert len(values) == len({*values, workload.probe(0).sends[0].value}) - 1
+    assert workload.guarantees == made("log").guarantees
+
+
+def test_an_idempotent_process_does_not_ask_for_end_offsets() -> None:
+    """Where it reads: the library asks without a leader epoch. The client of record does."""
+    workload = made("log", load=LoadShape(idempotent_every=3, readers_every=4))
+    asked = {process: {intent.f for intent in drawn(workload, process)} for process in (3, 7)}
+    assert asked == {3: {"send", "poll", "assign"}, 7: {"send", "poll", "assign", "list_offsets"}}
 
 
 def test_the_log_workload_knows_no_compression_but_gzip() -> None:

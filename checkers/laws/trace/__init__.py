@@ -23,6 +23,8 @@ of the same partition, with a lower seq.
     ruling            only the controller writes this line
     last_hw, last_leo of the last line before that is no node_start; null: there is none
     log_known         since its last start the node has written a line about this log, or got a role
+    found_empty       its last start or role is a node_start, and the next line of this log gives a role to an
+                      empty one: the log has been empty since that start
     top_epoch         the highest epoch of its roles before
     led_epoch, led_hw of its last line before as leader
     ruled_epoch, ruled_isr, ruled_partition_epoch
@@ -78,7 +80,8 @@ members: one row for each replica that run.json assigns, for every row of views 
                       which row of views or of moments
     node              the replica's
     leo               of its last line; null: it has none
-    log_known         of its last line; false: it has none; never null
+    log_known, found_empty
+                      of its last line; false: it has none; never null
     appended_epoch, appended_to
                       the highest epoch in which it may have appended, by lines that are only perhaps before
                       as well, and where that append ends; null: in none

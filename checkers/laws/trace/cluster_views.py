@@ -42,8 +42,8 @@ _APPENDED_TO = f"""case event when 'append'
 _PLACES = """select row_number() over (order by run, partition) - 1 as place, run, partition, replicas,
     unfenced from traced"""
 _LINES = f"""
-    select line, place, node, seq, tick, event, epoch, leo, hw, leads, ruling, log_known, epoch_start,
-        commits_to, list_position(replicas, node) as replica,
+    select line, place, node, seq, tick, event, epoch, leo, hw, leads, ruling, log_known, found_empty,
+        epoch_start, commits_to, list_position(replicas, node) as replica,
         {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
     from timeline join traced_places using (run, partition)
     where event not in ('fetch', 'isr_proposed')"""
@@ -51,7 +51,7 @@ _ASKS = ["ack", "truncate", "become_leader", "become_follower"]
 _NO_MEMBERS = pa.schema([
     ("line", pa.int64()), ("run", pa.int32()), ("partition", pa.int64()), ("moment", pa.bool_()),
     ("node", pa.dictionary(pa.int64(), pa.string())), ("leo", pa.int64()), ("log_known", pa.bool_()),
-    ("appended_epoch", pa.int64()), ("appended_to", pa.int64()),
+    ("found_empty", pa.bool_()), ("appended_epoch", pa.int64()), ("appended_to", pa.int64()),
 ]).empty_table()  # fmt: skip
 
 
@@ -225,6 +225,7 @@ def members_of(order: InTime, rows: Rows, moments: Rows, places: pa.Table) -> pa
                 "node": node,
                 "leo": column_at(lines["leo"], latest),
                 "log_known": pc.fill_null(column_at(lines["log_known"], latest), False),
+                "found_empty": pc.fill_null(column_at(lines["found_empty"], latest), False),
                 "appended_epoch": column_at(lines["appended_epoch"], grown),
                 "appended_to": column_at(lines["appended_to"], grown),
             }

@@ -18,6 +18,9 @@ earlier epochs are
   candidate, whatever it lost and whatever role it takes, until it is registered again (a message to the old
   process may reach the new one before that); a fenced node is no candidate. Of a replica whose process has
   started and has no line about it yet nothing is claimed: its log may be empty, or its line may follow.
+  But if its first line turns out to be a role with an empty log, the log was empty all the time since the
+  start, because only lines change a log: it is checked as if that line had come at once (a disk was lost,
+  and the broker left the ISR before it got a role).
 - truncated by nobody (unsafe-truncation).
 
 Tables made, all of them empty or nearly empty in a healthy run:
@@ -183,7 +186,8 @@ _SHORT_LEADERS = """
 _LACKING = """
     select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick, v.tick as latest, v.committed
     from members m join views v using (line) left join timeline t on v.ruling and v.line = t.line
-    where not m.moment and m.log_known and m.leo < v.committed and not v.crowded
+    where not m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
+        and not v.crowded
         and (v.ruling or v.commits_to is not null
             or v.event in ('truncate', 'become_leader', 'become_follower'))
         and list_contains(case when v.ruling then t.isr else v.isr end, m.node)
@@ -191,7 +195,8 @@ _LACKING = """
     select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick,
         coalesce(v.ends, 1::bigint << 62) as latest, v.committed
     from members m join moments v using (line)
-    where m.moment and m.log_known and m.leo < v.committed and list_contains(v.isr, m.node)
+    where m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
+        and list_contains(v.isr, m.node)
         and (v.ends is null or v.tick + 2 <= v.ends)"""
 # Of all the times at which a log ended there, the first and the last are checked: by the last another epoch
 # may have been committed beyond.

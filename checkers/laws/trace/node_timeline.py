@@ -4,6 +4,9 @@ A process that starts has no log except those for which it writes a line right a
 alone is a line of each of its partitions, with an empty log, and is dropped where the partition's own start
 follows.
 
+If the first line of such a partition is its role, with an empty log (`found_empty`), the log was empty from
+the start of the process on: a log changes only by lines, and there were none between.
+
 A process that ends between its trace and its disk leaves lines of an append that never happened, and of an HW
 and an ack that rested on it and never left the process. Such a step is the last of its process, it appends,
 and the next start finds a log that ends in that append, or where it began: what the step committed above that
@@ -88,6 +91,7 @@ def with_earlier_lines(lines: pa.Table) -> pa.Table:
     ruled = before(last_row(ruling, first), first)
     top = before(highest_row(takes_role, first, numbers(lines["epoch"])), first)
     role = last_row(takes_role | starts, first)
+    empty = node_start & followed_by(takes_role & flags(pc.equal(lines["leo"], 0)), first)
     elected = last_row(flags(pc.equal(event, "become_leader")), first)
     epoch = numbers(lines["epoch"])
     is_own = (elected >= 0) & (epoch[elected] == epoch) & flags(lines["epoch"].is_valid())
@@ -96,6 +100,7 @@ def with_earlier_lines(lines: pa.Table) -> pa.Table:
         "last_hw": column_at(lines["hw"], last),
         "last_leo": column_at(lines["leo"], last),
         "log_known": pa.array((role >= 0) & ~node_start[role]),
+        "found_empty": pa.array((role >= 0) & empty[role]),
         "top_epoch": column_at(lines["epoch"], top),
         "led_epoch": column_at(lines["epoch"], led),
         "led_hw": column_at(lines["hw"], led),
@@ -109,6 +114,13 @@ def with_earlier_lines(lines: pa.Table) -> pa.Table:
     for name, column in commits(lines, first).items():
         lines = lines.append_column(name, column)
     return lines.drop_columns(_GONE)
+
+
+def followed_by(asked: Flags, first: Rows) -> Flags:
+    """Whether the next line of the same node and partition is one of those asked for."""
+    following = np.zeros(len(first), dtype=np.bool_)
+    following[:-1] = asked[1:] & (first[1:] == first[:-1])
+    return following
 
 
 def recoveries(lines: pa.Table) -> pa.Table:

@@ -279,7 +279,7 @@ def test_noise_and_half_frames(cluster: RealBrokers, leader: Raw) -> None:
     assert [cluster.running(node) for node in cluster.port] == [True] * 4
 
 
-def test_a_port_that_is_taken_is_told(cluster: RealBrokers, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported(cluster: RealBrokers, tmp_path: Path) -> None:
     """A second process on the same directory and port ends with a clear last line."""
     done = subprocess.run(
         [sys.executable, "-m", "floodmark.broker", "--config", str(cluster.folder / "n1.properties")],

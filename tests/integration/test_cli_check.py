@@ -149,7 +149,7 @@ def test_an_invalid_run_says_what_was_found_and_what_to_type_next(judged: Judged
     assert "floodmark explain lost-write" in said
 
 
-def test_a_valid_run_is_told_in_a_few_lines(judged: Judged) -> None:
+def test_a_valid_run_is_reported_in_a_few_lines(judged: Judged) -> None:
     """No finding to look into, no command to type."""
     assert len(judged.said(VALID).splitlines()) <= 4
     assert "floodmark" not in judged.said(VALID)
@@ -173,7 +173,7 @@ def test_a_torn_last_line_is_ignored_and_counted(judged: Judged) -> None:
     ("wrong-type", "history.jsonl:3: process is 'zero', not an integer"),
     ("twice", "history.jsonl:15: a completion that fits no invocation"),
 ])
-def test_a_bad_line_is_told_by_file_and_line_and_other_findings_stand(
+def test_a_bad_line_is_reported_by_file_and_line_and_other_findings_stand(
         judged: Judged, name: str, message: str) -> None:
     """Checks that read the history may have missed something; the loss that was found remains."""
     said = judged.said(name)
@@ -189,7 +189,7 @@ def test_a_bad_line_is_told_by_file_and_line_and_other_findings_stand(
     ("bad-dump", "logs/n2.jsonl:2: offset is 'one', not an integer"),
     ("no-dump", "logs/n2.jsonl: No such file or directory"),
 ])
-def test_a_damaged_dump_is_told_and_makes_the_logs_unknown(judged: Judged, name: str, message: str) -> None:
+def test_a_damaged_dump_is_named_and_makes_the_logs_unknown(judged: Judged, name: str, message: str) -> None:
     """It does not make the history's checks unknown, and is never a bug."""
     assert message in judged.said(name)
     assert judged.verdict(name)["valid"] == "unknown"
@@ -202,7 +202,7 @@ def test_a_damaged_dump_is_told_and_makes_the_logs_unknown(judged: Judged, name:
     ("empty", "has no run.json"), ("no-run", "has no run.json"), ("file", "Not a directory"),
     ("half-a-run", "`nodes` is no list"),
 ])
-def test_what_is_no_run_is_told_and_spoils_nothing(judged: Judged, name: str, message: str) -> None:
+def test_what_is_no_run_is_reported_and_spoils_nothing(judged: Judged, name: str, message: str) -> None:
     said = judged.said(name)
     assert message in said
     assert "cannot tell: everything" in said

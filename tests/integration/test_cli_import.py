@@ -261,7 +261,7 @@ def gist(run: Iterable[Op]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.iterdir() if path.is_dir()))
-def test_our_own_runs_told_by_jepsen_and_imported_are_what_they_were(tmp_path: Path, name: str) -> None:
+def test_our_own_runs_written_as_jepsens_and_imported_are_what_they_were(tmp_path: Path, name: str) -> None:
     """Values of partition 0 stay, those of p become p * 10^12 higher; Jepsen has no epochs."""
     def plain(op: Op) -> Op:
         def named(items: Any) -> Any:

@@ -54,7 +54,7 @@ def test_what_cannot_be_had_again_is_refused_in_a_sentence(tmp_path: Path) -> No
 
 
 @pytest.mark.spark
-def test_saved_folders_are_judged_again_and_what_changed_is_told(tmp_path: Path) -> None:
+def test_saved_folders_are_judged_again_and_what_changed_is_reported(tmp_path: Path) -> None:
     """One without a verdict, one whose verdict has a finding that is not there, one that is unchanged."""
     names = ("a-kill-loses-the-tail", "a-member-is-behind", "nobody-ever-read-it")
     fresh, wrong, same = (golden(tmp_path, name) for name in names)

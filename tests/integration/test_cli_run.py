@@ -38,7 +38,7 @@ def run_json(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.spark
-def test_a_run_is_made_judged_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_made_judged_and_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run of six seconds: progress on stderr, the verdict on stdout, the folder last; it is now the latest
     run."""
     monkeypatch.chdir(tmp_path)
@@ -171,7 +171,7 @@ def acked(folder: Path) -> int:
     return history.read_bytes().count(b'"type":"ok","f":"send"') if history.exists() else 0
 
 
-def test_a_disk_that_is_full_is_told_as_such(tmp_path: Path) -> None:
+def test_a_disk_that_is_full_is_reported_as_such(tmp_path: Path) -> None:
     """No file may grow beyond a limit, and the history reaches it: exit 4, the reason, and no verdict."""
     folder = tmp_path / "run"
     argv = [sys.executable, "-c", BOUNDED, str(FILE_BYTES_MAX), "run", "--nodes", "1", "--concurrency", "4",
@@ -188,7 +188,7 @@ def test_a_disk_that_is_full_is_told_as_such(tmp_path: Path) -> None:
     wait_until_gone(folder)
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported(tmp_path: Path) -> None:
     """And nothing of the cluster remains."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -141,7 +141,7 @@ def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) ->
 
 
 @pytest.mark.cluster
-def test_a_killed_leader_that_is_waited_out_is_told_with_what_replaces_it(tmp_path: Path) -> None:
+def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tmp_path: Path) -> None:
     """Its session lasts a minute in a scenario: no other node leads before it is ended."""
     steps = ("send 0..2\nwait every.leo == 3 and leader == n1\nkill n1\n"
              "wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come\n")

@@ -72,7 +72,7 @@ def test_a_finding_of_a_run_not_judged_yet_cannot_be_shown(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"format":1}', '{"format":1,"valid":true,"findings":[{}]}'])
-def test_a_verdict_that_is_none_is_told(tmp_path: Path, text: str) -> None:
+def test_a_verdict_that_is_none_is_reported(tmp_path: Path, text: str) -> None:
     folder = golden(tmp_path, SEVERAL)
     (folder / "verdict.json").write_text(text)
     answer = floodmark("show", folder)
@@ -101,13 +101,13 @@ def test_without_a_folder_the_latest_run_is_shown(
 
 
 @pytest.mark.parametrize(("name", "code"), [("nowhere", 2), ("empty", 4), ("file", 4)])
-def test_what_is_no_run_is_told(tmp_path: Path, name: str, code: int) -> None:
+def test_what_is_no_run_is_reported(tmp_path: Path, name: str, code: int) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
     assert floodmark("show", tmp_path / name).code == code
 
 
-def test_a_bad_line_is_told_by_file_and_line_and_the_rest_is_shown(overwritten: Path) -> None:
+def test_a_bad_line_is_reported_by_file_and_line_and_the_rest_is_shown(overwritten: Path) -> None:
     edit_lines(overwritten / "history.jsonl", lambda lines: [
         line.replace('"index":5,', '"index":5.5,') for line in lines])
     answer = floodmark("show", overwritten, "--finding", "lost-write")
@@ -119,7 +119,7 @@ def test_a_bad_line_is_told_by_file_and_line_and_the_rest_is_shown(overwritten: 
 # -- a finding ----------------------------------------------------------------------------------------------
 
 
-def test_a_finding_tells_whose_fault_since_when_and_what_struck_in_between(overwritten: Path) -> None:
+def test_a_finding_shows_whose_fault_since_when_and_what_struck_in_between(overwritten: Path) -> None:
     """The ack, the faults after it, and the op that returned another record at the offset, in this order."""
     answer = floodmark("show", overwritten, "--finding", "lost-write")
     assert answer.code == 0
@@ -232,12 +232,12 @@ def test_a_dump_in_parquet_is_read_as_well(tmp_path: Path) -> None:
     assert (damaged.code, "cannot read" in damaged.err) == (0, True)
 
 
-def test_an_offset_that_nobody_holds_is_told(tmp_path: Path) -> None:
+def test_an_offset_that_nobody_holds_is_reported(tmp_path: Path) -> None:
     out = floodmark("show", golden(tmp_path, PARTED), "--offset", 4711).out
     assert "no replica's dump holds offset 4711" in out
 
 
-def test_a_dump_that_is_missing_is_told_and_the_others_are_shown(tmp_path: Path) -> None:
+def test_a_dump_that_is_missing_is_reported_and_the_others_are_shown(tmp_path: Path) -> None:
     folder = golden(tmp_path, PARTED)
     (folder / "logs" / "n2.jsonl").unlink()
     answer = floodmark("show", folder, "--offset", 1)

@@ -93,7 +93,7 @@ def test_a_prepared_folder_gets_its_verdict_and_the_user_keeps_the_file(judged: 
     assert not (judged.folder / "trapped" / "verdict.json").is_symlink()
 
 
-def test_a_name_that_leads_elsewhere_is_told_and_nothing_else_is_read(judged: Judged) -> None:
+def test_a_name_that_leads_elsewhere_is_reported_and_nothing_else_is_read(judged: Judged) -> None:
     assert "no file can be named for that" in judged.answer.about(judged.folder / "named")
     assert verdict(judged.folder / "named")["counts"] == {}
 

@@ -98,7 +98,7 @@ def test_a_folder_that_is_not_empty_is_usage_and_left_alone(tmp_path: Path, comm
     ('[{"f":"send","sends":[{"partition":9,"value":1}]}]', "entry 0 (send)"),
     ('[{"f":"wait","moment":{"at":"noon"}}]', "entry 0 (wait): moment"),
 ])
-def test_a_schedule_that_is_none_is_told_by_its_place(tmp_path: Path, text: str, message: str) -> None:
+def test_a_schedule_that_is_none_is_reported_by_its_place(tmp_path: Path, text: str, message: str) -> None:
     """The file, the entry, and what is wrong; the valid words if there is a list."""
     file = tmp_path / "schedule.json"
     file.write_text(text)
@@ -128,13 +128,13 @@ def test_a_schedule_and_a_nemesis_together_are_usage(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [
     ("state",), ("state", "--json"), ("kill", "n1"), ("start", "n1"), ("stop", "n1"), ("pause", "n1"),
     ("resume", "n1"), ("expire", "n1"), ("cut", "n1"), ("heal",)], ids=" ".join)
-def test_a_cluster_that_is_not_up_is_told(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_a_cluster_that_is_not_up_is_reported(tmp_path: Path, words: tuple[str, ...]) -> None:
     answer = floodmark("cluster", *words, "--folder", tmp_path)
     assert answer.code == 4
     assert f"no cluster is up in {tmp_path}" in answer.err
 
 
-def test_a_cluster_whose_harness_has_gone_is_told(tmp_path: Path) -> None:
+def test_a_cluster_whose_harness_has_gone_is_reported(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "cluster.json").write_text(json.dumps({"socket": str(tmp_path / "s"), "pid": 4711}))
     answer = floodmark("cluster", "state", "--folder", tmp_path)

@@ -85,7 +85,7 @@ def test_a_deleted_topic_is_not_shown(up: Up, capsys: pytest.CaptureFixture[str]
     assert gone.topic not in shown()
 
 
-def test_what_is_refused_is_told(up: Up) -> None:
+def test_what_is_refused_is_logged(up: Up) -> None:
     """Once for each client, in the log of the broker that refused it; and before that on the first screen."""
     at = client_calls.scene(up.bootstrap, "refused")
     assert clients_confluent.create(at) == "ok"
@@ -101,7 +101,7 @@ def test_what_is_refused_is_told(up: Up) -> None:
     assert "no transactions" in screen
 
 
-def test_a_slow_refusal_and_a_wrong_answer_are_told() -> None:
+def test_a_slow_refusal_and_a_wrong_answer_are_reported() -> None:
     """A right row is not reported."""
     good = Row(client="c", version="1", call="list", expected="ok", answer="ok", seconds=3.0)
     slow = Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=1.5)

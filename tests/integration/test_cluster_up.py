@@ -65,7 +65,7 @@ def state(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, object]
     return data
 
 
-def test_a_power_cut_tells_what_was_lost(
+def test_a_power_cut_reports_what_was_lost(
         up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     """In words, by the name with a hyphen; the old spelling still works."""
     host, port = str(state(up.folder, capsys)["bootstrap"]).split(",")[0].split(":")

@@ -213,7 +213,7 @@ def test_mending_undoes_everything_and_leaves_nothing_behind(stage: Stage) -> No
     stage.begin_again(cluster_stories.mending_undoes_everything_and_leaves_nothing_behind)
 
 
-def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(stage: Stage) -> None:
+def test_a_broker_that_ends_by_itself_is_reported_with_its_last_words(stage: Stage) -> None:
     """Here the engine aborts it, without a request of ours."""
 
     async def story() -> None:

@@ -129,7 +129,7 @@ def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
         stage.play(story(stage, volumes))
 
 
-def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_told(
+def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(loop_devices, "DISK_BYTES", 4096)  # no file system is so small

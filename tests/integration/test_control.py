@@ -88,7 +88,7 @@ def test_silence_ends_with_the_time_out() -> None:
     played(story)
 
 
-def test_a_node_that_hangs_up_or_is_not_there_is_told_and_dialled_again() -> None:
+def test_a_node_that_hangs_up_or_is_not_there_is_reported_and_dialled_again() -> None:
     """After a restart there is a new connection."""
 
     async def story(port: int, control: Control) -> None:

@@ -81,7 +81,7 @@ def tried(client: docker.DockerClient, image: str, run: str, what: str,
     return dict(ability_probe._try(client, image, run, what, options))
 
 
-def test_the_doctor_tells_of_this_engine(
+def test_the_doctor_describes_this_engine(
         client: docker.DockerClient, image: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What this machine can do is not ours to decide; but containers run on it, as this test does."""
     file = tmp_path / "doctor.json"

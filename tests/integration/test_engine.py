@@ -154,7 +154,7 @@ def test_an_engine_is_started_shared_and_stopped(folder: Path) -> None:
     assert lines[4:] == ["second 0", "gone", "same"]
 
 
-def test_told_to_end_it_ends_the_command_and_the_engine(folder: Path) -> None:
+def test_a_signal_ends_the_command_and_the_engine(folder: Path) -> None:
     """The command gets the signal and may tidy up; the exit code is the shell's for it."""
     output = inside(
         folder,

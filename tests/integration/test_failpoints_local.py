@@ -139,7 +139,7 @@ def test_sends_to_a_given_node_are_answered_by_it(ran: RunResult) -> None:
     assert [outcome(ran, value)[0] for value in (1, 2, 3)] == [Type.OK] * 3
 
 
-def test_a_poll_begins_where_it_was_told_to(ran: RunResult) -> None:
+def test_a_poll_begins_at_the_requested_offset(ran: RunResult) -> None:
     """At offset 1 of n2, which leads by then; up to its HW."""
     polls = [op for op in ops(ran) if op.f == "poll" and op.type is Type.OK]
     assert [(read.offset, read.value) for read in polls[0].reads or ()] == [(1, 2), (2, 3), (3, 5)]

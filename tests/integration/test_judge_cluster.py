@@ -89,7 +89,7 @@ def test_spark_submit_runs_it_and_gives_its_exit_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_worker_without_the_packages_is_told_with_what_to_do(cluster: Standalone, tmp_path: Path) -> None:
+def test_a_worker_without_the_packages_is_named_with_what_to_do(cluster: Standalone, tmp_path: Path) -> None:
     """PYSPARK_PYTHON takes precedence over this process's Python."""
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')

@@ -147,7 +147,7 @@ def test_an_address_of_nothing_is_a_sentence(runs: Path, word: str, code: int, m
     assert verdicts(runs) == {}
 
 
-def test_what_the_far_folder_lacks_is_told_of_it_alone(runs: Path) -> None:
+def test_what_the_far_folder_lacks_is_reported_of_it_alone(runs: Path) -> None:
     answer = floodmark("check", f"{FAR}/runs/empty", f"{FAR}/runs/{SAVED[0]}", f"{FAR}/runs/file")
     assert answer.code == 1
     assert f"{FAR}/runs/empty is no run folder: it has no run.json" in answer.out
@@ -271,7 +271,7 @@ def test_another_master_than_that_of_the_session_is_usage(runs: Path) -> None:
 @pytest.mark.parametrize(("word", "scheme"), [
     ("hdfs://host:8020/runs/a", "hdfs"), ("S3A://bucket/a", "s3a"), ("file:/a/b", "file"), ("/a/b", None),
     ("a:b", None), ("c:/a", None), ("./hdfs://a", None), ("histories/runs/*", None)])
-def test_an_address_is_told_from_a_path(word: str, scheme: str | None) -> None:
+def test_an_address_is_distinguished_from_a_path(word: str, scheme: str | None) -> None:
     assert scheme_of(word) == scheme
 
 

@@ -123,7 +123,7 @@ def test_a_taken_port_is_the_harnesss_trouble(tmp_path: Path, monkeypatch: pytes
     asyncio.run(story())
 
 
-def test_a_broker_that_dies_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_broker_that_dies_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
     """Its log folder is gone, and Kafka halts: the harness has not ended it."""
     skip_without("4.3.1")
     cluster = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), links="direct", kafka="4.3.1",

@@ -327,7 +327,7 @@ def test_where_nobody_listens_the_dialer_is_reset_at_once() -> None:
     played(story)
 
 
-def test_a_taken_port_is_told() -> None:
+def test_a_taken_port_is_reported() -> None:
     """And the links go on."""
 
     async def story(one: Net) -> None:

@@ -223,7 +223,7 @@ def test_mending_undoes_everything_and_leaves_nothing_behind(patient: Stage) -> 
     patient.play(cluster_stories.mending_undoes_everything_and_leaves_nothing_behind)
 
 
-def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path: Path) -> None:
+def test_a_broker_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
     """A value that no broker understands: the start fails, says who and why, and leaves no process."""
 
     async def story() -> None:

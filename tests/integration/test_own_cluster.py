@@ -148,7 +148,7 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_cluster_that_goes_away_in_mid_run_is_told_and_never_invalid(tmp_path: Path) -> None:
+def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     with cluster_up(tmp_path / "other") as other:
         folder = tmp_path / "run"

@@ -141,7 +141,7 @@ def test_sasl_over_tls_and_no_secret_in_the_folder(theirs: Somebodys, tmp_path: 
     ("sasl.password=another-secret", "refuses the user name or the password"),
     ("ssl.ca.location=", "no TLS with 127.0.0.1"),
 ])
-def test_who_is_not_let_in_is_told_so(theirs: Somebodys, tmp_path: Path, line: str, why: str) -> None:
+def test_a_refused_login_is_reported(theirs: Somebodys, tmp_path: Path, line: str, why: str) -> None:
     config = tmp_path / "client.properties"
     config.write_text(f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.username=me\n"
                       f"sasl.password={PASSWORD}\nssl.ca.location={theirs.folder}/certificate.pem\n{line}\n")

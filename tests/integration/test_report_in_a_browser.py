@@ -48,7 +48,7 @@ def epochs_of(log: ReplicaLog) -> dict[int, str]:
     return {offset: str(epoch) for epoch, first, behind in log.log for offset in range(first, behind)}
 
 
-def test_the_lost_write_is_stepped_through_as_the_trace_tells_it(lost: Path, browser: Any) -> None:
+def test_the_lost_write_is_stepped_through_as_in_the_trace(lost: Path, browser: Any) -> None:
     """At every step each replica's LEO, HW and records are those of the trace up to that line."""
     folder = lost.parent
     with opened(browser, lost) as seen:

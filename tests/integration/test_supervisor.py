@@ -129,7 +129,7 @@ def test_an_exit_nobody_asked_for_is_remembered_with_its_last_words(tmp_path: Pa
     asyncio.run(story())
 
 
-def test_what_cannot_be_spawned_is_told(tmp_path: Path) -> None:
+def test_what_cannot_be_spawned_is_reported(tmp_path: Path) -> None:
     """And no process remains that would seem to run."""
 
     async def story() -> None:

@@ -114,7 +114,7 @@ def test_a_run_without_a_trace_leaves_none(tmp_path: Path) -> None:
     assert not list((folder / "work").glob("*.trace"))
 
 
-def test_a_trace_that_was_taken_away_is_told(tmp_path: Path) -> None:
+def test_a_trace_that_was_taken_away_is_reported(tmp_path: Path) -> None:
     """The run is still carried out, and is not called done."""
     folder = tmp_path / "run"
 

@@ -46,7 +46,7 @@ def quiet(ledger: ActiveFaults) -> bool:
 
 @settings(max_examples=60)
 @given(chosen=names, seed=seeds, count=sizes, overspend=st.booleans())
-def test_the_seed_tells_all(chosen: list[str], seed: int, count: int, overspend: bool) -> None:
+def test_the_seed_determines_the_plan(chosen: list[str], seed: int, count: int, overspend: bool) -> None:
     """The order of names and nodes does not matter, and a plan can be written and read."""
     schedule = made(chosen, seed, count, overspend=overspend)
 

@@ -38,7 +38,7 @@ def test_any_bytes_are_batches_or_corrupt(data: bytes, partial_tail: bool) -> No
 
 
 @given(shapes=SHAPES, where=st.integers(0), flip=st.integers(1, 255), partial_tail=st.booleans())
-def test_a_damaged_byte_is_told_or_harms_only_offset_and_epoch(
+def test_a_damaged_byte_is_reported_or_harms_only_offset_and_epoch(
         shapes: list[tuple[int, int, bytes]], where: int, flip: int, partial_tail: bool) -> None:
     """Batches that are found are undamaged, except for fields that no CRC covers; and all batches before the
     damaged byte are found."""

@@ -328,7 +328,7 @@ def trace_findings(world: World, unknown: set[str]) -> Iterator[tuple[str, Found
     trace = trace_of(world)
     if trace is None:
         return
-    if not trace.claimable:
+    if not trace.complete:
         unknown |= set(NAMES)
     if world.repeated or not is_offset(world.run.get("clock_error_ns", 0)):
         unknown |= set(NAMES)
@@ -337,6 +337,6 @@ def trace_findings(world: World, unknown: set[str]) -> Iterator[tuple[str, Found
     unknown |= twin_trace_clients.in_doubt(world)
     claimable = OF_A_COMPLETE_TRACE | twin_trace_clients.claimed(world)
     left_out = NAMES if is_broken(world.run) else not_made(world.run)
-    for name, check in (CHECKS | (claimable if trace.claimable else {})).items():
+    for name, check in (CHECKS | (claimable if trace.complete else {})).items():
         for one in check(world, trace) if name not in left_out else ():
             yield name, one

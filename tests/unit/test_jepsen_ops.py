@@ -22,7 +22,7 @@ def test_a_send_and_a_poll_are_what_jepsen_says(tmp_path: Path) -> None:
     assert places(run.ops[1]) == [(0, 5, 1)]
     assert places(run.ops[3]) == [(0, 5, 1), (0, 6, 2), (3, 0, 3 * SPAN + 1)]
     assert [op.time for op in run.ops] == [0, 1000, 2000, 3000]
-    assert run.told["left_out"] == run.told["changed"] == {}
+    assert run.origin["left_out"] == run.origin["changed"] == {}
 
 
 def test_values_are_unique_in_the_run_though_they_were_in_their_key_alone(tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_a_completion_has_the_offset_if_it_was_told(
     run = imported(tmp_path, numbered(SEND[0], f":type :{kind}, :f :send, :value {told}"))
     assert places(run.ops[1]) == [(0, offset, 1)]
     odd = "-1" in told or "1.5" in told or "922" in told
-    assert run.told["left_out"] == ({"offset of a send that is none": 1} if odd else {})
+    assert run.origin["left_out"] == ({"offset of a send that is none": 1} if odd else {})
 
 
 def test_what_a_txn_sends_and_reads_is_one_line(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_a_txn_sends_and_reads_is_one_line(tmp_path: Path) -> None:
     assert run.ops[2].reads is None
     assert (run.ops[3].type, run.ops[3].error, places(run.ops[3])) == (
         Type.FAIL, "ABORT", [(1, 10, SPAN + 5)])
-    assert run.told["left_out"] == {"words of an error": 1}
+    assert run.origin["left_out"] == {"words of an error": 1}
 
 
 @pytest.mark.parametrize(("f", "value", "written"), [
@@ -109,7 +109,7 @@ def test_odd_values_get_a_number_each_and_the_folder_says_which(tmp_path: Path) 
     legend = [json.loads(line) for line in (run.folder / "values.jsonl").read_text().splitlines()]
     assert legend[1] == {"value": -2, "partition": 0, "was": '"1"'}
     assert len(legend) == 8
-    assert run.told["odd_values"] == "values.jsonl"
+    assert run.origin["odd_values"] == "values.jsonl"
 
 
 def test_a_pair_that_was_to_be_sent_is_no_offset_and_value(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_keys_of_any_kind_are_partitions_one_to_one(tmp_path: Path) -> None:
         "2": "2", "5": '"5"', "0": ":k", "1": '"x"', "3": "5", "4": "-1", "6": "[0 1]", "7": "0"}
     assert run.ops[1].partitions == (0, 1, 2, 3, 4, 5, 6, 7)
     assert places(run.ops[2]) == [(7, None, 7 * SPAN + 1)]
-    assert run.told["changed"]["key with a number of its own (partitions: topic)"] == 7
+    assert run.origin["changed"]["key with a number of its own (partitions: topic)"] == 7
 
 
 def test_a_sets_keys_are_numbered_alike_whenever_it_is_read(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_record_of_nil_that_nobody_sent_is_none_of_ours(tmp_path: Path) -> Non
     run = imported(tmp_path, numbered(
         *SEND, POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [6 nil]]}]]"))
     assert places(run.ops[3]) == [(0, 5, 1)]
-    assert run.told["left_out"] == {"read of nil, which nobody sent": 1}
+    assert run.origin["left_out"] == {"read of nil, which nobody sent": 1}
 
 
 # -- positions ----------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def seek(value: str = "true") -> tuple[str, str]:
 def test_a_process_that_seeks_the_beginning_goes_on_in_another_life(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(*seek(), *READ, *seek(), *READ, *seek("false"), *READ, *seek(), *READ))
     assert [op.process for op in run.ops] == [0] * 4 + [LIFE] * 8 + [2 * LIFE] * 4
-    assert run.told["changed"] == {"process in another life: it sought the beginning": 2}
+    assert run.origin["changed"] == {"process in another life: it sought the beginning": 2}
 
 
 def test_where_a_read_has_no_offset_its_partition_is_left_out_and_the_position_forgotten(
@@ -168,7 +168,7 @@ def test_where_a_read_has_no_offset_its_partition_is_left_out_and_the_position_f
         POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [nil 2] [7 3]], 1 [[0 1]]}]]", *READ))
     assert places(run.ops[1]) == [(1, 0, SPAN + 1)]
     assert [op.process for op in run.ops] == [0, 0, LIFE, LIFE]
-    assert run.told["left_out"] == {"read of a partition of which one had no offset": 2,
+    assert run.origin["left_out"] == {"read of a partition of which one had no offset": 2,
                                     "read without an offset": 1}
 
 
@@ -212,7 +212,7 @@ def test_only_a_partition_that_was_reassigned_in_an_op_owes_no_order_in_it(
         kept, regained = (set(op.partitions or ()) for op in moves)
         assert kept == regained - given_up
         assert regained >= given_up | {0, 7}
-    assert sum(run.told["changed"].values()) == len(polls) - 1
+    assert sum(run.origin["changed"].values()) == len(polls) - 1
 
 
 @pytest.mark.parametrize("kind", ["fail", "info"])
@@ -265,7 +265,7 @@ def test_an_act_that_may_lose_data_excuses_and_so_does_one_that_is_not_known(tmp
     assert [(op.f, op.fault and op.fault["nodes"], op.fault and op.fault["lost"]) for op in run.ops[2:]] == [
         ("lose-unfsynced-writes", ["n2"], True), ("wipe-out", ["unnamed"], True), ("free-node", ["n3"], True)]
     assert run.about["nodes"] == ["n2", "n3", "unnamed"]
-    assert run.told["changed"] == {
+    assert run.origin["changed"] == {
         "act :lose-unfsynced-writes, taken for one that may lose data": 1,
         "act :wipe-out, taken for one that may lose data": 1,
         "act :free-node, taken for one that may lose data": 1}
@@ -299,7 +299,7 @@ def test_what_asks_only_about_the_cluster_is_left_out_and_counted(tmp_path: Path
         ":process :checker, :type :info, :f :note", f":process 1, {SEND[0]}, :poll-ms 100, :keys #{{0}}",
         f":process 1, {SEND[1]}, :poll-ms 100"))
     assert [(op.f, op.process) for op in run.ops] == [("crash", 0), ("crash", 0), ("send", 1), ("send", 1)]
-    assert run.told["left_out"] == {
+    assert run.origin["left_out"] == {
         "debug-topic-partitions (line)": 2, "process checker (line)": 1,
         "field :keys": 1, "field :poll-ms": 2}
     assert run.about["history_lines"] == 4  # nothing is missing that a check could rest on
@@ -320,7 +320,7 @@ def test_an_index_that_leaps_tells_of_ops_that_are_not_there(tmp_path: Path) -> 
     text = numbered(*SEND).replace(":index 1,", ":index 8,")
     run = imported(tmp_path, text)
     assert run.about["history_lines"] == 2 + 7
-    assert run.told["left_out"] == {"op that the file lacks (its :index)": 7}
+    assert run.origin["left_out"] == {"op that the file lacks (its :index)": 7}
     assert "jepsen" not in run.line(0)
     assert run.line(1)["jepsen"] == 8
 
@@ -329,7 +329,7 @@ def test_an_index_that_is_none_tells_nothing(tmp_path: Path) -> None:
     text = numbered(*SEND).replace(":index 1,", f":index {10**30},").replace(":index 0,", ":index nil,")
     run = imported(tmp_path, text)
     assert run.about["history_lines"] == 2
-    assert run.told["changed"] == {"index that is none": 1}
+    assert run.origin["changed"] == {"index that is none": 1}
 
 
 def test_somebody_else_who_sends_makes_the_history_incomplete(tmp_path: Path) -> None:
@@ -342,7 +342,7 @@ def test_time_never_falls_and_where_it_did_that_is_told(tmp_path: Path) -> None:
     text = numbered(*SEND, *READ, *SEND).replace(":time 2000", ":time 500").replace(":time 3000", ":time nil")
     run = imported(tmp_path, text)
     assert [op.time for op in run.ops] == [0, 1000, 1000, 1000, 4000, 5000]
-    assert run.told["changed"] == {"time that fell: that of the line before": 1,
+    assert run.origin["changed"] == {"time that fell: that of the line before": 1,
                                    "time that is none: that of the line before": 1}
 
 

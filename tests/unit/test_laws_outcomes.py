@@ -24,7 +24,7 @@ from floodmark.checkers.laws.permits import (
 )
 from floodmark.checkers.laws.permits import UNCLEAN_MAYBE as UNCLEAN_PERHAPS
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.laws.unit import asked, opened
+from floodmark.checkers.laws.unit import opened, run_families
 from floodmark.checkers.laws.values import values
 
 Row = dict[str, Any]
@@ -60,7 +60,7 @@ def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
             rows[name] += [{**row, "run": number} for row in each]
     tables = {name: pa.Table.from_pylist(each, schema=TABLES[name]) for name, each in rows.items()}
     with opened(tables) as unit:
-        every = asked(unit, (log, values, outcomes)).to_pylist()
+        every = run_families(unit, (log, values, outcomes)).to_pylist()
     findings: list[list[Row]] = [[] for _ in rows["partitions"]]
     for one in every:
         if one["name"] not in ("malformed-log", "epoch-lineage"):

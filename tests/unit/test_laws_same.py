@@ -24,7 +24,7 @@ from traces import traced
 
 from floodmark.checkers.judge import whole_runs
 from floodmark.checkers.laws.families import FAMILIES
-from floodmark.checkers.laws.unit import Unit, asked
+from floodmark.checkers.laws.unit import Unit, run_families
 from histories import healthy as healthy_run
 
 GOLDEN = Path(__file__).parents[2] / "histories/golden"
@@ -57,10 +57,10 @@ def ran_on(folders: Sequence[Path]) -> Ran:
 
     def noting(unit: Unit, families: Any) -> pa.Table:
         units.append(unit)
-        return asked(unit, families)
+        return run_families(unit, families)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(whole_runs, "asked", noting)
+        monkeypatch.setattr(whole_runs, "run_families", noting)
         verdicts = here.judge(folders, FAMILIES)
     assert [verdict.failure for verdict in verdicts if verdict.failure] == []
     (unit,) = units

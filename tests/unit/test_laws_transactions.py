@@ -10,7 +10,7 @@ from unit_rows import GREATEST, LEAST, table
 from floodmark.checkers.laws import cycles
 from floodmark.checkers.laws.cycles import unsearched
 from floodmark.checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
-from floodmark.checkers.laws.unit import asked, opened
+from floodmark.checkers.laws.unit import opened, run_families
 from floodmark.checkers.read import pairing
 
 Place = tuple[int, int, int]  # partition, offset, value
@@ -58,7 +58,7 @@ def tables_of(lines: Iterable[dict[str, Any]], first: int = 0, **run: Any) -> di
 
 def judged(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
     with opened(tables) as unit:
-        return asked(unit, [transactions]).to_pylist()
+        return run_families(unit, [transactions]).to_pylist()
 
 
 def names_of(lines: Iterable[dict[str, Any]], **run: Any) -> list[str]:
@@ -152,7 +152,7 @@ def in_steps(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
     with opened({name: tables[name] for name in ("runs", "lines", "answers")}) as unit:
         for name, parts in sent.items():
             unit.load(name, pa.concat_tables(parts))
-        findings = asked(unit, [of_the_run]).to_pylist()
+        findings = run_families(unit, [of_the_run]).to_pylist()
         for run, reason in unsearched(unit):
             findings.append({"name": "unsearched", "run": run, "how": reason})
     return findings

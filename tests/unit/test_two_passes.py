@@ -133,14 +133,14 @@ def test_a_run_three_times_as_large_as_its_memory_is_judged(
 ) -> None:
     """One unit of 860,000 rows, which take some 200 MB; tables go to disk, and nothing is found amiss."""
     spilled: list[int] = []
-    asked = two_passes.asked
+    run_families = two_passes.run_families
 
     def noting(unit: Unit, families: Any) -> Any:
-        found = asked(unit, families)
+        found = run_families(unit, families)
         spilled.append(int(unit.rows("select sum(size) as size from duckdb_temporary_files()")[0][0].as_py()))
         return found
 
-    monkeypatch.setattr(two_passes, "asked", noting)
+    monkeypatch.setattr(two_passes, "run_families", noting)
     monkeypatch.setattr(two_passes, "MOST_MEMORY_MB", 64)
     folder = real_like.write(tmp_path / "run", ops=60_000, partitions=1)
     [verdict] = in_pieces([folder], 1 << 24)

@@ -41,9 +41,9 @@ from floodmark.harness.reports.campaign_results import (
     STUCK,
     Cause,
     Results,
+    distinguishing_texts,
     gates_of,
     results_of,
-    told_apart,
     why_of,
 )
 from floodmark.harness.reports.gate_outcomes import one_line
@@ -313,7 +313,7 @@ def summary(results: Results) -> str:
         "gate": [(run, f"{gates_of(run)}; {run.folder}") for run in results.gates],
         "not made": [(run, why_of(run)) for run in results.not_made],
         "the harness failed": [(run, f"{why_of(run)}; {run.folder}") for run in results.harness],
-        "nobody can tell": [(run, f"{why_of(run)}; {run.folder}") for run in results.untold],
+        "nobody can tell": [(run, f"{why_of(run)}; {run.folder}") for run in results.unknown],
     }
     lines += [f"  {title}: {run.case.title} seed {run.seed}: {one_line(words)}"
               for title, mine in runs.items() for run, words in mine]
@@ -322,10 +322,10 @@ def summary(results: Results) -> str:
 
 def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
     """What all were promised stands once, below; then what to type."""
-    whats, common = told_apart([one.signature for one in causes])
+    whats, common = distinguishing_texts([one.signature for one in causes])
     rows: list[Row] = [("signature", "system", title, "runs", "per 100", "again", "seen")]
     rows += [(one.id, one.signature.system, what, f"{one.runs} of {one.of}",
-              one.rate.replace(" per 100 runs", ""), one.again, one.word)
+              one.rate.replace(" per 100 runs", ""), one.reproduced_text, one.standing_text)
              for one, what in zip(causes, whats, strict=True)]
     below = [f"promised: {common}"] if common else []
     below += [f"  {one.id}: {one.words}" for one in causes if one.words]

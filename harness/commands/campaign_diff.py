@@ -16,7 +16,7 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.difference import Change, Counted, kind_of, p_same
 from floodmark.harness.campaign.journal import CampaignAt
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.reports.campaign_results import STUCK, results_of, told_apart
+from floodmark.harness.reports.campaign_results import STUCK, distinguishing_texts, results_of
 from floodmark.harness.reports.phrases import ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.verdict import EXIT_INVALID, EXIT_VALID
@@ -56,7 +56,7 @@ def night_of(folder: Path) -> Night:
     return Night(
         about=about, runs=len(state.runs), counted=Counted(runs=state.judged_by_system(), found=found),
         others={"the harness failed": len(results.not_made) + len(results.harness),
-                "nobody can tell": len(results.untold), "broke a gate": len(results.gates)})
+                "nobody can tell": len(results.unknown), "broke a gate": len(results.gates)})
 
 
 # -- tables: pure -------------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ def night_of(folder: Path) -> Night:
 
 def signatures_table(title: str, changes: Sequence[Change], ledger: Ledger) -> str:
     """"" where there is none."""
-    whats, common = told_apart([one.signature for one in changes])
+    whats, common = distinguishing_texts([one.signature for one in changes])
     rows: list[Row] = [("signature", "system", title, "before", "after", "p", "change")]
     for one, what in zip(changes, whats, strict=True):
         known = " (known)" if ledger.knows(one.signature) else ""

@@ -123,7 +123,7 @@ def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HE
     if (together := through.json_file) is not None:
         codes += written(lambda: write_json(together, folders, verdicts))
     codes += write_reports(outcomes, through)  # before anything is said: whoever listens may have gone
-    tell(outcomes, [page_beside(one.folder, one.ruling, one.told, one.reading) for one in outcomes])
+    tell(outcomes, [page_beside(one.folder, one.ruling, one.verdict, one.reading) for one in outcomes])
     return codes
 
 
@@ -143,7 +143,7 @@ def tell(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
     """Where no verdict came about at all, the reports for CI servers say why; [EXIT_HARNESS] for each."""
     failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
-    outcomes = [Outcome(folder=folder, ruling=failed, told={}, tested=case_name(read_about(folder)))
+    outcomes = [Outcome(folder=folder, ruling=failed, verdict={}, tested=case_name(read_about(folder)))
                 for folder in folders]
     return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
 
@@ -180,7 +180,7 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool
     return Outcome(
         folder=folder,
         ruling=ruling(told, about, policy, failed=UNSAVED if unsaved else ()),
-        told=told,
+        verdict=told,
         about=about,
         tested=case_name(about or read_about(folder)),
         reading=verdict_text.reading_of(folder, told, about),

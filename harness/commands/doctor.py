@@ -92,8 +92,8 @@ def registered_rows() -> list[Row]:
                 one.load()
             except UsageError as error:
                 todo = str(error)
-            rows.append(Row(part="of other packages", what=f"{kind} {one.name}", can=not todo,
-                            told=f"{one.distribution}, {one.entry.value}", todo=todo,
+            rows.append(Row(part="of other packages", item=f"{kind} {one.name}", can=not todo,
+                            detail=f"{one.distribution}, {one.entry.value}", todo=todo,
                             needed_by=(one.name,) if kind == CLUSTER and one.name not in own else ()))
     return rows
 
@@ -126,7 +126,7 @@ def _python() -> Row:
 
 def _memory(available: int | None) -> Row:
     if available is None:
-        return Row(part=_MACHINE_PART, what="memory", can=None, told="this system does not say")
+        return Row(part=_MACHINE_PART, item="memory", can=None, detail="this system does not say")
     return _host_row("memory", available >= MEMORY_AT_LEAST, f"{_size(available)} available",
                 f"end something: {_size(MEMORY_AT_LEAST)} is wanted for brokers and judge")
 
@@ -191,7 +191,7 @@ def _broker() -> Row:
 
 def _host_row(what: str, can: bool, told: str, todo: str = "") -> Row:
     """What every cluster needs."""
-    return Row(part=_MACHINE_PART, what=what, can=can, told=told, todo=todo, needed_by=ALL)
+    return Row(part=_MACHINE_PART, item=what, can=can, detail=told, todo=todo, needed_by=ALL)
 
 
 def _size(count: int) -> str:
@@ -245,8 +245,8 @@ def ability_rows(abilities: Abilities) -> list[Row]:
     return [
         _engine_row("folder", folder.can, folder.why or "containers see the files of this machine",
                     folder.todo),
-        Row(part=_ENGINE_PART, what="one clock", can=clock.can, todo=clock.todo,
-            told="theirs is ours" if clock.can else f"{clock.why}: runs have no trace"),
+        Row(part=_ENGINE_PART, item="one clock", can=clock.can, todo=clock.todo,
+            detail="theirs is ours" if clock.can else f"{clock.why}: runs have no trace"),
     ]
 
 
@@ -256,7 +256,7 @@ def _base(about: Facts) -> Row:
     missing = f"{about.wanted_base} is not in the engine"
     if about.base_to_be_had:
         how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
-        return Row(part=_ENGINE_PART, what="base image", can=None, told=f"{missing}; it will be {how}")
+        return Row(part=_ENGINE_PART, item="base image", can=None, detail=f"{missing}; it will be {how}")
     return _engine_row("base image", False, f"{missing}, and no registry gives it: {about.base_why_not}",
                 f"bring it in (docker load), or name one that has Python 3.11: {BASE_VARIABLE}=IMAGE")
 
@@ -264,12 +264,12 @@ def _base(about: Facts) -> Row:
 def _tools(about: Facts) -> Row:
     if about.tools is not None:
         return _engine_row("image", True, about.tools)
-    return Row(part=_ENGINE_PART, what="image", can=None, told="not built for what is in docker/ now",
+    return Row(part=_ENGINE_PART, item="image", can=None, detail="not built for what is in docker/ now",
                todo="the first run builds it, in about half a minute; or: floodmark doctor --build")
 
 
 def _engine_row(what: str, can: bool, told: str, todo: str = "") -> Row:
-    return Row(part=_ENGINE_PART, what=what, can=can, told=told, todo=todo, needed_by=("containers",))
+    return Row(part=_ENGINE_PART, item=what, can=can, detail=told, todo=todo, needed_by=("containers",))
 
 
 # What an engine must be able to do for them; the others need no more than an engine.
@@ -304,7 +304,7 @@ def fault_rows(engine: Engine) -> list[FaultRow]:
             name = f"{f} {kind}".strip()
             can, told, todo = _in_containers(name, engine)
             rows.append(FaultRow(
-                fault=name, does=_DOES.get(name, fault.does), containers=can, told=told, todo=todo,
+                fault=name, does=_DOES.get(name, fault.does), containers=can, detail=told, todo=todo,
                 local=f in local and (f != "disk" or kind == "wiped"),
                 memory=f in memory and (f != "disk" or kind == "wiped")))
     return rows

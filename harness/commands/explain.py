@@ -15,7 +15,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS, known_findings
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CHECK, Registered, registered
-from floodmark.harness.reports.short_meanings import in_short
+from floodmark.harness.reports.short_meanings import short_meaning
 from floodmark.harness.verdict import EXIT_VALID
 
 WIDTH = 100
@@ -49,7 +49,7 @@ def explain_finding(name: str | None) -> int:
 
 def listed() -> Iterator[str]:
     """Every name that can be asked for, with its meaning on one line."""
-    every = {**{name: in_short(name) for name in sorted(EXPLANATIONS)},
+    every = {**{name: short_meaning(name) for name in sorted(EXPLANATIONS)},
              **{check.name: f"a check of {check.distribution}" for check in registered(CHECK)},
              **{name: f"what permits some findings: {permits}" for name, permits in PERMITS.items()},
              f"S1 to S{len(FACTS)}": "what is often got wrong about Kafka, and how it is"}

@@ -72,7 +72,7 @@ class JudgedRun:
     @property
     def verdict(self) -> Words:
         """verdict.json."""
-        return self.outcome.told
+        return self.outcome.verdict
 
     @property
     def findings(self) -> Sequence[Words]:
@@ -194,7 +194,7 @@ def judged(folder: Path, policy: Policy) -> JudgedRun:
         raise FloodmarkError(f"the harness failed: {'; '.join(outcome.ruling.harness)}; see {folder}")
     if outcome.code == EXIT_VALID:
         shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
-    page_beside(folder, outcome.ruling, outcome.told, outcome.reading)
+    page_beside(folder, outcome.ruling, outcome.verdict, outcome.reading)
     return JudgedRun(folder=folder, outcome=outcome)
 
 

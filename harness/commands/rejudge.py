@@ -19,7 +19,7 @@ from floodmark.harness.commands.check import UNSAVED, Gate, about_of, save, tell
 from floodmark.harness.commands.report import page_beside
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.run_outcome import Ruling, ruling, summary
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
@@ -102,18 +102,18 @@ def _findings(then: Json, now: Json) -> Iterator[str]:
         was, has = _groups(then, name), _groups(now, name)
         for group in sorted(was.keys() & has.keys(), key=str):
             if was[group]["count"] != has[group]["count"]:
-                yield (f"  count      {name}, {told_class(has[group])}: was {was[group]['count']}, "
+                yield (f"  count      {name}, {class_text(has[group])}: was {was[group]['count']}, "
                        f"is {has[group]['count']}")
         gone = [was[group] for group in sorted(was.keys() - has.keys(), key=str)]
         new = [has[group] for group in sorted(has.keys() - was.keys(), key=str)]
         if len(gone) == len(new) == 1:
-            yield (f"  class      {name}: was {told_class(gone[0])} ({gone[0]['count']}), is "
-                   f"{told_class(new[0])} ({new[0]['count']})")
+            yield (f"  class      {name}: was {class_text(gone[0])} ({gone[0]['count']}), is "
+                   f"{class_text(new[0])} ({new[0]['count']})")
             continue
         for found in gone:
-            yield f"  gone       {name}: {many(found['count'], 'finding')}, {told_class(found)}"
+            yield f"  gone       {name}: {many(found['count'], 'finding')}, {class_text(found)}"
         for found in new:
-            yield f"  new        {name}: {many(found['count'], 'finding')}, {told_class(found)}"
+            yield f"  new        {name}: {many(found['count'], 'finding')}, {class_text(found)}"
             yield from (f"               {example['text']}" for example in found.get("examples", ())[:1]
                         if example.get("text"))
 

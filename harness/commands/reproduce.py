@@ -25,7 +25,7 @@ from floodmark.harness.commands.run import RunOptions, commit, planned, record
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import reproduction_table, verdict_text
 from floodmark.harness.reports.case_names import ASKED
-from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.reproduce_command import refuse_unknown
 from floodmark.harness.reports.reproduction_table import Attempt, Json
 from floodmark.harness.reports.run_outcome import VALID
@@ -88,7 +88,7 @@ def read_first(folder: Path, finding: str | None) -> First:
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))
     partitions = tuple(spec.key for spec in settings.assignment)
-    ground = AnchorBasis(past=read_schedule_history(ops, schedule), partitions=partitions,
+    ground = AnchorBasis(history=read_schedule_history(ops, schedule), partitions=partitions,
                          focus=focus_of(sought))
     anchors = reanchor_schedule(schedule, ground)
     refuse_odd_moments(tuple(one.now for one in anchors), settings, str(folder))
@@ -194,7 +194,7 @@ def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First,
     attempts = [
         Attempt(number=number, folder=result.run.folder, ended=result.ended, died=result.died,
                 missed=tuple(result.about["missed"]), verdict=verdict,
-                past=read_schedule_history(history.read(result.run.history_path), schedule))
+                history=read_schedule_history(history.read(result.run.history_path), schedule))
         for (number, result), verdict in zip(taken, verdicts, strict=True)
     ]
     return first, attempts
@@ -249,7 +249,7 @@ def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
     sought = first.sought
     showing = [attempt for attempt in attempts if shows(sought, attempt)]
     rate = reproduction_table.rate_text(len(showing), len(attempts))
-    lines = [f"  {sought['name']}, {told_class(sought)}: {rate}"]
+    lines = [f"  {sought['name']}, {class_text(sought)}: {rate}"]
     for key, words in (("partition", "in the same partition"), ("how", "in the same way")):
         then = sorted({str(example[key]) for example in sought.get("examples") or () if key in example})
         if then and showing:

@@ -15,12 +15,12 @@ from floodmark.checkers.text.explain import known_findings
 from floodmark.harness.errors import UsageError
 from floodmark.harness.reports import reproduce_command
 from floodmark.harness.reports.broker_exits import died_unquoted
-from floodmark.harness.reports.case_names import promises
+from floodmark.harness.reports.case_names import guarantee_texts
 from floodmark.harness.reports.finding_evidence import Evidence
 from floodmark.harness.reports.finding_narrative import narrate_finding
-from floodmark.harness.reports.history_context import act_line, faults_of, focus_of, show_story, story_of
+from floodmark.harness.reports.history_context import act_line, faults_of, focus_of, read_story, show_story
 from floodmark.harness.reports.logs_side_by_side import AROUND, check_partition, show_logs
-from floodmark.harness.reports.phrases import PERMITS, many, told_class
+from floodmark.harness.reports.phrases import PERMITS, class_text, many
 from floodmark.harness.reports.record_story import began, change_line, course_of
 from floodmark.harness.reports.run_files import RunFiles
 from floodmark.harness.reports.run_outcome import ruling
@@ -102,10 +102,10 @@ def show_timeline(run: Run, about: Json, verdict: Json | None, reading: Reading)
     examples = reading.accounts[0].found.get("examples") if reading.accounts else None
     if verdict is not None and examples:
         found, focus = reading.accounts[0].found, focus_of(examples[0], about)
-        story = story_of(run, focus)
+        story = read_story(run, focus)
         if story.promise is not None:
             gathering = gathering_of(run, verdict, about)
-            story.join(course_of(gathering, gathering.of(found, examples[0])))
+            story.add_trace(course_of(gathering, gathering.evidence_for(found, examples[0])))
             show_story(story, focus, in_brief=False)
             return
     acts = list(faults_of(run))
@@ -150,7 +150,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
         there = sorted({found["name"] for found in verdict["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")
     for found in groups:
-        click.echo(f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {told_class(found)}")
+        click.echo(f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {class_text(found)}")
         click.echo(f"  whose fault: {blame(found, about)}")
         show_examples(run, about, verdict, found)
     for entry in reasons:
@@ -166,7 +166,7 @@ def blame(found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
     """Who broke which promise, in one sentence."""
     if found["class"] != BUG:
         return f"nobody's: {PERMITS.get(str(found['permitted_by']), 'the configuration allows it')}"
-    promised = ", ".join(promises(about)) or "what it promised"
+    promised = ", ".join(guarantee_texts(about)) or "what it promised"
     return f"the cluster's (rules {about.get('rules', '?')}): with {promised} nothing that struck permits it"
 
 
@@ -175,15 +175,15 @@ def show_examples(run: Run, about: Json, verdict: Json, found: Json) -> None:
     gathering, told = gathering_of(run, verdict, about), list[Evidence]()
     pictured: set[tuple[int, int]] = set()
     for number, example in enumerate((found.get("examples") or ())[:EXAMPLES], 1):
-        evidence = gathering.of(found, example)
+        evidence = gathering.evidence_for(found, example)
         (_, what), *parts = narrate_finding(evidence, told)
         click.echo("\n".join(["", f"{number}. {what}", *with_heads(parts, indent=2)]))
         told.append(evidence)
         focus = focus_of(example, about)
         partition, offset = focus.partition, focus.offset
         seen_already = partition is not None and offset is not None and (partition, offset) in pictured
-        story = story_of(run, focus)
-        story.join(course_of(gathering, evidence))
+        story = read_story(run, focus)
+        story.add_trace(course_of(gathering, evidence))
         show_story(story, focus, in_brief=seen_already)
         if partition is not None and offset is not None and not seen_already:
             show_logs(run, about, partition, offset)

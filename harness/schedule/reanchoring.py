@@ -51,7 +51,7 @@ class AnchorBasis:
     """The saved run, for choosing moments. focus: the partition whose acks and leader count, usually that of
     the finding; None: the first that the struck node led, or the first of all."""
 
-    past: ScheduleHistory
+    history: ScheduleHistory
     partitions: tuple[int, ...]
     focus: int | None = None
 
@@ -71,7 +71,7 @@ def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[Reanchore
 
 
 def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis) -> ReanchoredEntry:
-    strike = basis.past.strikes.get(position)
+    strike = basis.history.strikes.get(position)
 
     def build(moment: Mapping[str, Any] | None, by: str, why: str) -> ReanchoredEntry:
         return ReanchoredEntry(position=position, then=then, now=replace(entry, moment=moment), strike=strike,
@@ -80,7 +80,7 @@ def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis
     moment = then.moment
     if moment is None or moment["at"] != "time":
         return build(moment, "asked", "as it was asked")
-    done_ns = basis.past.done_before(position)
+    done_ns = basis.history.done_before(position)
     if strike is None:
         least_ns = moment.get("after_ns")
         if position == 0 or least_ns is None:
@@ -109,7 +109,7 @@ def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis
 def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> dict[str, Any] | None:
     """The last ack before the strike, if acks of sends invoked since the entry before were coming."""
     partition = basis.partition_of(strike)
-    acks = basis.past.acks(partition)
+    acks = basis.history.acks(partition)
     count = acks.count_by(strike.began_ns)
     if count == 0:
         return None
@@ -124,7 +124,7 @@ def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorB
     """The leader and ISR that it met, if the strike before met others and so has caused them."""
     partition = basis.partition_of(strike)
     met = (strike.leader(partition), strike.isr(partition))
-    earlier = (basis.past.strikes.get(index) for index in range(position - 1, -1, -1))
+    earlier = (basis.history.strikes.get(index) for index in range(position - 1, -1, -1))
     before = next((one for one in earlier if one is not None and one.where), None)
     if before is None or None in met or met == (before.leader(partition), before.isr(partition)):
         return None
@@ -141,7 +141,7 @@ def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry
     """Replace node names by roles, in the entries that struck a leader and in those that undo them."""
     changed: dict[int, Entry] = {}
     for position, entry in enumerate(schedule):
-        strike = basis.past.strikes.get(position)
+        strike = basis.history.strikes.get(position)
         if strike is None or entry.f not in _LEADS or len(entry.nodes) != 1 or strike.nodes != entry.nodes:
             continue
         partition = basis.partition_of(strike)

@@ -165,11 +165,11 @@ def test_what_was_said_is_not_said_again(folder: Path) -> None:
     accounts = told(folder, group("saw-then-lost", seen, by="fault budget"), group("lost-write", lost),
                     group("unseen", {**seen, "ops": []}, by="fault budget"))
     assert accounts[0]["guilty"].startswith("at 0.000 s n1 acked up to offset 1")
-    assert [one["event"] for one in accounts[1:]] == ["the line told above, trace.jsonl:3."] * 2
-    assert [one["held"] for one in accounts[1:]] == ["as told above, of lost-write."] * 2
+    assert [one["event"] for one in accounts[1:]] == ["the line quoted above, trace.jsonl:3."] * 2
+    assert [one["held"] for one in accounts[1:]] == ["as described above for lost-write."] * 2
     assert "an ack is no fsync" in accounts[1]["why"]
     assert accounts[1]["why"].endswith("With --strict it fails the gate.")
-    assert accounts[2]["why"] == "Not held for a bug: permitted by fault budget, as told above."
+    assert accounts[2]["why"] == "Not counted as a bug: permitted by fault budget, as described above."
 
 
 NOT_WAITED_FOR = {**ABOUT, "leaders": {"0": {"leader": "n3"}}}
@@ -214,7 +214,7 @@ def test_a_fact_is_told_only_where_the_run_is_a_case_of_it(
 @pytest.mark.parametrize("cause", sorted({"acks", "retries", "subscribe", "isolation"}))
 def test_what_is_permitted_says_by_what_and_how_to_have_it_fail(folder: Path, cause: str) -> None:
     (account,) = told(folder, group("duplicate", by=cause))
-    assert account["why"].startswith(f"Not held for a bug: permitted by {cause}: ")
+    assert account["why"].startswith(f"Not counted as a bug: permitted by {cause}: ")
     assert "--strict" in account["why"]
     assert "Perhaps" not in account["why"]
 
@@ -318,7 +318,7 @@ READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in
 
 @pytest.mark.parametrize(("op", "deed"), [
     (completion("fail", sends=SENDS, error="NOT_ENOUGH_REPLICAS"),
-     "was told for certain that its send of 7 failed (NOT_ENOUGH_REPLICAS)"),
+     "got a certain failure of its send of 7 (NOT_ENOUGH_REPLICAS)"),
     (completion("info", sends=SENDS, error="TIMEOUT"), "never learnt what became of its send of 7 (TIMEOUT)"),
     (completion("ok", "poll", reads=READS), "read 7 at offset 1"),
     (completion("info", "poll", reads=READS), "read 7 at offset 1 and in a poll that ended in info"),
@@ -327,7 +327,7 @@ READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in
      "read of partition 3 at offsets 0, 1, 4"),
     (completion("ok", "poll", reads=[]), "asked for poll (ok)"),
     (completion("ok", "list_offsets", offsets=[{"partition": 1, "offset": 8}, {"partition": 0, "offset": 3}]),
-     "was told that the log ends at 3"),
+     "got 3 as the log's end"),
     (completion("ok", "txn", sends=[{"partition": 2, "value": 8, "offset": 5}], reads=READS),
      "was acked 8 of partition 2 at offset 5 and read 7 at offset 1"),
     (completion("ok", "assign", partitions=[0]), "asked for assign (ok)"),

@@ -139,7 +139,7 @@ def test_a_page_begins_with_the_night_and_mixes_nothing() -> None:
     assert "stuck" not in tables["top"]
     assert "| new | stuck" in tables["Clusters that got stuck"]
     assert "| kip-279 cut | 104 | n1 did not start its log |" in tables["The harness failed"]
-    assert "| kip-279 cut | 105 | unknown: nights/monday/runs/5 |" in tables["Nobody can tell"]
+    assert "| kip-279 cut | 105 | unknown: nights/monday/runs/5 |" in tables["Unknown"]
     assert "floodmark reproduce nights/monday/runs/2\n```" in rest
     assert "floodmark reproduce nights/monday/runs/1\n" not in rest  # it is known
 

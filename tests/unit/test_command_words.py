@@ -22,7 +22,7 @@ def act(f: str, **fault: Any) -> Op:
      "kill n1; asked at ack 5 of p2"),
     (act("kill", nodes=["n1"], moment={"at": "time", "time": 1}), "kill n1"),
     (act("cut", nodes=["n1", "n2"], grudge={"n1": ["n2"], "n2": ["n1", "n3"]}),
-     "cut; n1 hears not n2; n2 hears not n1 n3"),
+     "cut; n1 receives nothing from n2; n2 receives nothing from n1 n3"),
     (act("power_cut", nodes=["n1"], lost=True, lost_records={"n1": 1}, keep={"0": 5}),
      "power_cut n1; n1 lost 1 record; p0 kept to 5"),
     (act("power_cut", nodes=["n1"], lost=True), "power_cut n1; what was not fsynced is gone"),

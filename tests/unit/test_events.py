@@ -343,7 +343,7 @@ def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Pa
     """When, and who has it now: the lines above tell it."""
     groups = [group("lost-write", LOST), group("saw-then-lost", {"partition": 0, "offset": 5})]
     told = {"valid": False, "findings": groups, "counts": {"ops": 9}}
-    outcome = Outcome(folder=folder, ruling=ruling(told, ABOUT), told=told, about=ABOUT)
+    outcome = Outcome(folder=folder, ruling=ruling(told, ABOUT), verdict=told, about=ABOUT)
     page = html.unescape(markdown("1 run", [outcome]).decode())
     assert "- acked: 1.100 s 7 at offset 5 of partition 0, by leader n1" in page
     assert "  - the same, as other checks saw it:\n    - saw-then-lost: saw-then-lost it is\n" in page

@@ -22,12 +22,12 @@ from floodmark.harness.commands.campaign_index import index_beside, write_index
 from floodmark.harness.commands.campaign_run import noted
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports.campaign_results import results_of
-from floodmark.harness.reports.html.coverage import Grid, Square, drawn, grid_of
+from floodmark.harness.reports.html.coverage import Grid, Square, grid_of, grid_table
 from floodmark.harness.reports.html.elements import BYTES_OF_A_NIGHT
 from floodmark.harness.reports.html.sparks import (
     LINE_WIDTH,
     Rate,
-    in_words,
+    label,
     places,
     scale_of,
     spark,
@@ -116,7 +116,7 @@ def test_what_is_no_finding_has_tables_of_its_own(tmp_path: Path) -> None:
     assert "stuck" not in section(text, "signatures")
     assert "new stuck" in section(text, "clusters that got stuck")
     assert "n1 did not start" in section(text, "the harness failed")
-    assert "seed 105" in section(text, "nobody can tell")
+    assert "seed 105" in section(text, "unknown")
     quiet = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()))))
     assert "No law was seen to be broken in 1 run." in section(quiet, "signatures")
     assert f"{per_100(0, 1)}, by the 95 % interval." in section(quiet, "signatures")
@@ -249,7 +249,7 @@ def test_what_is_known_is_not_red_and_what_is_permitted_is_nothing() -> None:
 def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -> None:
     squares = {("a", "crash"): Square(runs=1_200, found=3), ("a", "cut"): Square(),
                ("b", "crash"): Square(runs=4, known=4), ("c", "cut"): Square(runs=2, stuck=2)}
-    wide = drawn(Grid(systems=("a", "b", "c"), faults=("crash", "cut"), squares=squares))
+    wide = grid_table(Grid(systems=("a", "b", "c"), faults=("crash", "cut"), squares=squares))
     rows = re.findall(r"<tr>.*?</tr>", wide)
 
     assert len(rows) == 4
@@ -258,7 +258,7 @@ def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -
     assert '<td class="known" data-head="crash"><span><b>4</b> of 4<small>known' in rows[2]
     assert 'class="outside"' in rows[2]
     assert '<td class="quiet" data-head="cut"><span>2<small>2 stuck' in rows[3]
-    tall = drawn(Grid(systems=("a",), faults=("crash", "cut"), squares=squares))
+    tall = grid_table(Grid(systems=("a",), faults=("crash", "cut"), squares=squares))
     assert len(re.findall("<tr>", tall)) == 3
 
 
@@ -303,7 +303,7 @@ def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran() -> No
     assert at[-1][0] == LINE_WIDTH - 5
     assert [len(stretch) for stretch in stretches(at)] == [2, 2]
     assert spark(points).count("<polyline") == 2
-    assert in_words(points[:1]) == "2026-03-01 02:00: 0 of 10 runs"
+    assert label(points[:1]) == "2026-03-01 02:00: 0 of 10 runs"
 
 
 @pytest.mark.parametrize("points", [[], [point(0, 0)], [point(3, 3)], [point(0, 5)] * 3])

@@ -69,7 +69,7 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
     run = about(ELEVEN, list(range(4, 22)))
     told = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
     said = "struck by  2 kill, 1 start; missed, for the moment never came: 9 kill"
-    outcome = Outcome(folder=tmp_path, ruling=ruling(told, run), told=told, about=run)
+    outcome = Outcome(folder=tmp_path, ruling=ruling(told, run), verdict=told, about=run)
     assert said in report_of(outcome)
     assert f"- {' '.join(said.split())}" in markdown("1 run", [outcome]).decode()
     assert said in verdict_text.report(tmp_path, told, run)

@@ -254,7 +254,7 @@ def _base(about: Facts) -> Row:
     if about.base is not None:
         return _engine_row("base image", True, about.base)
     missing = f"{about.wanted_base} is not in the engine"
-    if about.base_to_be_had:
+    if about.base_available:
         how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
         return Row(part=_ENGINE_PART, item="base image", can=None, detail=f"{missing}; it will be {how}")
     return _engine_row("base image", False, f"{missing}, and no registry gives it: {about.base_why_not}",

@@ -165,7 +165,7 @@ def test_what_is_permitted_is_said_to_be(judged: Judged) -> None:
 def test_a_torn_last_line_is_ignored_and_counted(judged: Judged) -> None:
     """It says nothing against the run."""
     assert judged.verdict("torn")["valid"] is True
-    assert "1 half line ignored" in judged.said("torn")
+    assert "1 incomplete line ignored" in judged.said("torn")
 
 
 @pytest.mark.parametrize(("name", "told"), [

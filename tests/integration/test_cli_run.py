@@ -108,7 +108,7 @@ def test_a_broker_that_somebody_kills_is_not_the_clusters_bug(tmp_path: Path) ->
     assert answer.code == 4, answer.out + answer.err
     about = run_json(folder)
     assert (about["died"], verdict(folder)["findings"]) == ([], [])
-    assert "n2 ended: SIGKILL ended it, and nothing here had sent that (the kernel" in about["ended"]
+    assert "n2 ended: SIGKILL ended it, which floodmark did not send (from the kernel" in about["ended"]
     wait_until_gone(folder)
 
 

@@ -103,7 +103,7 @@ def test_what_cannot_be_done_to_a_node_is_usage_and_nothing_is_done(
     assert commands.state(up.folder) == 0
     assert "brokers    n1 paused" in capsys.readouterr().out
     for f, told in (("pause", "n1 is paused already"), ("start", "n1 is paused: resume it"),
-                    ("stop", "n1 is paused and cannot stop in order")):
+                    ("stop", "n1 is paused and cannot be stopped")):
         with pytest.raises(UsageError, match=told):
             commands.strike(up.folder, f, ["n1"])
     assert commands.strike(up.folder, "kill", ["n1"]) == 0

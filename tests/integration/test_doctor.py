@@ -27,7 +27,7 @@ from floodmark.harness.cluster.containers.ability_probe import (
     RESET,
     Abilities,
     probe,
-    understood,
+    abilities_of,
 )
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_facts import facts
@@ -116,7 +116,7 @@ def test_a_container_without_rights_can_do_nothing_that_needs_them(
     """Each no is the kernel's own. What needs no right is a yes all the same."""
     network = {**tried(client, image, run, "network", BARE), "folder_seen": False,
                "between_ns": (0, 1 << 63)}
-    found = understood(network, tried(client, image, run, "disks", BARE))
+    found = abilities_of(network, tried(client, image, run, "disks", BARE))
 
     assert {name for name, ability in found.items() if not ability.can} == {
         FOLDER, CUT, RESET, LOSS, DELAY, RATE, LOOPS, READ_ONLY, MEMORY}
@@ -136,7 +136,7 @@ def test_an_image_without_the_program_is_named_as_the_trouble(client: docker.Doc
     base = facts(client).base
     assert base is not None
 
-    with pytest.raises(FloodmarkError, match=r"was to try out network ended with code 2: .*probe\.py"):
+    with pytest.raises(FloodmarkError, match=r"that tests network ended with code 2: .*probe\.py"):
         tried(client, base, run, "network", BARE)
 
 
@@ -145,7 +145,7 @@ def test_an_engine_that_is_silent_is_not_waited_for(
     """Whoever is late removes its container all the same."""
     monkeypatch.setattr(ability_probe, "PROBE_S", 0.0)
 
-    with pytest.raises(FloodmarkError, match="waited 0 s for the containers that try out"):
+    with pytest.raises(FloodmarkError, match="waited 0 s for the containers that test"):
         probe(client, image, anew=True)
     deadline = time.monotonic() + LATE_S
     while any(thread.name == "probe" for thread in threading.enumerate()):

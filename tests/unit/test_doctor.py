@@ -145,7 +145,7 @@ def test_the_means_are_told_where_there_are_several() -> None:
 
 def facts(**changes: object) -> Facts:
     known = {"name": "Docker 20.10", "storage": "overlay2", "tools": "floodmark-tools:1", "base": "base:1",
-             "wanted_base": "base:1", "base_to_be_had": None, "base_why_not": ""}
+             "wanted_base": "base:1", "base_available": None, "base_why_not": ""}
     return Facts(**{**known, **changes})  # type: ignore[arg-type]
 
 
@@ -156,7 +156,7 @@ def test_an_engine_with_its_images_lacks_nothing() -> None:
 @pytest.mark.parametrize(("why_not", "how"), [("", "fetched"), ("no such host", "made of Debian's packages")])
 def test_images_that_will_be_had_are_no_lack(why_not: str, how: str) -> None:
     rows = {row.item: row for row in engine_rows(
-        facts(tools=None, base=None, base_to_be_had=True, base_why_not=why_not))}
+        facts(tools=None, base=None, base_available=True, base_why_not=why_not))}
 
     assert rows["base image"].can is None
     assert how in rows["base image"].detail
@@ -165,7 +165,7 @@ def test_images_that_will_be_had_are_no_lack(why_not: str, how: str) -> None:
 
 
 def test_a_base_that_cannot_be_had_is_a_lack() -> None:
-    rows = engine_rows(facts(tools=None, base=None, base_to_be_had=False, base_why_not="no such host"))
+    rows = engine_rows(facts(tools=None, base=None, base_available=False, base_why_not="no such host"))
 
     assert lacking(rows, "containers") == ["base image"]
     (row,) = (row for row in rows if row.item == "base image")

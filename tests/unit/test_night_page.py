@@ -118,7 +118,7 @@ def test_what_is_no_finding_has_tables_of_its_own(tmp_path: Path) -> None:
     assert "n1 did not start" in section(text, "the harness failed")
     assert "seed 105" in section(text, "unknown")
     quiet = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()))))
-    assert "No law was seen to be broken in 1 run." in section(quiet, "signatures")
+    assert "No broken law was found in 1 run." in section(quiet, "signatures")
     assert f"{per_100(0, 1)}, by the 95 % interval." in section(quiet, "signatures")
     assert "No cluster got stuck, the harness failed in no run" in quiet
 
@@ -130,7 +130,7 @@ def test_a_night_under_way_and_one_without_its_ledger_say_so(tmp_path: Path) -> 
 
     text = page(folder)
 
-    assert "the campaign has not come to its end; 0 runs begun and not judged yet" in text
+    assert "the campaign is not finished; 0 runs begun and not judged yet" in text
     assert "ledger.json is not there" in text
     assert "campaign mark" not in text
     assert f"floodmark campaign resume {folder}" in section(text, "what to type next")

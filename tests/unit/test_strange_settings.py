@@ -128,7 +128,7 @@ def test_an_option_holds_one_line(tmp_path: Path, word: str) -> None:
 ])
 def test_a_line_of_properties_is_one_line(key: str, value: str) -> None:
     """Whatever comes to the file, by whatever way: the broker's reader must not see another line in it."""
-    with pytest.raises(UsageError, match="cannot hold that"):
+    with pytest.raises(UsageError, match="cannot be in a properties file"):
         property_line(key, value)
 
 

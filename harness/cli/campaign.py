@@ -45,10 +45,10 @@ def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options:
     Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
     harness failed in a run; 3 of a run nobody can tell; 0 none of these.
     """
-    from floodmark.harness.commands.campaign import Asked, Reports, run_campaign
+    from floodmark.harness.commands.campaign import CampaignOptions, Reports, run_campaign
 
     reports = Reports(junit_file=junit_file, markdown_file=markdown_file)
-    return run_campaign(Asked(reports=reports, **options))
+    return run_campaign(CampaignOptions(reports=reports, **options))
 
 
 @campaign.command("resume")

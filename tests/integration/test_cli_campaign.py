@@ -123,7 +123,7 @@ def known_then_nothing_new(folder: Path, ledger: Path) -> None:
         ("for = '1min'\n[[except]]\nrules = 'kip-320'", (), "nothing would be run; take out an [[except]]"),
         ("for = '1min'\nduration = 10", ("--for", "5s"), "5.0 s has no room for one run of 10 s: give the"),
         ("for = '1min'\nduration = 90", (), "1 min has no room for one run of 1 min 30 s"),
-        ("", (), "how long? Say --for 20min"),
+        ("", (), "the campaign's time is missing: give --for 20min"),
         ("for = '1min'\n[[nemesis]]\nnemesis = 'cras'", (), "cannot be run: no nemesis 'cras'"),
         ("for = '1min'\n[[nemesis]]\nscenario = 'nothing'", (), "no scenario 'nothing'"),
         ("for = '1min'\n[[system]]\nbugs = ['nothing']", (), "cannot be run"),

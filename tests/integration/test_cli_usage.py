@@ -139,7 +139,7 @@ def test_a_cluster_whose_harness_has_gone_is_told(tmp_path: Path) -> None:
     (tmp_path / "work" / "cluster.json").write_text(json.dumps({"socket": str(tmp_path / "s"), "pid": 4711}))
     answer = floodmark("cluster", "state", "--folder", tmp_path)
     assert answer.code == 4
-    assert "not up any more (it was process 4711)" in answer.err
+    assert "no longer up (it was process 4711)" in answer.err
 
 
 def test_whom_to_strike_must_be_said() -> None:

@@ -319,7 +319,8 @@ READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in
 @pytest.mark.parametrize(("op", "deed"), [
     (completion("fail", sends=SENDS, error="NOT_ENOUGH_REPLICAS"),
      "got a certain failure of its send of 7 (NOT_ENOUGH_REPLICAS)"),
-    (completion("info", sends=SENDS, error="TIMEOUT"), "never learned whether its send of 7 succeeded (TIMEOUT)"),
+    (completion("info", sends=SENDS, error="TIMEOUT"),
+     "never learned whether its send of 7 succeeded (TIMEOUT)"),
     (completion("ok", "poll", reads=READS), "read 7 at offset 1"),
     (completion("info", "poll", reads=READS), "read 7 at offset 1 and in a poll that ended in info"),
     (completion("ok", "poll", reads=READS[:1]), "read 6 at offset 0"),

@@ -70,7 +70,7 @@ def test_violations_stuck_clusters_and_failures_of_the_harness_are_three_things(
     assert [row[-1].strip() for row in told["stuck"]] == ["as before"]
     assert [[cell.strip() for cell in row] for row in told["runs"]] == [
         ["the harness failed", "1 of 3", "1 of 5", "1", "as before"],
-        ["nobody can tell", "0 of 3", "1 of 5", "1", "new"]]
+        ["unknown", "0 of 3", "1 of 5", "1", "new"]]
 
 
 def test_a_cluster_that_is_newly_stuck_fails_until_it_is_known(tmp_path: Path) -> None:

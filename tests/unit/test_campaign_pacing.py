@@ -183,7 +183,7 @@ class World:
     async def end(self) -> None:
         await asyncio.sleep(self.takes(1.0))
 
-    async def judged(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
+    async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
         await asyncio.sleep(self.takes(self.judge_s * len(folders)))
         answers = []
         for folder in folders:
@@ -212,7 +212,7 @@ def spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, budget_
         state=State(), judge=world, look=world.look)  # type: ignore[arg-type]
     clock = SimpleNamespace(time=loop.time, monotonic=loop.time)
     monkeypatch.setattr(campaign_run, "time", clock)
-    monkeypatch.setattr(campaign_run, "played", world.play)
+    monkeypatch.setattr(campaign_run, "play_run", world.play)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(os, "fsync", lambda _: None)  # nobody waits for a disk here either
     world.began_s = loop.now_s

@@ -182,22 +182,22 @@ def test_reports_are_written_when_something_ends_the_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> State:
-        raise FloodmarkError("interrupted; it goes on with: floodmark campaign resume night")
+        raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
 
-    monkeypatch.setattr(campaign, "conducted", interrupted)
+    monkeypatch.setattr(campaign, "run_session", interrupted)
     reports = Reports(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
     with pytest.raises(FloodmarkError, match="interrupted"):
         campaign.resume_campaign(folder_of(tmp_path), reports)
     (suite,) = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
     (error,) = suite.iter("error")
-    assert error.attrib["message"].startswith("interrupted; it goes on with")
+    assert error.attrib["message"].startswith("interrupted; to continue")
     assert "it did not end: interrupted" in (tmp_path / "summary.md").read_text()
 
 
 def test_what_cannot_be_written_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(campaign, "conducted", lambda *_: night((CRASH, "valid", ())))
+    monkeypatch.setattr(campaign, "run_session", lambda *_: night((CRASH, "valid", ())))
     folder = folder_of(tmp_path)
     assert campaign.resume_campaign(folder, Reports()) == 0
     (tmp_path / "file").touch()

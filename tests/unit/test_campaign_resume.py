@@ -60,7 +60,7 @@ def judge_saying(monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]) -> list[
         async def end(self) -> None:
             pass
 
-        async def judged(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
+        async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
             calls.append([folder.name for folder in folders])
             return [dict(said) for _ in folders]
 
@@ -160,7 +160,7 @@ def test_a_reproduction_on_which_the_judge_failed_shows_nothing_of_the_cause(
         (Path(asked["folder"]) / "history.jsonl").touch()
         return {"why": None}
 
-    monkeypatch.setattr(campaign_run, "played", played)
+    monkeypatch.setattr(campaign_run, "play_run", played)
     folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
                      plan=PLAN.replace("reproduce = 0", "reproduce = 1"), runs=1)
     assert floodmark("campaign", "resume", folder).code == 1

@@ -21,8 +21,8 @@ from floodmark.harness.cluster.containers.ability_probe import (
     READ_ONLY,
     RESET,
     Abilities,
-    offers,
     abilities_of,
+    offers,
 )
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()

@@ -428,7 +428,7 @@ def test_what_goes_on_behind_is_said_after_the_verdict(
         runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(catalog, "quicken_judge", lambda: True)
     check.check_folders([runs / "valid"], gate())
-    assert capsys.readouterr().err.splitlines()[-1].startswith("Spark is made to start quicker next time")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("in the background a cache is made")
 
 
 def test_nothing_goes_on_behind_a_judge_that_failed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -266,9 +266,9 @@ def test_an_act_that_may_lose_data_excuses_and_so_does_one_that_is_not_known(tmp
         ("lose-unfsynced-writes", ["n2"], True), ("wipe-out", ["unnamed"], True), ("free-node", ["n3"], True)]
     assert run.about["nodes"] == ["n2", "n3", "unnamed"]
     assert run.told["changed"] == {
-        "act :lose-unfsynced-writes, taken for one that may lose data": 1,
-        "act :wipe-out, taken for one that may lose data": 1,
-        "act :free-node, taken for one that may lose data": 1}
+        "act :lose-unfsynced-writes, counted as one that may lose data": 1,
+        "act :wipe-out, counted as one that may lose data": 1,
+        "act :free-node, counted as one that may lose data": 1}
 
 
 def test_which_acts_lose_data_can_be_said(tmp_path: Path) -> None:

@@ -260,7 +260,8 @@ def test_the_java_that_is_needed_is_read_from_the_jars(machine: Machine, says: s
 
 @pytest.mark.parametrize(("then", "code", "sentence"), [
     (NO_VERSION, 2, "there is no Kafka 4.9.9 in Maven's repository: choose another version (tested: 2.8.2, "),
-    (NOT_WHOLE, 2, "Kafka 4.9.9 is incomplete in Maven's repository, org.apache.kafka:kafka-tools is missing"),
+    (NOT_WHOLE, 2,
+     "Kafka 4.9.9 is incomplete in Maven's repository, org.apache.kafka:kafka-tools is missing"),
     (NO_ROOM, 4, "Kafka 4.9.9 cannot be fetched, Maven failed: Failed to execute goal copy-dependencies: "
                  "No space left on device"),
     ("sys.exit(1)", 4, "Maven failed: [INFO] Downloaded"),

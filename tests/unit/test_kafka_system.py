@@ -76,7 +76,7 @@ def written(layout: Layout, name: str) -> dict[str, str]:
 def test_a_feature_goes_to_the_format_and_not_into_the_settings(
         version: str, given: dict[str, str], features: dict[str, str]) -> None:
     form = KRaft(replace(KAFKA, version=version), given, IDS)
-    assert form.feature_words() == [word for name, level in features.items()
+    assert form.feature_options() == [word for name, level in features.items()
                                     for word in ("--feature", f"{name}={level}")]
     assert form.about == ({"features": features} if features else {})
     assert not set(form.settings) & kraft.FEATURES

@@ -29,7 +29,7 @@ def test_a_signal_from_outside_is_not_its_own_end(tmp_path: Path) -> None:
     log = tmp_path / "n1.log"
     log.write_text("error AssertionError: 3\n")
     assert "for lack of memory" in (machine_failure(exit_report(log, -9)) or "")
-    assert "somebody" in (machine_failure(exit_report(log, -15)) or "")
+    assert "another process" in (machine_failure(exit_report(log, -15)) or "")
     assert [machine_failure(exit_report(log, code)) for code in (-6, -11, -4, 1, 70)] == [None] * 5
 
 

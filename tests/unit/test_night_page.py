@@ -329,7 +329,7 @@ def test_a_campaign_names_its_page_on_the_line_before_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = folder_of(tmp_path, MIXED)
-    monkeypatch.setattr(campaign, "conducted", lambda *_: MIXED)
+    monkeypatch.setattr(campaign, "run_session", lambda *_: MIXED)
 
     assert campaign.resume_campaign(folder, Reports()) == 1
 
@@ -341,10 +341,10 @@ def test_a_campaign_that_something_ends_has_a_page_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> State:
-        raise FloodmarkError("interrupted; it goes on with: floodmark campaign resume night")
+        raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
 
     folder = folder_of(tmp_path, MIXED)
-    monkeypatch.setattr(campaign, "conducted", interrupted)
+    monkeypatch.setattr(campaign, "run_session", interrupted)
     with pytest.raises(FloodmarkError, match="interrupted"):
         campaign.resume_campaign(folder, Reports())
 

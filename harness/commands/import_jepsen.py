@@ -31,7 +31,7 @@ from floodmark.harness.importers.jepsen_common_lines import CommonLines
 from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_names import LIFE, SPAN, Names
 from floodmark.harness.importers.jepsen_nemesis import SPARES, Nemesis
-from floodmark.harness.importers.jepsen_ops import Carrier
+from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
@@ -63,13 +63,13 @@ def import_history(
     source = JepsenFile(file)
     click.echo(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})", err=True)
     with new_folder(folder) as begun:
-        carrier = carry_history(source, begun, (SPARES | set(spares)) - set(loses))
-        about = about_of(carrier, promised, given, carrier.reach.unread(begun.history_path))
+        converter = convert_history(source, begun, (SPARES | set(spares)) - set(loses))
+        about = about_of(converter, promised, given, converter.reach.unread(begun.history_path))
         begun.rewrite(about)
-        if carrier.names.odd:
-            write_pieces(begun.folder / "values.jsonl", map(json_line, carrier.names.odd_values()))
+        if converter.names.odd:
+            write_pieces(begun.folder / "values.jsonl", map(json_line, converter.names.odd_values()))
     link_latest(folder)
-    for line in summary(carrier, about, given):
+    for line in summary(converter, about, given):
         click.echo(harmless(line), err=True)
     click.echo(f"judge it: floodmark check {folder}", err=True)
     click.echo(str(folder))
@@ -96,7 +96,7 @@ def new_folder(folder: Path) -> Iterator[Run]:
         raise
 
 
-def carry_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
+def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Converter:
     """Writes every op of the file to the run's history."""
     reported = 0
 
@@ -108,11 +108,11 @@ def carry_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carri
 
     with HistoryLines(run.history_path, report) as lines:
         names, nemesis = Names(json=source.is_json), Nemesis(json=source.is_json, spares=spares)
-        carrier = Carrier(source=source, lines=lines, names=names, nemesis=nemesis)
-        for op in source.ops(CommonLines(carrier)):
-            carrier.take(op)
-        carrier.end()
-    return carrier
+        converter = Converter(source=source, lines=lines, names=names, nemesis=nemesis)
+        for op in source.ops(CommonLines(converter)):
+            converter.convert(op)
+        converter.end()
+    return converter
 
 
 # -- the guarantees --------------------------------------------------------------------------------------
@@ -164,15 +164,15 @@ _PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def about_of(
-    carrier: Carrier, promised: Mapping[str, Any], given: Mapping[str, str], unread: list[int]
+    converter: Converter, promised: Mapping[str, Any], given: Mapping[str, str], unread: list[int]
 ) -> dict[str, Any]:
     """run.json, with the import's account under `imported`. unread: partitions whose acks are beyond all
     reads."""
-    source, names = carrier.source, carrier.names
-    nodes = sorted(carrier.nemesis.nodes)  # which of them have a partition is unknown: any may
+    source, names = converter.source, converter.names
+    nodes = sorted(converter.nemesis.nodes)  # which of them have a partition is unknown: any may
     cleanup = given.get("cleanup.policy", ASSUMED["cleanup.policy"])
     digest = source.digest.hexdigest()
-    processes, read_to_the_end = carrier.reach.final_reads()
+    processes, read_to_the_end = converter.reach.final_reads()
     return {
         "format": FORMAT, "version": __version__, "commit": commit(), "id": digest[:16],
         "cluster": "jepsen", "workload": WORKLOAD, "nodes": nodes,
@@ -186,16 +186,16 @@ def about_of(
         "leaders": {}, "final_reads": {"processes": processes, "partitions": read_to_the_end},
         "observes": {"dumps": False, "replicas": False, "trace": []},
         "died": [], "residue": None, "clock_error_ns": 0,
-        "history_lines": carrier.lines.count + carrier.missing, "ended": "done",
+        "history_lines": converter.lines.count + converter.missing, "ended": "done",
         "imported": {
             "from": WORKLOAD, "file": source.path.name, "sha256": digest,
             "form": "json" if source.is_json else "edn",
             "values": f"partition * {SPAN} + value", "later_lives": f"process + n * {LIFE}",
             "odd_values": "values.jsonl" if names.odd else None,
-            "blind": sorted(carrier.reach.blind), "unread": unread,
+            "blind": sorted(converter.reach.blind), "unread": unread,
             "assumed": dict(sorted(assumed(given))),
-            "left_out": dict(sorted(carrier.left_out.items())),
-            "changed": dict(sorted(changes(carrier))),
+            "left_out": dict(sorted(converter.left_out.items())),
+            "changed": dict(sorted(changes(converter))),
         },
     }
 
@@ -205,44 +205,45 @@ def assumed(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     return ((key, value) for key, value in ASSUMED.items() if key not in given)
 
 
-def changes(carrier: Carrier) -> Iterator[tuple[str, int]]:
+def changes(converter: Converter) -> Iterator[tuple[str, int]]:
     """Yields what differs from Jepsen's history, with counts."""
-    yield from carrier.changed.items()
+    yield from converter.changed.items()
     yield from ((f"act :{f}, counted as one that may lose data", number)
-                for f, number in carrier.nemesis.feared.items())
-    renamed = sum(key != str(number) for number, key in carrier.names.partitions.items())
+                for f, number in converter.nemesis.counted_as_losing.items())
+    renamed = sum(key != str(number) for number, key in converter.names.partitions.items())
     for label, number in (
         ("key with a number of its own (partitions: topic)", renamed),
-        ("value with a number of its own (values.jsonl)", len(carrier.names.odd)),
-        ("time that fell: that of the line before", carrier.lines.clamped),
+        ("value with a number of its own (values.jsonl)", len(converter.names.odd)),
+        ("falling time: replaced by that of the line before", converter.lines.clamped),
     ):
         if number:
             yield label, number
 
 
-def summary(carrier: Carrier, about: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[str]:
+def summary(converter: Converter, about: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[str]:
     """Yields the summary: what was imported and what was not."""
     imported = about["imported"]
-    yield (f"imported {many(carrier.lines.count, 'line')}: {carrier.records} sends, polls and txns of "
-           f"{many(len(carrier.processes), 'client')}, {many(len(about['partitions']), 'partition')}, "
+    yield (f"imported {many(converter.lines.count, 'line')}: {converter.records} sends, polls and txns of "
+           f"{many(len(converter.processes), 'client')}, {many(len(about['partitions']), 'partition')}, "
            f"{many(len(about['nodes']), 'node')} that the nemesis met")
     yield from listed("not carried", imported["left_out"].items())
     yield from listed("changed", imported["changed"].items())
-    if carrier.missing:
-        yield (f"{many(carrier.missing, 'op')} may have sent or read and cannot be judged: "
+    if converter.missing:
+        yield (f"{many(converter.missing, 'op')} may have sent or read and cannot be judged: "
                "the history counts as incomplete")
     values = ", ".join(f"{key}={value}" for key, value in assumed(given))
     yield f"assumed: {values} (change them with -c KEY=VALUE)"
-    yield from read_extent(carrier, imported)
+    yield from read_extent(converter, imported)
 
 
-def read_extent(carrier: Carrier, imported: Mapping[str, Any]) -> Iterator[str]:
+def read_extent(converter: Converter, imported: Mapping[str, Any]) -> Iterator[str]:
     """Yields sentences on which partitions' losses can be judged."""
-    if not carrier.records:
+    if not converter.records:
         yield f"it has no send, poll or txn: is it a history of {WORKLOAD}? Nothing can be judged"
         return
-    final = carrier.reach.final_reads()[1]
-    yield (f"final polls read {len(final)} of {many(len(carrier.names.partitions), 'partition')} to the end; "
+    final = converter.reach.final_reads()[1]
+    partitions = many(len(converter.names.partitions), "partition")
+    yield (f"final polls read {len(final)} of {partitions} to the end; "
            "lost writes are inferred from reads and missing reads, as Jepsen does, and checks of "
                   "logs and replicas are not made")
     for name, why in (("unread", "acked records are above all reads"),

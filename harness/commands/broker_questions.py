@@ -52,7 +52,7 @@ def _value_text(value: object) -> str:
 
 def scenario_words() -> Words:
     """The names that a scenario may use: rules, bugs and switches of the broker, workloads, findings."""
-    argv = [sys.executable, "-P", "-m", catalog.BROKER_WORDS]
+    argv = [sys.executable, "-P", "-m", catalog.BROKER_NAMES]
     try:
         ran = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=True)
         names = orjson.loads(ran.stdout)

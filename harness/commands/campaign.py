@@ -49,7 +49,7 @@ from floodmark.harness.reports.gate_outcomes import one_line
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import RUNS, refuse_full, write_whole
+from floodmark.harness.run import RUNS, refuse_nonempty, write_whole
 from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
@@ -115,7 +115,7 @@ def run_campaign(options: CampaignOptions) -> int:
     budget_s = budget_of(options.budget, plan)
     refuse_impossible_cases(plan)
     folder = options.out or RUNS / f"campaign-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(folder)
+    refuse_nonempty(folder)
     catalog.can_judge()
     ledger_path = (options.ledger or folder.parent / LEDGER).absolute()
     ledger = ledgers.load(ledger_path)

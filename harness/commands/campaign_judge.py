@@ -54,7 +54,7 @@ def main() -> None:
             for folder, verdict, more in zip(folders, verdicts, figures(folders), strict=True):
                 _say(out, {**answer(folder, verdict), **more})
             busy.clear()
-    catalog.leave_judge()
+    catalog.stop_judge()
 
 
 def listen(requests: "Queue[bytes | None]", busy: threading.Event) -> None:

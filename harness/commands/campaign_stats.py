@@ -17,7 +17,7 @@ from floodmark.harness.commands.folder_arguments import chosen
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import refuse_full, write_whole
+from floodmark.harness.run import refuse_nonempty, write_whole
 from floodmark.harness.run_location import Place
 from floodmark.harness.statistics_seams import Answers
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
@@ -45,7 +45,7 @@ def show_stats(folders: Sequence[str], json_file: Path | None, parquet: Path | N
     """Prints the tables on stdout, and the runs that could not be measured on stderr; then the exit code is
     4."""
     if parquet is not None:
-        refuse_full(parquet)
+        refuse_nonempty(parquet)
     runs = runs_of(chosen(folders))
     measures = catalog.measure([run.folder for run in runs])
     answers = measures.answers({number: (run.night, run.run) for number, run in enumerate(runs)})

@@ -88,7 +88,7 @@ def check_folders(
     codes = judge_folders(folders, through, workers)
     if keep_parquet:
         keep_twins(folders)
-    if catalog.quicken_judge():
+    if catalog.prepare_next_judge():
         click.echo("in the background a cache is made so that Spark starts faster next time (once; 170 MB)",
                    err=True)
     return worst(codes)

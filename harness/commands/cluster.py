@@ -24,7 +24,7 @@ from floodmark.harness.commands.run import pairs
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.protocols import Addressed, Cluster, ability, why_not
 from floodmark.harness.reports.phrases import align_columns
-from floodmark.harness.run import refuse_full
+from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
@@ -215,7 +215,7 @@ def bring_up(
         "trace": False,  # it is not judged, and may be up for long
     }
     if out is not None:
-        refuse_full(out)
+        refuse_nonempty(out)
         return _run_until_interrupted(cluster, out, nodes, first_port, made)
     with tempfile.TemporaryDirectory(prefix="floodmark-", ignore_cleanup_errors=True) as folder:
         return _run_until_interrupted(cluster, Path(folder), nodes, first_port, made)

@@ -23,7 +23,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import ruling
-from floodmark.harness.run import RUNS, Run, refuse_full
+from floodmark.harness.run import RUNS, Run, refuse_nonempty
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import differences
@@ -66,7 +66,7 @@ def kafka_acts(kafka: str) -> tuple[Part, ...]:
 def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
     """Plays, judges and prints the demo; exit 0 only if all runs ended as expected."""
     parent = out or RUNS / f"demo-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(parent)
+    refuse_nonempty(parent)
     catalog.can_judge()
     parts = demo_acts() if kafka is None else parts_that_fit(kafka_acts(kafka), cluster, parent)
     for part in parts[::2] if kafka is None else parts:

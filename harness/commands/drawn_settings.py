@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from floodmark.harness.broker_config import OF_TOPICS
+from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape
 from floodmark.harness.schedule.patterns import SESSION_S
 
@@ -56,7 +56,7 @@ class Drawn:
 
 def broker_keys(config: Mapping[str, str]) -> dict[str, str]:
     """The config with the brokers' own names of the keys."""
-    return {OF_TOPICS.get(key, key): value for key, value in config.items()}
+    return {TOPIC_KEYS.get(key, key): value for key, value in config.items()}
 
 
 def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:

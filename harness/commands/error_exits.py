@@ -73,7 +73,7 @@ def _code_of(command: Callable[[], int]) -> int:
     except FloodmarkError as error:
         return complain(str(error), EXIT_HARNESS)
     except KeyboardInterrupt as interrupt:
-        catalog.leave_judge()
+        catalog.stop_judge()
         reason = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
         return complain(reason, EXIT_HARNESS)
     except (click.ClickException, click.Abort, click.exceptions.Exit):

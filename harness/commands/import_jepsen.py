@@ -34,7 +34,7 @@ from floodmark.harness.importers.jepsen_nemesis import SPARES, Nemesis
 from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
+from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_nonempty, write_pieces
 from floodmark.harness.verdict import EXIT_VALID
 
 SHOWN = 8  # partitions named in one line
@@ -59,7 +59,7 @@ def import_history(
     given = pairs(tuple(config))
     promised = guarantees(given)
     folder = out or RUNS / f"{datetime.datetime.now():%Y%m%dT%H%M%S}-jepsen"
-    refuse_full(folder)
+    refuse_nonempty(folder)
     source = JepsenFile(file)
     click.echo(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})", err=True)
     with new_folder(folder) as begun:

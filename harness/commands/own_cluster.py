@@ -22,7 +22,7 @@ from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole_number
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.run import default_folder, refuse_full
+from floodmark.harness.run import default_folder, refuse_nonempty
 from floodmark.harness.runner import RunPlan, spread
 
 PORT = 9092
@@ -61,7 +61,7 @@ def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
     commands = None if own.faults_file is None else catalog.fault_commands(own.faults_file)
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     folder = options.out or default_folder(seed, datetime.datetime.now())
-    refuse_full(folder)
+    refuse_nonempty(folder)
     found = catalog.find_own(addresses, security)
     nodes = tuple(found.ids)
     run_id = secrets.token_hex(8)

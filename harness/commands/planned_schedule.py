@@ -48,7 +48,7 @@ class PlanningContext:
     interval_s: float
     overspend: bool
     session_s: float = SESSION_S  # of a broker's session
-    not_struck: Mapping[str, str] = field(default_factory=dict)  # nemeses that are impossible here, and why
+    unsupported: Mapping[str, str] = field(default_factory=dict)  # nemeses that are impossible here, and why
     trace: bool = True  # whether the brokers write traces
     flush_every: bool = False  # every write is fsynced: a power cut loses nothing
 
@@ -67,12 +67,12 @@ def random_schedule(nemeses: str, context: PlanningContext) -> PlannedSchedule:
     requested = catalog.nemeses(nemeses, context.cluster)
     named = catalog.named(nemeses)
     remarks = []
-    names = tuple(name for name in requested if name not in context.not_struck)
+    names = tuple(name for name in requested if name not in context.unsupported)
     for name in requested:
-        if name in context.not_struck:
+        if name in context.unsupported:
             if name in named:
-                raise UsageError(f"--nemesis {name} is impossible here: {context.not_struck[name]}")
-            remarks.append(f"{name} is left out: {context.not_struck[name]}")
+                raise UsageError(f"--nemesis {name} is impossible here: {context.unsupported[name]}")
+            remarks.append(f"{name} is left out: {context.unsupported[name]}")
     if CUT in names and not _can_cut(context):
         if CUT in named:
             raise UsageError("--nemesis cut needs links that can be cut: leave out --links direct, "

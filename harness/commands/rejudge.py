@@ -24,7 +24,7 @@ from floodmark.harness.commands.check import (
     write_json,
     written,
 )
-from floodmark.harness.commands.report import page_beside
+from floodmark.harness.commands.report import write_page_if_invalid
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import class_text, many
@@ -63,7 +63,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
         then = None if before is None else ruling(before, about, through.policy)
         rulings.append(ruling(now, about, through.policy, failed=failed))
         if verdict.counts:
-            page_beside(folder, rulings[-1], now, renew=True)
+            write_page_if_invalid(folder, rulings[-1], now, renew=True)
         click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
         click.echo(harmless(str(folder)))
     codes = [each.code for each in rulings]

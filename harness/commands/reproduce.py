@@ -30,9 +30,17 @@ from floodmark.harness.reports.reproduction_table import Attempt, Json
 from floodmark.harness.reports.run_outcome import VALID
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
-from floodmark.harness.run import INTERRUPTED, RUNS, Run, latest_folder, open_run, refuse_full, write_whole
+from floodmark.harness.run import (
+    INTERRUPTED,
+    RUNS,
+    Run,
+    latest_folder,
+    open_run,
+    refuse_nonempty,
+    write_whole,
+)
 from floodmark.harness.runner import RunResult
-from floodmark.harness.saved_run import Settings, read_schedule, read_settings, refuse_odd_moments
+from floodmark.harness.saved_run import Settings, read_schedule, read_settings, refuse_invalid_moments
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from floodmark.harness.schedule.schedule_history import read_schedule_history
@@ -60,7 +68,7 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
     parent folder of the runs."""
     first = read_first(folder or latest_folder(), finding)
     parent = out or RUNS / f"reproduce-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(parent)
+    refuse_nonempty(parent)
     catalog.can_judge()
     announce(first, runs, parent)
     made = play_attempts(first, runs, parent)
@@ -91,7 +99,7 @@ def read_first(folder: Path, finding: str | None) -> First:
     basis = AnchorBasis(history=read_schedule_history(ops, schedule), partitions=partitions,
                          focus=focus_of(sought))
     anchors = reanchor_schedule(schedule, basis)
-    refuse_odd_moments(tuple(one.now for one in anchors), settings, str(folder))
+    refuse_invalid_moments(tuple(one.now for one in anchors), settings, str(folder))
     return First(run=run, settings=settings, schedule=schedule, basis=basis, verdict=verdict, sought=sought,
                  anchors=anchors)
 
@@ -183,12 +191,12 @@ def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, 
     verdicts: list[Json] = []
     if folders:
         click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
-        made = catalog.judge().judge(folders)
-        for folder, verdict in zip(folders[len(alone):], made[len(alone):], strict=True):
+        judged = catalog.judge().judge(folders)
+        for folder, verdict in zip(folders[len(alone):], judged[len(alone):], strict=True):
             report.write(folder, verdict)
             if verdict.valid is True:
                 shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
-        verdicts = [harmless_data(report.as_json(verdict)) for verdict in made]
+        verdicts = [harmless_data(report.as_json(verdict)) for verdict in judged]
     if alone:
         first = _with_verdict(first, verdicts.pop(0))
     schedule = tuple(one.now for one in first.anchors)

@@ -36,7 +36,7 @@ from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
 from floodmark.harness.reports.schedule_outcome import missed_entries_text
-from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_full
+from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
 from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
@@ -89,7 +89,7 @@ def run_and_judge(options: RunOptions, through: Gate) -> int:
 
 def run_plan(plan: RunPlan, through: Gate) -> int:
     """Like run_and_judge, for an existing plan."""
-    refuse_full(plan.folder)
+    refuse_nonempty(plan.folder)
     catalog.can_judge()  # before the run: a missing Java should be reported at once
     click.echo(announced(plan), err=True)
     try:
@@ -278,7 +278,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         duration_s=options.duration,
         interval_s=options.interval,
         overspend=options.overspend,
-        not_struck=catalog.not_struck(options.kafka, options.rules),
+        unsupported=catalog.unsupported_nemeses(options.kafka, options.rules),
         trace=options.trace,
         flush_every=drawn_settings.broker_keys(config).get(drawn_settings.FLUSH) == "1",
         session_s=whole_number(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,

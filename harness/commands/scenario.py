@@ -22,7 +22,7 @@ from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import RUNS, Run, refuse_full, write_whole
+from floodmark.harness.run import RUNS, Run, refuse_nonempty, write_whole
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
 from floodmark.nemesis import scenario, systems
 from floodmark.nemesis.expectations import Row, differences
@@ -95,7 +95,7 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
         raise UsageError(f"no row has the rules {rules}; there are: "
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
     parent = out or RUNS / f"scenario-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(parent)
+    refuse_nonempty(parent)
     parts = parts_that_fit(parts, cluster, parent)
     catalog.can_judge()
     click.echo(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}", err=True)

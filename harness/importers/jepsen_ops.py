@@ -211,7 +211,7 @@ class Converter:
             self.missing += f in RECORDS
             return
         time = self._time(op)
-        for name, fault in self.nemesis.convert(Act(f=f, time=time or 0, value=op.fields.get("value"))):
+        for name, fault in self.nemesis.add(Act(f=f, time=time or 0, value=op.fields.get("value"))):
             self._write_fault(op, time, name, fault)
 
     def _write_fault(self, op: JepsenOp | None, time: int | None, f: str, fault: dict[str, Any]) -> None:

@@ -48,20 +48,20 @@ def signature_case(cause: Cause) -> ElementTree.Element:
 
 def failure_line(cause: Cause) -> str:
     """One line: the signature, how often it was seen, the smallest run, and the command to type."""
-    parts = [cause.signature.sentence, f"{cause.word}, in {cause.rate}"]
+    parts = [cause.signature.sentence, f"{cause.standing_text}, in {cause.rate}"]
     parts += [f"smallest run {cause.smallest}", cause.commands[-1]] if cause.commands else []
     return "; ".join(parts)
 
 
 def detail_lines(cause: Cause) -> Iterator[str]:
     yield f"{cause.signature.sentence}"
-    yield f"signature   {cause.id}: {cause.word}"
+    yield f"signature   {cause.id}: {cause.standing_text}"
     if cause.standing != ABSENT:
         yield f"rate        {cause.rate}: {cause.runs} of {cause.of}"
     if cause.first:
         yield f"seen        first {cause.first}, last {cause.last}"
     if cause.reproduced[1]:
-        yield f"reproduced  {cause.again}"
+        yield f"reproduced  {cause.reproduced_text}"
     if cause.smallest:
         yield f"smallest    {cause.smallest}"
     if cause.words:
@@ -114,7 +114,7 @@ def properties(results: Results) -> Iterator[tuple[str, str]]:
     for cause in results.causes:
         sentence = cause.signature.sentence
         yield f"{sentence}: signature", cause.id
-        yield f"{sentence}: seen", cause.word
+        yield f"{sentence}: seen", cause.standing_text
         yield f"{sentence}: rate", cause.rate
         if cause.smallest:
             yield f"{sentence}: folder", cause.smallest

@@ -58,17 +58,17 @@ def table(title: str, head: Row, rows: Iterable[Row], limit: int) -> str:
 
 def row(cause: Cause) -> Row:
     rate = cause.rate if cause.standing != ABSENT else ""
-    return (cause.word, f"{cause.signature.sentence} ({cause.id})", rate, cause.again, cause.first,
-            cause.smallest)
+    return (cause.standing_text, f"{cause.signature.sentence} ({cause.id})", rate, cause.reproduced_text,
+            cause.first, cause.smallest)
 
 
 def judged_folder(run: RunState, results: Results) -> str:
     """The judge's result and the folder; empty for a run that was not made."""
-    return f"{run.judged_folder['kind']}: {results.where(run)}" if run.judged_folder is not None else ""
+    return f"{run.judged['kind']}: {results.where(run)}" if run.judged is not None else ""
 
 
 def section(cause: Cause) -> str:
     """The section of one signature that fails: its sentence, and the commands to type."""
     return "\n".join(["", f"### {text(cause.signature.sentence)}", "",
-                      text(f"{cause.word}: {cause.runs} of {cause.of} runs; {cause.rate}"), "",
+                      text(f"{cause.standing_text}: {cause.runs} of {cause.of} runs; {cause.rate}"), "",
                       *(fenced(cause.commands) if cause.commands else ()), ""])

@@ -169,7 +169,7 @@ class Gathering:
             invoked.time - slack, op.time + slack, send.partition, "ack", "append")
         firsts: dict[tuple[str, int | None], tuple[Found, TraceLine]] = {}
         for found, line in window.lines:
-            whose = line.word("node"), line.whole_number("epoch")
+            whose = line.name_in("node"), line.whole_number("epoch")
             fits = line.event == "ack" and reaches(line, "offset", send.offset)
             if fits and send.epoch in (None, whose[1]):
                 firsts.setdefault(whose, (found, line))
@@ -220,7 +220,7 @@ class Gathering:
         for word in ("truncate", "start"):
             left = set(had_it)
             for found, line in self.files.after(at.begin, partition, word) if left else ():
-                node, end = line.word("node"), line.whole_number("to" if word == "truncate" else "leo")
+                node, end = line.name_in("node"), line.whole_number("to" if word == "truncate" else "leo")
                 if node in left and end is not None and end <= offset:
                     left.discard(node)
                     if node not in firsts or found.begin < firsts[node][0].begin:
@@ -341,7 +341,7 @@ def appended_by(lines: Iterable[TraceLine], offset: int) -> tuple[str, ...]:
         first, count = line.whole_number("offset"), line.whole_number("count")
         if line.event == "append" and first is not None and count is not None and (
                 first <= offset < first + count):
-            nodes[line.word("node")] = None
+            nodes[line.name_in("node")] = None
     return tuple(sorted(nodes))
 
 

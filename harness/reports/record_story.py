@@ -271,12 +271,12 @@ def place(line: TraceLine, *, first: bool) -> str:
 def elected(course: Course) -> str:
     """The elections up to the first one whose leader lacked the record; of many the last few."""
     offset = course.evidence.number("offset")
-    ends = {(line.word("node"), line.whole_number("epoch")): line.whole_number("leo")
+    ends = {(line.name_in("node"), line.whole_number("epoch")): line.whole_number("leo")
             for line in course.changes if line.event == "become_leader"}
     clauses: list[str] = []
     chosen: set[object] = set()
     for line in course.changes:
-        whose = line.word("leader" if line.event == "elect" else "node"), line.whole_number("epoch")
+        whose = line.name_in("leader" if line.event == "elect" else "node"), line.whole_number("epoch")
         end = ends.get(whose)
         lacked = course.promised and end is not None and offset is not None and end <= offset
         if line.event == "elect":
@@ -344,7 +344,7 @@ def change_line(line: TraceLine, *, where: bool = False) -> str:
     """A line of the trace in the ops' format: seconds, node, change, place. where: with its partition."""
     time = line.whole_number("time") or 0
     of = f"p{number(line, 'partition')}: " if where else ""
-    return f"{'':>8} {time / 1e9:9.3f} s  {line.word('node'):<16} {of}{change(line)} ({line.place})"
+    return f"{'':>8} {time / 1e9:9.3f} s  {line.name_in('node'):<16} {of}{change(line)} ({line.place})"
 
 
 def change(line: TraceLine) -> str:

@@ -160,7 +160,7 @@ def test_a_killed_leader_that_is_waited_out_is_told_with_what_replaces_it(tmp_pa
 
 def test_a_key_that_no_broker_knows_is_usage_before_anything_is_played(tmp_path: Path) -> None:
     """And values that do not fit together, in the broker's words; by file and row."""
-    for config, told in (('"min.insync.replica" = 1', "no broker knows this key; the nearest that there is"),
+    for config, told in (('"min.insync.replica" = 1', "no broker knows this key; the closest valid key"),
                          ('"replica.lag.time.max.ms" = 10', "may not be above replica.lag.time.max.ms (10)")):
         file = own(tmp_path, OWN.replace("[cluster]", f"[config]\n{config}\n[cluster]"))
         answer = floodmark("scenario", "run", file, "--out", tmp_path / "out")

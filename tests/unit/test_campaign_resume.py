@@ -250,7 +250,7 @@ def test_a_disk_that_fails_keeps_the_verdict_from_being_said(
     monkeypatch.setattr(campaign_judge.report, "write", lambda *_: None)
     monkeypatch.setattr(os, "fsync", fails)
     said = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
-    assert said["unsaved"] == f"cannot put {tmp_path} on disk: Input/output error"
+    assert said["unsaved"] == f"cannot write {tmp_path} to disk: Input/output error"
 
 
 def test_what_a_campaign_is_is_on_disk_before_it_begins(

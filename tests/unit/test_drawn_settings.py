@@ -112,5 +112,5 @@ def test_a_saved_load_is_had_again() -> None:
     {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
 ], ids=repr)
 def test_a_strangers_load_is_in_bounds_or_refused(change: Mapping[str, Any]) -> None:
-    with pytest.raises(UsageError, match="cannot be had again"):
+    with pytest.raises(UsageError, match="cannot be reproduced"):
         read_settings(saved({**USUAL_LOAD.to_json(), **change}), "run")

@@ -426,12 +426,12 @@ def test_two_reports_need_two_files(tmp_path: Path) -> None:
 
 def test_what_goes_on_behind_is_said_after_the_verdict(
         runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(catalog, "quicken_judge", lambda: True)
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: True)
     check.check_folders([runs / "valid"], gate())
     assert capsys.readouterr().err.splitlines()[-1].startswith("in the background a cache is made")
 
 
 def test_nothing_goes_on_behind_a_judge_that_failed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "quicken_judge", lambda: pytest.fail("what for?"))
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: pytest.fail("what for?"))
     with pytest.raises(FloodmarkError):
         check.check_folders([runs / "broken"], gate())

@@ -119,7 +119,7 @@ def test_moments_strike_where_brokers_have_failpoints() -> None:
     assert "moments" in catalog.nemeses("all", "memory")
     ground = PlanningContext(
         cluster="local", nodes=("n1", "n2", "n3"), partitions=(0,), links=None, min_insync_replicas=2, seed=1,
-        duration_s=60.0, interval_s=5.0, overspend=False, not_struck={"moments": "it has no failpoints"})
+        duration_s=60.0, interval_s=5.0, overspend=False, unsupported={"moments": "it has no failpoints"})
     planned_all = planned_schedule.random_schedule("all", ground)
     assert "moments is left out: it has no failpoints" in planned_all.remarks
     assert not {"arm", "release"} & {entry.f for entry in planned_all.schedule}

@@ -11,7 +11,7 @@ Rules
 import re
 from collections.abc import Mapping
 
-from floodmark.harness.broker_config import OF_TOPICS
+from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.errors import UsageError
 
 OURS = frozenset({
@@ -44,8 +44,8 @@ def property_line(key: str, value: str) -> str:
 def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) -> dict[str, int | bool | str]:
     """The settings in force for a run's topics, by the brokers' keys, typed for run.json. A topic's own
     setting overrides its broker's, and a run has only its own topics."""
-    of_topics = {OF_TOPICS.get(key, key): value for key, value in topic_settings.items()
-                 if key in OF_TOPICS or key in settings}
+    of_topics = {TOPIC_KEYS.get(key, key): value for key, value in topic_settings.items()
+                 if key in TOPIC_KEYS or key in settings}
     return {key: _typed(value) for key, value in {**settings, **of_topics}.items()}
 
 

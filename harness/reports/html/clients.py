@@ -50,25 +50,25 @@ def clients(run: Run, near: Sequence[Near]) -> Clients:
     try:
         if run.history_path.stat().st_size > BYTES_AT_MOST:
             return unreadable(f"{name} has more than {BYTES_AT_MOST >> 20} MB: clients' ops are not shown")
-        seen = catalog.seen(run.folder, near, OPS_AT_MOST)
+        activity = catalog.client_activity(run.folder, near, OPS_AT_MOST)
     except FileNotFoundError:
         return unreadable(f"there is no {name}")
     except OSError as error:
         return unreadable(f"{name} cannot be read: {error.strerror or error}")
     problems = []
-    if seen.broken:
-        problems.append(f"{name}: {seen.broken:,} line(s) are not in format 1 and were skipped")
-    if seen.ops > OPS_AT_MOST:
-        problems.append(f"the drawings show the first {OPS_AT_MOST:,} of {seen.ops:,} ops")
+    if activity.broken:
+        problems.append(f"{name}: {activity.broken:,} line(s) are not in format 1 and were skipped")
+    if activity.ops > OPS_AT_MOST:
+        problems.append(f"the drawings show the first {OPS_AT_MOST:,} of {activity.ops:,} ops")
     return Clients(
-        ops=seen.ops,
-        columns=seen.columns,
+        ops=activity.ops,
+        columns=activity.columns,
         acked=[Acked(partition=partition, offset=offset, value=value, began_ns=began, ended_ns=ended)
-               for partition, offset, value, began, ended in seen.acked],
-        nemesis=[line for each in seen.nemesis if (line := fields_of(each.encode())) is not None],
-        faults=seen.faults,
-        unmeasured=seen.unmeasured,
-        last_ns=seen.last_ns,
+               for partition, offset, value, began, ended in activity.acked],
+        nemesis=[line for each in activity.nemesis if (line := fields_of(each.encode())) is not None],
+        faults=activity.faults,
+        unmeasured=activity.unmeasured,
+        last_ns=activity.last_ns,
         problems=problems,
     )  # fmt: skip
 

@@ -17,7 +17,7 @@ from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import case_name
 from floodmark.harness.reports.finding_evidence import Gathering
 from floodmark.harness.reports.html.clients import Clients, clients
-from floodmark.harness.reports.html.lines import whole
+from floodmark.harness.reports.html.lines import int_in
 from floodmark.harness.reports.html.reproduced import Standing, standing_of
 from floodmark.harness.reports.html.spans import Span, spans_of
 from floodmark.harness.reports.html.stories import final_story, focus_of, near_of, story
@@ -165,7 +165,7 @@ def lost_of(findings: Sequence[Json]) -> tuple[tuple[int, int], ...]:
 def blamed_of(findings: Sequence[Json]) -> frozenset[int]:
     """The lines of the trace that some finding blames, from 1."""
     lines = (
-        whole(dict(example), "event")
+        int_in(dict(example), "event")
         for found in findings
         for example in found.get("examples") or ()
         if isinstance(example, Mapping)

@@ -14,8 +14,8 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS
 from floodmark.harness.op import Op
 from floodmark.harness.reports.finding_evidence import Evidence
-from floodmark.harness.reports.finding_narrative import facts_at_hand, meaning
-from floodmark.harness.reports.html.lines import text, whole
+from floodmark.harness.reports.finding_narrative import meaning, relevant_facts
+from floodmark.harness.reports.html.lines import int_in, text
 from floodmark.harness.reports.html.spans import DOWN
 from floodmark.harness.reports.html.traced import Shown
 from floodmark.harness.reports.phrases import Record, fault_text, seconds
@@ -134,7 +134,7 @@ def cure_of(evidence: Evidence, line: TraceLine) -> str:
     blamed = evidence.event
     if blamed is None or blamed.number != line.number:
         return ""
-    fact = next(facts_at_hand(evidence), None)
+    fact = next(relevant_facts(evidence), None)
     explained = EXPLANATIONS.get(evidence.name)
     return FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
 
@@ -184,14 +184,14 @@ def overwriting(evidence: Evidence, shown: Shown) -> TraceLine | None:
     if offset is None or acked is None or since is None:
         return None
     for number, line in shown.events:
-        first, count = whole(line, "offset"), whole(line, "count")
+        first, count = int_in(line, "offset"), int_in(line, "count")
         if (
             text(line, "event") == "append"
-            and (whole(line, "time") or 0) > since
+            and (int_in(line, "time") or 0) > since
             and first is not None
             and count is not None
             and first <= offset < first + count
-            and (whole(line, "epoch") or 0) > acked
+            and (int_in(line, "epoch") or 0) > acked
             and text(line, "role") == "leader"
         ):
             return TraceLine(number=number, fields=line)

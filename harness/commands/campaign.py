@@ -24,7 +24,7 @@ from floodmark.harness.campaign.gates import GATE
 from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
-from floodmark.harness.campaign.quantities import seconds, time_words
+from floodmark.harness.campaign.quantities import seconds, time_text
 from floodmark.harness.commands.campaign_index import index_beside
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
 from floodmark.harness.commands.campaign_processes import JudgeProcess
@@ -135,7 +135,7 @@ def run_campaign(options: CampaignOptions) -> int:
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_about(folder, about)
-    click.echo(f"{many(len(plan.cases), 'case')}, {time_words(budget_s)}, seed {about['seed']}; folder "
+    click.echo(f"{many(len(plan.cases), 'case')}, {time_text(budget_s)}, seed {about['seed']}; folder "
                f"{harmless(str(folder))}", err=True)
     return continue_campaign(folder, options.reports)
 
@@ -256,7 +256,7 @@ def budget_of(words: str | None, plan: Plan) -> float:
         raise UsageError("the campaign's time is missing: give --for 20min, or `for = \"20min\"` in the plan")
     least_s = min(one.case.duration for one in plan.cases)
     if budget_s < least_s:
-        raise UsageError(f"{time_words(budget_s)} has no room for one run of {time_words(least_s)}: give the "
+        raise UsageError(f"{time_text(budget_s)} has no room for one run of {time_text(least_s)}: give the "
                          "campaign more time (--for), or its runs less (`duration`)")
     return budget_s
 
@@ -293,7 +293,8 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
         (entry for entry in ledger.entries.values()
          if entry.signature.klass == BUG and entry.smallest is not None
          and Case.of_json(entry.smallest.case).system in systems),
-        key=lambda entry: [ledger.nights[night].began for night in ledger.seen(entry)[-1:]], reverse=True)
+        key=lambda entry: [ledger.nights[night].began for night in ledger.nights_with(entry)[-1:]],
+        reverse=True)
     return [{"case": dict(entry.smallest.case), "seed": entry.smallest.seed}
             for entry in entries[: plan.bank] if entry.smallest is not None]
 
@@ -357,9 +358,9 @@ def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note:
         ledger = ledgers.load(ledger_path)
         entry = ledger.named(id_)
         if known or unknown:
-            ledger = ledger.marking(entry.id, reason=known, since=today)
+            ledger = ledger.with_mark(entry.id, reason=known, since=today)
         if note:
-            ledger = ledger.annotating(entry.id, note)
+            ledger = ledger.with_note(entry.id, note)
         ledgers.save(ledger_path, ledger)
     click.echo(harmless(f"{entry.id}: {entry.signature.sentence}: "
                         + (f"known: {known}" if known else "not known" if unknown else f"noted: {note}")))

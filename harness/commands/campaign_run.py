@@ -45,7 +45,7 @@ from floodmark.harness.campaign.journal import (
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest
 from floodmark.harness.campaign.pacing import Batch, Pace, pace_of
 from floodmark.harness.campaign.plan import Plan
-from floodmark.harness.campaign.quantities import size_words, time_words
+from floodmark.harness.campaign.quantities import size_text, time_text
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.commands.campaign_processes import JudgeProcess, play_run
 from floodmark.harness.errors import FloodmarkError
@@ -161,7 +161,7 @@ class Conductor:
             self.is_full = not batch.runs  # else the jobs that fit are made first
             return full
         if self.plan.disk_bytes is not None and size_bytes + wanted > self.plan.disk_bytes:
-            allowed = size_words(self.plan.disk_bytes)
+            allowed = size_text(self.plan.disk_bytes)
             return f"the campaign's folder has reached the {allowed} that the plan allows"
         return ""
 
@@ -169,7 +169,7 @@ class Conductor:
         """A sentence with what to do if the disk has no room for so many bytes; "": it has."""
         free = shutil.disk_usage(self.at.folder).free
         return "" if wanted <= free else (
-            f"the disk of {self.at.folder} is full: {size_words(wanted)} are needed, {size_words(free)} are "
+            f"the disk of {self.at.folder} is full: {size_text(wanted)} are needed, {size_text(free)} are "
             f"free; make room, then: floodmark campaign resume {self.at.folder}")
 
     async def _play_batch(self, jobs: Sequence[Job]) -> None:
@@ -355,7 +355,7 @@ class Conductor:
     # -- progress -------------------------------------------------------------------------------------------
 
     def _log(self, event: str, **fields: Any) -> None:
-        self.state.take(self.journal.say(event, time_s=time.time(), **fields))
+        self.state.apply_line(self.journal.append(event, time_s=time.time(), **fields))
 
     def show(self, message: str) -> None:
         """Prints a line of progress: a message, and how far the campaign is."""
@@ -367,7 +367,7 @@ class Conductor:
         rate = 3600 * done / self.state.spent_s if self.state.spent_s > 1 else 0.0
         parts = [f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
                  f"{len(self.in_flight)} in flight", f"{many(len(self._bugs()), 'bug')} found",
-                 f"{time_words(self.left_s)} left"]
+                 f"{time_text(self.left_s)} left"]
         return ", ".join(parts + ([f"{rate:.0f} runs/h"] if done else []))
 
 
@@ -390,19 +390,19 @@ def with_gates(answer: Mapping[str, Any], limits: Mapping[str, float]) -> dict[s
 def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) -> Ledger:
     """The ledger with everything this campaign has found so far, replacing its earlier entries."""
     name = str(about["id"])
-    ledger = ledger.noting(name, Night(began=str(about["began"]), version=str(about["version"]),
+    ledger = ledger.with_night(name, Night(began=str(about["began"]), version=str(about["version"]),
                                        commit=about["commit"], runs=dict(state.judged_by_system())))
     for signature, showing in state.runs_by_signature().items():
         faults = Counter(run.case.faults for run in showing)
         least = smallest(showing)
         kept = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
                         size_bytes=least.size_bytes)
-        ledger = ledger.finding(signature, name, len(showing), faults=faults, smallest=kept)
+        ledger = ledger.with_finding(signature, name, len(showing), faults=faults, smallest=kept)
         entry = ledger.of(signature)
         assert entry is not None
         tried = [line["shown"] for line in state.reproductions.get(entry.id, ()) if line["shown"] is not None]
         if tried:
-            ledger = ledger.reproducing(entry.id, sum(tried), len(tried))
+            ledger = ledger.with_reproduction(entry.id, sum(tried), len(tried))
     return ledger
 
 

@@ -12,7 +12,7 @@ import orjson
 
 from floodmark.harness import catalog
 from floodmark.harness.campaign.journal import CampaignAt
-from floodmark.harness.campaign.quantities import brief_words
+from floodmark.harness.campaign.quantities import short_time_text
 from floodmark.harness.commands.folder_arguments import chosen
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.phrases import many, ruled_table
@@ -157,7 +157,7 @@ def _time(row: Row, name: str, known: int, of: int) -> str:
     if not known:
         return "-"
     some = f", {known} of {of}" if known < of else ""
-    return f"{brief_words(row[name])} ({brief_words(row[f'max_{name}'])}{some})"
+    return f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])}{some})"
 
 
 _NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again after",
@@ -167,7 +167,8 @@ _NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again
 def _night(row: Row) -> Cells:
     return (
         str(row["night"]), str(row["runs"]), _count(row["acked"]), _count(row["faults"]),
-        *(f"{brief_words(row[name])} ({brief_words(row[f'max_{name}'])})" if row[name] is not None else "-"
+        *("-" if row[name] is None
+          else f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])})"
           for name in ("gap_s", "recovery_s")),
         *(_ms(row[f"{name}_ms"]) for name in ("p50", "p99", "p999")),
         _elections(row), _count(row["isr_changes"]), _count(row["truncations"]),
@@ -201,8 +202,8 @@ def _count(number: int | None) -> str:
 
 
 def _brief(time_s: float | None) -> str:
-    return "-" if time_s is None else brief_words(time_s)
+    return "-" if time_s is None else short_time_text(time_s)
 
 
 def _ms(time_ms: float | None) -> str:
-    return "-" if time_ms is None else brief_words(time_ms / 1000)
+    return "-" if time_ms is None else short_time_text(time_ms / 1000)

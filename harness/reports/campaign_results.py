@@ -19,7 +19,7 @@ from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.gates import GATE, sentences
 from floodmark.harness.campaign.journal import RECORDED, RunState, State, smallest
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.campaign.quantities import time_words
+from floodmark.harness.campaign.quantities import time_text
 from floodmark.harness.campaign.rates import per_100
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.trend import earlier_than
@@ -181,7 +181,7 @@ def line_of(state: State) -> str:
     over`."""
     of = totals_of(state)
     counted = (f"{many(of.runs, 'run')}: {of.kinds}; {of.acked:,} acked writes, {of.faults:,} faults, "
-            f"{time_words(state.spent_s)}")
+            f"{time_text(state.spent_s)}")
     return counted if state.why_ended is None or state.ended_early else f"{counted}; {state.why_ended}"
 
 
@@ -223,7 +223,7 @@ def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], 
              earlier: Set[str], folder: str) -> Cause:
     """earlier: the campaigns before this one, as the ledger has them."""
     entry = ledger.of(signature)
-    days = [ledger.nights[name].began[:10] for name in ledger.seen(entry)] if entry is not None else []
+    days = [ledger.nights[name].began[:10] for name in ledger.nights_with(entry)] if entry is not None else []
     where, words = entry.smallest.folder if entry is not None and entry.smallest is not None else "", ""
     if showing:
         least = smallest(showing)
@@ -257,7 +257,7 @@ def distinguishing_texts(signatures: Sequence[Signature]) -> tuple[list[str], st
     for one, guarantees in zip(signatures, promised, strict=True):
         own = " ".join(guarantee for guarantee in guarantees if guarantee not in common)
         permitted = f", permitted by {one.permitted_by}" if one.permitted_by else ""
-        texts.append(f"{one.what}{f' [{own}]' if own else ''}{permitted}")
+        texts.append(f"{one.finding_and_step}{f' [{own}]' if own else ''}{permitted}")
     return texts, " ".join(common)
 
 

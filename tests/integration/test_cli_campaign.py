@@ -119,15 +119,15 @@ def known_then_nothing_new(folder: Path, ledger: Path) -> None:
         ("for = '1min'\n[[nemesis]]\nnemesis = 'crash'\nintervall = 2", (),
          "plan.toml:4: [[nemesis]] does not know 'intervall'; valid: nemesis, scenario, interval"),
         ("[gates]\nmin_ack = 3", (), "plan.toml:2: [gates] does not know 'min_ack'"),
-        ("[[system]]\nweight = 0", (), "nothing is left; give one a weight"),
-        ("for = '1min'\n[[except]]\nrules = 'kip-320'", (), "nothing would be run; take out an [[except]]"),
+        ("[[system]]\nweight = 0", (), "nothing would run: give one a weight"),
+        ("for = '1min'\n[[except]]\nrules = 'kip-320'", (), "nothing would run: remove an [[except]]"),
         ("for = '1min'\nduration = 10", ("--for", "5s"), "5.0 s has no room for one run of 10 s: give the"),
         ("for = '1min'\nduration = 90", (), "1 min has no room for one run of 1 min 30 s"),
         ("", (), "the campaign's time is missing: give --for 20min"),
         ("for = '1min'\n[[nemesis]]\nnemesis = 'cras'", (), "cannot be run: no nemesis 'cras'"),
         ("for = '1min'\n[[nemesis]]\nscenario = 'nothing'", (), "no scenario 'nothing'"),
         ("for = '1min'\n[[system]]\nbugs = ['nothing']", (), "cannot be run"),
-        ("for = '1min'", ("--for", "soon"), "--for: 'soon' is no time"),
+        ("for = '1min'", ("--for", "soon"), "--for: 'soon' is not a time"),
     ],
 )
 def test_a_plan_that_is_off_starts_nothing(

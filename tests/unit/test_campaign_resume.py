@@ -94,7 +94,7 @@ def test_another_ledger_learns_all_and_is_the_campaigns_from_then_on(
     assert floodmark("campaign", "resume", folder, "--ledger", other).code == 1
     assert list(load(other).entries) == [LOST.id]
     assert load(tmp_path / "ledger.json") == Ledger()
-    save(other, load(other).marking(LOST.id, reason="KAFKA-1", since="2026-03-02"))
+    save(other, load(other).with_mark(LOST.id, reason="KAFKA-1", since="2026-03-02"))
     again = floodmark("campaign", "resume", folder)
     assert (again.code, "known: KAFKA-1" in again.out) == (0, True), again
 
@@ -115,7 +115,7 @@ def test_more_time_and_more_runs_from_now_on(tmp_path: Path, judge: list[list[st
     assert floodmark("campaign", "resume", folder).code == 0
     assert (about(folder)["budget_s"], about(folder)["runs"]) == (7200, 1)
     answered = floodmark("campaign", "resume", folder, "--for", "soon")
-    assert (answered.code, "--for: 'soon' is no time" in answered.err) == (2, True), answered
+    assert (answered.code, "--for: 'soon' is not a time" in answered.err) == (2, True), answered
 
 
 # -- a judge that failed ------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def test_a_broken_gate_ends_a_campaign_like_a_bug_and_is_told() -> None:
     told = summary(results(state))
     assert "1 run: 1 gate;" in told
     assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
-            "10 s are allowed (max_unavailable_s); 99 writes were acked, 100 are asked for; "
+            "10 s are allowed (max_unavailable_s); 99 writes were acked, at least 100 are required; "
             "runs/00001") in told
     case = next(one for one in ElementTree.fromstring(campaign_junit(results(state), NOW)).iter("testcase")
                 if one.get("name") == "kip-320 none")

@@ -18,7 +18,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.journal import RECORDED, RunState, State
 from floodmark.harness.campaign.ledger import Entry, Ledger
-from floodmark.harness.campaign.quantities import brief_words, count_words, time_words
+from floodmark.harness.campaign.quantities import count_text, short_time_text, time_text
 from floodmark.harness.campaign.rates import per_100, two_digits
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.trend import trend
@@ -106,8 +106,8 @@ def page_of_night(facts: NightFacts) -> bytes:
 def heading(facts: NightFacts) -> str:
     """`2 new, 1 known, 412 runs, 1.9 M acked writes, 3 h 58 min`."""
     of = totals_of(facts.state)
-    return (f"{facts.results.counts}, {many(of.runs, 'run')}, {count_words(of.acked)} acked writes, "
-            f"{time_words(facts.state.spent_s)}")
+    return (f"{facts.results.counts}, {many(of.runs, 'run')}, {count_text(of.acked)} acked writes, "
+            f"{time_text(facts.state.spent_s)}")
 
 
 def head(facts: NightFacts, title: str) -> str:
@@ -168,14 +168,14 @@ def numbers(facts: NightFacts) -> str:
     of, spent_s = totals_of(facts.state), facts.state.spent_s
     done = sum(run.done for run in facts.state.runs.values())
     budget_s = facts.about.get("budget_s")
-    time = f"of {time_words(budget_s)}" if isinstance(budget_s, int | float) else "at work"
+    time = f"of {time_text(budget_s)}" if isinstance(budget_s, int | float) else "at work"
     time += f"; {facts.state.why_ended}" if facts.state.why_ended is not None else ""
     again = [line.get("shown") for lines in facts.state.reproductions.values() for line in lines]
     shown = [
         (f"{of.runs:,}", f"runs: {of.kinds}"),
         (f"{of.acked:,}", "acked writes"),
         (f"{of.faults:,}", "faults"),
-        (time_words(spent_s), time),
+        (time_text(spent_s), time),
         (f"{3600 * done / spent_s:.0f}" if spent_s >= 1 else "-", "runs an hour"
          + (f", and {many(len(again), 'reproduction')}" if again else "")),
     ]
@@ -322,12 +322,12 @@ def longest(facts: NightFacts) -> str:
     slow = sorted((run for run in runs if waited_s(run) is not None), key=lambda run: -(waited_s(run) or 0.0))
     tables = ""
     if long:
-        rows: list[Row] = [(run_cell(facts, run), text(run.case.title), time_words(took_s[run.number]),
+        rows: list[Row] = [(run_cell(facts, run), text(run.case.title), time_text(took_s[run.number]),
                  text((run.judged or {}).get("kind", "not judged yet"))) for run in long[:LONGEST]]
         tables += card("The longest", "from a cluster's start to its end",
                        table(("run", "what ran", "took", "verdict"), rows))
     if slow:
-        rows = [(run_cell(facts, run), text(run.case.title), brief_words(waited_s(run) or 0.0),
+        rows = [(run_cell(facts, run), text(run.case.title), short_time_text(waited_s(run) or 0.0),
                  brief_or_none(measure(run, MAX_RECOVERY_S))) for run in slow[:LONGEST]]
         heads = ("run", "what ran", "longest time without an ack", "from mending to the next ack")
         tables += card("The slowest", "by the longest time that a partition had no ack", table(heads, rows))
@@ -344,7 +344,7 @@ def waited_s(run: RunState) -> float | None:
 
 
 def brief_or_none(time_s: float | None) -> str:
-    return "-" if time_s is None else brief_words(time_s)
+    return "-" if time_s is None else short_time_text(time_s)
 
 
 def run_cell(facts: NightFacts, run: RunState) -> Markup:

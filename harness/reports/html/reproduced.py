@@ -68,7 +68,7 @@ def standing(state: State, id_: str, entry: ledger.Entry | None, known: ledger.L
     lines = state.reproductions.get(id_, [])
     again = sum(bool(line["shown"]) for line in lines), len(lines)
     shown, tried = max(again, entry.reproduced if entry is not None else (0, 0), key=lambda pair: pair[1])
-    nights = known.seen(entry) if entry is not None else []
+    nights = known.nights_with(entry) if entry is not None else []
     return Standing(
         shown=shown,
         tried=tried,

@@ -88,18 +88,18 @@ def rate_text(hits: int, of: int) -> str:
 # -- how close ----------------------------------------------------------------------------------------------
 
 
-def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBasis
+def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, basis: AnchorBasis
                    ) -> StrikeDifference | None:
-    """How far off this fault was; None if it did not strike, its moment was missed, or it struck without the
-    state that it was anchored to."""
+    """How much this strike differs from the saved run's; None if it did not strike, its moment was missed, or
+    it struck without the state that it should wait for."""
     strike = attempt.history.strikes.get(anchor.position)
     if strike is None or anchor.strike is None or anchor.position in attempt.missed:
         return None
     if anchor.by == "state" and strike.first:
         return None
-    partition = ground.partition_of(anchor.strike)
+    partition = basis.partition_of(anchor.strike)
     acks = (attempt.history.acks(partition).count_by(strike.began_ns)
-            - ground.history.acks(partition).count_by(anchor.strike.began_ns))
+            - basis.history.acks(partition).count_by(anchor.strike.began_ns))
     return StrikeDifference(late_ns=late_ns(anchor.now, strike, attempt.history, anchor.position), acks=acks)
 
 
@@ -161,14 +161,14 @@ def shown_anchors(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
     return [one for one in anchors if one.then.f not in ACTS or one.by != "asked"]
 
 
-def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], ground: AnchorBasis) -> str:
+def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], basis: AnchorBasis) -> str:
     """A row for each fault: the moment asked for, where it struck, its anchor now, and how close it came."""
     rows = [("", "fault", "asked then", "struck then", "anchored now", "met", "late ms", "acks apart")]
     for one in shown_anchors(anchors):
-        found = [compare_strikes(one, attempt, ground) for attempt in attempts]
+        found = [compare_strikes(one, attempt, basis) for attempt in attempts]
         near = [each for each in found if each is not None]
         rows.append((
-            str(one.position), _who(one), _asked(one, anchors), _struck(one, ground),
+            str(one.position), _who(one), _asked(one, anchors), _struck(one, basis),
             "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
             f"{len(near)}/{len(attempts)}", _late(near), _acks(near)))
     return "\n".join(f"  {line}" for line in align_columns(rows))
@@ -188,11 +188,11 @@ def _asked(one: ReanchoredEntry, anchors: Sequence[ReanchoredEntry]) -> str:
     return moment_text(one.then.moment)
 
 
-def _struck(one: ReanchoredEntry, ground: AnchorBasis) -> str:
+def _struck(one: ReanchoredEntry, basis: AnchorBasis) -> str:
     if one.strike is None:
         return "left no line"
-    partition = ground.partition_of(one.strike)
-    count = ground.history.acks(partition).count_by(one.strike.began_ns)
+    partition = basis.partition_of(one.strike)
+    count = basis.history.acks(partition).count_by(one.strike.began_ns)
     leader = one.strike.leader(partition)
     isr = one.strike.isr(partition)
     parts = [f"{one.strike.began_ns / 1e9:.3f} s", f"p{partition}: ack {count}"]

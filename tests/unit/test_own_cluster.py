@@ -235,12 +235,12 @@ def test_both_forms_of_a_login_are_read_and_neither_is_shown(tmp_path: Path, log
 @pytest.mark.parametrize(("text", "why"), [
     ("security.protocol=TLS", "none of PLAINTEXT, SSL"),
     (f"security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.password={PASSWORD}",
-     "sasl.mechanism is none of"),
+     "sasl.mechanism is not one of"),
     (f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.password={PASSWORD}", "are missing"),
     (f"security.protocol=SSL\nssl.truststore.location=/x.jks\nssl.truststore.password={PASSWORD}",
      "cannot follow ssl.truststore.password"),
     ("security.protocol=SSL\nssl.truststore.location=/x.jks", "export it as PEM"),
-    (f"sasl.password {PASSWORD}", "line 1, is no KEY=VALUE"),
+    (f"sasl.password {PASSWORD}", "line 1, is not KEY=VALUE"),
 ])
 def test_settings_that_cannot_be_followed_are_refused_without_their_values(
         tmp_path: Path, text: str, why: str) -> None:

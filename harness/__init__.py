@@ -1,3 +1,3 @@
-"""floodmark's frame: what an op is, how a run goes, where it is kept."""
+"""The harness of floodmark: it makes runs, records them, and has them judged."""
 
 __version__ = "0.1.0"

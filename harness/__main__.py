@@ -1,9 +1,11 @@
-"""`python -m harness` is the console script `floodmark`; so is this file, given to spark-submit."""
+"""Runs the console script `floodmark`, as `python -m floodmark.harness` or as a file given to
+spark-submit."""
 
 import sys
 from pathlib import Path
 
-# A file that is run by its path has its own folder first on the module path: trace.py would shadow another's.
+# For a file that is run by its path, Python puts its folder first on the module path: there trace.py would
+# shadow the standard library's.
 if sys.path and __package__ in (None, "") and Path(sys.path[0]).resolve() == Path(__file__).resolve().parent:
     del sys.path[0]
 

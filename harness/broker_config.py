@@ -1,11 +1,11 @@
-"""Checks the broker config that `-c`, a scenario's [config] or a saved run sets: which keys, which values.
+"""Checks the keys and values of a broker config: from `-c`, a scenario's [config] or a saved run.
 
 Rules
-1. The broker has a table of its own (docker/broker/server/config.py). Both sides are written down on purpose;
-   a contract test holds them together.
-2. A key that nobody knows is refused, with the nearest one that there is; so is a value of another type or
-   out of range. What is refused here never reaches a properties file, so no value can hold a second line.
-3. What ties a node to its place (addresses, ids, paths), and its rules, is nobody's to give: OURS.
+1. The broker has its own table (docker/broker/server/config.py). The two tables are written separately on
+   purpose; a contract test compares them.
+2. An unknown key is refused, and the message names the closest valid key. A value of the wrong type or out
+   of range is refused too. Refused values never reach a properties file, so no value can add a second line.
+3. Users cannot set the keys in SET_BY_CLUSTER: a node's addresses, ids, paths and rules.
 """
 
 import difflib
@@ -21,14 +21,14 @@ LONG_MAX = 2**63 - 1
 
 
 class Kind(Protocol):
-    """What a value may be."""
+    """A type of values. `why_not` says why a value is not of it; None: it is."""
 
-    def why_not(self, value: str) -> str | None: ...  # None: it may
+    def why_not(self, value: str) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whole:
-    """A whole number, both ends inclusive."""
+class WholeNumber:
+    """A whole number from `least` to `most`, both included."""
 
     least: int
     most: int = INT_MAX
@@ -44,14 +44,16 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truth:
+class Boolean:
+    """true or false, in any case."""
+
     def why_not(self, value: str) -> str | None:
         return None if value.lower() in ("true", "false") else f"takes true or false, not {value!r}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
-    """Names, comma-separated; which ones there are the broker knows."""
+class Names:
+    """Names, separated by commas. Only the broker knows which names are valid."""
 
     def why_not(self, value: str) -> str | None:
         fits = re.fullmatch(r"[A-Za-z0-9_.,-]*", value) is not None
@@ -59,33 +61,33 @@ class Words:
 
 
 KEYS: Mapping[str, Kind] = {
-    "auto.create.topics.enable": Truth(),
-    "broker.heartbeat.interval.ms": Whole(least=1),
-    "broker.session.timeout.ms": Whole(least=1),
-    "default.replication.factor": Whole(least=1),
-    "floodmark.switches": Words(),
-    "log.flush.interval.messages": Whole(least=1, most=LONG_MAX),
-    "log.segment.bytes": Whole(least=1),
-    "message.max.bytes": Whole(least=1),
-    "min.insync.replicas": Whole(least=1),
-    "num.partitions": Whole(least=1),
-    "replica.fetch.backoff.ms": Whole(least=0),
-    "replica.fetch.max.bytes": Whole(least=1),
-    "replica.fetch.min.bytes": Whole(least=0),
-    "replica.fetch.wait.max.ms": Whole(least=0),
-    "replica.high.watermark.checkpoint.interval.ms": Whole(least=1),
-    "replica.lag.time.max.ms": Whole(least=1),
-    "replica.socket.timeout.ms": Whole(least=1),
-    "socket.request.max.bytes": Whole(least=1),
-    "unclean.leader.election.enable": Truth(),
+    "auto.create.topics.enable": Boolean(),
+    "broker.heartbeat.interval.ms": WholeNumber(least=1),
+    "broker.session.timeout.ms": WholeNumber(least=1),
+    "default.replication.factor": WholeNumber(least=1),
+    "floodmark.switches": Names(),
+    "log.flush.interval.messages": WholeNumber(least=1, most=LONG_MAX),
+    "log.segment.bytes": WholeNumber(least=1),
+    "message.max.bytes": WholeNumber(least=1),
+    "min.insync.replicas": WholeNumber(least=1),
+    "num.partitions": WholeNumber(least=1),
+    "replica.fetch.backoff.ms": WholeNumber(least=0),
+    "replica.fetch.max.bytes": WholeNumber(least=1),
+    "replica.fetch.min.bytes": WholeNumber(least=0),
+    "replica.fetch.wait.max.ms": WholeNumber(least=0),
+    "replica.high.watermark.checkpoint.interval.ms": WholeNumber(least=1),
+    "replica.lag.time.max.ms": WholeNumber(least=1),
+    "replica.socket.timeout.ms": WholeNumber(least=1),
+    "socket.request.max.bytes": WholeNumber(least=1),
+    "unclean.leader.election.enable": Boolean(),
 }
-# A topic's words and what a broker calls the same for all its topics: a run has no topic but its own.
-OF_TOPICS: Mapping[str, str] = {
+# A topic's key -> the broker's key for the same setting of all its topics. A run has only one topic.
+TOPIC_KEYS: Mapping[str, str] = {
     "flush.messages": "log.flush.interval.messages",
     "segment.bytes": "log.segment.bytes",
     "max.message.bytes": "message.max.bytes",
 }
-OURS = frozenset(
+SET_BY_CLUSTER = frozenset(
     {
         "process.roles",
         "node.id",
@@ -103,47 +105,48 @@ OURS = frozenset(
         "floodmark.trace",
     }
 )
-# What a client is set to has options of its own.
-_OF_CLIENTS: Mapping[str, str] = {
-    "acks": "--acks says that",
-    "enable.idempotence": "--workload idempotent has it on",
-    "isolation.level": "the workload decides that",
+# Clients' keys: the run sets them by options of its own.
+_CLIENT_KEYS: Mapping[str, str] = {
+    "acks": "use --acks",
+    "enable.idempotence": "--workload idempotent turns it on",
+    "isolation.level": "the workload sets it",
 }
 
 
 def why_not(key: str, value: str) -> str | None:
-    """Why this key cannot be set to this value, in a sentence that the key begins; None: it can. Whether the
-    values of several keys fit together only the broker says (`python -m floodmark.broker.check_config`)."""
-    if key in OURS:
-        return f"{key}=... cannot be set: addresses, ids, paths and rules are the cluster's"
-    kind = KEYS.get(OF_TOPICS.get(key, key))
+    """Why this key cannot be set to this value, as a sentence that begins with the key; None: it can.
+
+    Only the broker checks whether the values of several keys fit together
+    (`python -m floodmark.broker.check_config`)."""
+    if key in SET_BY_CLUSTER:
+        return f"{key}=... cannot be set: the cluster sets addresses, ids, paths and rules"
+    kind = KEYS.get(TOPIC_KEYS.get(key, key))
     if kind is not None:
         wrong = kind.why_not(value)
         return None if wrong is None else f"{key} {wrong}"
-    if key in _OF_CLIENTS:
-        return f"{key} is a client's setting, and no broker knows it: {_OF_CLIENTS[key]}"
-    valid = sorted([*KEYS, *OF_TOPICS])
+    if key in _CLIENT_KEYS:
+        return f"{key} is a setting of clients, not of brokers: {_CLIENT_KEYS[key]}"
+    valid = sorted([*KEYS, *TOPIC_KEYS])
     near = difflib.get_close_matches(key, valid, n=1)
     return f"{key}: no broker knows this key; " + (
-        f"the nearest that there is: {near[0]}" if near else f"there are: {', '.join(valid)}")
+        f"the closest valid key: {near[0]}" if near else f"valid keys: {', '.join(valid)}")
 
 
 def as_broker_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
-    """A topic's keys as the reference broker takes them: for all its topics. UsageError for one that it has
-    not."""
-    of_topics = {*OF_TOPICS, "min.insync.replicas", "unclean.leader.election.enable"}
+    """Replace topic keys by the reference broker's keys for all its topics. UsageError for any other key."""
+    topic_keys = {*TOPIC_KEYS, "min.insync.replicas", "unclean.leader.election.enable"}
     for key in topic_config:
-        if key not in of_topics:
-            raise UsageError(f"-t {key}: no topic of the reference broker knows this key; there are: "
-                             f"{', '.join(sorted(of_topics))}")
+        if key not in topic_keys:
+            raise UsageError(f"-t {key}: no topic of the reference broker knows this key; valid keys: "
+                             f"{', '.join(sorted(topic_keys))}")
     return checked(topic_config, before="-t ")
 
 
 def checked(given: Mapping[str, str], *, before: str = "-c ") -> dict[str, str]:
-    """The same under the brokers' own names, if each may be set so; UsageError names the first that may not.
-    `before` stands before the key."""
+    """Check the config, and return it under the brokers' own keys; UsageError names the first key or value
+    that is not valid. `before`: text that the message puts before the key."""
     for key, value in given.items():
         wrong = why_not(key, value)
         if wrong is not None:
             raise UsageError(f"{before}{wrong}")
-    return {OF_TOPICS.get(key, key): value for key, value in given.items()}
+    return {TOPIC_KEYS.get(key, key): value for key, value in given.items()}

@@ -1,6 +1,6 @@
-"""Finds workloads, clusters, nemeses and the judge by name, and imports them late.
+"""Finds workloads, clusters, nemeses and the judge by name, and imports them only when they are needed.
 
-So `floodmark --help` starts no Spark, and a judge needs no client library.
+So `floodmark --help` starts no Spark, and judging needs no client library.
 """
 
 import asyncio
@@ -48,9 +48,9 @@ from floodmark.harness.registered import (
 from floodmark.harness.run_location import Far, Place
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spark_options import HERE, Workers
-from floodmark.harness.statistics_seams import Measures, Seen
+from floodmark.harness.statistics_seams import ClientActivity, Measures
 
-RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, oldest first
+RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, the oldest first
 
 WORKLOADS: Mapping[str, str] = {
     "idempotent": "floodmark.workloads.idempotent:make",
@@ -58,30 +58,30 @@ WORKLOADS: Mapping[str, str] = {
 }
 REFERENCE = "reference"  # docker/broker, at one of RULES
 KAFKA = "kafka"  # Apache Kafka, of a version or in a folder
-SYSTEMS: Mapping[str, str] = {  # what runs
+SYSTEMS: Mapping[str, str] = {  # the software that runs
     REFERENCE: "floodmark.harness.cluster.reference.system:reference_system",
     KAFKA: "floodmark.harness.cluster.kafka.choice:kafka_system",
 }
-CLUSTERS: Mapping[str, str] = {  # where it lives
+CLUSTERS: Mapping[str, str] = {  # where it runs
     "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
     "local": "floodmark.harness.cluster.local.cluster:local_cluster",
     "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
 }
-PLACES = frozenset({"containers", "local"})  # where a system can live; other clusters are both in one
-KAFKA_PLACES = frozenset({"local"})  # where Apache Kafka can
+PLACES = frozenset({"containers", "local"})  # clusters that take a system; the others have their own
+KAFKA_PLACES = frozenset({"local"})  # clusters that can run Apache Kafka
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
                             "controller", "moments")
-# What only some clusters can suffer, and who knows whether this machine lets them.
+# Nemeses that only some clusters have. OFFERS: functions that find which of them work on this machine.
 MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
-# The ability of a cluster that a nemesis strikes by, where a system may lack it.
+# The ability that a nemesis needs, for abilities that some systems lack.
 STRUCK_BY: Mapping[str, type] = {
     "crash": Kills, "restart": Kills, "controller": Kills, "pause": Pauses, "power": PowerCuts,
     "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints}
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
-ALWAYS_CUT = frozenset({"containers", "memory"})  # clusters whose links need no proxies to be cut
-FIND_OWN = "floodmark.harness.cluster.own.cluster:find"  # what somebody runs himself, by its addresses
+ALWAYS_CUT = frozenset({"containers", "memory"})  # clusters that can cut links without proxies
+FIND_OWN = "floodmark.harness.cluster.own.cluster:find"  # for a user's own cluster
 OWN_CLUSTER = "floodmark.harness.cluster.own.cluster:OwnCluster"
 FAULT_COMMANDS = "floodmark.harness.cluster.own.fault_commands:read_fault_commands"
 WIRE_CLIENTS = "floodmark.harness.client.client:wire_clients"
@@ -103,40 +103,42 @@ ARSENAL = "floodmark.nemesis.compose:arsenal"
 UNAVAILABLE = "floodmark.nemesis.compose:unavailable"
 LIMITS = "floodmark.nemesis.refusals:limits_of"
 SCHEDULE_RUNNER = "floodmark.nemesis.schedule_runner:ScheduleRunner"
-BROKER_WORDS = "floodmark.broker.rule_names"  # run, never imported: which rules, bugs and switches there are
-BROKER_CHECK = "floodmark.broker.check_config"  # likewise: whether a broker would serve these settings
+# Programs, which are run and never imported. BROKER_NAMES prints the names of all rules, bugs and switches;
+# BROKER_CHECK checks whether a broker would start with some settings.
+BROKER_NAMES = "floodmark.broker.rule_names"
+BROKER_CHECK = "floodmark.broker.check_config"
 
-_ALIASES = {"partition": "cut"}  # as Jepsen's users call it
+_ALIASES = {"partition": "cut"}  # Jepsen's name
 
 
 def own_names(kind: str) -> tuple[str, ...]:
-    """floodmark's own workloads, clusters or nemeses, in their order."""
+    """The names of floodmark's own workloads, clusters or nemeses, in the catalog's order."""
     return {WORKLOAD: tuple(sorted(WORKLOADS)), CLUSTER: tuple(sorted(CLUSTERS)),
             NEMESIS: (*NEMESES, *MORE_NEMESES)}[kind]
 
 
 def names(kind: str) -> tuple[str, ...]:
-    """All that can be asked for: floodmark's own, and those that other distributions register."""
+    """All valid names: floodmark's own, and those that other distributions register."""
     own = own_names(kind)
     return (*own, *sorted({one.name for one in registered(kind)} - {*own}))
 
 
-def listed(kind: str) -> str:
-    """`idempotent, log, bank (of somebodys 0.3)`."""
+def names_text(kind: str) -> str:
+    """All valid names for a message, such as `idempotent, log, bank (of somebodys 0.3)`."""
     own = own_names(kind)
-    return ", ".join((*own, *(one.brief for one in registered(kind) if one.name not in own)))
+    return ", ".join((*own, *(one.name_and_distribution for one in registered(kind) if one.name not in own)))
 
 
 def refuse_name(kind: str, name: str) -> None:
-    """UsageError where nothing has this name, or two have it. Nothing is imported."""
+    """Raise UsageError where this name is unknown or ambiguous. Nothing is imported."""
     if name in own_names(kind):
         refuse_own_name(kind, name)
     elif registered_as(kind, name) is None:
-        raise UsageError(f"no {kind} {name!r}; there are: {listed(kind)}")
+        raise UsageError(f"no {kind} {name!r}; valid: {names_text(kind)}")
 
 
 def refuse_unfit(one: Registered) -> None:
-    """UsageError where this workload, cluster or nemesis could not be asked for by its name, or is unfit."""
+    """Raise UsageError where this workload, cluster or nemesis cannot be used under its name."""
     if one.name in own_names(one.kind):
         refuse_own_name(one.kind, one.name)
     registered_as(one.kind, one.name)
@@ -145,7 +147,8 @@ def refuse_unfit(one: Registered) -> None:
 
 
 def workload(name: str, settings: WorkloadSettings) -> Workload:
-    made: Workload = _made(WORKLOAD, name, WORKLOADS, Workload)(settings)
+    """Make this workload."""
+    made: Workload = _factory_of(WORKLOAD, name, WORKLOADS, Workload)(settings)
     return made
 
 
@@ -153,11 +156,11 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
             config: Mapping[str, str], links: str, first_port: int | None = None,
             trace: bool = True, kafka: str | None = None, topic_config: Mapping[str, str] | None = None,
             topics: Mapping[str, Mapping[str, str]] | None = None) -> Cluster:
-    """Made, not started. kafka: which Apache Kafka runs, a version or a folder; None: the reference broker.
-    topic_config: Kafka's keys of every topic created; topics: of single ones, which Kafka alone takes.
-    first_port: of the first broker for clients; None takes free ones. trace: whether its processes write what
-    happens in them."""
-    make = _made(CLUSTER, name, CLUSTERS, Cluster)
+    """Make this cluster; it is not started. kafka: the Apache Kafka to run, a version or a folder; None: the
+    reference broker. topic_config: Kafka's keys for every new topic. topics: Kafka's keys for single topics,
+    for Apache Kafka only. first_port: the first broker's port for clients; None: free ports. trace: whether
+    its processes write traces."""
+    make = _factory_of(CLUSTER, name, CLUSTERS, Cluster)
     if kafka is not None and name not in KAFKA_PLACES:
         raise UsageError(f"the {name} cluster does not run Apache Kafka; {', '.join(sorted(KAFKA_PLACES))} "
                          "does: --cluster local")
@@ -176,7 +179,7 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
 def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str], kafka: str | None,
            topic_config: Mapping[str, str] | None, topics: Mapping[str, Mapping[str, str]] | None = None
            ) -> Any:
-    """What runs in one cluster. UsageError for what it does not take."""
+    """Make the system that runs in a cluster. UsageError for settings that it does not take."""
     if kafka is None:
         return _load(SYSTEMS[REFERENCE])(
             nodes, rules=rules, bugs=bugs, config={**config, **as_broker_keys(topic_config or {})})
@@ -184,8 +187,8 @@ def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, 
                                  topic_config=topic_config or {}, topics=topics or {})
 
 
-def not_struck(kafka: str | None, rules: str) -> Mapping[str, str]:
-    """Nemeses that what runs cannot suffer, and why."""
+def unsupported_nemeses(kafka: str | None, rules: str) -> Mapping[str, str]:
+    """The nemeses that this system does not support, and why."""
     if kafka is None:
         return {}
     lacks = system(1, rules=rules, bugs=(), config={}, kafka=kafka, topic_config=None).lacks
@@ -193,72 +196,75 @@ def not_struck(kafka: str | None, rules: str) -> Mapping[str, str]:
 
 
 def find_own(bootstrap: Sequence[tuple[str, int]], security: Security) -> Any:
-    """Somebody's own cluster, as its brokers describe it (own.cluster.Found). FloodmarkError: nobody
-    answers."""
+    """Find a user's own cluster, as its brokers describe it (own.cluster.Found). FloodmarkError where no
+    broker answers."""
     return asyncio.run(_load(FIND_OWN)(bootstrap, security))
 
 
-def own_cluster(found: Any, folder: Path, **words: Any) -> Cluster:
-    """What was found, to be driven; nothing is asked of it yet. words: of own.cluster.OwnCluster."""
-    made: Cluster = _load(OWN_CLUSTER)(found, folder, **words)
+def own_cluster(found: Any, folder: Path, **options: Any) -> Cluster:
+    """Make a Cluster from what find_own found; it sends no request yet. options: of
+    own.cluster.OwnCluster."""
+    made: Cluster = _load(OWN_CLUSTER)(found, folder, **options)
     return made
 
 
 def fault_commands(file: Path) -> Any:
-    """The owner's commands for faults; UsageError where the file is off."""
+    """Read the user's commands for faults; UsageError where the file is not valid."""
     return _load(FAULT_COMMANDS)(file)
 
 
 def unavailable(cluster: Cluster) -> Mapping[str, str]:
-    """Fault -> why this cluster cannot suffer it."""
-    told: Mapping[str, str] = _load(UNAVAILABLE)(cluster)
-    return told
+    """The faults that this cluster does not support -> why."""
+    reasons: Mapping[str, str] = _load(UNAVAILABLE)(cluster)
+    return reasons
 
 
 def clients(cluster: Cluster) -> MakeClient:
-    """What makes clients of this cluster: its own, or those that speak Kafka's wire to its addresses."""
+    """The function that makes clients for this cluster: its own, or one for clients that connect to its
+    addresses.
+    """
     own, addressed = ability(cluster, MakesClients), ability(cluster, Addressed)
     if own is not None:
         return own.client
     if addressed is None:
-        raise UsageError(f"no client can ask this cluster: {why_not(cluster, Addressed)}")
+        raise UsageError(f"no client can connect to this cluster: {why_not(cluster, Addressed)}")
     made: MakeClient = _load(WIRE_CLIENTS)(addressed.addresses)
     return made
 
 
-def nemeses(words: str, cluster: str = "local") -> tuple[str, ...]:
-    """`--nemesis crash,cut`, all (of floodmark's own that this cluster can suffer here) or none, in the
-    catalogue's order; those of other distributions, which must be named, come last."""
-    asked = named(words)
+def nemeses(options: str, cluster: str = "local") -> tuple[str, ...]:
+    """The nemeses that an option such as `--nemesis crash,cut` names, in the catalog's order, then those of
+    other distributions. `all`: all of floodmark's own that this cluster supports on this machine."""
+    requested = named(options)
     valid = own_names(NEMESIS)
-    others = sorted(set(asked) - {*valid, "all", "none"})
+    others = sorted(set(requested) - {*valid, "all", "none"})
     for name in others:
         if registered_as(NEMESIS, name) is None:
-            raise UsageError(f"no nemesis {name!r}; there are: {listed(NEMESIS)}, all, none")
+            raise UsageError(f"no nemesis {name!r}; valid: {names_text(NEMESIS)}, all, none")
     for name in (*valid, "all", "none"):
-        if name in asked:
+        if name in requested:
             refuse_own_name(NEMESIS, name)
     offered = frozenset(NEMESES)
     if cluster not in CLUSTERS:
-        offered -= {"moments"}  # nobody else's brokers have our failpoints
-    if cluster in OFFERS and {"all", *MORE_NEMESES} & set(asked):
+        offered -= {"moments"}  # clusters of other distributions do not have our failpoints
+    if cluster in OFFERS and {"all", *MORE_NEMESES} & set(requested):
         offered |= _load(OFFERS[cluster])()
-    if missing := [name for name in valid if name in asked and name not in offered]:
+    if missing := [name for name in valid if name in requested and name not in offered]:
         raise UsageError(f"the {cluster} cluster has no {', '.join(missing)} here: "
                          f"'floodmark doctor --cluster {cluster}' says why")
-    own = (name for name in valid if name in asked or ("all" in asked and name in offered))
+    own = (name for name in valid if name in requested or ("all" in requested and name in offered))
     return (*own, *others)
 
 
-def named(words: str) -> tuple[str, ...]:
-    """The words of `--nemesis`, each by its own name."""
-    return tuple(_ALIASES.get(word, word) for word in (word.strip() for word in words.split(",")) if word)
+def named(options: str) -> tuple[str, ...]:
+    """The names in `--nemesis`, with aliases replaced."""
+    return tuple(_ALIASES.get(word, word) for word in (word.strip() for word in options.split(",")) if word)
 
 
 def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
          duration_s: float, interval_s: float, overspend: bool, session_s: float, links_cut: bool,
          flush_every: bool = False) -> Schedule:
-    """A random nemesis: the same arguments give the same schedule."""
+    """Draw the schedule of a random nemesis; the same arguments give the same schedule."""
     if not names:
         return ()
     others = set(names) - {*own_names(NEMESIS)}
@@ -270,7 +276,7 @@ def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: S
 
 
 def overspends(schedule: Schedule, *, min_insync_replicas: int, flush_every: bool = False) -> Sequence[Any]:
-    """The entries (position, why) by which a schedule goes beyond what the guarantees tolerate."""
+    """The entries of a schedule, (position, why), that break more than the guarantees tolerate."""
     found: Sequence[Any] = _load(BUDGET)(
         schedule, min_insync_replicas=min_insync_replicas, flush_every=flush_every)
     return found
@@ -278,22 +284,22 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int, flush_every: boo
 
 def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], schedule: Schedule = ()
                     ) -> ScheduleRunner:
-    """What carries out schedules against this cluster, with every fault the cluster can suffer, and those of
-    this schedule that other distributions bring."""
+    """Make the runner of schedules for this cluster, with every fault that the cluster supports, and this
+    schedule's faults from other distributions."""
     nemeses = (*_load(ARSENAL)(cluster), *_load(NEMESES_OF)(schedule, cluster))
     made: ScheduleRunner = _load(SCHEDULE_RUNNER)(nemeses, partitions, _load(LIMITS)(cluster))
     return made
 
 
 class ToStderr(logging.Handler):
-    """Plain lines, on what is standard error then."""
+    """Logs plain lines to the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         print(record.getMessage(), file=sys.stderr, flush=True)
 
 
 def judge(workers: Workers = HERE) -> Judge:
-    """What it says of long work, stage by stage, goes to standard error."""
+    """Make the judge. It reports the stages of long work on standard error."""
     log = logging.getLogger("floodmark.judge")
     if not log.handlers:
         log.addHandler(ToStderr())
@@ -304,79 +310,82 @@ def judge(workers: Workers = HERE) -> Judge:
 
 
 def measure(folders: Sequence[Place], workers: Workers = HERE) -> Measures:
-    """What faults cost clients in these runs; each folder keeps its own."""
+    """Measure what faults cost clients in these runs; each folder stores its own measures."""
     made: Measures = _load(MEASURE)(folders, workers)
     return made
 
 
-def seen(folder: Path, near: Sequence[tuple[int, int, int]], ops_at_most: int) -> Seen:
-    """What the page of this run draws of its clients. near: (partition, first offset, the offset behind the
-    last), where acked records are wanted one by one. OSError where the history cannot be read."""
-    made: Seen = _load(SEEN)(folder, near, ops_at_most)
+def client_activity(folder: Path, near: Sequence[tuple[int, int, int]], ops_at_most: int) -> ClientActivity:
+    """Read the ops of this run's clients for its page. near: ranges (partition, first offset, end offset)
+    whose acked records are returned one by one. OSError where the history cannot be read."""
+    made: ClientActivity = _load(SEEN)(folder, near, ops_at_most)
     return made
 
 
 def keep_parquet(history: Path) -> None:
-    """A big history as Parquet beside its lines, for the judge's next look. OSError: it could not be."""
+    """Write a big history as Parquet beside its lines, which the judge reads faster next time. Raises:
+    OSError."""
     _load(HISTORY_TWIN)(history)
 
 
-def quicken_judge() -> bool:
-    """Whether something was begun that the next process's judge starts quicker by; nobody waits for it."""
+def prepare_next_judge() -> bool:
+    """Begin background work that lets the judge of the next process start faster; returns whether it was
+    begun.
+    """
     begun: bool = _load(QUICKEN)()
     return begun
 
 
 def warm_judge() -> None:
-    """Starts the judge's Spark now, before there is anything to judge."""
+    """Start the judge's Spark now, before there is anything to judge."""
     _load(WARM)()
 
 
-def leave_judge() -> None:
-    """Ends the judge's Spark, where this process has started one, and waits until it has tidied up."""
+def stop_judge() -> None:
+    """End the judge's Spark, if this process has started it, and wait until it has cleaned up."""
     if LEAVE.partition(":")[0] in sys.modules:
-        with suppress(Exception):  # whatever is wrong with it, we are leaving
+        with suppress(Exception):  # the process ends anyway
             _load(LEAVE)()
 
 
 def far_folders(word: str, workers: Workers = HERE) -> Sequence[Far]:
-    """The run folders that an address of a far file system names; UsageError where there are none."""
+    """The run folders that an address in another file system matches; UsageError where there are none."""
     found: Sequence[Far] = _load(FAR_FOLDERS)(word, workers)
     return found
 
 
 def can_judge() -> None:
-    """FloodmarkError that says what to install, where this machine lacks what the judge needs."""
+    """Raise FloodmarkError where this machine lacks what the judge needs; it says what to install."""
     _load(CHECK_JAVA)(_load(FIND_JAVA)())
 
 
-def _made(kind: str, name: str, own: Mapping[str, str], protocol: type) -> Callable[..., Any]:
-    """What makes this workload or cluster. Of one that another distribution brings it is looked at what comes
-    out: a mistake of its author is told as such."""
+def _factory_of(kind: str, name: str, own: Mapping[str, str], protocol: type) -> Callable[..., Any]:
+    """The function that makes this workload or cluster. The result of another distribution's function is
+    checked, so that a mistake of its author is reported as one."""
     if name in own:
         factory: Callable[..., Any] = _load(own[name])
         return factory
     refuse_name(kind, name)
     one = registered_as(kind, name)
     assert one is not None, name
-    brought = one.load()
+    factory = one.load()
 
-    def make(*args: Any, **words: Any) -> Any:
+    def make(*args: Any, **options: Any) -> Any:
         try:
-            made = brought(*args, **words)
+            made = factory(*args, **options)
         except FloodmarkError:
             raise
         except Exception as error:
-            raise UsageError(f"the {one} cannot be made: {type(error).__name__}: {error}: mend "
+            raise UsageError(f"the {one} cannot be made: {type(error).__name__}: {error}: repair "
                              f"{one.entry.value}, or leave it out") from error
         lacks = [part for part in sorted(vars(protocol))
                  if not part.startswith("_") and getattr_static(made, part, None) is None]
         if lacks:
-            raise UsageError(f"the {one} is no {protocol.__name__} of floodmark.harness.protocols: it lacks "
-                             f"{', '.join(lacks)}")
+            raise UsageError(f"the {one} is not a {protocol.__name__} of floodmark.harness.protocols: it "
+                             f"lacks {', '.join(lacks)}")
         if made.name != name:
-            raise UsageError(f"the {one} says that its name is {made.name!r}: let it be {name!r}, by which a "
-                             f"saved run finds it again")
+            raise UsageError(f"the {one} says that its name is {made.name!r}; it must be {name!r}, because "
+                             f"saved runs find it by that name")
         return made
 
     return make

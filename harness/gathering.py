@@ -1,4 +1,4 @@
-"""Does several things at once, and ends with all of them ended."""
+"""Awaits several things at once, and returns only when all of them have ended."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -7,12 +7,13 @@ from typing import TypeVar
 Answer = TypeVar("Answer")
 
 
-async def gather_all(acts: Iterable[Awaitable[Answer]]) -> list[Answer]:
-    """The answers in order. All acts end before the first error is raised: none goes on unseen."""
-    outcomes = await asyncio.gather(*acts, return_exceptions=True)
-    answers: list[Answer] = []
+async def gather_all(awaitables: Iterable[Awaitable[Answer]]) -> list[Answer]:
+    """Await all, and return their results in order. The first error is raised only when all have ended, so
+    that none runs on in the background."""
+    outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
+    results: list[Answer] = []
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
-        answers.append(outcome)
-    return answers
+        results.append(outcome)
+    return results

@@ -1,11 +1,11 @@
-"""Records the history (history.jsonl: one op a line) while a run goes on, and reads it.
+"""Records the history (history.jsonl: one op a line) during a run, and reads it.
 
 Rules of the Recorder
-1. The index has no gaps, time never falls, and lines are complete: those of one turn of the event loop are
-   written in one write(2).
-2. `written()` returns when every line so far has been given to the kernel; no byte of a request leaves
-   before, so that a harness killed at any instant has sent no request that its history does not name.
-3. A write that fails is a FloodmarkError and ends all recording; the lines before it stay complete.
+1. The index has no gaps, times never decrease, and lines are complete: all lines of one turn of the event
+   loop are written in one write(2).
+2. `written()` returns when the kernel has every line so far. A request is sent only after that, so a harness
+   that is killed has sent no request that is missing in its history.
+3. A failed write raises FloodmarkError and ends the recording; the lines before it stay complete.
 """
 
 import asyncio
@@ -48,13 +48,13 @@ class Recorder:
             raise FloodmarkError(f"cannot begin the history {path}: {error.strerror}") from error
 
     def begin(self) -> None:
-        """Begin the run: times count from now on. Only before the first line."""
+        """Begin the run: times count from now. Call it before the first line."""
         assert self._index == 0, f"{self._index} lines were stamped already"
         self._origin_ns = self._clock_ns()
 
     @property
     def origin_ns(self) -> int:
-        """The monotonic instant at which the run began."""
+        """The time at which the run began, by the monotonic clock."""
         return self._origin_ns
 
     def now_ns(self) -> int:
@@ -62,7 +62,7 @@ class Recorder:
         return self._clock_ns() - self._origin_ns
 
     def acks(self, partition: int) -> int:
-        """Acked micro-sends of the partition so far."""
+        """The number of acked micro-sends of the partition so far."""
         return self._acks[partition]
 
     async def ack_or(self, timeout_s: float) -> None:
@@ -81,9 +81,9 @@ class Recorder:
         )
 
     def complete(self, invoked: Op, outcome: Outcome) -> Op:
-        """Record the completion of an invocation; that of a send names the same partitions and values."""
+        """Record the completion of an invocation; for a send it has the same partitions and values."""
         sends = outcome.sends or invoked.sends
-        answered = outcome.type is Type.OK  # then an empty list is an answer, too, and is written
+        answered = outcome.type is Type.OK  # an empty list is then a response too, and is written
         op = self._record(
             process=invoked.process, type=outcome.type, f=invoked.f, sends=sends,
             reads=outcome.reads if answered and invoked.f == "poll" else outcome.reads or None,
@@ -113,7 +113,7 @@ class Recorder:
             await flush
 
     def close(self) -> int:
-        """Write what is left, close the file, and return the number of its lines."""
+        """Write the lines that are left, close the file, and return the number of lines."""
         if self._file >= 0:
             self._flush()
             os.close(self._file)
@@ -142,7 +142,7 @@ class Recorder:
             try:
                 written = os.write(self._file, data)
                 while written < len(data):
-                    written += os.write(self._file, data[written:])  # short: the disk is filling
+                    written += os.write(self._file, data[written:])  # a short write: the disk is nearly full
             except OSError as error:
                 self._failed = FloodmarkError(
                     f"cannot write the history {self._path}: {error.strerror}; the run ends here"
@@ -197,11 +197,12 @@ def _encode_read(read: Read) -> dict[str, int]:
 def read(
     path: Place, on_bad: Callable[[str], None] | None = None, *, folder: Place | None = None
 ) -> Iterator[Op]:
-    """Read the ops of a history one by one, in the order of the file. With `folder`, which may be a
-    stranger's, it must be a regular file inside.
+    """Read the ops of a history one by one, in the order of the file. With `folder`, which may come from an
+    untrusted source, the history must be a regular file inside it.
 
-    A torn last line, blank lines and unknown fields are ignored. Any other line that is no op is reported as
-    "FILE:LINE: why": to on_bad, and reading continues; or, without on_bad, as a FloodmarkError.
+    A torn last line, blank lines and unknown fields are ignored. Any other line that is not an op is a
+    problem, "FILE:LINE: why": on_bad is called with it and reading continues; without on_bad it is a
+    FloodmarkError.
     """
     try:
         with path.open("rb") if folder is None else open_inside(path, folder) as file:
@@ -222,7 +223,7 @@ def read(
 
 
 def decode_op(line: bytes) -> Op:
-    """Decode one line; ValueError names the field that does not fit format 1."""
+    """Decode one line; ValueError names the field that is not valid in format 1."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError as error:
@@ -239,9 +240,9 @@ def decode_op(line: bytes) -> Op:
     fault = fields.get("fault")
     error_name = fields.get("error")
     if fault is not None and not isinstance(fault, dict):
-        raise ValueError("fault is no object")
+        raise ValueError("fault is not an object")
     if error_name is not None and not isinstance(error_name, str):
-        raise ValueError("error is no string")
+        raise ValueError("error is not a string")
     return Op(
         index=_integer(fields, "index"), time=_integer(fields, "time"), process=_integer(fields, "process"),
         type=kind, f=f, error=error_name, fault=fault,
@@ -259,7 +260,7 @@ def decode_op(line: bytes) -> Op:
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:
     value = fields.get(name)
-    if type(value) is not int:  # a JSON true is no integer
+    if type(value) is not int:  # a JSON true is not an integer
         raise ValueError(f"{name} is {'missing' if value is None else repr(value) + ', not an integer'}")
     return value
 
@@ -273,7 +274,7 @@ def _integers(fields: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
     if values is None:
         return None
     if not isinstance(values, list) or any(type(value) is not int for value in values):
-        raise ValueError(f"{name} is no list of integers")
+        raise ValueError(f"{name} is not a list of integers")
     return tuple(values)
 
 
@@ -284,5 +285,5 @@ def _read_objects(
     if items is None:
         return None
     if not isinstance(items, list) or any(not isinstance(item, dict) for item in items):
-        raise ValueError(f"{name} is no list of objects")
+        raise ValueError(f"{name} is not a list of objects")
     return tuple(read_item(item) for item in items)

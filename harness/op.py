@@ -1,7 +1,7 @@
-"""What an op is: one line of history.jsonl (format 1), and the intent it grows from.
+"""Defines an op, which is one line of history.jsonl (format 1), and the intent that it comes from.
 
-A process is a single-threaded logical client, >= 0; it has at most one op open and asks nothing more after an
-info. The nemesis is process -1 and its ops are single lines of type info.
+A process is a single-threaded logical client, numbered from 0. It has at most one open op, and sends no
+further request after an info. The nemesis is process -1; its ops are single lines of type info.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,8 @@ NEMESIS = -1
 
 
 class Type(StrEnum):
-    """invoke; then ok (it happened), fail (it certainly did not) or info (nobody knows)."""
+    """The type of a line: invoke, then ok (it happened), fail (it certainly did not happen) or info
+    (unknown)."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -23,7 +24,7 @@ class Type(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """One micro-send. offset and epoch are None until known."""
+    """One micro-send: a value sent to a partition. offset and epoch are None until known."""
 
     partition: int
     value: int
@@ -33,7 +34,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """One record that a poll returned; records that are not ours are left out."""
+    """One record that a poll returned; records that this run did not send are left out."""
 
     partition: int
     offset: int
@@ -43,36 +44,36 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """An op that has no process and no time yet: what a workload wants asked."""
+    """An op that a workload wants done; it has no process and no time yet."""
 
     f: str  # send, poll, assign, list_offsets, ...
     sends: tuple[Send, ...] = ()
-    partitions: tuple[int, ...] = ()  # of assign; of list_offsets: those asked
-    node: str | None = None  # ask this node, whoever leads: a client with stale metadata
-    acks: str | None = None  # of a send: all, 1 or 0; None: as the workload has it
-    offset: int | None = None  # of a poll: from here on; None: from where the process stands
-    client: int | None = None  # of a schedule: the process that asked for this number before; None: a new one
-    patience_s: float | None = None  # of a send: how long leader and client wait; None: as the client does
+    partitions: tuple[int, ...] = ()  # for assign and list_offsets
+    node: str | None = None  # send to this node even if it does not lead, like a client with old metadata
+    acks: str | None = None  # for a send: all, 1 or 0; None: the workload's
+    offset: int | None = None  # for a poll: where to read from; None: from the process's position
+    client: int | None = None  # for a schedule: the process that served this number before; None: a new one
+    patience_s: float | None = None  # for a send: how long leader and client wait; None: the client's default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of an intent: the completion, before it has an index and a time."""
+    """The result of an intent: a completion that has no index and no time yet."""
 
     type: Type
     sends: tuple[Send, ...] = ()
     reads: tuple[Read, ...] = ()
     partitions: tuple[int, ...] = ()
     offsets: tuple[tuple[int, int], ...] = ()  # (partition, end offset) of list_offsets
-    error: str | None = None  # Kafka's error name, or CONNECTION, TIMEOUT
+    error: str | None = None  # Kafka's name for the error, or CONNECTION or TIMEOUT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One line of the history. Fields that do not apply are empty and are not written."""
+    """One line of the history. Fields that do not apply are None and are not written."""
 
     index: int
-    time: int  # ns since the run began, the harness's monotonic clock
+    time: int  # ns since the run began, by the harness's monotonic clock
     process: int
     type: Type
     f: str

@@ -1,9 +1,9 @@
-"""A dump kept a second time as Parquet, beside its JSON lines: a tenth of the bytes, and quicker to read.
+"""Writes a dump a second time as Parquet, beside its JSON lines: a tenth of the bytes, and faster to read.
 
 Rules
-1. A twin says which bytes it was made of (their number and CRC). Beside lines that are others by now it
-   stands for nothing: the lines are the dump.
-2. A twin is there whole or not at all; a run is none the worse for lacking it.
+1. The Parquet twin records which lines it was made from (their size and CRC). If the lines have changed
+   since, the twin is ignored: the lines are the dump.
+2. A twin is either complete or absent. Runs work without it.
 """
 
 import zlib
@@ -13,7 +13,7 @@ from pathlib import Path
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run_location import replacing
 
-OF = b"floodmark.of"  # in the file's metadata: "SIZE CRC" of the lines
+FINGERPRINT_KEY = b"floodmark.of"  # key in the file's metadata; value: "SIZE CRC" of the lines
 _BLOCK_BYTES = 1 << 22
 _COLUMNS = (
     ("node", "string"), ("partition", "int64"), ("offset", "int64"), ("epoch", "int64"), ("value", "int64"),
@@ -22,47 +22,47 @@ _COLUMNS = (
 
 
 def write_twin(lines: Path) -> Path:
-    """NODE.parquet beside NODE.jsonl, a file of whole and good lines.
+    """Write NODE.parquet beside NODE.jsonl, whose lines must all be complete and valid.
 
-    Raises: FloodmarkError where it cannot be read as a dump, or not be written.
+    Raises: FloodmarkError where NODE.jsonl cannot be read as a dump, or NODE.parquet cannot be written.
     """
-    import pyarrow as pa  # only who writes a dump pays for it
+    import pyarrow as pa  # slow to import, so only those who write a dump wait for it
     import pyarrow.json
     import pyarrow.parquet
 
     twin = lines.with_suffix(".parquet")
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in _COLUMNS])
-    told = schema.with_metadata({OF: said_of(lines)})
+    schema_with_source = schema.with_metadata({FINGERPRINT_KEY: fingerprint_of(lines)})
     parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     read = pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES)
     try:
         with (
-            replacing(twin) as fresh,
-            pyarrow.parquet.ParquetWriter(fresh, told, compression="zstd") as writer,
+            replacing(twin) as new_file,
+            pyarrow.parquet.ParquetWriter(new_file, schema_with_source, compression="zstd") as writer,
         ):
             if lines.stat().st_size:
                 for batch in pyarrow.json.open_json(lines, read_options=read, parse_options=parse):
-                    writer.write_batch(batch.cast(told))
+                    writer.write_batch(batch.cast(schema_with_source))
     except (OSError, pa.ArrowException) as error:
-        raise FloodmarkError(f"{twin} could not be made of {lines}: {error}") from error
+        raise FloodmarkError(f"cannot write {twin} from {lines}: {error}") from error
     return twin
 
 
-def is_twin(twin: Path, lines: Path, *, key: bytes = OF, reading: bytes = b"") -> bool:
-    """Whether the Parquet file was made of these very lines: its metadata say so under `key`, behind
-    `reading` (in which way they were read, where there may be several)."""
+def is_twin(twin: Path, lines: Path, *, key: bytes = FINGERPRINT_KEY, reading: bytes = b"") -> bool:
+    """Whether the Parquet file was made from exactly these lines, by its metadata under `key`. `reading`:
+    what the metadata have before the fingerprint, where there are several ways to read the lines."""
     import pyarrow as pa
     import pyarrow.parquet
 
     try:
         metadata = pyarrow.parquet.read_metadata(twin).metadata or {}
-        return key in metadata and metadata[key] == reading + said_of(lines)
+        return key in metadata and metadata[key] == reading + fingerprint_of(lines)
     except (OSError, pa.ArrowException):
         return False
 
 
-def said_of(lines: Path) -> bytes:
-    """How a twin names the lines it was made of."""
+def fingerprint_of(lines: Path) -> bytes:
+    """The size and CRC of the lines, as a twin's metadata have them."""
     crc = 0
     for block in _blocks(lines):
         crc = zlib.crc32(block, crc)

@@ -1,9 +1,9 @@
-"""EVERY SEAM ON ONE PAGE: what clusters, nemeses, workloads and judges owe one another.
+"""Defines all protocols in one place: what clusters, nemeses, workloads and judges must implement.
 
-What not every system has is an ability (Kills, Freezes, ReadsLogs, ...), asked for by its narrowest name with
-ability(): the type checker knows which cluster can suffer what. A missing ability makes a check unknown or a
-nemesis unavailable, with the reason in words. All waits inside have time-outs and raise FloodmarkError saying
-what was waited for.
+What only some systems can do is an ability (Kills, Freezes, ReadsLogs, ...). Code asks for the narrowest one
+by ability(), so the type checker knows what each cluster can do. Without an ability a check is unknown or a
+nemesis unavailable, with the reason. All waits in implementations have time-outs, and raise a FloodmarkError
+that says what they waited for.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,15 +25,15 @@ from floodmark.harness.verdict import Verdict
 if TYPE_CHECKING:
     from floodmark.harness.logdir import LogState  # whose module reads compressed files, which few need
 
-CLIENTS = "clients"  # in a grudge: every client of the harness, as one pseudo-node
-CONTROLLER = "controller"  # the controller's process, by name
+CLIENTS = "clients"  # in a grudge: all clients of the harness, as one pseudo-node
+CONTROLLER = "controller"  # the name of the controller's process
 
 
 # -- what can be seen -----------------------------------------------------------------------------------
 
 
 class Unknown(Enum):
-    """The type of UNKNOWN: what a system does not show. None is something else: that there is none."""
+    """The type of UNKNOWN: a value that a system does not show. None is different: there is no such value."""
 
     UNKNOWN = "unknown"
 
@@ -43,52 +43,53 @@ UNKNOWN: Final = Unknown.UNKNOWN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionSpec:
-    """One partition as the history numbers it (`key`), and where Kafka keeps it."""
+    """One partition: its number in the history (`key`), its topic and its replicas."""
 
     key: int
     topic: str
     partition: int
     replicas: tuple[str, ...]  # the assignment, preferred leader first
-    headers: bool = True  # its records can have headers; message formats v0 and v1 have none
+    headers: bool = True  # whether its records can have headers; in message formats v0 and v1 they cannot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaView:
-    """One replica as its own broker sees it, as far as its system shows that. LEO and HW are what the wire
-    tells where anything does."""
+    """One replica as its own broker sees it, as far as the system shows that. LEO and HW come from Kafka's
+    wire protocol where the system has them there."""
 
     node: str
     partition: int  # the history's key
     leo: int | Unknown = UNKNOWN
     hw: int | Unknown = UNKNOWN
-    leader: str | Unknown | None = UNKNOWN  # whom it believes to lead
+    leader: str | Unknown | None = UNKNOWN  # the leader that it knows
     epoch: int | Unknown = UNKNOWN
     log_start: int | Unknown = UNKNOWN
-    isr: tuple[str, ...] | Unknown = UNKNOWN  # as it believes
-    checkpointed_hw: int | Unknown = UNKNOWN  # what a restart would begin with
-    epochs: tuple[tuple[int, int], ...] | Unknown | None = UNKNOWN  # leader-epoch cache; None: none is kept
-    clean: bool | Unknown = UNKNOWN  # its last stop was orderly
-    proposing: bool | Unknown = UNKNOWN  # it leads, has asked for another ISR and has no answer yet
+    isr: tuple[str, ...] | Unknown = UNKNOWN  # the ISR that it knows
+    checkpointed_hw: int | Unknown = UNKNOWN  # the HW that a restart would begin with
+    epochs: tuple[tuple[int, int], ...] | Unknown | None = UNKNOWN  # leader-epoch cache; None: it has none
+    clean: bool | Unknown = UNKNOWN  # whether its last stop was orderly
+    proposing: bool | Unknown = UNKNOWN  # whether it leads, proposed another ISR and has no response yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Met:
-    """One time that a node stood at an armed failpoint. What it did not know, or was not about, is None."""
+    """One time that a node met (reached) an armed failpoint. Fields that are unknown or do not apply are
+    None."""
 
     node: str
     name: str  # F.truncated, ...
-    action: str | None  # what it did there; None: not told
+    action: str | None  # what it did there; None: not reported
     time_ns: int  # by the node's own clock: monotonic from a cluster, since the run began from a Sight
     partition: int | None = None  # the history's key
     epoch: int | None = None
     peer: str | None = None
     offset: int | None = None
-    held: bool = False  # it stands there still
+    held: bool = False  # whether it is still stopped there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition as the controller sees it: the truth."""
+    """One partition as the controller sees it. This counts as the truth."""
 
     partition: int
     leader: str | None
@@ -99,13 +100,13 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """The cluster at one look. A broker that did not answer has no replicas here."""
+    """The state of the cluster at one moment. A broker that did not answer has no replicas here."""
 
-    time_ns: int  # monotonic, when the look was complete
+    time_ns: int  # monotonic, when all answers were there
     replicas: Mapping[tuple[str, int], ReplicaView]
     partitions: Mapping[int, PartitionView]
-    running: frozenset[str]  # brokers whose process lives (a paused one does)
-    unfenced: frozenset[str]  # brokers the controller takes for alive
+    running: frozenset[str]  # brokers whose process is alive (also a paused one)
+    unfenced: frozenset[str]  # brokers that the controller considers alive
 
 
 # -- clusters -------------------------------------------------------------------------------------------
@@ -113,13 +114,14 @@ class View:
 
 @runtime_checkable
 class Cluster(Protocol):
-    """n brokers and a controller: a system (what runs) at a place (where it lives). `start` returns when
-    every broker is registered and unfenced. What not every system has is an ability, below."""
+    """A cluster of brokers and a controller: a system (the software) in a place (where it runs). `start`
+    returns when every broker is registered and unfenced. What only some clusters can do is an ability,
+    below."""
 
     @property
-    def name(self) -> str: ...  # where it lives: local, containers, memory
+    def name(self) -> str: ...  # where it runs: local, containers, memory
     @property
-    def system(self) -> Mapping[str, Any]: ...  # run.json's `system`: what runs, at least its `name`
+    def system(self) -> Mapping[str, Any]: ...  # run.json's `system`: the software, at least its `name`
     @property
     def nodes(self) -> tuple[str, ...]: ...
     @property
@@ -127,20 +129,20 @@ class Cluster(Protocol):
     @property
     def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`: node -> Kafka's keys
     @property
-    def abilities(self) -> Sequence[object]: ...  # objects with abilities that the cluster has not itself
+    def abilities(self) -> Sequence[object]: ...  # objects with abilities that the cluster's class lacks
     @property
-    def lacks(self) -> Mapping[type, str]: ...  # abilities that it has not, whatever its class has, and why
+    def lacks(self) -> Mapping[type, str]: ...  # abilities that it lacks although its class has them, and why
     @property
-    def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are UNKNOWN at every look
+    def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are always UNKNOWN
 
     async def start(self) -> None: ...
-    async def create(self, partitions: Sequence[PartitionSpec]) -> None: ...  # until each is led, ISR full
+    async def create(self, partitions: Sequence[PartitionSpec]) -> None: ...  # returns with full ISRs
     async def observe(self) -> View: ...
-    async def mend(self) -> list[str]: ...  # heal, resume, start all; safe twice; returns what is left behind
-    async def stop(self) -> None: ...  # kill everything; safe twice
-    def died(self) -> list[str]: ...  # nodes that ended by themselves once all were up, by no fault in force
-    def died_words(self) -> Mapping[str, str]: ...  # of each: how it ended and the end of its log, in lines
-    def broken(self) -> Sequence[str]: ...  # what else ended that the run stands on: the harness's trouble
+    async def mend(self) -> list[str]: ...  # heal, resume, start all; may be repeated; returns what it left
+    async def stop(self) -> None: ...  # kill everything; may be repeated
+    def died(self) -> list[str]: ...  # nodes that ended by themselves after the start, without a fault
+    def died_words(self) -> Mapping[str, str]: ...  # for each: how it ended and the last lines of its log
+    def broken(self) -> Sequence[str]: ...  # helper processes that ended: a failure of the harness
 
 
 # -- abilities ------------------------------------------------------------------------------------------
@@ -149,15 +151,16 @@ Ability = TypeVar("Ability")
 
 
 def ability(cluster: Cluster, kind: type[Ability]) -> Ability | None:
-    """What does this for the cluster: itself, or one of its `abilities`; None: nothing does. What it `lacks`
-    it does not do, although its class has the methods: one class drives many systems."""
+    """The object that implements this ability for the cluster: the cluster itself, or one of its `abilities`;
+    None: there is none. An ability that it `lacks` does not count, although its class has the methods: one
+    class serves many systems."""
     if kind in cluster.lacks:
         return None
     return next((one for one in (cluster, *cluster.abilities) if isinstance(one, kind)), None)
 
 
 def why_not(cluster: Cluster, kind: type) -> str:
-    """Why the cluster has not this ability, in words."""
+    """Why the cluster does not have this ability, for people to read."""
     return cluster.lacks.get(kind) or f"the {cluster.name} cluster has no such ability ({kind.__name__})"
 
 
@@ -168,32 +171,32 @@ class Addressed(Protocol):
 
 @runtime_checkable
 class Adopts(Protocol):
-    async def adopt(self) -> None: ...  # numbers the partitions that applications made
+    async def adopt(self) -> None: ...  # give keys to partitions that applications created
 
 
 @runtime_checkable
 class Freezes(Protocol):
-    async def freeze(self) -> View: ...  # the controller first, then all brokers at once, until stop()
+    async def freeze(self) -> View: ...  # freeze the controller, then all brokers at once, until stop()
 
 
 @runtime_checkable
 class ReadsLogs(Protocol):
-    async def log_dir(self, node: str) -> Path: ...  # Kafka's, or a copy of it; not after stop()
+    async def log_dir(self, node: str) -> Path: ...  # Kafka's log directory or a copy; not after stop()
 
 
 @runtime_checkable
 class KeepsLogs(Protocol):
-    """A cluster without files: its replicas' logs as they are now, in the words of harness/logdir."""
+    """A cluster without files; it returns its replicas' logs in the form of harness/logdir."""
 
-    def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]: ...  # as logdir.dump gives them
-    def log_state(self, node: str, partition: int) -> "LogState": ...  # partition: by its key
+    def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]: ...  # as logdir.dump yields them
+    def log_state(self, node: str, partition: int) -> "LogState": ...  # partition: its key
 
 
 @runtime_checkable
 class Kills(Protocol):
-    async def kill(self, node: str) -> None: ...  # SIGKILL, returns when it is gone
+    async def kill(self, node: str) -> None: ...  # SIGKILL; returns when the process has ended
     async def start_node(self, node: str) -> None: ...  # returns when its control socket answers
-    async def stop_node(self, node: str) -> None: ...  # SIGTERM, returns when it is gone
+    async def stop_node(self, node: str) -> None: ...  # SIGTERM; returns when the process has ended
 
 
 @runtime_checkable
@@ -204,8 +207,9 @@ class Pauses(Protocol):
 
 @runtime_checkable
 class Cuts(Protocol):
-    """A grudge says whom each node does not hear: {"n2": ["n1"]} stops every byte from n1 to n2, over every
-    connection between them, whoever dialled. Names may be CLIENTS and CONTROLLER."""
+    """A grudge lists, for each node, the nodes from which it receives nothing: {"n2": ["n1"]} stops every
+    byte from n1 to n2, on all connections between them, whichever side opened them. Names may be CLIENTS and
+    CONTROLLER."""
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None: ...
     async def heal(self) -> None: ...
@@ -213,8 +217,9 @@ class Cuts(Protocol):
 
 @runtime_checkable
 class PowerCuts(Protocol):
-    """Kill and keep only what was fsynced, or, per partition key, up to the batch boundary at or below `keep`
-    (never less than what was fsynced). Returns {"keep": {key: LEO kept}, "lost_records": n}."""
+    """power_cut kills the node and keeps only fsynced data, or, for each partition key, the batches up to the
+    LEO in `keep` (never less than what was fsynced). It returns {"keep": {key: LEO kept}, "lost_records":
+    n}."""
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]: ...
 
@@ -226,16 +231,17 @@ class Expires(Protocol):
 
 @runtime_checkable
 class Elects(Protocol):
-    """Asks the controller for the preferred leaders, or unclean ones, of these partitions (none: of all).
-    Returns {"elected": [keys], "refused": {key: why}}; who leads already stands in neither."""
+    """elect asks the controller for an election of the preferred leader, or an unclean one, in these
+    partitions (none: in all). It returns {"elected": [keys], "refused": {key: why}}, without the partitions
+    that need no election."""
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]: ...
 
 
 @runtime_checkable
 class ElectsReplica(Protocol):
-    """As Elects, but for this replica, which must be an ISR member (any live replica if unclean), and nobody
-    leaves the ISR for it."""
+    """As Elects, but for a given replica: an ISR member, or any live replica if unclean. No replica leaves
+    the ISR for it."""
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]: ...
@@ -243,30 +249,31 @@ class ElectsReplica(Protocol):
 
 @runtime_checkable
 class Wipes(Protocol):
-    async def wipe(self, node: str) -> Mapping[str, Any]: ...  # kill, and all its disk held is gone
+    async def wipe(self, node: str) -> Mapping[str, Any]: ...  # kill it and empty its disk
 
 
 @runtime_checkable
 class Packets(Protocol):
-    """A grudge says whom each node hears badly, the quality how: loss (0 to 1), delay_ms, jitter_ms,
-    rate_kbit. It adds to what is in force, and ends with Cuts.heal()."""
+    """The grudge lists, for each node, the nodes from which it receives packets badly; the quality is loss (0
+    to 1), delay_ms, jitter_ms, rate_kbit. It adds to what is in force, and ends with Cuts.heal()."""
 
     async def degrade(self, grudge: Mapping[str, Sequence[str]], quality: Mapping[str, float]) -> None: ...
 
 
 @runtime_checkable
 class Resets(Protocol):
-    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int: ...  # how many connections
+    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int: ...  # returns how many connections
 
 
 @runtime_checkable
 class BadDisks(Protocol):
-    """kind: of harness.faults.DISKS_DAMAGED but wiped (the node is killed), or DISKS_BAD (until repaired)."""
+    """kind: one of harness.faults.DISKS_DAMAGED except wiped (the node is killed), or of DISKS_BAD (until it
+    is repaired)."""
 
     @property
-    def kinds(self) -> frozenset[str]: ...  # those that this cluster can suffer
-    async def harm(self, node: str, kind: str) -> Mapping[str, Any]: ...  # what else tells the fault
-    async def repair(self, node: str) -> None: ...  # the broker is left as it is, maybe down
+    def kinds(self) -> frozenset[str]: ...  # the kinds that this cluster can make
+    async def harm(self, node: str, kind: str) -> Mapping[str, Any]: ...  # fields for the op's `fault`
+    async def repair(self, node: str) -> None: ...  # leaves the broker as it is, maybe down
 
 
 @runtime_checkable
@@ -276,41 +283,42 @@ class Clocks(Protocol):
 
 @runtime_checkable
 class MemoryLimits(Protocol):
-    async def limit(self, node: str, limit_mb: int | None) -> None: ...  # None: as before
+    async def limit(self, node: str, limit_mb: int | None) -> None: ...  # None: remove the limit
 
 
 @runtime_checkable
 class Failpoints(Protocol):
-    """Named places inside a process where it can be stopped, ended or robbed of a message. A point is as
-    harness/schedule/entry.py has it: names of nodes, the history's partitions. `node` may be CONTROLLER."""
+    """Named places in a process's code where it can be stopped or crashed, or where a message can be dropped.
+    harness/schedule/entry.py describes a point; it uses node names and the history's partitions. `node` may
+    be CONTROLLER."""
 
     @property
-    def points(self) -> frozenset[str]: ...  # the names that it has
-    async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # down: armed at its next start
-    async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # how many it held
-    async def met(self, node: str) -> Sequence[Met]: ...  # in order, also by its former incarnations
+    def points(self) -> frozenset[str]: ...  # the names that exist
+    async def arm(self, node: str, point: Mapping[str, Any]) -> None: ...  # if it is down, at its next start
+    async def release(self, node: str, point: Mapping[str, Any] | None) -> int: ...  # the number it held
+    async def met(self, node: str) -> Sequence[Met]: ...  # in order, also before its restarts
 
 
 @runtime_checkable
 class ExplainsDeaths(Protocol):
-    def crashes(self) -> Sequence[Met]: ...  # by armed crashes and by faults in force, never in died()
+    def crashes(self) -> Sequence[Met]: ...  # caused by armed crashes or faults in force; not in died()
 
 
 @runtime_checkable
 class BoundsClocks(Protocol):
-    """Its nodes' clocks are not the harness's, and it knows how far any two may lie apart."""
+    """Its nodes do not use the harness's clock; it knows the largest difference between any two clocks."""
 
     @property
-    def clock_error_ns(self) -> int: ...  # run.json's; the longer it has looked, the wider
+    def clock_error_ns(self) -> int: ...  # as in run.json; it only grows during a run
 
 
 @runtime_checkable
 class Traces(Protocol):
-    """Its processes write what happens in them; harness.trace merges and follows that."""
+    """Its processes write traces, which harness.trace merges and follows."""
 
-    def traces(self) -> Raw | None: ...  # None: they were told not to
+    def traces(self) -> Raw | None: ...  # None: tracing is off
     @property
-    def traced_events(self) -> frozenset[str] | None: ...  # told whenever they happen; None: all there are
+    def traced_events(self) -> frozenset[str] | None: ...  # events that are always traced; None: all events
 
 
 # -- nemeses and moments ----------------------------------------------------------------------------------
@@ -318,87 +326,90 @@ class Traces(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struck:
-    """What a strike did: the nodes it met and what else belongs into the op's `fault`."""
+    """The result of a strike: the nodes that it struck, and further fields for the op's `fault`."""
 
     nodes: tuple[str, ...]
     detail: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Nemesis(Protocol):
-    """A source of faults. Safe to mend twice."""
+    """Carries out faults on a cluster."""
 
     @property
-    def answers(self) -> frozenset[str]: ...  # the f's it knows
+    def answers(self) -> frozenset[str]: ...  # the f's that it carries out
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegisteredNemesis:
-    """What an entry point of the group floodmark.nemeses names: one that another distribution brings.
+    """A nemesis of another distribution: the object that an entry point of the group floodmark.nemeses names.
 
-    draw_pattern gives one strike with all that undoes it (harness/schedule/patterns.py). Its steps are
-    floodmark's faults, by name, or faults of its own: those are called as the entry point or begin with its
-    name and `_`, are carried out by what `make` gives, and are over when `strike` returns."""
+    draw_pattern returns one strike together with everything that undoes it (harness/schedule/patterns.py).
+    Its steps are floodmark's faults, by name, or the nemesis's own faults. The names of its own faults are
+    the entry point's name, or begin with it and `_`; the Nemesis that `make` returns carries them out; they
+    are over when
+    `strike` returns."""
 
     does: str  # in a few words, for people
     draw_pattern: DrawPattern
-    faults: tuple[Fault, ...] = ()  # of its own; undone_by is None
-    needs: tuple[type[Any], ...] = ()  # the abilities that its own faults need of a cluster
-    make: Callable[[Cluster], Nemesis] | None = None  # asked only where the cluster has what it needs
+    faults: tuple[Fault, ...] = ()  # its own faults; their undone_by is None
+    needs: tuple[type[Any], ...] = ()  # abilities of the cluster that its own faults need
+    make: Callable[[Cluster], Nemesis] | None = None  # called only if the cluster has these abilities
 
 
 class Sight(Protocol):
-    """What moments may look at."""
+    """The state of a run that moments can observe."""
 
     def now_ns(self) -> int: ...  # since the run began
     def acks(self, partition: int) -> int: ...  # acked micro-sends so far
-    async def ack_or(self, timeout_s: float) -> None: ...  # returns at the next ack of any partition, or then
-    def acks_given(self, partition: int, leader: str) -> int: ...  # by this leader, from the trace
+    async def ack_or(self, timeout_s: float) -> None: ...  # waits for the next ack of any partition
+    def acks_given(self, partition: int, leader: str) -> int: ...  # acks of this leader, from the trace
     async def view(self) -> View: ...
     async def met(self, node: str) -> Sequence[Met]: ...
-    def crashes(self) -> Sequence[Met]: ...  # as ExplainsDeaths has it
-    def died(self) -> Sequence[str]: ...  # nodes that ended by themselves, by no fault
+    def crashes(self) -> Sequence[Met]: ...  # as ExplainsDeaths.crashes
+    def died(self) -> Sequence[str]: ...  # nodes that ended by themselves, without a fault
 
 
-# A scripted send or poll: recorded like any op, by a process of its own.
+# Carries out a scripted send or poll; it is recorded like any op, with a process of its own.
 Sender = Callable[[Intent], Awaitable[Outcome]]
 
 
 class ScheduleRunner(Protocol):
-    """Carries out a schedule, entry by entry: awaits the moment, resolves roles, strikes, records the op."""
+    """Carries out a schedule entry by entry: waits for the moment, resolves roles, strikes, records the
+    op."""
 
-    def refuse(self, schedule: Schedule) -> None: ...  # UsageError: what this cluster cannot carry out
+    def refuse(self, schedule: Schedule) -> None: ...  # UsageError if this cluster cannot carry it out
     async def carry_out(
         self, schedule: Schedule, sight: Sight, recording: "Recording", send: Sender
-    ) -> tuple[int, ...]: ...  # positions whose moment never came
-    def missed_words(self) -> Mapping[int, Mapping[str, Any]]: ...  # of each: waited_for, seen, likely
+    ) -> tuple[int, ...]: ...  # positions of entries whose moment never came
+    def missed_words(self) -> Mapping[int, Mapping[str, Any]]: ...  # for each: waited_for, seen, likely
     def in_force(self) -> tuple[str, ...]: ...  # faults not yet mended, as "f node", for people to read
-    def mended(self) -> None: ...  # the cluster was mended from outside: nothing is in force any more
+    def mended(self) -> None: ...  # the cluster was mended by others: no fault is in force any more
 
 
 # -- workloads and clients --------------------------------------------------------------------------------
 
 
 class Session(Protocol):
-    """One process's hold on the system. Who calls `apply` has recorded the op before: its line is with the
-    kernel, and the first byte of a request may leave at once."""
+    """One process's access to the system. Before `apply` is called, the op is recorded and the kernel has its
+    line, so the request may be sent at once."""
 
     async def apply(self, intent: Intent) -> Outcome: ...
     @property
-    def over(self) -> bool: ...  # true: this process asks nothing more, a new one must begin
+    def over(self) -> bool: ...  # true: this process sends no further request; a new one must begin
     async def close(self) -> None: ...
 
 
 class LogClient(Protocol):
-    """One process's client: each request is tried once, and what is answered says what is known of it."""
+    """One process's client: it sends each request once, and its outcome is exactly what is known of it."""
 
     @property
-    def over(self) -> bool: ...  # what it had read is no longer what the log holds: it asks nothing more
+    def over(self) -> bool: ...  # the log no longer has what it read: it sends no further request
     async def send(
         self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
         patience_s: float | None = None,
-    ) -> Outcome: ...  # all to one partition, in one batch
-    def assign(self, keys: Iterable[int]) -> None: ...  # one that is new is read from offset 0
+    ) -> Outcome: ...  # all sends go to one partition, in one batch
+    def assign(self, keys: Iterable[int]) -> None: ...  # a new partition is read from offset 0
     def seek(self, keys: Iterable[int], offset: int) -> None: ...
     async def poll(self, *, node: str | None = None) -> Outcome: ...
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome: ...
@@ -406,12 +417,12 @@ class LogClient(Protocol):
 
 
 MakeClient = Callable[[ClientSettings, Random], LogClient]
-Addresses = Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port), as Cluster gives them
+Addresses = Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port), as in Addressed
 
 
 @runtime_checkable
 class MakesClients(Protocol):
-    # A cluster without addresses: its own clients alone reach it.
+    # For a cluster without addresses, which only its own clients can reach.
     def client(self, settings: ClientSettings, random: Random) -> LogClient: ...
 
 
@@ -420,11 +431,11 @@ COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadShape:
-    """What the ops of a run are like; floodmark's own workloads know it."""
+    """The shape of a run's ops; floodmark's own workloads use it."""
 
-    batch_sizes: tuple[int, ...] = (1, 1, 1, 1, 1, 2, 3, 4)  # records of a send, drawn from these
-    compression: str = "none"  # of batches, one of COMPRESSIONS; the client of record knows none and gzip
-    in_flight: int = 1  # batches of one idempotent producer, at most; above 1 each has one record or two
+    batch_sizes: tuple[int, ...] = (1, 1, 1, 1, 1, 2, 3, 4)  # the records of a send are drawn from these
+    compression: str = "none"  # of batches, one of COMPRESSIONS; the client of record supports none and gzip
+    in_flight: int = 1  # most batches in flight of an idempotent producer; above 1 each has 1 or 2 records
     readers_every: int = 4  # one process in so many reads
     idempotent_every: int = 0  # of the log workload one process in so many is an idempotent one; 0: none
 
@@ -439,38 +450,38 @@ USUAL_LOAD = LoadShape()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadSettings:
-    """What a workload is made from."""
+    """The settings that a workload is made from."""
 
     run_id: str  # 16 hex digits, in a header of every record of the run
     seed: int
     partitions: tuple[PartitionSpec, ...]
     clients: MakeClient
-    addresses: Addresses | None  # None: nothing is reached by the wire, no library of Kafka's can be used
+    addresses: Addresses | None  # None: there is no network, so Kafka's client libraries cannot be used
     acks: str  # all, 1 or 0
     concurrency: int  # processes at a time; process % concurrency is a process's place among them
-    first_value: int  # values below are the schedule's
+    first_value: int  # lower values belong to the schedule
     load: LoadShape = USUAL_LOAD
-    library: Mapping[str, str] = field(default_factory=dict, repr=False)  # how librdkafka gets in: secrets
+    library: Mapping[str, str] = field(default_factory=dict, repr=False)  # librdkafka's security: secrets
 
 
 class Workload(Protocol):
-    """What clients ask. Intents are drawn one at a time; a session serves one process."""
+    """The ops that clients do. Intents are drawn one at a time; a session serves one process."""
 
     @property
     def name(self) -> str: ...
     @property
-    def guarantees(self) -> Mapping[str, Any]: ...  # acks, idempotence, retries, isolation: run.json's words
+    def guarantees(self) -> Mapping[str, Any]: ...  # acks, idempotence, retries, isolation, for run.json
     def intents(self, process: int, random: Random) -> Iterator[Intent]: ...
-    def probe(self, partition: int) -> Intent: ...  # one send of a fresh value
+    def probe(self, partition: int) -> Intent: ...  # one send of a new value
     def session(self, process: int) -> Session: ...
-    def final_session(self, process: int) -> Session: ...  # reads after mending
+    def final_session(self, process: int) -> Session: ...  # for the final reads, after mending
 
 
 class Recording(Protocol):
-    """The one place ops go through: it gives index and time, writes whole lines, counts."""
+    """Records all ops of a run: it numbers and times them, writes complete lines, and counts."""
 
     def invoke(self, process: int, intent: Intent) -> Op: ...
-    async def written(self) -> None: ...  # every line so far has been handed to the kernel
+    async def written(self) -> None: ...  # returns when the kernel has every line so far
     def complete(self, invoked: Op, outcome: Outcome) -> Op: ...
     def strike(self, f: str, fault: Mapping[str, Any]) -> Op: ...
     def now_ns(self) -> int: ...
@@ -480,6 +491,6 @@ class Recording(Protocol):
 
 
 class Judge(Protocol):
-    """Reads run folders, gives a verdict for each, in order; a rotten folder spoils nobody else's."""
+    """Reads run folders and returns a verdict for each, in order. A damaged folder does not affect others."""
 
     def judge(self, folders: Sequence[Place]) -> list[Verdict]: ...

@@ -1,11 +1,12 @@
-"""Finds the workloads, nemeses, clusters and checks that other distributions register by entry points.
+"""Finds the workloads, nemeses, clusters and checks that other distributions register as entry points.
 
 Rules
-1. Looking imports nothing: names and distributions are read from what is installed. `load` imports one.
-2. One that cannot be had is refused when it is asked for, in a sentence that says what to do, and never
-   sooner: who does not ask for it does not notice it.
+1. Finding them imports nothing: names and distributions are read from the installed metadata. `load` imports
+   one.
+2. One that cannot be loaded is refused only when a user requests it by name, with a message that says what to
+   do. It does not affect anybody else.
 
-harness/README.md, "Workloads, nemeses, checks and clusters of your own", says what each has to be.
+harness/README.md, "Workloads, nemeses, checks and clusters of your own", describes what each must be.
 """
 
 import re
@@ -24,13 +25,13 @@ GROUPS = {
     WORKLOAD: "floodmark.workloads", NEMESIS: "floodmark.nemeses", CLUSTER: "floodmark.clusters",
     CHECK: "floodmark.checks",
 }  # fmt: skip
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # it is typed, and stands in reports
-NEMESIS_NAME = re.compile(r"[a-z][a-z0-9_]*")  # its faults are called so in the history, too
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # users type it, and reports contain it
+NEMESIS_NAME = re.compile(r"[a-z][a-z0-9_]*")  # also the name of its faults in the history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What another distribution brings."""
+    """A workload, nemesis, cluster or check that another distribution registers."""
 
     kind: str  # one of GROUPS
     name: str
@@ -41,15 +42,15 @@ class Registered:
         return f"{self.kind} {self.name!r} of {self.distribution}"
 
     @property
-    def brief(self) -> str:
-        """`bank (of somebodys 0.3)`."""
+    def name_and_distribution(self) -> str:
+        """Its name and distribution, such as `bank (of somebodys 0.3)`."""
         return f"{self.name} (of {self.distribution})"
 
     def load(self) -> Any:
-        """Imports it; UsageError where that fails, or where nobody could type its name."""
+        """Import it; UsageError where that fails, or where its name has characters that users cannot type."""
         pattern = NEMESIS_NAME if self.kind == NEMESIS else NAME
         if not pattern.fullmatch(self.name):
-            raise UsageError(f"the {self} has no name that can be typed ({pattern.pattern}): "
+            raise UsageError(f"the name of the {self} is not valid ({pattern.pattern}): "
                              f"rename it in the entry points of {self.distribution}")
         try:
             return self.entry.load()
@@ -57,13 +58,14 @@ class Registered:
             why = (str(error).strip().splitlines() or [""])[0]
             raise UsageError(
                 f"the {self} cannot be imported ({self.entry.value}): {type(error).__name__}: {why}: "
-                f"mend or uninstall that package") from error
+                f"repair or uninstall that package") from error
 
 
 @cache
 def registered(kind: str) -> Sequence[Registered]:
-    """Sorted by name. What is installed is looked for once in a process."""
-    from importlib.metadata import entry_points  # 0.1 s, which `floodmark --version` need not wait for
+    """All registered ones of a kind, sorted by name. The installed packages are searched once in a
+    process."""
+    from importlib.metadata import entry_points  # takes 0.1 s; `floodmark --version` does not need it
 
     found = (
         Registered(kind=kind, name=entry.name, distribution=distribution_of(entry), entry=entry)
@@ -73,7 +75,7 @@ def registered(kind: str) -> Sequence[Registered]:
 
 
 def registered_as(kind: str, name: str) -> Registered | None:
-    """The one of this name; None: there is none. UsageError where there are two."""
+    """The registered one of this name; None: there is none. UsageError where there are two."""
     found = [one for one in registered(kind) if one.name == name]
     if len(found) > 1:
         raise UsageError(f"there are {len(found)} {GROUPS[kind].partition('.')[2]} called {name!r}, of "
@@ -82,20 +84,22 @@ def registered_as(kind: str, name: str) -> Registered | None:
 
 
 def refuse_own_name(kind: str, name: str) -> None:
-    """UsageError where another distribution brings one that is called as this one of floodmark's own: who
-    asks for it by name could mean either."""
+    """Raise UsageError where another distribution registers one under a name of floodmark's own: the name
+    would be ambiguous."""
     for one in registered(kind):
         if one.name == name:
-            raise UsageError(f"floodmark has a {kind} {name!r} of its own, and there is the {one}: "
+            raise UsageError(f"floodmark has its own {kind} {name!r}, and there is the {one}: "
                              f"uninstall that package, or rename it in its entry points")
 
 
 def owner_of_fault(f: str) -> Registered | None:
-    """The nemesis that may bring a fault of this name: its own name, or that and `_...`."""
+    """The nemesis that may define a fault of this name: the fault has the nemesis's name, or that and
+    `_...`."""
     found = [one.name for one in registered(NEMESIS) if f == one.name or f.startswith(f"{one.name}_")]
     return registered_as(NEMESIS, max(found, key=len)) if found else None
 
 
 def distribution_of(entry: "EntryPoint") -> str:
+    """The name and version of the distribution that registers this entry point."""
     dist = entry.dist
     return "a distribution without a name" if dist is None else f"{dist.name} {dist.version}"

@@ -1,8 +1,8 @@
-"""A run folder: where each file of a run lies, how the folder begins, and run.json.
+"""Makes and opens run folders: the path of each file, and run.json.
 
 Rules
-1. run.json is there the instant the folder appears (both come by one rename) and is never seen half written.
-2. A folder that holds anything is never begun anew.
+1. The folder and its run.json appear together, by one rename; run.json is never seen half written.
+2. A run is never written into a folder that has files already.
 """
 
 import datetime
@@ -29,11 +29,11 @@ from floodmark.harness.run_location import (
 )
 
 FORMAT = 1
-DONE, INTERRUPTED = "done", "interrupted"  # how run.json says that a run `ended`, if not by an error
+DONE, INTERRUPTED = "done", "interrupted"  # values of run.json's `ended`; any other value is an error
 RUNS = Path("histories/runs")
 LATEST = "latest"
-MEASURES = "measures.parquet"  # of a run's folder: what its faults cost (checkers/stats)
-# Runs of a million partitions have about a third of this.
+MEASURES = "measures.parquet"  # in a run's folder: what its faults cost clients (checkers/stats)
+# A run of a million partitions needs about a third of this.
 ABOUT_BYTES_AT_MOST = 1 << 30
 REPLICAS_BYTES_AT_MOST = 1 << 31
 VERDICT_BYTES_AT_MOST = 1 << 28
@@ -43,7 +43,7 @@ P = TypeVar("P", bound=Place)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAt(Generic[P]):
-    """A run folder, by its name. Nothing is read until asked for."""
+    """A run folder, by its path. Files are read only when a method needs them."""
 
     folder: P
 
@@ -73,16 +73,16 @@ class RunAt(Generic[P]):
 
     @property
     def nodes_folder(self) -> P:
-        """The raw Kafka directories, one a node."""
+        """The raw Kafka log directories, one for each node."""
         return self.folder / "nodes"
 
     @property
     def work_folder(self) -> P:
-        """What the cluster needs to run: properties, brokers' own logs, the side files."""
+        """The files that the cluster needs to run: properties, brokers' own logs, side files."""
         return self.folder / "work"
 
     def about(self) -> dict[str, Any]:
-        """run.json as it is now; FloodmarkError where it is none, or of another format."""
+        """Read run.json; FloodmarkError where it is missing, damaged or of another format."""
         try:
             about = orjson.loads(self.read(self.about_path, at_most=ABOUT_BYTES_AT_MOST))
         except FileNotFoundError as error:
@@ -96,57 +96,59 @@ class RunAt(Generic[P]):
         return about
 
     def open(self, path: P) -> BinaryIO:
-        """One of its files; OSError where that is no regular file inside the folder."""
+        """Open one of its files; OSError where that is not a regular file inside the folder."""
         return open_inside(path, self.folder)
 
     def read(self, path: P, *, at_most: int) -> bytes:
-        """All of one of its files; OSError also where that is more than so many bytes."""
+        """Read one of its files; OSError also where it has more than `at_most` bytes."""
         return read_inside(path, self.folder, at_most=at_most)
 
     def has(self, path: P) -> bool:
-        """Whether one of its files is there and may be opened."""
+        """Whether this file exists and is a regular file inside the folder."""
         return is_regular_inside(path, self.folder)
 
     def names(self, path: P) -> bool:
-        """Whether something of that name is there, whatever it is."""
+        """Whether anything exists under this path: a file, a folder or a link."""
         return is_named(path)
 
     def rewrite(self, about: Mapping[str, Any]) -> None:
-        """Puts this run.json in the place of the last, by rename."""
+        """Replace run.json, by rename."""
         write_whole(self.about_path, _pretty(about))
 
     def write_replicas(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Write replicas.jsonl, one row a line."""
         write_whole(self.replicas_path, b"".join(map(json_line, rows)))
 
 
 if TYPE_CHECKING:
-    Run = RunAt[Path]  # in this machine's file system, where runs are made
+    Run = RunAt[Path]  # in this machine's file system, where new runs are written
 else:
     Run = RunAt  # a frozen dataclass with slots cannot be made through its alias (as of Python 3.11)
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:
+    """The row as JSON, with a line feed."""
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def refuse_full(folder: Path) -> None:
-    """What `--out` names must be absent or empty: UsageError."""
+def refuse_nonempty(folder: Path) -> None:
+    """Raise UsageError unless the folder, which `--out` names, is absent or empty."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is not empty: name a folder that is absent or empty")
 
 
 def create(folder: Path, about: Mapping[str, Any]) -> Run:
-    """Begins a run folder, which must be absent or empty (else UsageError), with run.json in it."""
-    refuse_full(folder)
+    """Make a run folder with a run.json; UsageError unless the folder is absent or empty."""
+    refuse_nonempty(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        begun = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        new_folder = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
-            begun.chmod(0o755)
-            (begun / "run.json").write_bytes(_pretty(about))
-            os.rename(begun, folder)  # takes the place of an empty folder, and of nothing else
+            new_folder.chmod(0o755)
+            (new_folder / "run.json").write_bytes(_pretty(about))
+            os.rename(new_folder, folder)  # replaces an empty folder, and fails for any other
         except BaseException:
-            shutil.rmtree(begun, ignore_errors=True)
+            shutil.rmtree(new_folder, ignore_errors=True)
             raise
     except OSError as error:
         raise FloodmarkError(f"cannot begin the run folder {folder}: {error.strerror}") from error
@@ -154,7 +156,7 @@ def create(folder: Path, about: Mapping[str, Any]) -> Run:
 
 
 def open_run(folder: Path) -> Run:
-    """A run that is there: UsageError where nothing is, FloodmarkError where the folder is no run."""
+    """Open an existing run; UsageError where the folder does not exist, FloodmarkError where it is no run."""
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")
     run = Run(folder=folder.resolve())
@@ -163,12 +165,12 @@ def open_run(folder: Path) -> Run:
 
 
 def default_folder(seed: int, now: datetime.datetime) -> Path:
-    """histories/runs/TIME-SEED."""
+    """The default folder of a run: histories/runs/TIME-SEED."""
     return RUNS / f"{now:%Y%m%dT%H%M%S}-{seed}"
 
 
 def latest_folder() -> Path:
-    """The run made last; UsageError where there is none."""
+    """The folder of the latest run; UsageError where there is none."""
     link = RUNS / LATEST
     if not link.exists():
         raise UsageError(f"no FOLDER was named and there is no {link}: floodmark run makes one")
@@ -176,21 +178,21 @@ def latest_folder() -> Path:
 
 
 def link_latest(folder: Path, runs: Path = RUNS) -> None:
-    """Makes histories/runs/latest point at the folder; a place that takes no link is left alone."""
+    """Make histories/runs/latest point at the folder; do nothing where the file system has no links."""
     link = runs / LATEST
-    fresh = runs / f".{LATEST}.{os.getpid()}"
+    new_link = runs / f".{LATEST}.{os.getpid()}"
     try:
         runs.mkdir(parents=True, exist_ok=True)
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(os.path.relpath(folder.resolve(), runs.resolve()))
-        os.replace(fresh, link)
+        new_link.unlink(missing_ok=True)
+        new_link.symlink_to(os.path.relpath(folder.resolve(), runs.resolve()))
+        os.replace(new_link, link)
     except OSError:
-        fresh.unlink(missing_ok=True)  # a convenience only: the folder itself is named on stdout
+        new_link.unlink(missing_ok=True)  # the link is a convenience only: stdout has the folder
 
 
 def system_of(about: Mapping[str, Any]) -> str:
-    """Of run.json: `kip-320`, `kip-320+trunc_hw`, `kafka-4.3.1+kip-320`: what runs, and its known-bad rules.
-    """
+    """The system that run.json names, with its known-bad rules: `kip-320`, `kip-320+trunc_hw`,
+    `kafka-4.3.1+kip-320`."""
     bugs: list[str] = []
     configs = about.get("config")
     for config in (configs.values() if isinstance(configs, dict) else ()):
@@ -204,7 +206,9 @@ def system_of(about: Mapping[str, Any]) -> str:
 
 
 def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:
-    """The file with all of this data, or as it was before; durable: also over a loss of power."""
+    """Write a file so that it has either all of this data or its old content; durable: also after a power
+    cut.
+    """
     if isinstance(path, Path):
         write_pieces(path, (data,), durable=durable)
         return
@@ -215,7 +219,9 @@ def write_whole(path: Place, data: bytes, *, durable: bool = False) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False) -> None:
-    """The file with all of these pieces, or as it was before, also when making a piece fails."""
+    """Write a file so that it has either all of these pieces or its old content, also if making a piece
+    fails.
+    """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, durable=durable) as file:
@@ -225,8 +231,8 @@ def write_pieces(path: Path, pieces: Iterable[bytes], *, durable: bool = False) 
 
 
 def sync_run(folder: Path) -> None:
-    """Returns when whatever a judge reads of this run, and says of it, is on disk: it can be told then that
-    the run was made, or judged. FloodmarkError where the disk fails."""
+    """Return when all files of this run that the judge reads or writes are on disk: only then a journal may
+    say that the run was made, or judged. FloodmarkError where the disk fails."""
     run = Run(folder=folder)
     try:
         for inside in (run.logs_folder, run.folder):
@@ -237,7 +243,7 @@ def sync_run(folder: Path) -> None:
                 sync(inside)
         sync(run.folder.parent)
     except OSError as error:
-        raise FloodmarkError(f"cannot put {folder} on disk: {error.strerror}") from error
+        raise FloodmarkError(f"cannot write {folder} to disk: {error.strerror}") from error
 
 
 def _pretty(about: Mapping[str, Any]) -> bytes:

@@ -1,15 +1,15 @@
-"""Opens run folders: in this machine's file system, or in one that only Spark's Hadoop can read.
+"""Opens files of run folders, in this machine's file system or in one that only Spark's Hadoop can read.
 
 Rules
-1. Whoever reads a run folder asks no more of it than a Place has; pathlib's Path is one.
-2. What goes wrong in a far place is the OSError that a Path would give: nobody has to know which it is.
-3. `scheme:/...` is an address, unless something in this machine's file system has that very name.
-   file:///x is /x.
-4. What is written into a folder is written under a name that nobody can foresee, which nothing has, and takes
-   its place by rename (replacing): no link that lies ready is written through.
-5. A run folder may come from a stranger. Of it only regular files inside it are opened (open_inside): a pipe
-   would be waited for for ever, a device never ends, a link may lead to any file of the reader's. The folder
-   itself is what the reader named; it may be a link.
+1. Code that reads a run folder uses only the methods of Place; pathlib's Path has them all.
+2. Errors in a far file system are the OSErrors that a Path would raise, so readers treat both alike.
+3. `scheme:/...` is an address, unless this machine's file system has a file of exactly that name. file:///x
+   is /x.
+4. A file is first written under a random new name and then renamed (`replacing`), so a link that somebody
+   placed in the folder is never written through.
+5. A run folder may come from an untrusted source. Only regular files inside it are opened (open_inside): a
+   pipe would block for ever, a device never ends, a link may point to any file of the reader's. The folder
+   itself was named by the reader; it may be a link.
 """
 
 import errno
@@ -26,17 +26,19 @@ from floodmark.harness.errors import UsageError
 
 LOCAL = "file"
 BLOCK_BYTES = 1 << 24
-NAME_BYTES_AT_MOST = 200  # file systems take 255, and an ending comes behind it
+NAME_BYTES_AT_MOST = 200  # file systems allow 255, and a suffix follows
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):(?P<rest>/.*)", re.DOTALL)
 
 
 class HasSize(Protocol):
+    """The part of os.stat_result that is used here."""
+
     @property
     def st_size(self) -> int: ...  # bytes
 
 
 class Place(Protocol):
-    """A file or folder, by its name: as much of pathlib's Path as reading a run takes."""
+    """A file or folder, by its path: the methods of pathlib's Path that reading a run needs."""
 
     @property
     def name(self) -> str: ...
@@ -53,25 +55,27 @@ class Place(Protocol):
 
 
 class Far(Place, Protocol):
-    """A place that is no Path."""
+    """A place in another file system, which is not a Path."""
 
     def glob_folders(self) -> "list[Self]":
-        """The folders that match this name, taken as a pattern."""
+        """The folders that match this path, read as a pattern."""
         ...
 
     def write_whole(self, data: bytes) -> None:
-        """The file with all of this data, or as it was before, where its file system can do that."""
+        """Write the file so that it has all of this data or its old content, if its file system can do
+        that."""
         ...
 
 
 def scheme_of(word: str) -> str | None:
-    """Of an address its scheme, in small letters; None of a path."""
+    """The scheme of an address, in lower case; None for a path."""
     address = _ADDRESS.fullmatch(word)
     return None if address is None or Path(word).exists() else address["scheme"].lower()
 
 
 def path_of(address: str) -> Path:
-    """Of a file: address the path (no %20 or the like is undone in it, as Hadoop undoes none)."""
+    """The path of a `file:` address. %20 and the like are not decoded, because Hadoop does not decode
+    them."""
     found = _ADDRESS.fullmatch(address)
     assert found is not None, address
     rest = found["rest"]
@@ -85,41 +89,41 @@ def path_of(address: str) -> Path:
 
 @contextmanager
 def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """A new file that takes the path's place when the block ends well, and is gone where it does not: whoever
-    looks sees the file whole, or as it was before. A link at the path is replaced, not followed. durable:
-    that holds over a loss of power, too, and what was written is on disk when the block has ended.
+    """Open a new file that replaces `path` when the block ends without an error, and is deleted otherwise. So
+    readers see either the complete file or the old one. A link at the path is replaced, not followed.
+    durable: this also holds after a power cut, and the data are on disk when the block has ended.
 
     Raises: OSError where it cannot be written.
     """
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    number = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    new_file = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    number = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(number, "wb") as file:
             yield file
             if durable:  # a rename may reach the disk before the data does
                 file.flush()
                 os.fsync(file.fileno())
-        os.replace(fresh, path)
+        os.replace(new_file, path)
         if durable:
             sync(path.parent)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        new_file.unlink(missing_ok=True)
         raise
 
 
 def sync(path: Path) -> None:
-    """Returns when this file's data, or this folder's names, are on disk. Raises: OSError."""
+    """Return when this file's data, or this folder's entries, are on disk. Raises: OSError."""
     number = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(number)
     except OSError as error:
         if error.errno != errno.EINVAL or not path.is_dir():
-            raise  # else a file system that has no such thing as a folder's data
+            raise  # otherwise: this file system cannot sync folders
     finally:
         os.close(number)
 
 
-# -- folders of strangers -----------------------------------------------------------------------------------
+# -- files of untrusted folders -----------------------------------------------------------------------------
 
 _KINDS = (
     (stat.S_ISFIFO, "a pipe"),
@@ -131,13 +135,14 @@ _KINDS = (
 
 
 def open_inside(path: Place, folder: Place) -> BinaryIO:
-    """A file of a run folder, to be read in bytes; OSError where it is no regular file inside the folder.
+    """Open a file of a run folder for reading bytes; OSError where it is not a regular file inside the
+    folder.
 
-    Links inside the folder are followed as far as they stay in it. It never waits: not even for the writer of
-    a pipe that takes a file's place this very moment.
+    Links are followed as long as they stay inside the folder. It never blocks, even if a pipe replaces the
+    file at this moment.
     """
     if not (isinstance(path, Path) and isinstance(folder, Path)):
-        return path.open("rb")  # far file systems have neither pipes nor devices, and refuse a link's escape
+        return path.open("rb")  # far file systems have no pipes and no devices, and refuse links that leave
     real = regular_inside(path, folder)
     number = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -149,7 +154,7 @@ def open_inside(path: Place, folder: Place) -> BinaryIO:
 
 
 def read_inside(path: Place, folder: Place, *, at_most: int) -> bytes:
-    """The bytes of such a file; OSError also where there are more of them than may be."""
+    """Read the bytes of such a file; OSError also where it has more than `at_most`."""
     with open_inside(path, folder) as file:
         refuse_larger(file, path, at_most)
         file.seek(0)
@@ -157,14 +162,14 @@ def read_inside(path: Place, folder: Place, *, at_most: int) -> bytes:
 
 
 def refuse_larger(file: BinaryIO, path: Place, at_most: int) -> None:
-    """OSError where the file has more bytes than may be."""
+    """Raise OSError where the file has more than `at_most` bytes."""
     if file.seek(0, os.SEEK_END) > at_most:
-        raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the most that is read of it", str(path))
+        raise OSError(errno.EFBIG, f"larger than {at_most >> 20} MiB, the limit for this file", str(path))
 
 
 def read_at_most(file: BinaryIO, at_most: int) -> bytes | None:
-    """All of a pipe, or of whatever else may have no end; None where that is more than so many bytes. (One
-    read of so many would ask for all that memory first.)"""
+    """Read all of a file that may be endless, such as a pipe; None where it has more than `at_most` bytes. It
+    reads piece by piece: a single large read would allocate all of that memory first."""
     pieces, left = [], at_most
     while piece := file.read(min(left + 1, BLOCK_BYTES)):
         pieces.append(piece)
@@ -175,7 +180,7 @@ def read_at_most(file: BinaryIO, at_most: int) -> bytes | None:
 
 
 def regular_inside(path: Path, folder: Path) -> Path:
-    """The file itself, without links; OSError where that is no regular file inside the folder."""
+    """The path with all links resolved; OSError where that is not a regular file inside the folder."""
     real = Path(os.path.realpath(path, strict=True))
     if not real.is_relative_to(os.path.realpath(folder)):
         raise OSError(errno.EPERM, "a link that leaves the folder, and only files inside it are opened",
@@ -185,20 +190,20 @@ def regular_inside(path: Path, folder: Path) -> Path:
 
 
 def size_inside(path: Place, folder: Place) -> int:
-    """How many bytes such a file has; OSError as above."""
+    """The number of bytes of such a file; OSError as regular_inside."""
     near = isinstance(path, Path) and isinstance(folder, Path)
     return (regular_inside(path, folder) if near else path).stat().st_size  # type: ignore[arg-type]
 
 
 def refuse_irregular(mode: int, path: Path) -> None:
-    """OSError for whatever is no regular file."""
+    """Raise OSError for anything that is not a regular file."""
     if not stat.S_ISREG(mode):
         kind = next((word for is_so, word in _KINDS if is_so(mode)), "something else")
         raise OSError(errno.EINVAL, f"{kind}, and only regular files are opened", str(path))
 
 
 def is_regular_inside(path: Place, folder: Place) -> bool:
-    """Whether there is such a file."""
+    """Whether there is a regular file of this path inside the folder."""
     if not (isinstance(path, Path) and isinstance(folder, Path)):
         return path.is_file()
     try:
@@ -209,13 +214,13 @@ def is_regular_inside(path: Place, folder: Place) -> bool:
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether a word from a folder may become part of a path, as a node's name does: one part, of characters
-    that can be seen."""
+    """Whether a name that a run folder contains, such as a node's, can safely be part of a path: a single
+    component of printable characters."""
     if name in ("", ".", "..") or "/" in name or not name.isprintable():
         return False
     return len(name.encode()) <= NAME_BYTES_AT_MOST
 
 
 def is_named(path: Place) -> bool:
-    """Whether the folder has that name, whatever stands behind it: a link to nothing is there too."""
+    """Whether the folder has an entry of this name, even a link to nothing."""
     return os.path.lexists(path) if isinstance(path, Path) else path.exists()

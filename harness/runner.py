@@ -1,12 +1,13 @@
-"""A run, from its plan to its folder: the phases in order, and run.json, whatever happens on the way.
+"""Carries out a run plan: goes through the phases in order, and writes run.json whatever happens.
 
 Rules
-1. start, main, mend, settle, final reads, freeze and dump, stop. Mending and stopping happen whatever else
-   does.
-2. An interrupted run (Ctrl-C: cancellation) still mends, settles and collects; a second one ends it at once.
-3. run.json is written when the folder appears and again when the run ends; a killed run lacks what the end
-   would have told.
-4. Nothing here knows which cluster, workload or fault it deals with.
+1. The phases: start, main, mend, settle, final reads, freeze and dump, stop. Mending and stopping always
+   happen.
+2. An interrupted run (Ctrl-C: cancellation) still mends, settles and collects; a second Ctrl-C ends it at
+   once.
+3. run.json is written when the folder is made, and again when the run ends. A killed run lacks the keys that
+   are written at the end.
+4. This module does not depend on any concrete cluster, workload or fault.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
 from floodmark.harness.phases.collect import collect, observes_of
 from floodmark.harness.phases.main_phase import Load, end_all, main_phase
-from floodmark.harness.phases.settle import Reach, read_all, reading, settle, what_moved
+from floodmark.harness.phases.settle import Reach, read_all, reading_text, settle, what_moved
 from floodmark.harness.protocols import (
     USUAL_LOAD,
     BoundsClocks,
@@ -41,12 +42,12 @@ _PROGRESS_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPlan:
-    """Everything a run is made of. The cluster is made but not started; folder is absent or empty."""
+    """Everything that a run needs. The cluster is not started yet; the folder is absent or empty."""
 
     folder: Path
-    run_id: str  # the one the workload stamps its records with
+    run_id: str  # the id that the workload writes into its records
     version: str
-    commit: str | None  # of floodmark's own checkout; None: it was installed otherwise
+    commit: str | None  # of floodmark's checkout; None: it does not run from a checkout
     seed: int
     rules: str
     cluster: Cluster
@@ -54,14 +55,14 @@ class RunPlan:
     workload: Workload
     schedule_runner: ScheduleRunner
     schedule: Schedule = ()
-    unstruck: str | None = None  # a nemesis was asked for, and why nothing of it will strike
-    links: str = "direct"  # as the cluster was asked for them
-    reproduces: Mapping[str, Any] | None = None  # the run that this one is to be again: folder, id, run
-    asked: Mapping[str, Any] = field(default_factory=dict)  # run.json's words on what is tested
+    unstruck: str | None = None  # why a requested nemesis will not strike
+    links: str = "direct"  # as requested from the cluster
+    reproduces: Mapping[str, Any] | None = None  # the run that this one reproduces: folder, id, run
+    asked: Mapping[str, Any] = field(default_factory=dict)  # run.json's keys on what is tested, as requested
     concurrency: int = 10
-    rate: float | None = None  # ops a second; None: as fast as they go
+    rate: float | None = None  # ops a second; None: as fast as possible
     load: LoadShape = USUAL_LOAD
-    drawn: Mapping[str, Any] | None = None  # what of all this was drawn from the seed; None: nothing
+    drawn: Mapping[str, Any] | None = None  # the settings that were drawn from the seed; None: none were
     duration_s: float = 30.0
     settle_timeout_s: float = 30.0
     read_timeout_s: float = 120.0
@@ -69,33 +70,35 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How a run is going, about once a second and at each new phase."""
+    """The progress of a run, reported about once a second and at each new phase."""
 
     phase: str  # start, main, mend, settle, read, collect
     elapsed_s: float
     ok: int
     fail: int
     info: int
-    ops_per_s: float  # since the last time
+    ops_per_s: float  # since the last report
     in_force: tuple[str, ...]
-    reading: str = ""  # in phase read: what is being read still, and how far that has come
+    reading: str = ""  # in phase read: the partitions that are still being read, and how far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
+    """The result of a run that has ended."""
+
     run: Run
-    ended: str  # done, interrupted, or what went wrong
+    ended: str  # done, interrupted, or what failed
     settled: bool
     died: tuple[str, ...]
     about: Mapping[str, Any] = field(repr=False)  # run.json
 
 
-Tell = Callable[[Progress], None]
+OnProgress = Callable[[Progress], None]
 
 
 def spread(nodes: Sequence[str], topic: str, partitions: int, replication_factor: int
            ) -> tuple[PartitionSpec, ...]:
-    """Partitions 0.. of a topic, replicas and preferred leaders going round the nodes."""
+    """The partitions of a topic, from 0, with replicas and preferred leaders spread over the nodes."""
     if replication_factor > len(nodes):
         raise UsageError(f"replication factor {replication_factor} needs as many nodes; "
                          f"there are {len(nodes)}")
@@ -107,33 +110,33 @@ def spread(nodes: Sequence[str], topic: str, partitions: int, replication_factor
 
 
 def first_free_value(schedule: Schedule) -> int:
-    """The lowest value that no scripted send uses, nor any below it."""
+    """The lowest value above all values of scripted sends."""
     scripted = (send["value"] for entry in schedule for send in entry.args.get("sends", ()))
     return max(scripted, default=-1) + 1
 
 
-async def carry_out(plan: RunPlan, progress: Tell) -> RunResult:
-    """Runs the plan. UsageError, and no folder, where the cluster cannot carry out its schedule;
-    FloodmarkError where no run came about; what went wrong later is in `ended`."""
+async def carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:
+    """Carry out the plan. UsageError, and no folder, where the cluster cannot carry out its schedule;
+    FloodmarkError where the run could not start; later failures are in `ended`."""
     plan.schedule_runner.refuse(plan.schedule)
-    about = _head(plan)
+    about = _initial_about(plan)
     run = create(plan.folder, about)
-    carrying = _Carrying(plan, run, about, progress)
-    return await carrying.out()
+    ongoing = _OngoingRun(plan, run, about, progress)
+    return await ongoing.carry_out()
 
 
-class _Carrying:
-    """One run on its way; about is run.json so far."""
+class _OngoingRun:
+    """A run that is being carried out. `about`: run.json so far."""
 
-    def __init__(self, plan: RunPlan, run: Run, about: dict[str, Any], tell: Tell) -> None:
-        self._plan, self._run, self._about, self._tell = plan, run, about, tell
+    def __init__(self, plan: RunPlan, run: Run, about: dict[str, Any], on_progress: OnProgress) -> None:
+        self._plan, self._run, self._about, self._on_progress = plan, run, about, on_progress
         self._recorder = Recorder(run.history_path)
         self._phase = "start"
-        self._told_at_ns, self._told_ops = 0, 0
+        self._reported_at_ns, self._reported_ops = 0, 0
         self._reaches: dict[int, Reach] = {}  # of the final reads
 
-    async def out(self) -> RunResult:
-        teller = asyncio.create_task(self._keep_telling())
+    async def carry_out(self) -> RunResult:
+        reporter = asyncio.create_task(self._report_regularly())
         ended = DONE
         try:
             await self._start()
@@ -149,7 +152,7 @@ class _Carrying:
             try:
                 await self._plan.cluster.stop()
             finally:
-                await end_all([teller])
+                await end_all([reporter])
                 self._finish(ended)
         return RunResult(run=self._run, ended=self._about["ended"], settled=self._about["settled"],
                          died=tuple(self._about["died"]), about=self._about)
@@ -163,10 +166,10 @@ class _Carrying:
         self._about["guarantees"] = guarantees(self._plan)
         self._run.rewrite(self._about)
         self._recorder.begin()  # a schedule's times count from here, whatever the start took
-        self._told_at_ns = 0
+        self._reported_at_ns = 0
 
     async def _main(self) -> str:
-        """How the main phase ended. Mends in any case."""
+        """Run the main phase, then mend in any case; returns how the phase ended."""
         self._enter("main")
         plan = self._plan
         load = Load(workload=plan.workload, schedule_runner=plan.schedule_runner, schedule=plan.schedule,
@@ -178,18 +181,19 @@ class _Carrying:
         except asyncio.CancelledError:
             task = asyncio.current_task()
             assert task is not None
-            task.uncancel()  # what follows uses time-outs; a second Ctrl-C still ends it
+            task.uncancel()  # the next phases have time-outs; a second Ctrl-C still ends the run
             return INTERRUPTED
         except FloodmarkError as error:
             return str(error)
         finally:
             self._about["missed_words"] = {
-                str(position): dict(words) for position, words in plan.schedule_runner.missed_words().items()}
+                str(position): dict(reasons)
+                for position, reasons in plan.schedule_runner.missed_words().items()}
             self._enter("mend")
             self._about["residue"] = await self._mend()
 
     async def _mend(self) -> str | None:
-        """What a fault left behind."""
+        """Mend the cluster; returns what a fault left behind, None: nothing."""
         try:
             residue = await self._plan.cluster.mend()
             self._plan.schedule_runner.mended()
@@ -198,17 +202,17 @@ class _Carrying:
             return f"mending failed: {error}"
 
     async def _after_main(self, ended: str) -> None:
-        """Settles, reads and collects. Where no broker could be mended nobody is waited for."""
+        """Settle, read and collect. If no broker runs after mending, do not wait for any."""
         plan = self._plan
         self._enter("settle")
-        mended = await self._look()
-        hopeless = mended is not None and not mended.running
+        mended = await self._observe_or_none()
+        no_brokers = mended is not None and not mended.running
         settled = await settle(plan.cluster, plan.workload, self._recorder, plan.partitions,
-                               0.0 if hopeless else plan.settle_timeout_s)
+                               0.0 if no_brokers else plan.settle_timeout_s)
         self._about["settle"] = dict(settled.about)
         self._enter("read")
-        before = await self._look()
-        if not hopeless:
+        before = await self._observe_or_none()
+        if not no_brokers:
             self._about["final_reads"] = await read_all(
                 plan.workload, self._recorder, plan.partitions, plan.read_timeout_s, reaches=self._reaches)
         self._enter("collect")
@@ -218,7 +222,7 @@ class _Carrying:
         self._about["leaders"] = collected.leaders
         if collected.clock_error_ns is not None:
             self._about["clock_error_ns"] = collected.clock_error_ns
-        else:  # as it was asked: nothing of a trace is promised then
+        else:  # tracing is off, so run.json must not announce traced events
             self._about.get("observes", {}).pop("trace", None)
         why = settled.about["why"]
         if settled.settled:
@@ -230,14 +234,14 @@ class _Carrying:
         problems = [ended] if ended != DONE else []
         self._about["ended"] = "; ".join([*problems, *plan.cluster.broken(), *collected.problems]) or DONE
 
-    async def _look(self) -> View | None:
+    async def _observe_or_none(self) -> View | None:
         try:
             return await self._plan.cluster.observe()
         except FloodmarkError:
             return None
 
     def _finish(self, ended: str) -> None:
-        """Closes the history and writes run.json for the last time."""
+        """Close the history, and write run.json for the last time."""
         about = self._about
         about.setdefault("ended", ended)
         about.setdefault("settled", False)
@@ -250,41 +254,43 @@ class _Carrying:
             about["clock_error_ns"] = clocks.clock_error_ns
         try:
             about["history_lines"] = self._recorder.close()
-        except FloodmarkError as error:  # history_lines stays absent: lines are missing
+        except FloodmarkError as error:  # history_lines stays absent, because lines are missing
             about["ended"] = str(error)
         self._run.rewrite(about)
 
     def _note_deaths(self) -> None:
-        """Whoever ended by itself once the cluster was up, with its last words: the cluster's bug."""
-        words = self._plan.cluster.died_words()
-        self._about["died"] = sorted(words)
-        self._about["died_words"] = {node: words[node] for node in sorted(words)}
+        """Record the nodes that died by themselves after the start, with their last words: a bug of the
+        cluster."""
+        last_words = self._plan.cluster.died_words()
+        self._about["died"] = sorted(last_words)
+        self._about["died_words"] = {node: last_words[node] for node in sorted(last_words)}
 
     # -- progress ---------------------------------------------------------------------------------------
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
-        self._tell_now()
+        self._report_now()
 
-    async def _keep_telling(self) -> None:
+    async def _report_regularly(self) -> None:
         while True:
             await asyncio.sleep(_PROGRESS_EVERY_S)
-            self._tell_now()
+            self._report_now()
 
-    def _tell_now(self) -> None:
+    def _report_now(self) -> None:
         counts = self._recorder.counts
         now_ns, ops = self._recorder.now_ns(), self._recorder.ops
-        past_s = (now_ns - self._told_at_ns) / 1e9
-        self._tell(Progress(
+        interval_s = (now_ns - self._reported_at_ns) / 1e9
+        self._on_progress(Progress(
             phase=self._phase, elapsed_s=now_ns / 1e9, ok=counts[Type.OK], fail=counts[Type.FAIL],
-            info=counts[Type.INFO], ops_per_s=(ops - self._told_ops) / past_s if past_s > 0 else 0.0,
+            info=counts[Type.INFO],
+            ops_per_s=(ops - self._reported_ops) / interval_s if interval_s > 0 else 0.0,
             in_force=self._plan.schedule_runner.in_force(),
-            reading=reading(self._reaches) if self._phase == "read" else ""))
-        self._told_at_ns, self._told_ops = now_ns, ops
+            reading=reading_text(self._reaches) if self._phase == "read" else ""))
+        self._reported_at_ns, self._reported_ops = now_ns, ops
 
 
 def guarantees(plan: RunPlan) -> dict[str, Any]:
-    """run.json's `guarantees`: the workload's words and what the nodes are set to, the weakest counting."""
+    """run.json's `guarantees`: the workload's, and the weakest settings of all nodes."""
     configs = list(plan.cluster.config.values()) or [{}]
     least_isr = min(int(keys.get("min.insync.replicas", 1)) for keys in configs)
     return {
@@ -305,16 +311,16 @@ def _flushes_every(keys: Mapping[str, Any]) -> bool:
     return str(keys.get("log.flush.interval.messages")) == "1"
 
 
-def _head(plan: RunPlan) -> dict[str, Any]:
-    """run.json as far as it is known before anything has started."""
-    linked = {"reproduces": dict(plan.reproduces)} if plan.reproduces is not None else {}
+def _initial_about(plan: RunPlan) -> dict[str, Any]:
+    """run.json as far as it is known before the start."""
+    reproduces = {"reproduces": dict(plan.reproduces)} if plan.reproduces is not None else {}
     drawn: dict[str, Any] = {"load": plan.load.to_json()} if plan.load != USUAL_LOAD else {}
     drawn |= {"settings": "drawn", "drawn": dict(plan.drawn)} if plan.drawn is not None else {}
     unstruck = {"unstruck": plan.unstruck} if plan.unstruck is not None else {}
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
-        "system": dict(plan.cluster.system), "links": plan.links, **linked, **plan.asked, **unstruck,
+        "system": dict(plan.cluster.system), "links": plan.links, **reproduces, **plan.asked, **unstruck,
         **observes_of(plan.cluster),
         "nodes": list(plan.cluster.nodes),
         "partitions": {

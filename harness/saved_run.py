@@ -1,11 +1,12 @@
-"""Reads run.json of a saved run, so that its cluster, its load and its schedule can be set up again.
+"""Reads the settings and the schedule of a saved run from its run.json, to reproduce the run.
 
 Rules
-1. What run.json lacks is refused by name; the one thing that may be inferred (links) is told.
-2. The folder may come from a stranger. What it says is a name, a number in bounds, or one of the words that
-   there are; anything else is refused before a process starts (UsageError). It never becomes a path, an
-   address or an id, nor a second line of a configuration. Moments made from the history
-   (schedule/reanchoring.py) are read as strictly as those of a file.
+1. A run.json without a needed key is refused, and the error names the key. Only `links` is inferred, and
+   `inferred` says so.
+2. The folder may come from an untrusted source. Each value must be a valid name, a number in bounds, or one
+   of a fixed set; otherwise the run is refused before any process starts (UsageError). No value becomes a
+   path or an address, or adds a line to a configuration file. Moments made from the history
+   (schedule/reanchoring.py) are checked as strictly as those of a file.
 """
 
 import re
@@ -21,33 +22,33 @@ from floodmark.harness.schedule.entry import Schedule
 
 NEEDED = ("seed", "cluster", "rules", "workload", "nodes", "partitions", "config", "guarantees", "schedule",
           "concurrency", "rate", "duration_s")
-NODES_AT_MOST = 9  # as of --nodes
+NODES_AT_MOST = 9  # as for --nodes
 PARTITIONS_AT_MOST = 10_000
 CONCURRENCY_AT_MOST = 10_000
 ENTRIES_AT_MOST = 100_000  # of a schedule
 BATCH_SIZES_AT_MOST, BATCH_AT_MOST = 100, 1000
 DURATION_AT_MOST_S = 7 * 86_400.0
-_NOT_GIVEN = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
+_NOT_SETTINGS = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 _KEY = re.compile(r"[a-z0-9][a-z0-9.-]{0,99}")
-_VALUE = re.compile(r"[A-Za-z0-9_.,+-]{0,1000}")  # of every key that a run may set
+_VALUE = re.compile(r"[A-Za-z0-9_.,+-]{0,1000}")  # the values of all keys that a run may set
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
 _ID = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The cluster and the load of a saved run."""
+    """The settings of a saved run: its cluster and its load."""
 
     run_id: str
     cluster: str
     kafka: str | None  # the version of Apache Kafka that ran; None: the reference broker
-    topic_config: Mapping[str, str]  # Kafka's keys, of every topic
-    topics: Mapping[str, Mapping[str, str]]  # of single ones by name, over those
+    topic_config: Mapping[str, str]  # Kafka's keys for all topics
+    topics: Mapping[str, Mapping[str, str]]  # Kafka's keys for single topics, which override those
     nodes: tuple[str, ...]
     rules: str
     bugs: tuple[str, ...]
-    config: Mapping[str, str]  # Kafka's keys, of every broker
+    config: Mapping[str, str]  # Kafka's keys for all brokers
     links: str
     workload: str
     assignment: tuple[PartitionSpec, ...]
@@ -57,192 +58,193 @@ class Settings:
     seed: int
     duration_s: float
     load: LoadShape = USUAL_LOAD
-    inferred: tuple[str, ...] = ()  # what run.json did not say, and what was taken for it
+    inferred: tuple[str, ...] = ()  # remarks: what run.json lacks, and which value is used instead
 
 
 # -- the cluster and the load -------------------------------------------------------------------------------
 
 
 def read_settings(about: Mapping[str, Any], source: str) -> Settings:
-    """From run.json; FloodmarkError names what is missing or cannot be had."""
-    lacking = [name for name in NEEDED if name not in about]
-    if lacking:
-        raise FloodmarkError(f"{source} cannot be had again: its run.json lacks {', '.join(lacking)} (it was "
-                             "made by hand, by another tool, or by an older floodmark)")
+    """Read the settings from run.json; FloodmarkError names what is missing or not valid."""
+    missing = [name for name in NEEDED if name not in about]
+    if missing:
+        raise FloodmarkError(f"{source} cannot be reproduced: its run.json lacks {', '.join(missing)} (it "
+                             "was made by hand, by another tool, or by an older floodmark)")
     try:
         return _settings(about, source)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise FloodmarkError(f"{source} cannot be had again: its run.json is damaged ({error!r})") from error
+        raise FloodmarkError(f"{source} cannot be reproduced: its run.json is damaged ({error!r})") from error
 
 
 def _settings(about: Mapping[str, Any], source: str) -> Settings:
     nodes = _nodes(about["nodes"], source)
     config = _one_config(about["config"], nodes, source)
-    words = _config_words(config, source)
+    broker_keys = _config_texts(config, source)
     system = about.get("system", {})
     kafka = _kafka(system, source)
-    given = {key: word for key, word in words.items() if key not in _NOT_GIVEN}
-    given |= _config_words(system.get("features", {}), source)  # they are given as settings are
+    user_keys = {key: text for key, text in broker_keys.items() if key not in _NOT_SETTINGS}
+    user_keys |= _config_texts(system.get("features", {}), source)  # users set them as they set keys
     links, inferred = about.get("links"), []
     if links is None:
         links = "proxied" if any(entry.get("f") == "cut" for entry in about["schedule"]) else "direct"
-        inferred.append(f"run.json does not say which links there were: {links}, as for such a schedule")
+        inferred.append(f"run.json does not say which links the run had: {links}, as the schedule needs")
     return Settings(
         run_id=_name("id", about.get("id", ""), _ID, source), cluster=str(about["cluster"]),
         kafka=kafka, nodes=nodes,
-        topic_config=_config_words(system.get("topic_config", {}), source),
-        topics={_name("a topic of `system`", topic, _TOPIC, source): _config_words(keys, source)
+        topic_config=_config_texts(system.get("topic_config", {}), source),
+        topics={_name("a topic of `system`", topic, _TOPIC, source): _config_texts(keys, source)
                 for topic, keys in system.get("topics", {}).items()},
         rules=str(about["rules"]), workload=str(about["workload"]), links=str(links),
-        bugs=tuple(filter(None, words.get("floodmark.bugs", "").split(","))),
-        config=given if kafka is not None else checked(
-            given, before=f"{source} cannot be had again: in its run.json `config` has "),
+        bugs=tuple(filter(None, broker_keys.get("floodmark.bugs", "").split(","))),
+        config=user_keys if kafka is not None else checked(
+            user_keys, before=f"{source} cannot be reproduced: in its run.json `config` has "),
         assignment=_assignment(about["partitions"], nodes, source),
         acks=str(about["guarantees"]["acks"]),
-        concurrency=_whole("concurrency", about["concurrency"], source, most=CONCURRENCY_AT_MOST),
+        concurrency=_int_in("concurrency", about["concurrency"], source, most=CONCURRENCY_AT_MOST),
         rate=None if about["rate"] is None else _positive("rate", about["rate"], source),
-        seed=_whole("seed", about["seed"], source, least=-(2**63), most=2**63 - 1),
+        seed=_int_in("seed", about["seed"], source, least=-(2**63), most=2**63 - 1),
         duration_s=_positive("duration_s", about["duration_s"], source, most=DURATION_AT_MOST_S),
         load=_load(about.get("load"), source), inferred=tuple(inferred))
 
 
-def _load(told: Any, source: str) -> LoadShape:
-    """What the ops were like; absent: as usual."""
-    if told is None:
+def _load(saved: Any, source: str) -> LoadShape:
+    """Read the shape of the ops; absent: the usual shape."""
+    if saved is None:
         return USUAL_LOAD
-    sizes, compression = told["batch_sizes"], told["compression"]
+    sizes, compression = saved["batch_sizes"], saved["compression"]
     if not isinstance(sizes, list) or not 0 < len(sizes) <= BATCH_SIZES_AT_MOST:
-        _refuse(source, f"the batch sizes of `load` are {_shown(sizes)}, no list of at most "
+        _refuse(source, f"the batch sizes of `load` are {_shortened(sizes)}, no list of at most "
                         f"{BATCH_SIZES_AT_MOST}")
     if compression not in COMPRESSIONS:
-        _refuse(source, f"the compression of `load` is {_shown(compression)}, none of "
+        _refuse(source, f"the compression of `load` is {_shortened(compression)}, none of "
                         f"{', '.join(COMPRESSIONS)}")
 
-    def whole(name: str, value: object, least: int, most: int) -> int:
-        return _whole(name, value, source, least=least, most=most)
+    def int_in(name: str, value: object, least: int, most: int) -> int:
+        return _int_in(name, value, source, least=least, most=most)
 
     return LoadShape(
-        batch_sizes=tuple(whole("a batch size", size, 1, BATCH_AT_MOST) for size in sizes),
-        compression=compression, in_flight=whole("in_flight", told["in_flight"], 1, 5),
-        readers_every=whole("readers_every", told["readers_every"], 2, CONCURRENCY_AT_MOST),
-        idempotent_every=whole("idempotent_every", told.get("idempotent_every", 0), 0, CONCURRENCY_AT_MOST))
+        batch_sizes=tuple(int_in("a batch size", size, 1, BATCH_AT_MOST) for size in sizes),
+        compression=compression, in_flight=int_in("in_flight", saved["in_flight"], 1, 5),
+        readers_every=int_in("readers_every", saved["readers_every"], 2, CONCURRENCY_AT_MOST),
+        idempotent_every=int_in("idempotent_every", saved.get("idempotent_every", 0), 0, CONCURRENCY_AT_MOST))
 
 
-def _refuse(source: str, what: str) -> NoReturn:
-    raise UsageError(f"{source} cannot be had again: in its run.json {what}")
+def _refuse(source: str, problem: str) -> NoReturn:
+    raise UsageError(f"{source} cannot be reproduced: in its run.json {problem}")
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _whole(name: str, value: object, source: str, *, least: int = 0, most: int) -> int:
+def _int_in(name: str, value: object, source: str, *, least: int = 0, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        _refuse(source, f"{name} is {_shown(value)}, no whole number from {least} to {most}")
+        _refuse(source, f"{name} is {_shortened(value)}, not a whole number from {least} to {most}")
     return value
 
 
 def _positive(name: str, value: object, source: str, *, most: float = 1e9) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
-        _refuse(source, f"{name} is {_shown(value)}, no number above 0 and of at most {most:g}")
+        _refuse(source, f"{name} is {_shortened(value)}, not a number above 0 and at most {most:g}")
     return float(value)
 
 
 def _name(what: str, value: object, pattern: re.Pattern[str], source: str) -> str:
     if not isinstance(value, str) or pattern.fullmatch(value) is None:
-        _refuse(source, f"{what} is {_shown(value)}, which is no such name")
+        _refuse(source, f"{what} is {_shortened(value)}, which is not a valid name")
     return value
 
 
 def _kafka(system: Mapping[str, Any], source: str) -> str | None:
-    """The version of Apache Kafka that ran. One that was unpacked in a folder is had again by its version: a
-    folder's name from a stranger is no path to go to."""
+    """The version of Apache Kafka that ran. A run of an unpacked folder is reproduced with that version,
+    because the folder's path in run.json cannot be trusted."""
     name = system.get("name", "reference")  # an older run.json does not say
     if name == "reference":
         return None
     if name != "kafka":
-        _refuse(source, f"what ran is {_shown(name)}, which this floodmark cannot start")
+        _refuse(source, f"the system is {_shortened(name)}, which this floodmark cannot start")
     return _name("the version of Kafka", system.get("version"), _VERSION, source)
 
 
-def _nodes(told: Any, source: str) -> tuple[str, ...]:
-    if not isinstance(told, list) or not all(isinstance(node, str) for node in told):
-        _refuse(source, f"`nodes` is {_shown(told)}, no list of names")
-    if len(told) > NODES_AT_MOST:
-        _refuse(source, f"there are {len(told)} nodes, and a cluster here has at most {NODES_AT_MOST}")
-    return tuple(told)
+def _nodes(saved: Any, source: str) -> tuple[str, ...]:
+    if not isinstance(saved, list) or not all(isinstance(node, str) for node in saved):
+        _refuse(source, f"`nodes` is {_shortened(saved)}, not a list of names")
+    if len(saved) > NODES_AT_MOST:
+        _refuse(source, f"there are {len(saved)} nodes, and a cluster can have at most {NODES_AT_MOST}")
+    return tuple(saved)
 
 
-def _config_words(told: Mapping[str, Any], source: str) -> dict[str, str]:
-    return {key: _config_word(key, value, source) for key, value in told.items()}
+def _config_texts(saved: Mapping[str, Any], source: str) -> dict[str, str]:
+    return {key: _config_text(key, value, source) for key, value in saved.items()}
 
 
-def _config_word(key: object, value: object, source: str) -> str:
-    """A value as -c takes it. Key and value go into the brokers' properties files, where a line break would
-    begin another; which keys there are, and what each takes, broker_config.py knows."""
+def _config_text(key: object, value: object, source: str) -> str:
+    """A value as -c takes it. Key and value are written to the brokers' properties files, so neither may have
+    a line break. broker_config.py checks which keys exist and which values they take."""
     if not isinstance(key, str) or _KEY.fullmatch(key) is None:
-        _refuse(source, f"`config` has the key {_shown(key)}, which no broker has")
-    if type(value) not in (int, bool, str) or _VALUE.fullmatch(_word(value)) is None:
-        _refuse(source, f"`config` sets {key} to {_shown(value)}, which no key takes")
-    return _word(value)
+        _refuse(source, f"`config` has the key {_shortened(key)}, which no broker has")
+    if type(value) not in (int, bool, str) or _VALUE.fullmatch(_text(value)) is None:
+        _refuse(source, f"`config` sets {key} to {_shortened(value)}, which no key takes")
+    return _text(value)
 
 
 def _one_config(config: Mapping[str, Mapping[str, Any]], nodes: Sequence[str], source: str
                 ) -> Mapping[str, Any]:
-    """What every node was set to."""
-    lacking = [node for node in nodes if node not in config]
-    if lacking or not nodes:
-        raise FloodmarkError(f"{source} cannot be had again: its run.json has no config of "
-                             f"{', '.join(lacking) or 'any node'}")
+    """The config that all nodes share."""
+    missing = [node for node in nodes if node not in config]
+    if missing or not nodes:
+        raise FloodmarkError(f"{source} cannot be reproduced: its run.json has no config of "
+                             f"{', '.join(missing) or 'any node'}")
     first = config[nodes[0]]
     for node in nodes:
         if config[node] != first:
-            raise FloodmarkError(f"{source} cannot be had again: {nodes[0]} and {node} were configured "
-                                 "differently, and a cluster here has one configuration")
+            raise FloodmarkError(f"{source} cannot be reproduced: {nodes[0]} and {node} were configured "
+                                 "differently, and all nodes of a new cluster have the same configuration")
     return first
 
 
-def _assignment(told: Any, nodes: Sequence[str], source: str) -> tuple[PartitionSpec, ...]:
-    if len(told) > PARTITIONS_AT_MOST:
-        _refuse(source, f"there are {len(told)} partitions, and at most {PARTITIONS_AT_MOST} are had again")
-    return tuple(_partition(key, partition, nodes, source) for key, partition in told.items())
+def _assignment(saved: Any, nodes: Sequence[str], source: str) -> tuple[PartitionSpec, ...]:
+    if len(saved) > PARTITIONS_AT_MOST:
+        _refuse(source, f"there are {len(saved)} partitions; at most {PARTITIONS_AT_MOST} can be reproduced")
+    return tuple(_partition(key, partition, nodes, source) for key, partition in saved.items())
 
 
-def _partition(key: str, told: Mapping[str, Any], nodes: Sequence[str], source: str) -> PartitionSpec:
+def _partition(key: str, saved: Mapping[str, Any], nodes: Sequence[str], source: str) -> PartitionSpec:
     if not (key.isascii() and key.isdigit()):
-        _refuse(source, f"a partition is called {_shown(key)}, and their keys are numbers")
-    replicas = told["replicas"]
+        _refuse(source, f"a partition has the key {_shortened(key)}, which is not a number")
+    replicas = saved["replicas"]
     if not isinstance(replicas, list) or not replicas or any(node not in nodes for node in replicas) or len(
             set(replicas)) < len(replicas):
-        _refuse(source, f"the replicas of partition {key} are {_shown(replicas)}, not some of its nodes")
+        _refuse(source, f"the replicas of partition {key} are {_shortened(replicas)}, not some of its nodes")
     return PartitionSpec(
-        key=int(key), topic=_name(f"the topic of partition {key}", told["topic"], _TOPIC, source),
-        partition=_whole(f"the number of partition {key} in its topic", told["partition"], source,
+        key=int(key), topic=_name(f"the topic of partition {key}", saved["topic"], _TOPIC, source),
+        partition=_int_in(f"the number of partition {key} in its topic", saved["partition"], source,
                          most=2**31 - 1),
         replicas=tuple(replicas))
 
 
-def _word(value: object) -> str:
+def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def read_schedule(about: Mapping[str, Any], settings: Settings, source: str) -> Schedule:
-    """The saved schedule, read as strictly as any."""
+    """Read the saved schedule, as strictly as a schedule file."""
     return _read(about["schedule"], settings, source)
 
 
 def _read(entries: Any, settings: Settings, source: str) -> Schedule:
     if isinstance(entries, list) and len(entries) > ENTRIES_AT_MOST:
-        _refuse(source, f"the schedule has {len(entries)} entries; at most {ENTRIES_AT_MOST} are had again")
+        _refuse(source,
+                f"the schedule has {len(entries)} entries; at most {ENTRIES_AT_MOST} can be reproduced")
     try:
         return json_form.read(entries, source="its schedule", nodes=settings.nodes,
                                   partitions=[spec.key for spec in settings.assignment])
     except UsageError as error:
-        raise UsageError(f"{source} cannot be had again: {error}") from error
+        raise UsageError(f"{source} cannot be reproduced: {error}") from error
 
 
-def refuse_odd_moments(schedule: Schedule, settings: Settings, source: str) -> None:
-    """Moments hold what the history said of leaders, ISRs and times: UsageError unless a file might say it
-    too."""
+def refuse_invalid_moments(schedule: Schedule, settings: Settings, source: str) -> None:
+    """Raise UsageError where a schedule made from the history has a moment that a schedule file could not
+    have: moments contain the history's leaders, ISRs and times."""
     _read(json_form.write(schedule), settings, f"{source}, by its history,")

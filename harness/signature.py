@@ -1,26 +1,26 @@
-"""How a stored record says that this run sent it, and its value: by a header, or by the value alone.
+"""Marks the records that a run sends, and recognizes them: by a header, or by the value alone.
 
-Where records have headers (format v2), ours have a header `floodmark`, which is the run's id, and the value's
-decimal digits as their value. Formats v0 and v1 have no headers: there a record's value says all of it,
+In format v2, records have headers: ours have a header `floodmark` with the run's id, and their value is the
+decimal digits of the op's value. Formats v0 and v1 have no headers: there a record's value has all of it,
 
     floodmark 0123456789abcdef 17
 
-Readers take both, whatever the format. Every other record is somebody else's.
+Readers accept both in any format. Any other record was not sent by this run.
 """
 
 from collections.abc import Sequence
 
 HEADER = b"floodmark"
-_DIGITS_AT_MOST = 19  # of a value, which is below 2**63
+_DIGITS_AT_MOST = 19  # values are below 2**63
 
 
 def in_value(run_id: bytes, value: int) -> bytes:
-    """What a record's value is where it cannot have headers."""
+    """The value of a record that cannot have headers."""
     return b"%b %b %d" % (HEADER, run_id, value)
 
 
 def value_of(value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]], run_id: bytes) -> int | None:
-    """The value of a record of this run; None of any other."""
+    """The op's value, for a record of this run; None for any other record."""
     if value is None:
         return None
     digits = value

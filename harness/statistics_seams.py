@@ -1,4 +1,4 @@
-"""What the statistics of runs (checkers/stats) owe the commands and pages that print them: seams only."""
+"""Protocols of the statistics of runs (checkers/stats), for the commands and pages that print them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class Answers(Protocol):
-    """What the measures of many runs say together; rows by their columns, None for null."""
+    """The statistics of many runs together; each row maps columns to values, with None for null."""
 
     @property
     def runs(self) -> Sequence[Mapping[str, Any]]: ...
@@ -21,12 +21,14 @@ class Answers(Protocol):
     def write(self, folder: Path) -> None: ...  # all runs and all faults as Parquet files
 
 
-class Seen(Protocol):
-    """What the page of a run draws of its clients. Times: ns since the run began, but for the columns'.
+class ClientActivity(Protocol):
+    """The ops of a run's clients, as the run's page draws them. Times are in ns since the run began, except
+    in
+    `columns`.
 
-    columns, by their beginnings: `began` (us since the op before), `lasted` (us), `what` (ok, fail, info: 0,
-    1, 2; of polls 3 more, of what is neither send nor poll 6), `records` sent and read by ok ones.
-    acked, near a finding: partition, offset, value, when its op was invoked and when it was acked.
+    columns, in the order of the invocations: `began` (us since the op before), `lasted` (us), `what` (ok,
+    fail, info: 0, 1, 2; for polls 3 more; for anything else 6 more), `records` that the ok ops sent and read.
+    acked, for records near a finding: partition, offset, value, when its op was invoked, when it was acked.
     """
 
     @property
@@ -36,7 +38,7 @@ class Seen(Protocol):
     @property
     def last_ns(self) -> int: ...
     @property
-    def ops(self) -> int: ...  # how many there are; the columns may have fewer
+    def ops(self) -> int: ...  # the number of ops; the columns may have fewer
     @property
     def columns(self) -> Mapping[str, Sequence[int]]: ...
     @property
@@ -44,18 +46,18 @@ class Seen(Protocol):
     @property
     def nemesis(self) -> Sequence[str]: ...  # its lines
     @property
-    def faults(self) -> Sequence[Mapping[str, Any]]: ...  # what each cost, as checkers/stats has it
+    def faults(self) -> Sequence[Mapping[str, Any]]: ...  # the cost of each, as in checkers/stats
     @property
-    def unmeasured(self) -> str: ...  # why there are no faults; empty: there are all
+    def unmeasured(self) -> str: ...  # why `faults` is empty; "": it is complete
 
 
 class Measures(Protocol):
-    """What faults cost clients, of each run of a call by its position in it; checkers/stats says what each
-    figure is."""
+    """What faults cost clients, for each run of a call by its position; checkers/stats defines each
+    figure."""
 
     @property
-    def failures(self) -> Mapping[int, str]: ...  # those that could not be measured, and why
+    def failures(self) -> Mapping[int, str]: ...  # the runs that could not be measured, and why
     @property
-    def unsaved(self) -> Mapping[int, str]: ...  # those whose folders could not keep their measures, and why
+    def unsaved(self) -> Mapping[int, str]: ...  # the runs whose measures could not be saved, and why
     def run_rows(self) -> Mapping[int, Mapping[str, Any]]: ...
-    def answers(self, names: Mapping[int, tuple[str, str]]) -> Answers: ...  # of each: the night, the run
+    def answers(self, names: Mapping[int, tuple[str, str]]) -> Answers: ...  # names: a run's night and name

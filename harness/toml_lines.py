@@ -1,6 +1,6 @@
-"""Finds the line of a TOML file where a table or a key begins, which tomllib does not say. Pure.
+"""Finds the lines where tables and keys of a TOML file begin, which tomllib does not report. Pure.
 
-It reads no values and need not: whatever it looks at has been parsed before.
+It does not read values: tomllib has parsed the file before.
 """
 
 import re
@@ -9,31 +9,31 @@ from dataclasses import dataclass
 
 _HEADER = re.compile(r"\s*\[(\[)?\s*([\w.-]+)\s*\]")
 _KEY = re.compile(r"""\s*(?:"([^"]*)"|'([^']*)'|([\w-]+))\s*=(.*)""")
-_FENCES = ('"""', "'''")
+_QUOTES = ('"""', "'''")
 Place = tuple[str, int, str]  # table ("" at the top), which of its kind, key ("": the header)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Line numbers, from 1."""
+    """The line numbers of a file's headers and keys, from 1."""
 
     lines: Mapping[Place, int]
 
     def of(self, table: str = "", key: str = "", index: int = 0) -> int:
-        """The key's line; where it is not written, its table's; else the first."""
+        """The line of a key; its table's line if the key is missing; else line 1."""
         return self.lines.get((table, index, key), self.lines.get((table, index, ""), 1))
 
     def at_top(self, key: str) -> int:
-        """Of a key at the top, which may be a table."""
+        """The line of a key at the top level, which may be a table."""
         return self.lines.get(("", 0, key), self.of(key))
 
 
 def places(text: str) -> Places:
-    """Every header and key of the file."""
+    """Find every header and key of the file."""
     found: dict[Place, int] = {}
     seen: dict[str, int] = {}
     table, index = "", 0
-    for number, line in _outside_of_texts(text):
+    for number, line in _lines_outside_strings(text):
         if (header := _HEADER.match(line)) is not None:
             table = header[2]
             index = seen.get(table, -1) + 1
@@ -45,20 +45,20 @@ def places(text: str) -> Places:
 
 
 def first_line_of(text: str, place: int) -> int:
-    """The line on which a multi-line string begins, whose key stands on line `place`: a newline right after
-    the opening quotes is no part of it."""
+    """The line where the text of a multi-line string begins, whose key is on line `place`: TOML drops a line
+    feed right after the opening quotes."""
     line = text.splitlines()[place - 1]
-    opened = next((fence for fence in _FENCES if fence in line), None)
+    opened = next((quotes for quotes in _QUOTES if quotes in line), None)
     return place + 1 if opened and not line.partition(opened)[2].strip() else place
 
 
-def _outside_of_texts(text: str) -> Iterator[tuple[int, str]]:
-    """The lines that do not begin inside a multi-line string."""
+def _lines_outside_strings(text: str) -> Iterator[tuple[int, str]]:
+    """The lines that do not begin inside a multi-line string, with their numbers."""
     inside: str | None = None
     for number, line in enumerate(text.splitlines(), 1):
         if inside is None:
             yield number, line
-            fence = next((fence for fence in _FENCES if fence in line), None)
-            inside = fence if fence and line.count(fence) % 2 else None
+            quotes = next((quotes for quotes in _QUOTES if quotes in line), None)
+            inside = quotes if quotes and line.count(quotes) % 2 else None
         elif inside in line:
             inside = None

@@ -3,9 +3,9 @@
 Rules
 1. The lines of one node stay in their order, `seq`. Lines of several nodes are ordered by time: on one host
    all times are of one CLOCK_MONOTONIC. Events before the run have times below 0.
-2. A last raw line that was torn by a node's death is ignored. Any other missing line is visible as a gap in
-   `seq`; lines of partitions that are not the run's are left out, and leave no gap.
-3. A merge keeps one line of each node in memory, however long the trace is.
+2. A last raw line that a dying node wrote only in part is ignored. Any other missing line is visible as a gap
+   in `seq`. Lines of partitions that are not the run's are left out without a gap.
+3. A merge keeps only one line of each node in memory.
 """
 
 import heapq
@@ -22,8 +22,8 @@ from floodmark.harness.errors import FloodmarkError
 
 Line = dict[str, Any]
 
-# The fields of each event besides time, node, seq and event. A replica's lines also have `partition` and
-# STATE, except the controller's `isr`, which has neither LEO nor HW.
+# The fields of each event, besides time, node, seq and event. A replica's lines also have `partition` and
+# STATE, except the controller's `isr`, which has no LEO and no HW.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "append": ("role", "offset", "count", "epochs"),
     "truncate": ("from", "to", "why"),
@@ -57,14 +57,14 @@ class Raw:
     files: Mapping[str, Path]  # node -> its file, which may not be there yet
     names: Mapping[int, str]  # node id -> node
     keys: Mapping[tuple[str, int], int]  # topic and partition -> the history's key
-    clock_error_ns: int = 0  # how far two nodes' stamps may lie apart
+    clock_error_ns: int = 0  # the largest error between two nodes' clocks
 
 
 class Merge:
     """Merges the raw files into trace.jsonl. `problems` is complete when `pieces` has ended."""
 
     def __init__(self, raw: Raw, origin_ns: int) -> None:
-        """origin_ns: the monotonic instant at which the run began."""
+        """origin_ns: the time at which the run began, by the monotonic clock."""
         self.lines = 0
         self.problems: list[str] = []
         self._raw = raw
@@ -104,12 +104,12 @@ class Merge:
                     try:
                         fields = orjson.loads(line)
                     except orjson.JSONDecodeError as error:
-                        self.problems.append(f"{path}:{number}: no line of a trace: {error}")
+                        self.problems.append(f"{path}:{number}: not a line of a trace: {error}")
                         continue
                     if isinstance(fields, dict) and {"time", "node", "seq"} <= fields.keys():
                         yield fields
                     else:
-                        self.problems.append(f"{path}:{number}: no line of a trace: no time, node, seq")
+                        self.problems.append(f"{path}:{number}: not a line of a trace: no time, node, seq")
         except FileNotFoundError:
             return
         except OSError as error:
@@ -199,7 +199,7 @@ def _line_time(line: Line) -> int:
 
 
 def read(path: Path) -> Iterator[Line]:
-    """Read the lines of a trace.jsonl; a torn last one is ignored, any other that is no line of a trace is a
+    """Read the lines of a trace.jsonl. A torn last line is ignored; any other line that is not valid is a
     FloodmarkError with file and line."""
     try:
         with path.open("rb") as file:

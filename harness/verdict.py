@@ -1,4 +1,4 @@
-"""A verdict: three-valued; findings counted in full, shown by the few worst (verdict.json, format 1)."""
+"""Defines a verdict (verdict.json, format 1): valid, invalid or unknown, and the findings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _WORST_FIRST = (EXIT_INVALID, EXIT_HARNESS, EXIT_UNKNOWN, EXIT_VALID)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """All findings of one (name, class, permitted_by). count is exact; examples are the worst few."""
+    """All findings of one name, class and permitting setting. count is exact; examples are the few worst."""
 
     name: str
     klass: str  # BUG or PERMITTED; "class" in the file
@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unknown:
-    """These checks may have missed something, and why; what they found stands."""
+    """Checks that may have missed something, and why; what they found is still valid."""
 
     names: tuple[str, ...]
     reason: str
@@ -38,7 +38,9 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotMade:
-    """These checks were not made, for the system shows nothing that they could look at. That is no doubt."""
+    """Checks that were not made, because the system does not show their data. The verdict is not unknown for
+    it.
+    """
 
     names: tuple[str, ...]
     reason: str
@@ -46,18 +48,20 @@ class NotMade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
+    """The judge's result for one run."""
+
     valid: Valid
     findings: tuple[Finding, ...] = ()
     unknown: tuple[Unknown, ...] = ()
     not_made: tuple[NotMade, ...] = ()
     counts: Mapping[str, Any] = field(default_factory=dict)
     timings_s: Mapping[str, float] = field(default_factory=dict)
-    failure: str | None = None  # the traceback, where the judge itself failed; no part of verdict.json
+    failure: str | None = None  # the traceback, where the judge itself failed; not in verdict.json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a gate makes of a verdict: `--strict`, `--allow NAME`, `--allow-unknown`."""
+    """The options of a gate: `--strict`, `--allow NAME`, `--allow-unknown`."""
 
     strict: bool = False  # a permitted finding counts as a bug
     allow: frozenset[str] = frozenset()  # findings of these names never fail the gate
@@ -65,6 +69,6 @@ class Policy:
 
 
 def worst(exit_codes: Iterable[int]) -> int:
-    """The exit code of several folders: the worst in the order invalid, harness failed, unknown, valid."""
+    """The exit code for several folders: the worst, in the order invalid, harness failed, unknown, valid."""
     codes = set(exit_codes) or {EXIT_VALID}
     return next(code for code in _WORST_FIRST if code in codes)

@@ -43,7 +43,7 @@ def keep(history: Path) -> Path | None:
     if is_twin(history):
         return None
     twin = twin_of(history)
-    schema = _TWIN.with_metadata({OF: READING + parquet_dump.said_of(history)})
+    schema = _TWIN.with_metadata({OF: READING + parquet_dump.fingerprint_of(history)})
     try:
         with (
             replacing(twin) as fresh,

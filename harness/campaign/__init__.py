@@ -1,6 +1,6 @@
-"""Nights of runs: what to run, what was run, what was found, and what is known of it.
+"""Campaigns, which are many runs by one plan: their plans, journals, signatures of findings, and ledgers.
 
-Begin with plan.py (the file that a user writes) and journal.py (what a campaign's folder says of its runs).
-signatures.py says which findings have one cause; ledger.py keeps what all campaigns know of each cause.
-Nothing here starts a cluster or a judge: harness/commands/campaign*.py do.
+Begin with plan.py (the file that a user writes) and journal.py (the record of a campaign's runs).
+signatures.py groups findings by their cause; ledger.py stores what all campaigns found of each cause. Nothing
+here starts a cluster or a judge: harness/commands/campaign*.py do.
 """

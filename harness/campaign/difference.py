@@ -1,8 +1,8 @@
-"""What differs between two nights: signatures that are new, gone, more or less frequent. Pure.
+"""Compares two nights: which signatures are new, gone, more or less frequent. Pure.
 
-Whether a rate has changed is asked of Fisher's exact test (scipy.stats.fisher_exact, two-sided), over the
-runs of the signature's own system. A signature that one of the nights does not have is new or gone whatever
-the test says, and its p stands beside it: once in 5 runs and never in 5 proves little.
+Fisher's exact test (scipy.stats.fisher_exact, two-sided), over the runs of the signature's own system,
+decides whether a rate has changed. A signature that only one night has is new or gone whatever the test says;
+its p is shown too, because once in 5 runs and never in 5 proves little.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,15 +13,16 @@ from scipy import stats
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.verdict import BUG
 
-DIFFERENT_BELOW = 0.01  # of p: a night has many signatures, and each is looked at
+DIFFERENT_BELOW = 0.01  # for p; it is low because a night has many signatures, each with a test of its own
 NEW, GONE, MORE, LESS, SAME = "new", "gone", "more frequent", "less frequent", "as before"
-NOT_RUN = "not run"  # the second night has no run of its system: nobody can tell
+NOT_RUN = "not run"  # the second night has no run of its system, so nothing is known
 _ORDER = (NEW, MORE, SAME, LESS, GONE, NOT_RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """One night. runs: by system, those that were judged; found: runs that showed each signature."""
+    """The counts of one night. runs: system -> runs that were judged; found: signature -> runs that showed
+    it."""
 
     runs: Mapping[str, int]
     found: Mapping[Signature, int] = field(default_factory=dict)
@@ -30,7 +31,7 @@ class Counted:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One signature in both nights: in how many runs of its system, and how probable such a difference is if
-    the rate is the same."""
+    both nights have the same rate."""
 
     signature: Signature
     kind: str  # NEW, GONE, MORE, LESS, SAME or NOT_RUN
@@ -44,7 +45,7 @@ class Change:
 
 
 def changes(before: Counted, after: Counted) -> list[Change]:
-    """Of every signature of either night: the new ones first, bugs before what is permitted."""
+    """Compare every signature of either night; new ones come first, bugs before permitted findings."""
     return sorted(_changes(before, after), key=lambda one: (
         _ORDER.index(one.kind), one.signature.klass != BUG, -one.after[0], one.signature))
 
@@ -58,7 +59,7 @@ def _changes(before: Counted, after: Counted) -> Iterator[Change]:
 
 
 def kind_of(then: tuple[int, int], now: tuple[int, int], p: float) -> str:
-    """then, now: in so many runs, of so many."""
+    """The kind of a change. then, now: (runs that showed it, runs)."""
     if then[0] == 0:
         return NEW
     if now[0] == 0:
@@ -69,6 +70,6 @@ def kind_of(then: tuple[int, int], now: tuple[int, int], p: float) -> str:
 
 
 def p_same(then: tuple[int, int], now: tuple[int, int]) -> float:
-    """How probable this difference is, or a larger one, where both nights have the same rate."""
+    """The probability of this difference, or a larger one, if both nights have the same rate."""
     table = [[hits, of - hits] for hits, of in (then, now)]
     return float(stats.fisher_exact(table).pvalue)

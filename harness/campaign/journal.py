@@ -1,17 +1,18 @@
-"""A campaign's folder and its journal: what was begun, what came of it; read back after any end.
+"""Writes and reads a campaign's folder and its journal, which records what was begun and how it ended.
 
-    OUT/campaign.json       what the campaign is: its plan as written, seed, version, commit, begin
-    OUT/journal.jsonl       what has happened, a line each; only ever appended to, each line synced
+    OUT/campaign.json       the campaign: its plan as written, seed, version, commit, begin
+    OUT/journal.jsonl       a line for each event; lines are only appended, and each is synced to disk
     OUT/runs/NUMBER-.../    the run folders
     OUT/again/SIGNATURE/    reproductions
-    OUT/index.html          the page of the night, made anew after each batch; nobody reads it back
-    OUT/lock                locked while somebody runs the campaign
+    OUT/index.html          the page of the night, written again after each batch; floodmark does not read it
+    OUT/lock                locked while a process runs the campaign
 
 Rules
-1. A line is written after what it says is on disk: the machine may lose its power. A last line without its
-   line feed never happened.
-2. The state is a fold over the lines: what has no line has not happened, whatever lies in the folder.
-3. One process at a time runs a campaign.
+1. A line is written only when the files it is about are on disk, because the machine may lose power. A last
+   line without its line feed is ignored.
+2. The state is computed from the lines alone: an event without a line has not happened, whatever files are in
+   the folder.
+3. Only one process at a time runs a campaign.
 """
 
 import errno
@@ -34,26 +35,26 @@ from floodmark.harness.run_location import sync
 FORMAT = 1
 BEGAN, RECORDED, FAILED, JUDGED, REPRODUCED, OPENED, ENDED = (
     "began", "recorded", "failed", "judged", "reproduced", "opened", "ended")  # fmt: skip
-JUDGE_FAILED = "judge_failed"  # of a line JUDGED: the judge itself did, and says nothing of the run
+JUDGE_FAILED = "judge_failed"  # key of a JUDGED line: the judge itself failed, so nothing is known of the run
 Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """What is known of one run of the campaign."""
+    """The state of one run of the campaign."""
 
     number: int
     case: Case
     seed: int
-    folder: str  # inside the campaign's
-    recorded: bool = False  # its folder is whole
-    why: str | None = None  # the harness failed: what it said
-    judged: Line | None = None  # the line that says how (keys: journal line JUDGED); the last, if several
+    folder: str  # inside the campaign's folder
+    recorded: bool = False  # its folder is complete
+    why: str | None = None  # the harness's error, if it failed
+    judged: Line | None = None  # its latest JUDGED line
     judge_failures: int = 0  # how often the judge itself failed on it
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to be done with it."""
+        """Whether nothing is left to do for it."""
         return self.judged is not None or self.why is not None
 
     @property
@@ -62,27 +63,27 @@ class RunState:
 
     @property
     def counts(self) -> bool:
-        """Whether it was judged, and says something of its system."""
+        """Whether it was judged and says something about its system."""
         line = self.judged
         return line is not None and (bool(line.get("signatures")) or not line.get("harness"))
 
     @property
     def size_bytes(self) -> int:
-        """Of its folder when it was judged."""
+        """The size of its folder when it was judged."""
         return int((self.judged or {}).get("size_bytes", 0))
 
 
 @dataclass(slots=True)
 class State:
-    """What the lines so far say. spent_s: seconds that the campaign was at work, over all its sessions."""
+    """The state of a campaign by its lines so far. spent_s: seconds of work, over all its sessions."""
 
     lines: list[Line] = field(default_factory=list)
     runs: dict[int, RunState] = field(default_factory=dict)
     reproductions: dict[str, list[Line]] = field(default_factory=dict)  # by signature
     spent_s: float = 0.0
     last_s: float = 0.0
-    why_ended: str | None = None  # None: it is to go on
-    ended_early: bool = False  # something kept it from what was asked
+    why_ended: str | None = None  # None: it has not ended
+    ended_early: bool = False  # it ended before everything requested was done
 
     @property
     def unjudged(self) -> list[RunState]:
@@ -90,18 +91,18 @@ class State:
 
     @property
     def unfinished(self) -> list[RunState]:
-        """Begun, and neither recorded nor failed: whoever ran them was killed."""
+        """Runs that were begun and neither recorded nor failed, because the process was killed."""
         return [run for run in self.runs.values() if not run.recorded and run.why is None]
 
     @property
     def to_be_judged(self) -> list[RunState]:
-        """Those that nobody has judged, and those that the judge itself failed on a first time: it may have
-        been the machine's state then."""
+        """Runs without a judgement, and runs on which the judge itself failed once: the machine may have been
+        the reason."""
         return [run for run in self.runs.values()
                 if (run.recorded and not run.done) or (run.judge_failed and run.judge_failures == 1)]
 
     def judged_by_system(self) -> Counter[str]:
-        """How many runs of each system say something of it: those that the harness spoilt do not."""
+        """The number of judged runs of each system, without those in which the harness failed."""
         return Counter(run.case.system for run in self.runs.values() if run.counts)
 
     def runs_by_signature(self) -> dict[Signature, list[RunState]]:
@@ -116,8 +117,9 @@ class State:
         """spent_s of a session that goes on, at that time (seconds since the epoch)."""
         return self.spent_s + max(0.0, now_s - self.last_s)
 
-    def take(self, line: Line) -> None:
-        """One line more. KeyError, TypeError or ValueError where it is none of a journal's."""
+    def apply_line(self, line: Line) -> None:
+        """Update the state by one line. KeyError, TypeError or ValueError where it is no line of a
+        journal."""
         event, time_s = line["event"], float(line["time_s"])
         if event == OPENED:
             self.why_ended, self.ended_early = None, False
@@ -145,10 +147,10 @@ class State:
 
 
 def state_of(lines: Iterable[Line]) -> State:
-    """What these lines say."""
+    """The state after these lines."""
     state = State()
     for line in lines:
-        state.take(line)
+        state.apply_line(line)
     return state
 
 
@@ -157,7 +159,7 @@ def state_of(lines: Iterable[Line]) -> State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CampaignAt:
-    """A campaign's folder, by its name."""
+    """A campaign's folder, by its path."""
 
     folder: Path
 
@@ -177,8 +179,9 @@ class CampaignAt:
         return self.folder / "again" / signature
 
     def about(self) -> dict[str, Any]:
-        """campaign.json; UsageError where the folder does not exist, FloodmarkError where it is no
-        campaign's."""
+        """Read campaign.json; UsageError where the folder does not exist, FloodmarkError where it is not a
+        campaign's.
+        """
         if not self.folder.exists():
             raise UsageError(f"{self.folder} does not exist")
         try:
@@ -186,31 +189,32 @@ class CampaignAt:
         except FileNotFoundError as error:
             begun = [path for path in self.folder.glob("*") if not path.name.startswith(".campaign.json.")]
             raise FloodmarkError(
-                f"{self.folder} is no campaign's folder: it has no campaign.json" + ("" if begun else (
-                    "; if a campaign was ended before it had begun, remove the folder and run it anew"))
+                f"{self.folder} is not a campaign's folder: it has no campaign.json" + ("" if begun else (
+                    "; if a campaign was stopped before it wrote that file, remove the folder, then run it"))
             ) from error
         except (OSError, orjson.JSONDecodeError) as error:
             raise FloodmarkError(f"cannot read {self.about_path}: {error}") from error
         if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise FloodmarkError(f"{self.about_path} is not of format {FORMAT}: another version of floodmark "
-                                 "wrote it, and can read it")
+            raise FloodmarkError(f"{self.about_path} is not of format {FORMAT}: use the version of floodmark "
+                                 "that wrote it")
         return about
 
     def state(self) -> State:
-        """As the journal has it now."""
+        """The campaign's state by its journal."""
         try:
             return state_of(read_lines(self.journal_path))
         except (KeyError, TypeError, ValueError) as error:
-            raise FloodmarkError(f"{self.journal_path} is no journal of this version: {error!r}") from error
+            raise FloodmarkError(
+                f"{self.journal_path} is not a journal of this version: {error!r}") from error
 
 
 def smallest(runs: Iterable[RunState]) -> RunState:
-    """The one to look at and to have again: the fewest bytes. There is one at least."""
+    """The run to look at and to reproduce: the one with the fewest bytes. There must be at least one."""
     return min(runs, key=lambda run: run.size_bytes)
 
 
 def read_lines(path: Path) -> Iterator[Line]:
-    """The journal's lines; one that was not written to its end is left out, and can only be the last."""
+    """Read the journal's lines. An incomplete line is left out; only the last line can be incomplete."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -221,27 +225,29 @@ def read_lines(path: Path) -> Iterator[Line]:
         try:
             yield orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise FloodmarkError(f"{path}:{number}: is no line of a journal: {error}") from error
+            raise FloodmarkError(f"{path}:{number}: is not a line of a journal: {error}") from error
 
 
 class Journal:
-    """A journal to be written: every line is on disk when `say` returns."""
+    """Writes a journal: every line is on disk when `append` returns."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = _without_torn_end(path)
 
-    def say(self, event: str, *, time_s: float, **fields: Any) -> Line:
-        """time_s: seconds since the epoch. FloodmarkError where the disk does not take it."""
+    def append(self, event: str, *, time_s: float, **fields: Any) -> Line:
+        """Append a line. time_s: seconds since the epoch. FloodmarkError where it cannot be written."""
         line = {"event": event, "time_s": round(time_s, 3), **fields}
         try:
-            self._append(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
+            self._write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
         except OSError as error:
             raise FloodmarkError(f"cannot write {self._path}: {error.strerror}") from error
         return line
 
-    def _append(self, data: bytes) -> None:
-        """All of it or nothing: a full disk may take a part, and what is said next would stand behind it."""
+    def _write(self, data: bytes) -> None:
+        """Write all of it or nothing: a full disk may take a part of a line, and later lines would follow
+        that part.
+        """
         number, left = self._file.fileno(), memoryview(data)
         end = os.fstat(number).st_size
         try:
@@ -258,14 +264,14 @@ class Journal:
 
 
 def _without_torn_end(path: Path) -> BinaryIO:
-    """The file, open behind its last whole line."""
+    """Open the file at the end of its last complete line; an incomplete one is removed."""
     try:
         file = path.open("ab+", buffering=0)
         file.seek(0)
         data = file.read()
         file.truncate(data.rfind(b"\n") + 1)
         file.seek(0, os.SEEK_END)
-        sync(path.parent)  # a file made just now has its name only then
+        sync(path.parent)  # only then a new file's name is on disk
     except OSError as error:
         raise FloodmarkError(f"cannot write {path}: {error.strerror}") from error
     return file
@@ -273,12 +279,13 @@ def _without_torn_end(path: Path) -> BinaryIO:
 
 @contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """FloodmarkError where somebody else runs this campaign now. The lock goes with its process."""
+    """Hold the campaign's lock; FloodmarkError where another process runs this campaign. The lock ends with
+    its process."""
     with (folder / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise
-            raise FloodmarkError(f"{folder} is run by another process now") from error
+            raise FloodmarkError(f"another process is running the campaign in {folder}") from error
         yield

@@ -1,4 +1,4 @@
-"""What all campaigns together know of each cause: a file that people read, merge and keep in git.
+"""Keeps what all campaigns found of each cause, in a file that people can read, merge and store in git.
 
     {"format": 1,
      "campaigns": {ID: {"began": ..., "version": ..., "commit": ..., "runs": {SYSTEM: runs judged}}},
@@ -7,11 +7,11 @@
                          "known": {"reason": ..., "since": ...} | null, "notes": []}}}
 
 Rules
-1. Counts are kept by campaign: adding the same campaign again, or merging two files that both have it, counts
-   nothing twice. merged(a, b) == merged(b, a).
-2. A signature keeps the id it came with. It is found by its fields, in which findings bear today's names.
-3. Keys are sorted and every value has its line, so that git can merge what two nights added.
-4. Who writes holds the lock beside the file; the file is replaced by rename, once its data is on disk.
+1. Counts are kept by campaign, so adding the same campaign again, or merging two files that both have it,
+   counts nothing twice. merged(a, b) == merged(b, a).
+2. A signature keeps its first id. It is found by its fields, in which findings have their current names.
+3. Keys are sorted and every value has a line of its own, so that git can merge what two nights added.
+4. A writer holds the lock beside the file. The file is replaced by rename, after its data is on disk.
 """
 
 import fcntl
@@ -29,14 +29,13 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import write_whole
 
 FORMAT = 1
-RENAMED: Mapping[str, str] = {}  # findings: the name that ledgers have, and today's
-ADVICE = "a newer version of floodmark wrote it: update floodmark, or name another --ledger"
+RENAMED: Mapping[str, str] = {}  # old name of a finding, as in ledgers -> current name
+UPDATE_ADVICE = "a newer version of floodmark wrote it: update floodmark, or name another --ledger"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """One campaign, as far as a ledger keeps it. began: ISO 8601 with its zone; runs: by system, those that
-    were judged."""
+    """One campaign in a ledger. began: ISO 8601 with the time zone; runs: system -> judged runs."""
 
     began: str
     version: str
@@ -46,7 +45,8 @@ class Night:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Smallest:
-    """The run to look at: the one with the fewest bytes. case, seed: to run it again first."""
+    """The run to look at, which is the one with the fewest bytes. Campaigns use case and seed to run it
+    again."""
 
     folder: str
     size_bytes: int
@@ -56,12 +56,12 @@ class Smallest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """What is known of one signature."""
+    """A ledger's entry for one signature."""
 
     id: str
     signature: Signature
     found: Mapping[str, int] = field(default_factory=dict)  # campaign -> runs that showed it
-    faults: Mapping[str, int] = field(default_factory=dict)  # what struck in those runs -> runs
+    faults: Mapping[str, int] = field(default_factory=dict)  # the faults of those runs -> runs
     smallest: Smallest | None = None
     reproduced: tuple[int, int] = (0, 0)  # k of N
     known: Mapping[str, str] | None = None  # reason, since
@@ -74,22 +74,22 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
-    """All of it. A value: what changes it gives another one."""
+    """A ledger. It is immutable: methods that change it return a new one."""
 
     nights: Mapping[str, Night] = field(default_factory=dict)
     entries: Mapping[str, Entry] = field(default_factory=dict)
 
     def of(self, signature: Signature) -> Entry | None:
-        """The entry of this cause, under whatever id."""
+        """The entry of this cause, by its fields."""
         return next((entry for entry in self.entries.values() if entry.signature == signature), None)
 
     def knows(self, signature: Signature) -> bool:
-        """Whether somebody has marked this cause as known."""
+        """Whether this cause is marked as known."""
         entry = self.of(signature)
         return entry is not None and entry.known is not None
 
     def named(self, word: str) -> Entry:
-        """By its id or the beginning of it; FloodmarkError where that names none, or several."""
+        """The entry with this id, or the beginning of it; FloodmarkError where there is none, or several."""
         found = [entry for id_, entry in sorted(self.entries.items()) if id_.startswith(word)]
         if len(found) != 1 or not word:
             there = ", ".join(sorted(self.entries)[:20]) or "none"
@@ -97,46 +97,49 @@ class Ledger:
             raise FloodmarkError(f"the ledger has {what} {word!r}; it has: {there}")
         return found[0]
 
-    def seen(self, entry: Entry) -> list[str]:
-        """The campaigns that showed it, the first one first."""
+    def nights_with(self, entry: Entry) -> list[str]:
+        """The campaigns that showed it, the earliest first."""
         return sorted(entry.found, key=lambda night: (self.nights[night].began, night))
 
     def runs_of(self, system: str, nights: Sequence[str] | None = None) -> int:
-        """How many runs of this system were judged, in all campaigns or in these."""
+        """The number of judged runs of this system, in all campaigns or in these."""
         return sum(night.runs.get(system, 0) for name, night in self.nights.items()
                    if nights is None or name in nights)
 
-    def noting(self, name: str, night: Night) -> "Ledger":
-        """With this campaign as it stands now, in the place of what it had before."""
+    def with_night(self, name: str, night: Night) -> "Ledger":
+        """Return a ledger with the current state of this campaign, which replaces its earlier state."""
         return replace(self, nights={**self.nights, name: night})
 
-    def finding(self, signature: Signature, night: str, runs: int, *, faults: Mapping[str, int],
+    def with_finding(self, signature: Signature, night: str, runs: int, *, faults: Mapping[str, int],
                 smallest: Smallest | None) -> "Ledger":
-        """With what a campaign has found of a cause up to now."""
+        """Return a ledger with what a campaign has found of a cause so far."""
         entry = self.of(signature) or Entry(id=signature.id, signature=signature)
         known_faults = {name: max(faults.get(name, 0), entry.faults.get(name, 0))
                         for name in {*faults, *entry.faults}}
-        return self._with(replace(entry, found={**entry.found, night: runs}, faults=known_faults,
+        return self._with_entry(replace(entry, found={**entry.found, night: runs}, faults=known_faults,
                                   smallest=_smaller(entry.smallest, smallest)))
 
-    def reproducing(self, id_: str, shown: int, of: int) -> "Ledger":
-        return self._with(replace(self.entries[id_], reproduced=(shown, of)))
+    def with_reproduction(self, id_: str, shown: int, of: int) -> "Ledger":
+        """Return a ledger with the result of reproductions: `shown` of `of`."""
+        return self._with_entry(replace(self.entries[id_], reproduced=(shown, of)))
 
-    def marking(self, id_: str, *, reason: str | None, since: str) -> "Ledger":
-        """Known, with a reason; None: not known any more."""
+    def with_mark(self, id_: str, *, reason: str | None, since: str) -> "Ledger":
+        """Return a ledger with a signature marked as known for a reason; None: without the mark."""
         known = None if reason is None else {"reason": reason, "since": since}
-        return self._with(replace(self.entries[id_], known=known))
+        return self._with_entry(replace(self.entries[id_], known=known))
 
-    def annotating(self, id_: str, note: str) -> "Ledger":
+    def with_note(self, id_: str, note: str) -> "Ledger":
+        """Return a ledger with one more note on a signature."""
         entry = self.entries[id_]
-        return self._with(replace(entry, notes=(*entry.notes, note)))
+        return self._with_entry(replace(entry, notes=(*entry.notes, note)))
 
-    def _with(self, entry: Entry) -> "Ledger":
+    def _with_entry(self, entry: Entry) -> "Ledger":
         return replace(self, entries={**self.entries, entry.id: entry})
 
 
 def merged(one: Ledger, other: Ledger) -> Ledger:
-    """Both. Of a campaign that both have, the larger counts; of two ids for one cause, the first by name."""
+    """Merge two ledgers. For a campaign in both, the larger counts are used; for a cause with two ids, the
+    first id in alphabetical order."""
     nights = dict(one.nights)
     for name, night in other.nights.items():
         nights[name] = _later(nights[name], night) if name in nights else night
@@ -179,7 +182,8 @@ def _smaller(one: Smallest | None, other: Smallest | None) -> Smallest | None:
 
 
 def load(path: Path) -> Ledger:
-    """What the file has; an empty ledger where there is none yet. FloodmarkError for what is none."""
+    """Read the ledger; an empty one where there is no file yet. FloodmarkError where the file is not a
+    ledger."""
     try:
         data = orjson.loads(path.read_bytes())
     except FileNotFoundError:
@@ -187,41 +191,42 @@ def load(path: Path) -> Ledger:
     except OSError as error:
         raise FloodmarkError(f"cannot read the ledger {path}: {error.strerror}") from error
     except orjson.JSONDecodeError as error:
-        why = f"is broken (a merge that was not finished?): {error}"
+        why = f"is damaged (an unfinished merge?): {error}"
         raise FloodmarkError(f"the ledger {path} {why}") from error
     form = data.get("format") if isinstance(data, dict) else None
     if isinstance(form, int) and form > FORMAT:
         raise FloodmarkError(
-            f"the ledger {path} is of format {form}, this floodmark knows {FORMAT}: {ADVICE}")
+            f"the ledger {path} is of format {form}, this floodmark reads {FORMAT}: {UPDATE_ADVICE}")
     try:
         if form != FORMAT:
             raise ValueError(f"its format is {form!r}")
         return _of_json(data)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FloodmarkError(f"{path} is no ledger: {error!r}") from error
+        raise FloodmarkError(f"{path} is not a ledger: {error!r}") from error
 
 
 def save(path: Path, ledger: Ledger) -> None:
-    """In the place of what is there, by rename; on disk when this returns."""
+    """Replace the file by rename; it is on disk when this returns."""
     write_whole(path, as_bytes(ledger), durable=True)
 
 
 def as_bytes(ledger: Ledger) -> bytes:
+    """The ledger as it is written to the file."""
     signatures = {id_: {key: value for key, value in asdict(entry).items() if key != "id"}
                   for id_, entry in ledger.entries.items()}
-    whole = {"format": FORMAT, "signatures": signatures,
+    data = {"format": FORMAT, "signatures": signatures,
              "campaigns": {name: asdict(night) for name, night in ledger.nights.items()}}
-    return orjson.dumps(whole, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else writes this ledger meanwhile; whoever wants to, waits."""
+    """Hold the ledger's lock; other writers wait."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_name(f".{path.name}.lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in path.parent.glob(f".{glob.escape(path.name)}.{'[0-9a-f]' * 16}"):
-            left.unlink(missing_ok=True)  # of a writer that was killed: a living one has the lock
+            left.unlink(missing_ok=True)  # from a writer that was killed: a running one would hold the lock
         yield
 
 
@@ -239,7 +244,8 @@ def _of_json(data: Mapping[str, Any]) -> Ledger:
             smallest=None if smallest is None else Smallest(**smallest), reproduced=(int(shown), int(of)),
             known=row.get("known"), notes=tuple(row.get("notes", ())),
         )  # fmt: skip
-    strange = {night for entry in entries.values() for night in entry.found} - nights.keys()
-    if strange:
-        raise ValueError(f"it counts runs of campaigns that it does not list: {', '.join(sorted(strange))}")
+    unknown_nights = {night for entry in entries.values() for night in entry.found} - nights.keys()
+    if unknown_nights:
+        raise ValueError("it counts runs of campaigns that it does not list: "
+                         f"{', '.join(sorted(unknown_nights))}")
     return Ledger(nights=nights, entries=entries)

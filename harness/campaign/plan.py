@@ -1,15 +1,15 @@
-"""A campaign's plan: what is to be tested, how often, and within which bounds; a TOML file.
+"""Reads a campaign's plan, a TOML file: what to test, how often, and within which bounds.
 
-    for = "4h"                          # how long; --for goes before it
+    for = "4h"                          # how long; --for overrides it
     duration = 20                       # seconds of load in each run
-    disk = "20 GB"                      # the most that the campaign's folder may take
-    at_once = 2                         # clusters side by side; absent: as many as this machine holds
-    reproduce = 5                       # how often each new signature is had again
-    bank = 10                           # at most so many seeds that found something before are run first
-    settings = "drawn"                  # what no entry says is drawn from each run's seed; or "fixed"
+    disk = "20 GB"                      # the largest size of the campaign's folder
+    at_once = 2                         # clusters side by side; absent: as many as this machine can run
+    reproduce = 5                       # how often each new signature is reproduced
+    bank = 10                           # first run at most so many seeds that found something before
+    settings = "drawn"                  # options in no entry are drawn from each run's seed; or "fixed"
 
     [[system]]                          # what is tested. An axis: each entry is combined with each entry
-    rules = "kip-320"                   # of the other axes; an axis that is not there has one, the usual
+    rules = "kip-320"                   # of the other axes; a missing axis has one entry, with the defaults
     weight = 3                          # three times as often as an entry of weight 1
     [[system]]
     rules = "kip-279"
@@ -19,30 +19,30 @@
 
     [[workload]]                        # what clients do
     workload = "idempotent"
-    [[guarantees]]                      # what is promised
+    [[guarantees]]                      # what the cluster guarantees
     acks = "all"
     config = { "min.insync.replicas" = "2" }
     [[cluster]]                         # where it runs
     nodes = 5
-    [[nemesis]]                         # what strikes: nemeses, or a scenario by name
+    [[nemesis]]                         # the faults: nemeses, or a scenario by name
     nemesis = "crash,cut"
     interval = 3
     [[nemesis]]
     scenario = "double-failover"
-    systems = ["kip-320"]               # combined with these alone (rules, or rules+bug); absent: with all
+    systems = ["kip-320"]               # combine it only with these (rules, or rules+bug); absent: with all
 
-    [[except]]                          # combinations that are not run: all its keys agree
+    [[except]]                          # do not run combinations in which all these keys agree
     rules = "kip-279"
     scenario = "double-failover"
 
-    [gates]                             # what a run must keep, besides being valid (gates.py)
+    [gates]                             # limits that a run must keep, besides being valid (gates.py)
     max_unavailable_s = 10
     max_recovery_s = 2.5
     min_acked = 1000
 
 Rules
-1. What is off is refused with the file and the line, before anything runs.
-2. Two entries of an axis never say the same key of a case; `config` of all axes is put together.
+1. A plan that is not valid is refused before anything runs, with the file and the line.
+2. Two axes never set the same key of a case, except `config`, which is merged from all axes.
 """
 
 import itertools
@@ -76,14 +76,14 @@ AXES: Mapping[str, tuple[str, ...]] = {
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", "except", *AXES)
 _OF_CASES = tuple(name for name in Case.__dataclass_fields__ if name != "said")
 VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")  # of Apache Kafka
-_NOT_YET = {"bootstrap": "a cluster of one's own"}
-_MAY_BE_DRAWN = ("nodes", "partitions", "replication_factor", "workload")
+_UNSUPPORTED = {"bootstrap": "a cluster of your own"}
+_DRAWABLE = ("nodes", "partitions", "replication_factor", "workload")
 _USUAL = {"rules": catalog.RULES[-1]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A plan as read. None: not said."""
+    """A plan as read. None: not set."""
 
     cases: tuple[Weighted, ...]
     budget_s: float | None = None
@@ -92,7 +92,7 @@ class Plan:
     reproduce: int = 5
     bank: int = 10
     gates: Mapping[str, float] = field(default_factory=dict)
-    text: str = ""  # as it stands in the file
+    text: str = ""  # the file's text
 
 
 def presets() -> tuple[str, ...]:
@@ -100,31 +100,31 @@ def presets() -> tuple[str, ...]:
 
 
 def load(path: Path) -> Plan:
-    """The plan in this file; UsageError."""
+    """Read the plan in this file; UsageError where it is not valid."""
     try:
         with path.open("rb") as file:
             data = read_at_most(file, BYTES_AT_MOST)
     except OSError as error:
         raise UsageError(f"the plan {path} cannot be read: {error.strerror}") from error
     if data is None:
-        raise UsageError(f"the plan {path} is no plan: it has more than {BYTES_AT_MOST >> 20} MB")
+        raise UsageError(f"the plan {path} is not a plan: it has more than {BYTES_AT_MOST >> 20} MB")
     try:
         return read(data.decode(), str(path))
     except UnicodeDecodeError as error:
-        raise UsageError(f"the plan {path} is no text: {error}") from error
+        raise UsageError(f"the plan {path} is not text: {error}") from error
 
 
 def read(text: str, source: str) -> Plan:
-    """The plan in this text; UsageError with source and line."""
+    """Read the plan in this text; UsageError with source and line where it is not valid."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{source}: is no TOML: {error}") from error
+        raise UsageError(f"{source}: is not TOML: {error}") from error
     return _Reader(source, data, places(text), text).plan()
 
 
 class _Reader:
-    """One file on its way to a value."""
+    """Reads one plan file."""
 
     def __init__(self, source: str, data: Mapping[str, Any], lines: Places, text: str) -> None:
         self._source, self._data, self._lines, self._text = source, data, lines, text
@@ -139,9 +139,9 @@ class _Reader:
             cases=self._cases(axes, exceptions),
             budget_s=self._parsed("for", seconds),
             disk_bytes=self._parsed("disk", size_bytes),
-            at_once=self._whole("at_once", None),
-            reproduce=self._whole("reproduce", 5, least=0) or 0,
-            bank=self._whole("bank", 10, least=0) or 0,
+            at_once=self._int_at_least("at_once", None),
+            reproduce=self._int_at_least("reproduce", 5, least=0) or 0,
+            bank=self._int_at_least("bank", 10, least=0) or 0,
             gates=self._gates(),
             text=self._text,
         )
@@ -165,34 +165,34 @@ class _Reader:
     # -- the matrix -------------------------------------------------------------------------------------
 
     def _axis(self, name: str) -> list[tuple[Mapping[str, Any], float]]:
-        """Its entries, as words of a case, and their weights."""
+        """The entries of an axis, as options of a case, and their weights."""
         entries: list[tuple[Mapping[str, Any], float]] = []
         for index, found in enumerate(self._tables(name)):
             self._only(f"[[{name}]]", name, found, (*AXES[name], "weight"), index)
-            for key, system in _NOT_YET.items():
+            for key, system in _UNSUPPORTED.items():
                 if key in found:
                     self._refuse(self._lines.of(name, key, index),
-                                 f"{key}: no campaign can run {system} yet")
+                                 f"{key}: campaigns cannot run {system} yet")
             weight = found.get("weight", 1)
             if not _is_number(weight) or weight < 0:
                 self._refuse(self._lines.of(name, "weight", index),
                              f"weight is {weight!r}, should be 0 or more")
-            words = {key: self._checked(name, key, value, index)
+            options = {key: self._checked(name, key, value, index)
                      for key, value in found.items() if key != "weight"}
-            if words.get("scenario") and "nemesis" in words:
+            if options.get("scenario") and "nemesis" in options:
                 self._refuse(self._lines.of(name, "nemesis", index),
                              "an entry has a nemesis or a scenario, not both")
             if weight:
-                entries.append((words, float(weight)))
+                entries.append((options, float(weight)))
         if self._data.get(name) is not None and not entries:
             self._refuse(self._lines.at_top(name),
-                         f"no [[{name}]] has a weight above 0: nothing is left; give one a weight, or take "
-                         "the table out")
+                         f"no [[{name}]] has a weight above 0, so nothing would run: give one a weight, or "
+                                      "remove the table")
         return entries or [({}, 1.0)]
 
     def _refuse_unknown_systems(self, systems: Sequence[tuple[Mapping[str, Any], float]]) -> None:
-        """A misspelt name would only mean that a nemesis never strikes there."""
-        there = sorted({Case(**{**_USUAL, **words, "config": ()}).system for words, _ in systems})
+        """Refuse unknown names in `systems`: a misspelled name would silently leave out a nemesis."""
+        there = sorted({Case(**{**_USUAL, **options, "config": ()}).system for options, _ in systems})
         for index, found in enumerate(self._tables("nemesis")):
             for system in found.get("systems", ()):
                 if system not in there:
@@ -209,22 +209,22 @@ class _Reader:
         self._refuse_unknown_systems(axes[0])
         cases = []
         for entries in itertools.product(*axes):
-            words: dict[str, Any] = dict(usual)
+            options: dict[str, Any] = dict(usual)
             config: tuple[str, ...] = ()
             for mine, _ in entries:
                 config += mine.get("config", ())
-                words |= mine
-            systems = words.pop("systems", None)
-            drawn = settings == DRAWN and not words.get("scenario")  # a scenario's own are part of it
-            said = tuple(sorted({word for mine, _ in entries for word in mine} & {*_MAY_BE_DRAWN}))
-            case = Case(**{**words, "config": config, **(
-                {"settings": DRAWN, "said": said} if drawn else {})})
-            struck = systems is None or case.system in systems
-            if struck and not any(_agrees(case, one) for one in exceptions):
+                options |= mine
+            systems = options.pop("systems", None)
+            drawn = settings == DRAWN and not options.get("scenario")  # a scenario has settings of its own
+            set_by_plan = tuple(sorted({word for mine, _ in entries for word in mine} & {*_DRAWABLE}))
+            case = Case(**{**options, "config": config, **(
+                {"settings": DRAWN, "said": set_by_plan} if drawn else {})})
+            combined = systems is None or case.system in systems
+            if combined and not any(_agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
             self._refuse(self._lines.at_top("except"),
-                         "every combination is excepted: nothing would be run; take out an [[except]], or "
+                         "every combination is excepted, so nothing would run: remove an [[except]], or "
                          "`systems` of a [[nemesis]]")
         return tuple(cases)
 
@@ -297,7 +297,7 @@ class _Reader:
         except ValueError as error:
             self._refuse(line, f"{key}: {error}")
 
-    def _whole(self, key: str, default: int | None, least: int = 1) -> int | None:
+    def _int_at_least(self, key: str, default: int | None, least: int = 1) -> int | None:
         value = self._data.get(key, default)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             self._refuse(self._lines.at_top(key), f"{key} is {value!r}, should be {least} or more")
@@ -316,7 +316,7 @@ class _Reader:
 
 
 def _agrees(case: Case, exception: Mapping[str, Any]) -> bool:
-    """Whether the case has all that the exception names; a list names several values."""
+    """Whether the case has all the values that the exception names; a list names alternatives."""
     return bool(exception) and all(
         getattr(case, key) in value if isinstance(value, list) and not isinstance(getattr(case, key), tuple)
         else _plain(getattr(case, key)) == value

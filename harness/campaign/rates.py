@@ -1,4 +1,4 @@
-"""How often something was found: shares with their intervals. Pure. Source: Wilson 1927."""
+"""Computes how often something was found: rates with their intervals. Pure. Source: Wilson 1927."""
 
 import math
 
@@ -6,7 +6,7 @@ Z95 = 1.959964  # the normal quantile of a two-sided 95 % interval
 
 
 def wilson(hits: int, of: int, z: float = Z95) -> tuple[float, float]:
-    """The Wilson score interval of a share: honest also at 0 of n and n of n."""
+    """The Wilson score interval of a share, which is also valid at 0 of n and n of n."""
     if of == 0:
         return 0.0, 1.0
     share, spread = hits / of, z * z / of
@@ -16,7 +16,7 @@ def wilson(hits: int, of: int, z: float = Z95) -> tuple[float, float]:
 
 
 def per_100(hits: int, of: int) -> str:
-    """`12 per 100 runs (7 to 20)`: the rate and its 95 % interval."""
+    """The rate and its 95 % interval: `12 per 100 runs (7 to 20)`."""
     if of == 0:
         return "no run"
     low, high = (100 * share for share in wilson(hits, of))
@@ -24,4 +24,5 @@ def per_100(hits: int, of: int) -> str:
 
 
 def two_digits(number: float) -> str:
+    """The number with two digits, or more if it is 100 or more."""
     return f"{number:.0f}" if number >= 10 else f"{number:.2g}"

@@ -1,15 +1,15 @@
-"""Which cause a run's findings have: the same words for the same cause, whatever the offsets. Pure.
+"""Computes the signature of a run's findings: the same text for the same cause, whatever the offsets. Pure.
 
-One broken rule makes many findings: the leader acks too early, then a record is lost, then replicas part. A
-signature names the first thing that went wrong:
+One broken rule causes many findings: a leader acks too early, then a record is lost, then replicas diverge. A
+signature names the first step that was wrong:
 
-- the finding that itself says which rule was broken (RULES_BROKEN), the first of them by this list; else
-- the earliest line of the trace that a finding blames: what was done, in which role, why (numbers left out);
-- without a trace, the worst finding and how.
+- the finding that itself names the broken rule (RULES_BROKEN), the first of them in that list; else
+- the earliest line of the trace that a finding blames: the event, the role, the reason (without numbers);
+- without a trace, the worst finding, and how it shows.
 
-What is tested and what was promised belong to it: the same loss under acks=1 is another matter. What struck
-before it does not: a crash, a cut or a pause may bring the same fault to light. It is counted beside
-(`variants` of the ledger).
+The system and its guarantees are part of a signature: the same loss under acks=1 has another cause. The
+faults are not: a crash, a cut or a pause may reveal the same bug. The ledger counts them separately
+(`faults`).
 """
 
 import hashlib
@@ -26,21 +26,23 @@ from floodmark.harness.verdict import BUG
 
 Line = Mapping[str, Any]
 
-# Findings that name a broken rule, the one that explains most first.
+# Findings that name a broken rule; the one that explains most is the first.
 RULES_BROKEN = (
     names.UNCLEAN_ELECTION, names.TWO_LEADERS, names.EPOCH_REGRESSED, names.ACK_RULE, names.UNSAFE_ISR,
     names.RECOVERY_LOSS, names.MALFORMED_LOG,
 )  # fmt: skip
-# What the second leader happened to do first is not what made it one.
-_ANY_STEP_SHOWS = frozenset({names.TWO_LEADERS})
-# All others, the worst first, for runs whose trace blames nobody.
+# Findings for which the blamed step does not matter: the second leader's first step is not what made it a
+# leader.
+_STEP_IS_IRRELEVANT = frozenset({names.TWO_LEADERS})
+# All other findings, the worst first, for runs whose trace blames no line.
 WORST_FIRST = (
     names.LOST_WRITE, names.SAW_THEN_LOST, names.DIVERGED, names.EPOCH_LINEAGE, names.DUPLICATE,
     names.INCONSISTENT_OFFSETS,
 )  # fmt: skip
 CONTROLLER = "controller"
 _NUMBERS = re.compile(r"\d+")
-# What a cluster promises. (Idempotence is the client's: only where it is asked for is a duplicate a bug.)
+# What a cluster guarantees. (Idempotence is left out: it is the client's, and duplicates are bugs only with
+# it.)
 GUARANTEES = (
     "acks", "isolation", "min_insync_replicas", "replication_factor", "unclean_leader_election", "flush",
 )  # fmt: skip
@@ -48,39 +50,40 @@ GUARANTEES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Signature:
-    """One cause. Every part is a text; "" where there is none."""
+    """The signature of one cause. Every field is a text; "" where there is none."""
 
     system: str  # what was tested: rules and known-bad rules, or a version
-    guarantees: str  # what was promised
+    guarantees: str  # what the cluster guarantees
     finding: str
     klass: str
     permitted_by: str
     how: str
-    step: str  # what was done wrong, by whom: `truncate as follower: to the high watermark`
+    step: str  # the wrong step and the role: `truncate as follower: to the high watermark`
 
     @property
     def id(self) -> str:
-        """Ten hex digits; of a ledger, which keeps it when a finding is renamed."""
+        """Ten hex digits. A ledger keeps the id even when a finding is renamed."""
         return hashlib.sha256(orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)).hexdigest()[:10]
 
     @property
-    def what(self) -> str:
-        """`unsafe-truncation: truncate as follower: to the high watermark`."""
+    def finding_and_step(self) -> str:
+        """The finding and the step: `unsafe-truncation: truncate as follower: to the high watermark`."""
         how = f" ({self.how})" if self.how else ""
         return f"{self.finding}{how}{f': {self.step}' if self.step else ''}"
 
     @property
     def sentence(self) -> str:
-        """`unsafe-truncation: truncate as follower: to the high watermark [high-watermark, acks=all]`."""
+        """All of it: `unsafe-truncation: truncate as follower: to the high watermark [high-watermark,
+        acks=all]`."""
         permitted = f", permitted by {self.permitted_by}" if self.permitted_by else ""
-        return f"{self.what} [{self.system}, {self.guarantees}{permitted}]"
+        return f"{self.finding_and_step} [{self.system}, {self.guarantees}{permitted}]"
 
 
 def signatures(verdict: Line, about: Line, lines: Mapping[int, Line]) -> tuple[Signature, ...]:
-    """Of one run: at most one of its bugs, and one for each setting that permitted findings.
+    """The signatures of one run: at most one for its bugs, and one for each setting that permitted findings.
 
-    verdict, about: verdict.json and run.json. lines: those lines of the trace, by number, that examples
-    name as their `event`."""
+    verdict, about: verdict.json and run.json. lines: the lines of the trace that examples name as their
+    `event`, by number."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for found in verdict.get("findings") or ():
         permitted_by = found["permitted_by"] or ""
@@ -94,18 +97,19 @@ def signatures(verdict: Line, about: Line, lines: Mapping[int, Line]) -> tuple[S
 
 
 def cause(findings: Sequence[Line], lines: Mapping[int, Line], **of: str) -> Signature:
-    """That of findings of one class, of which there is at least one."""
+    """The signature of findings of one class; there must be at least one."""
     for name in RULES_BROKEN:
         for found in findings:
             if found["name"] == name:
                 first = _first_example(found)
-                step = "" if name in _ANY_STEP_SHOWS else _step(lines.get(_event(first)))
+                step = "" if name in _STEP_IS_IRRELEVANT else _step(lines.get(_event(first)))
                 return Signature(finding=name, how=_how(first), step=step, **of)
     blamed = [(event, found, example) for found in findings for example in found.get("examples") or ()
               if (event := _event(example)) in lines]
     if blamed:
         event, found, _ = min(blamed, key=lambda one: (one[0], _badness(one[1])))
-        return Signature(finding=_of_step(lines[event], found), how="", step=_step(lines[event]), **of)
+        line = lines[event]
+        return Signature(finding=_finding_of_step(line, found), how="", step=_step(line), **of)
     worst = min(findings, key=_badness)
     return Signature(finding=worst["name"], how=_how(_first_example(worst)), step="", **of)
 
@@ -117,7 +121,7 @@ def events_of(verdict: Line) -> set[int]:
 
 
 def guarantees_of(about: Line) -> str:
-    """Those of run.json, in one order; a switch that is off is left out."""
+    """The guarantees in run.json, in a fixed order, without switches that are off."""
     given = about.get("guarantees")
     given = given if isinstance(given, dict) else {}
     return " ".join(key if given[key] is True else f"{key}={given[key]}"
@@ -125,14 +129,14 @@ def guarantees_of(about: Line) -> str:
 
 
 def _first_example(found: Line) -> Line:
-    """The earliest in the trace; else the first."""
+    """The example that is earliest in the trace; else the first."""
     examples: Sequence[Line] = found.get("examples") or ({},)
     traced = [example for example in examples if _event(example) >= 0]
     return min(traced, key=_event) if traced else examples[0]
 
 
 def _event(example: Line) -> int:
-    """-1: none."""
+    """The trace line that the example names; -1: none."""
     event = example.get("event")
     return event if type(event) is int else -1
 
@@ -142,7 +146,7 @@ def _how(example: Line) -> str:
 
 
 def _step(line: Line | None) -> str:
-    """What a line of the trace says was done; no numbers and no nodes."""
+    """The step that a line of the trace describes, without numbers and nodes."""
     if line is None:
         return ""
     who = CONTROLLER if line.get("node") == CONTROLLER else line.get("role")
@@ -150,8 +154,9 @@ def _step(line: Line | None) -> str:
     return f"{line.get('event')}{f' as {who}' if who else ''}{f': {why}' if why else ''}"
 
 
-def _of_step(line: Line, found: Line) -> str:
-    """A truncation that took a committed record is one, whichever finding shows the loss."""
+def _finding_of_step(line: Line, found: Line) -> str:
+    """The name for a blamed line: a truncation that lost a committed record is an unsafe truncation,
+    whichever finding shows the loss."""
     return names.UNSAFE_TRUNCATION if line.get("event") == "truncate" else str(found["name"])
 
 

@@ -1,4 +1,4 @@
-"""How often a signature came, night by night, as a ledger has it. Pure."""
+"""Computes how often a signature was found, night by night, from a ledger. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from typing import Any
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.signatures import Signature
 
-NIGHTS = 14  # at most, the last ones
+NIGHTS = 14  # at most so many, the latest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One signature in one night. of: runs of its system that were judged; 0: that night had none."""
+    """The count of one signature in one night. of: judged runs of its system; 0: that night had none."""
 
     began: str  # ISO 8601 with its zone
     hits: int  # runs that showed it
@@ -21,8 +21,8 @@ class Point:
 
 def trend(ledger: Ledger, signature: Signature, about: Mapping[str, Any], *, hits: int, of: int,
           nights: int = NIGHTS) -> list[Point]:
-    """The last nights up to this one (about: its campaign.json), which comes last with these counts. Every
-    signature has a point for each of these nights, so that all lines have one time axis."""
+    """The points of the latest nights. The current night (about: its campaign.json) comes last, with these
+    counts. Every signature has a point for each of these nights, so all lines share one time axis."""
     entry = ledger.of(signature)
     found = entry.found if entry is not None else {}
     earlier = sorted(earlier_than(ledger, about), key=lambda name: (ledger.nights[name].began, name))
@@ -32,6 +32,6 @@ def trend(ledger: Ledger, signature: Signature, about: Mapping[str, Any], *, hit
 
 
 def earlier_than(ledger: Ledger, about: Mapping[str, Any]) -> set[str]:
-    """The campaigns that began before this one; also where the ledger goes on after it."""
+    """The campaigns in the ledger that began before this one."""
     id_, began = str(about.get("id", "")), str(about.get("began", ""))
     return {name for name, night in ledger.nights.items() if name != id_ and night.began <= began}

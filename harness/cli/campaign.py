@@ -1,4 +1,4 @@
-"""The command line of campaigns: options and help, nothing else."""
+"""Defines the commands `floodmark campaign ...`: only their options and help texts."""
 
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,24 @@ markdown_option = file_option(
 
 @click.group()
 def campaign() -> None:
-    """Nights of runs: what they find, how often, since when, and whether it comes again."""
+    """Make many runs by a plan: what they find, how often, since when, and whether it can be reproduced."""
 
 
 @campaign.command("run")
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
 @click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
-              help="smoke, nightly, soak or zoo, instead of a plan.")
+              help="smoke, nightly, soak or zoo, instead of a plan file.")
 @click.option("--for", "budget", metavar="TIME", show_default="what the plan says",
-              help="How long, all in all: 90s, 20min, 4h.")
+              help="The time for everything: 90s, 20min, 4h.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/campaign-TIME",
               help="The campaign's folder, absent or empty.")
-@click.option("--seed", type=int, show_default="drawn", help="Same plan and seed, same runs.")
+@click.option("--seed", type=int, show_default="drawn", help="The same plan and seed give the same runs.")
 @click.option("--runs", type=click.IntRange(1), show_default="as many as there is time for",
               envvar="FLOODMARK_RUNS",
-              help="At most so many, reproductions not counted; the environment's FLOODMARK_RUNS, too.")
+              help="At most so many, without reproductions; also set by the environment's FLOODMARK_RUNS.")
 @click.option("--ledger", type=LEDGER_FILE, show_default="ledger.json beside the campaign's folder",
-              help="What all campaigns know of each signature.")
-@click.option("--keep", is_flag=True, help="Keep valid runs whole, too.")
+              help="The file with what all campaigns found of each signature.")
+@click.option("--keep", is_flag=True, help="Keep all files of valid runs, too.")
 @junit_option
 @markdown_option
 @exits
@@ -43,30 +43,30 @@ def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options:
     """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
 
     Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
-    harness failed in a run; 3 of a run nobody can tell; 0 none of these.
+    harness failed in a run; 3 the verdict of a run is unknown; 0 none of these.
     """
-    from floodmark.harness.commands.campaign import Asked, Reports, run_campaign
+    from floodmark.harness.commands.campaign import CampaignOptions, Reports, run_campaign
 
     reports = Reports(junit_file=junit_file, markdown_file=markdown_file)
-    return run_campaign(Asked(reports=reports, **options))
+    return run_campaign(CampaignOptions(reports=reports, **options))
 
 
 @campaign.command("resume")
 @click.argument("folder", type=RUN_FOLDER)
 @click.option("--for", "budget", metavar="TIME", show_default="as before",
-              help="How long, all in all, with what is behind it: more makes a campaign go on whose time was "
-                   "over.")
+              help="The time for everything, including what is used already; more time continues a campaign "
+                   "whose time was over.")
 @click.option("--runs", type=click.IntRange(1), show_default="as before",
-              help="At most so many, with those that are made; reproductions not counted.")
+              help="At most so many, including those already made, without reproductions.")
 @click.option("--ledger", type=LEDGER_FILE, show_default="as before",
-              help="Another one, from now on; it learns all that this campaign has found.")
+              help="Use another ledger from now on; everything that this campaign found is added to it.")
 @junit_option
 @markdown_option
 @exits
 def campaign_resume(folder: Path, junit_file: Path | None, markdown_file: Path | None, **changes: Any) -> int:
-    """Go on with the campaign in FOLDER, however it ended. Plan, seed, ledger and bounds are remembered.
+    """Continue the campaign in FOLDER, however it ended, with its plan, seed, ledger and bounds.
 
-    A run on which the judge itself failed is judged once more. Exit codes as of run.
+    A run on which the judge itself failed is judged once more. Exit codes as for run.
     """
     from floodmark.harness.commands.campaign import Changes, Reports, resume_campaign
 
@@ -77,14 +77,14 @@ def campaign_resume(folder: Path, junit_file: Path | None, markdown_file: Path |
 @campaign.command("diff")
 @click.argument("before", type=RUN_FOLDER)
 @click.argument("after", type=RUN_FOLDER)
-@click.option("--ledger", type=LEDGER_FILE, show_default="that of AFTER",
-              help="Where known signatures are marked.")
+@click.option("--ledger", type=LEDGER_FILE, show_default="the ledger of AFTER",
+              help="The ledger with the known signatures.")
 @exits
 def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
-    """Say what the campaign AFTER found otherwise than BEFORE: new, gone, more or less frequent (by Fisher's
-    exact test).
+    """Compare what the campaigns BEFORE and AFTER found: new, gone, more or less frequent (by Fisher's exact
+    test).
 
-    Exits 1 if AFTER has a bug that BEFORE has not and that is not marked as known.
+    Exits 1 if AFTER has a bug that BEFORE does not have and that is not marked as known.
     """
     from floodmark.harness.commands.campaign_diff import diff_campaigns
 
@@ -94,13 +94,13 @@ def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
 @campaign.command("mark")
 @click.argument("signature")
 @click.option("--ledger", type=LEDGER_FILE, default=Path("histories/runs/ledger.json"), show_default=True,
-              help="The ledger that has it.")
-@click.option("--known", metavar="REASON", help="It is known: campaigns list it and pass.")
-@click.option("--not-known", "unknown", is_flag=True, help="It is not known any more.")
-@click.option("--note", metavar="TEXT", help="A note beside it.")
+              help="The ledger with the signature.")
+@click.option("--known", metavar="REASON", help="Mark it as known: campaigns list it and still pass.")
+@click.option("--not-known", "unknown", is_flag=True, help="Remove the mark.")
+@click.option("--note", metavar="TEXT", help="Add a note.")
 @exits
 def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool, note: str | None) -> int:
-    """Mark a SIGNATURE (its id, or how it begins) as known, or put a note beside it."""
+    """Mark a SIGNATURE (its id, or the beginning of it) as known, or add a note to it."""
     from floodmark.harness.commands.campaign import mark
 
     return mark(ledger, signature, known=known, unknown=unknown, note=note)
@@ -110,7 +110,7 @@ def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool
 @click.argument("preset")
 @exits
 def campaign_plan(preset: str) -> int:
-    """Print a preset (smoke, nightly, soak, zoo), to be copied and edited."""
+    """Print a preset (smoke, nightly, soak, zoo), which you can copy and edit."""
     from floodmark.harness.commands.campaign import show_plan
 
     return show_plan(preset)
@@ -124,11 +124,11 @@ def campaign_plan(preset: str) -> int:
               help="Write runs.parquet and faults.parquet into this folder, absent or empty.")
 @exits
 def campaign_stats(folders: tuple[str, ...], json_file: Path | None, parquet: Path | None) -> int:
-    """Say what faults cost clients: availability and latency by kind of fault, the runs, the nights.
+    """Show what faults cost clients: availability and latency, by kind of fault, by run, by night.
 
-    FOLDER is a campaign's folder, of which all runs count, or a run folder (a pattern of them, or an address
-    such as hdfs://host/nights/monday/runs/*). Each run is measured once and
-    keeps its figures (measures.parquet). Exits 4 if a run could not be measured; the others count.
+    FOLDER is a campaign's folder, for all of its runs, or a run folder (or a pattern of run folders, or an
+    address such as hdfs://host/nights/monday/runs/*). Each run is measured once; its figures are kept in its
+    folder (measures.parquet). Exits 4 if a run could not be measured; the others are still counted.
     """
     from floodmark.harness.commands.campaign_stats import show_stats
 

@@ -1,4 +1,4 @@
-"""`floodmark cluster ...`: a cluster to play with, struck from another terminal. Options and help only."""
+"""Defines the commands `floodmark cluster ...`: only their options and help texts."""
 
 from pathlib import Path
 from typing import Any
@@ -14,17 +14,18 @@ FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the late
 
 @click.group()
 def cluster() -> None:
-    """A cluster for any Kafka client; strike it from another terminal."""
+    """Start a cluster for any Kafka client, and strike it from another terminal."""
 
 
 @cluster.command("up")
 @cluster_options
-@click.option("--out", type=RUN_FOLDER, show_default="temporary", help="Where its data go: absent or empty.")
+@click.option("--out", type=RUN_FOLDER, show_default="temporary",
+              help="The folder for its data, absent or empty.")
 @click.option("--port", type=click.IntRange(1024, 65535), show_default="whatever is free",
               help="The first broker's port; the others follow.")
 @exits
 def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
-    """Bring a cluster up; prints its bootstrap address, runs until Ctrl-C."""
+    """Start a cluster and print its bootstrap address; it runs until Ctrl-C."""
     from floodmark.harness.commands.cluster import bring_up
 
     return bring_up(out, first_port=port, **options)
@@ -35,7 +36,7 @@ def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
 @FOLDER_OPTION
 @exits
 def cluster_state(as_json: bool, folder: Path | None) -> int:
-    """Leader, epoch and ISR of each partition; LEO and HW of each replica."""
+    """Show leader, epoch and ISR of each partition, and LEO and HW of each replica."""
     from floodmark.harness.commands import cluster as commands
 
     return commands.state(folder, as_json=as_json)
@@ -44,16 +45,17 @@ def cluster_state(as_json: bool, folder: Path | None) -> int:
 @cluster.command("cut")
 @click.argument("nodes", nargs=-1, required=True)
 @click.option("--from", "others", multiple=True, metavar="NODE",
-              help="From these only, not from all other brokers (also: controller, clients; repeatable).")
-@click.option("--one-way", is_flag=True, help="NODES no longer hear the others, who still hear them.")
-@click.option("--reset", is_flag=True, help="Reset the connections, instead of letting them fall silent.")
+              help="Only from these, not from all other brokers (also: controller, clients; repeatable).")
+@click.option("--one-way", is_flag=True,
+              help="NODES receive nothing from the others, which still receive from them.")
+@click.option("--reset", is_flag=True, help="Reset the connections, instead of dropping their packets.")
 @FOLDER_OPTION
 @exits
 def cluster_cut(
     nodes: tuple[str, ...], others: tuple[str, ...], one_way: bool, reset: bool, folder: Path | None
 ) -> int:
-    """Cut NODES from all other brokers, both ways, until heal. The controller and clients still reach them,
-    unless --from names them too. It adds to the cuts there are; `up --links direct` has none.
+    """Cut NODES from all other brokers, in both directions, until heal. The controller and clients still
+    reach them, unless --from names them too. It adds to earlier cuts. Not possible after `up --links direct`.
     """
     from floodmark.harness.commands import cluster as commands
 

@@ -1,4 +1,4 @@
-"""`floodmark` and its commands: options and help, nothing else."""
+"""Defines `floodmark` and its commands: only their options and help texts."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,28 +75,28 @@ def main() -> None:
     show_default=True,
     help="Mean seconds between strikes.",
 )
-@click.option("--overspend", is_flag=True, help="May break more than the guarantees tolerate.")
+@click.option("--overspend", is_flag=True, help="Faults may break more than the guarantees tolerate.")
 @click.option(
     "--schedule",
     "schedule_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    show_default="what --nemesis says",
-    help="What is to strike, as JSON or TOML, instead of --nemesis.",
+    show_default="by --nemesis",
+    help="The faults as a JSON or TOML file, instead of --nemesis.",
 )
 @click.option(
     "--trace/--no-trace",
     default=True,
     show_default=True,
-    help="Whether the brokers write what happens in them; failpoints need it.",
+    help="Whether the brokers write traces; failpoints need them.",
 )
 @click.option(
     "--settings",
     type=click.Choice(["fixed", "drawn"]),
     default="fixed",
     show_default=True,
-    help="Drawn: what was not set by hand (nodes, partitions, brokers' config, load) comes from the seed.",
+    help="Drawn: all that you do not set (nodes, partitions, brokers' config, load) is drawn from the seed.",
 )
-@click.option("--seed", type=int, show_default="drawn", help="Same seed, same schedule.")
+@click.option("--seed", type=int, show_default="drawn", help="The same seed gives the same schedule.")
 @click.option(
     "--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds."
 )
@@ -134,12 +134,12 @@ def run(through: "Gate", bootstrap: str | None, **options: Any) -> int:
 @click.option(
     "--keep-parquet",
     is_flag=True,
-    help="Keep each big history as Parquet too (history.parquet); the next look at it is quicker.",
+    help="Also write each big history as Parquet (history.parquet), which is read faster the next time.",
 )
 def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parquet: bool) -> int:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
-    A FOLDER may be a pattern, quoted: 'histories/runs/*' stands for the folders that it matches, in order.
+    A FOLDER may be a quoted pattern: 'histories/runs/*' means the folders that it matches, in order.
     It may be an address that Spark can read: hdfs://, s3a://, viewfs://.
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
     """
@@ -154,9 +154,9 @@ def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parq
 @judge_options
 @spark_options
 def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
-    """Judge saved run FOLDERs (default: the latest) again and say what changed against their verdicts.
+    """Judge saved run FOLDERs (default: the latest) again and show what changed against their verdicts.
 
-    The new verdicts take the place of the saved ones. Patterns and the exit code are as of check.
+    The new verdicts replace the saved ones. Patterns and the exit code are as for check.
     """
     from floodmark.harness.commands.folder_arguments import chosen
     from floodmark.harness.commands.rejudge import rejudge_folders
@@ -168,39 +168,39 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
 @click.argument("folder", type=RUN_FOLDER, required=False)
 @click.option("--runs", type=click.IntRange(1), default=5, show_default=True, help="Reproductions.")
 @click.option("--finding", metavar="NAME", show_default="the worst", shell_complete=findings,
-              help="Which of its findings is looked for.")
+              help="The finding to look for.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/reproduce-TIME",
               help="The parent of the runs' folders, absent or empty.")
-@file_option("--json", "json_file", "Write what came of it to FILE.")
+@file_option("--json", "json_file", "Write the result to FILE.")
 @exits
 def reproduce(
     folder: Path | None, runs: int, finding: str | None, out: Path | None, json_file: Path | None
 ) -> int:
-    """Have a saved run (default: the latest) again, from its FOLDER alone, and count how often its finding
+    """Reproduce a saved run (default: the latest) from its FOLDER alone, and count how often its finding
     comes back.
 
-    The cluster, the load and the seed are the same. A moment that was asked by an ack, a state or a failpoint
-    is asked again; one that was asked by time is tied to what it met: the acks so far, the leader and ISR, or
-    the entry before. The table says which.
+    The cluster, the load and the seed are the same. A moment that waited for an ack, a state or a failpoint
+    stays the same; a moment at a fixed time is replaced by what the strike met in the saved run: the number
+    of acks so far, the leader and ISR, or the entry before. The table says which.
 
     Exit codes: 0 the finding came back at least once (or the run had none, and all reproductions are valid);
-    1 it did not, but another bug was found; 3 it did not, which proves nothing: more --runs, or luck;
-    2 usage; 4 the run cannot be had again, or none was carried out.
+    1 it did not, but another bug was found; 3 it did not, which proves nothing: try more --runs;
+    2 usage; 4 the run cannot be reproduced, or no reproduction was carried out.
     """
-    from floodmark.harness.commands.reproduce import reproduce as had_again
+    from floodmark.harness.commands.reproduce import reproduce as reproduce_run
 
-    return had_again(folder, runs=runs, out=out, finding=finding, json_file=json_file)
+    return reproduce_run(folder, runs=runs, out=out, finding=finding, json_file=json_file)
 
 
 @main.command()
 @click.argument("folder", type=RUN_FOLDER, required=False)
 @click.option("--finding", metavar="NAME", shell_complete=findings,
-              help="Its story: whose fault, since when, what struck.")
-@click.option("--partition", type=click.IntRange(0), show_default="the only one", help="Which log.")
-@click.option("--offset", type=click.IntRange(0), help="The replicas' logs side by side around it.")
+              help="Tell how this finding came about: who caused it, since when, which faults struck.")
+@click.option("--partition", type=click.IntRange(0), show_default="the only one", help="The log to show.")
+@click.option("--offset", type=click.IntRange(0), help="Show the replicas' logs side by side around it.")
 @exits
 def show(folder: Path | None, finding: str | None, partition: int | None, offset: int | None) -> int:
-    """Show a run (default: the latest): at a glance, around a finding, or the logs at an offset."""
+    """Show a run (default: the latest): a summary, the history of a finding, or the logs at an offset."""
     from floodmark.harness.commands.show import show_run
 
     return show_run(folder, finding=finding, partition=partition, offset=offset)
@@ -210,15 +210,16 @@ def show(folder: Path | None, finding: str | None, partition: int | None, offset
 @click.argument("folder", type=RUN_FOLDER, required=False)
 @click.option("--out", type=click.Path(path_type=Path),
               show_default="report.html in the run's folder, index.html in the campaign's",
-              help="The file to be written.")
+              help="The file to write.")
 @click.option("--ledger", type=click.Path(path_type=Path, dir_okay=False),
-              show_default="the campaign's", help="Of a campaign: what earlier nights know.")
+              show_default="the campaign's", help="For a campaign: what earlier nights found.")
 @exits
 def report(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
-    """Write a run (default: the latest) as one page for a browser: what was found, step by step through the
-    replicas' logs, and the run through time. Nothing is fetched; the file can be sent on as it is.
+    """Write a run (default: the latest) as one page for a browser: the findings, step by step through the
+    replicas' logs, and the run over time. The file is complete: it loads nothing, so you can send it to
+    others.
 
-    Of a campaign's folder: what is new, since when, how often; what was looked at; links to its runs' pages.
+    For a campaign's folder: what is new, since when, how often; what was tested; links to its runs' pages.
     """
     from floodmark.harness.commands.report_page import report_page
 
@@ -229,8 +230,8 @@ def report(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
 @click.argument("name", required=False, shell_complete=findings)
 @exits
 def explain(name: str | None) -> int:
-    """Say what finding NAME means, what its near miss is, and what permits it; without NAME, list them, each
-    with its meaning on one line."""
+    """Explain what finding NAME means, what its near miss is, and what permits it; without NAME, list all
+    findings with their meanings on one line each."""
     from floodmark.harness.commands.explain import explain_finding
 
     return explain_finding(name)
@@ -249,12 +250,12 @@ def demo(cluster: str, kafka: str | None, out: Path | None) -> int:
     return run_demo(cluster, out, kafka)
 
 
-# -- from elsewhere --------------------------------------------------------------------------------------
+# -- other tools' histories ------------------------------------------------------------------------------
 
 
 @main.group("import")
 def import_() -> None:
-    """Histories that others recorded, as run folders that check can judge."""
+    """Turn histories that other tools recorded into run folders, which check can judge."""
 
 
 @import_.command("jepsen")
@@ -267,18 +268,19 @@ def import_() -> None:
     "config",
     multiple=True,
     metavar="KEY=VALUE",
-    show_default="what Jepsen's own checker holds every cluster to",
-    help="What was promised, by a Kafka key (repeatable): acks=1, isolation.level=read_uncommitted, ...",
+    show_default="what Jepsen's own checker expects of every cluster",
+    help="The guarantees, by Kafka keys (repeatable): acks=1, isolation.level=read_uncommitted, ...",
 )
 @click.option("--loses", multiple=True, metavar="ACT", help="An act of the nemesis that loses data.")
-@click.option("--spares", multiple=True, metavar="ACT", help="One that loses none, known to or not.")
+@click.option("--spares", multiple=True, metavar="ACT",
+              help="An act that loses none, even if floodmark expects that it does.")
 @exits
 def import_jepsen(file: Path, **options: Any) -> int:
     """Turn FILE, the history.edn (or JSON lines) of a jepsen.tests.kafka run, into a run folder.
 
-    What cannot be carried is counted on stderr and in run.json. No replica's log is there: what rests on one
-    is not checked, and lost writes are inferred from the reads, as Jepsen does. Kills spare what was written,
-    unless a lazy file system makes them lose it: --loses kill.
+    What cannot be converted is counted on stderr and in run.json. There are no replicas' logs, so checks that
+    need them are not made, and lost writes are inferred from the reads, as Jepsen does. Kills lose no written
+    data, unless a lazy file system loses it: --loses kill.
     """
     from floodmark.harness.commands.import_jepsen import import_history
 
@@ -290,7 +292,8 @@ def import_jepsen(file: Path, **options: Any) -> int:
 
 @main.group()
 def scenario() -> None:
-    """Known faults of the protocol by name, struck at chosen moments, on rules that have them or not."""
+    """Play known faults of the protocol by name, at chosen moments, on rules that have them and rules that do
+    not."""
 
 
 @scenario.command("list")
@@ -306,7 +309,8 @@ def scenario_list() -> int:
 @click.argument("name")
 @exits
 def scenario_show(name: str) -> int:
-    """Show scenario NAME (or zoo number, or FILE.toml): its story, its steps, what is expected where."""
+    """Show scenario NAME (or zoo number, or FILE.toml): its story, its steps, what is expected on which
+    rules."""
     from floodmark.harness.commands.scenario import show_scenario
 
     return show_scenario(name)
@@ -317,10 +321,11 @@ def scenario_show(name: str) -> int:
 @click.option("--all", "every", is_flag=True, help="Every row of every scenario.")
 @click.option("--rules", metavar="GENERATION", show_default="all",
               help="Only the rows of this protocol generation.")
-@click.option("--sample", is_flag=True, help="Of each scenario one row that shows harm and one control.")
+@click.option("--sample", is_flag=True, help="For each scenario, one row that shows harm and one control.")
 @cluster_option
 @kafka_option
-@click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True, help="Clusters.")
+@click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True,
+              help="How many clusters run at the same time.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/scenario-TIME",
               help="The parent of the run folders, absent or empty.")
 @exits
@@ -343,7 +348,7 @@ main.add_command(campaign)
 
 @main.group()
 def kafka() -> None:
-    """Apache Kafka itself: get its jars."""
+    """Get the jars of Apache Kafka itself."""
 
 
 @kafka.command("get")
@@ -351,13 +356,13 @@ def kafka() -> None:
 @exits
 def kafka_get(version_or_folder: str) -> int:
     """Get the jars of Apache Kafka VERSION with Maven and keep them, each with its checksum, in the user's
-    cache folder. Where they are there, they are held against their checksums; no network is needed then.
+    cache folder. If they are there already, their checksums are checked; no network is needed then.
 
-    Of a FOLDER, that of an unpacked distribution, it is only said what it holds. A word like 4.3.1 is a
-    version, ./4.3.1 a folder. Tested: 2.8.2, 3.9.2, 4.3.1; others are tried.
+    For a FOLDER with an unpacked distribution, only show what it contains. 4.3.1 means a version, ./4.3.1 a
+    folder. Tested versions: 2.8.2, 3.9.2, 4.3.1; other versions may work.
 
-    Exit codes: 0 it can be run; 2 there is no such version or folder; 4 Java, Maven, the network or the
-    folder is at fault.
+    Exit codes: 0 it can be run; 2 there is no such version or folder; 4 a problem with Java, Maven, the
+    network or the folder.
     """
     from floodmark.harness.commands.kafka import get
 
@@ -369,12 +374,12 @@ def kafka_get(version_or_folder: str) -> int:
 
 @main.command()
 @cluster_option
-@file_option("--json", "json_file", "Write what was found to FILE.")
-@click.option("--anew", is_flag=True, help="Try out again what containers can do.")
+@file_option("--json", "json_file", "Write the result to FILE.")
+@click.option("--anew", is_flag=True, help="Test again what containers can do.")
 @click.option("--build", is_flag=True, help="Build the containers' image if there is none.")
 @exits
 def doctor(**options: Any) -> int:
-    """Say what can and cannot be done on this machine, and why: clusters, faults, the judge.
+    """Show what can and cannot be done on this machine, and why: clusters, faults, the judge.
 
     Exits 0 if the chosen cluster has all it needs, else 4.
     """

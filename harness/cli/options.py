@@ -1,4 +1,4 @@
-"""Options that several commands share, and how a command ends."""
+"""Defines options that several commands share, and turns a command's result into its exit."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from floodmark.harness.spark_options import workers
 
 RUN_FOLDER = click.Path(path_type=Path)
 OWN_CLUSTER = ("client_config", "faults_file", "may_break")
-_NOT_OF_OWN = {  # what somebody's own cluster decides
+_NOT_OF_OWN = {  # options that do not apply to a user's own cluster
     "cluster": "--cluster", "system": "--system", "nodes": "--nodes", "rules": "--rules", "bugs": "--bug",
     "kafka": "--kafka", "links": "--links", "trace": "--trace", "settings": "--settings",
 }
@@ -25,8 +25,8 @@ GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown
 
 
 class Named(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 takes no argument
-    """The name of a workload or a cluster, floodmark's own or of another distribution. Who types one of
-    floodmark's own that another distribution has too could mean either, and is refused; a default is ours."""
+    """The name of a workload or a cluster, of floodmark's own or of another distribution. A name that both
+    have is ambiguous, and refused if a user types it; a default value means floodmark's own."""
 
     def __init__(self, kind: str) -> None:
         self.name = kind
@@ -46,14 +46,15 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 take
 
 
 class WithRegistered(click.Option):
-    """An option whose help lists what other distributions register. Only who asks for help waits for that."""
+    """An option whose help lists what other distributions register. They are searched only when help is
+    shown."""
 
     kind = ""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         record = super().get_help_record(ctx)
         own = catalog.own_names(self.kind)
-        others = ", ".join(one.brief for one in registered(self.kind) if one.name not in own)
+        others = ", ".join(one.name_and_distribution for one in registered(self.kind) if one.name not in own)
         return (record[0], f"Also: {others}. {record[1]}".strip()) if record and others else record
 
 
@@ -75,11 +76,12 @@ cluster_option = click.option(
 
 kafka_option = click.option(
     "--kafka", metavar="VERSION|DIR", show_default="the reference broker",
-    help="What runs: Apache Kafka of this version, or unpacked in this folder.")
+    help="Run Apache Kafka of this version, or the one unpacked in this folder.")
 
 
 def exits(command: Callable[..., int]) -> Callable[..., None]:
-    """Turns what a command returns or raises into an exit code and one sentence; no traceback for users."""
+    """Turn what a command returns or raises into an exit code and one sentence, without a traceback for
+    users."""
 
     @wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -89,28 +91,28 @@ def exits(command: Callable[..., int]) -> Callable[..., None]:
 
 
 def set_by_hand() -> frozenset[str]:
-    """The parameters of the command under way that do not have their default."""
+    """The parameters of the current command that were set by the user."""
     context = click.get_current_context()
     return frozenset(name for name in context.params
                      if context.get_parameter_source(name) is not ParameterSource.DEFAULT)
 
 
 def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
-    """The names of findings that begin so, for a shell that completes them."""
+    """The names of findings that begin with this, for completion in a shell."""
     from floodmark.checkers.text.explain import known_findings
 
     return [name for name in known_findings() if name.startswith(begun)]
 
 
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """check's options, which run and rejudge take too; the command gets them as one: `through`, the gate."""
+    """Add check's options, which run and rejudge also have; the command gets them as `through`, the gate."""
 
     @wraps(command)
     def judging(*args: Any, **options: Any) -> Any:
         from floodmark.harness.commands.check import gate
 
-        words = {name: options.pop(name) for name in GATE if name in options}
-        return command(*args, through=gate(**words), **options)
+        gate_options = {name: options.pop(name) for name in GATE if name in options}
+        return command(*args, through=gate(**gate_options), **options)
 
     given: Callable[..., Any] = judging
     for option in (
@@ -130,7 +132,7 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What CI servers show, of judge_options' verdicts."""
+    """Add the options for reports that CI servers show."""
     for option in (
         file_option("--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE."),
         file_option("--junit", "junit_file", "Write a JUnit report, a test case a run, to FILE."),
@@ -140,7 +142,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Where the judge's Spark works; the command gets them as one: `workers`."""
+    """Add the options for where the judge's Spark runs; the command gets them as `workers`."""
 
     @wraps(command)
     def choosing(*args: Any, master: str | None, conf: Sequence[str], **options: Any) -> Any:
@@ -166,18 +168,18 @@ def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def file_option(name: str, parameter: str, does: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A file that is written as a whole."""
+    """An option that names a file to write."""
     return click.option(name, parameter, metavar="FILE", type=click.Path(path_type=Path), help=does)
 
 
 def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """What a cluster is made of; run and cluster up share it."""
+    """Add the options of a cluster, which run and cluster up share."""
     for option in (
         click.option(
             "--links",
             type=click.Choice(["direct", "proxied"]),
             show_default="proxied where a run may cut, else direct",
-            help="Proxied links can be cut.",
+            help="Only proxied links can be cut.",
         ),
         click.option(
             "-c",
@@ -186,7 +188,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="KEY=VALUE",
             show_default="min.insync.replicas: one less than the replicas; sessions and lag: 2 s",
-            help="A Kafka key, for every broker (repeatable).",
+            help="A Kafka key for every broker (repeatable).",
         ),
         click.option("--bug", "bugs", multiple=True, metavar="NAME", hidden=True, help="A known-bad rule."),
         click.option(
@@ -202,7 +204,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "topic_config",
             multiple=True,
             metavar="KEY=VALUE",
-            help="A Kafka key of topics, for every topic created (repeatable).",
+            help="A Kafka key of topics, for every new topic (repeatable).",
         ),
         kafka_option,
         click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
@@ -213,7 +215,7 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def own_cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Somebody's own cluster: where it is, who may do what to it."""
+    """Add the options for a user's own cluster: where it is, and what may be done to it."""
     for option in (
         click.option("--i-may-break-this", "may_break", is_flag=True,
                      help="With --bootstrap: faults may strike that cluster."),
@@ -230,17 +232,17 @@ def own_cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def refuse_without_bootstrap(own: dict[str, Any]) -> None:
-    """UsageError for words about somebody's own cluster where none is named."""
+    """Raise UsageError for options of a user's own cluster without --bootstrap."""
     if any(own.values()):
-        raise UsageError("--client-config, --faults and --i-may-break-this are about a cluster of your own: "
+        raise UsageError("--client-config, --faults and --i-may-break-this are for a cluster of your own: "
                          "name it by --bootstrap HOST:PORT")
 
 
 def refuse_with_bootstrap() -> None:
-    """UsageError for options, given by hand, that only a cluster of floodmark's making has."""
+    """Raise UsageError for options that the user set and that only floodmark's own clusters have."""
     context = click.get_current_context()
     given = [word for name, word in _NOT_OF_OWN.items()
              if context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)]
     if given:
-        raise UsageError(f"{', '.join(given)} cannot be chosen of a cluster that is yours already: leave "
+        raise UsageError(f"{', '.join(given)} cannot be chosen for a cluster of your own: leave "
                          f"{'them' if len(given) > 1 else 'it'} out, or leave --bootstrap out")

@@ -1,1 +1,1 @@
-"""The client of record: sends each request once, and classifies what is known of it afterwards."""
+"""The client of record: it sends each request once, and classifies the result as ok, fail or info."""

@@ -1,7 +1,7 @@
-"""Encodes values into record batches v2, and decodes them; written for speed. Messages v0 and v1 are decoded.
+"""Encodes values into record batches v2, and decodes them, and messages v0 and v1; written for speed.
 
 A record of this run has a null key, the decimal digits of its value in ASCII, and one header, `floodmark`,
-with the run's id. Where the topic's message format has no headers (v0, v1), the value itself says all of it
+with the run's id. In topics of message formats v0 and v1, which have no headers, the value contains all of it
 (harness/signature.py). Any other record is not ours: it is from another run, or in a control batch.
 """
 
@@ -20,7 +20,7 @@ from floodmark.harness.signature import HEADER, in_value, value_of
 _FRAME = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, crc
 _BODY = struct.Struct(">hiqqqhii")  # attributes .. record count
 _HEAD_BYTES = _FRAME.size + _BODY.size
-_OVERHEAD_BYTES = 12  # base offset and length, which the length does not count
+_OVERHEAD_BYTES = 12  # base offset and length, which the length field does not count
 _CONTROL = 0x20
 _CODEC = 0x07
 _GZIP = 1
@@ -30,13 +30,14 @@ _NO_HEADERS = b"\x00"
 
 
 class Corrupt(Exception):
-    """The bytes are no batch of any format, or their CRC does not fit."""
+    """The bytes are not a batch of any format, or their CRC is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """One batch as read, or one message v0 or v1. `values` are (offset, value), None for a record that is not
-    ours."""
+    """One decoded batch, or one message v0 or v1. values: (offset, value), with None for a record that is not
+    ours.
+    """
 
     last_offset: int
     epoch: int  # -1 in formats v0 and v1
@@ -49,6 +50,7 @@ def varint(number: int) -> bytes:
 
 
 def uvarint(number: int) -> bytes:
+    """Encode an unsigned varint."""
     if number < 0x80:
         return bytes((number,))
     out = bytearray()
@@ -60,7 +62,7 @@ def uvarint(number: int) -> bytes:
 
 
 def ending(run_id: str) -> bytes:
-    """The end of every record of a run: its headers."""
+    """The bytes at the end of every record of a run: its headers."""
     value = run_id.encode()
     return varint(1) + varint(len(HEADER)) + HEADER + varint(len(value)) + value
 
@@ -97,14 +99,14 @@ def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int, 
 
 def decode(data: bytes, record_ending: bytes, run_id: str = "") -> Iterator[Batch]:
     """Decode the complete batches of a fetch response; Kafka may cut off the last one, which is left out.
-    Without run_id no record is ours by its value alone."""
+    Without run_id, no record is recognized by its value alone."""
     position = 0
     while len(data) - position >= _FRAME.size:
         base_offset, length, epoch, magic, crc = _FRAME.unpack_from(data, position)
         end = position + _OVERHEAD_BYTES + length
         old = magic in _OLD_MAGICS
         if not old and (magic != _MAGIC or length < _HEAD_BYTES - _OVERHEAD_BYTES):
-            raise Corrupt(f"no batch at byte {position}: magic {magic}, length {length}")
+            raise Corrupt(f"not a batch at byte {position}: magic {magic}, length {length}")
         if end > len(data):
             return
         if old:
@@ -113,7 +115,7 @@ def decode(data: bytes, record_ending: bytes, run_id: str = "") -> Iterator[Batc
             continue
         body = data[position + _FRAME.size:end]
         if crc32c.crc32c(body) != crc:
-            raise Corrupt(f"the CRC of the batch at offset {base_offset} does not fit its bytes")
+            raise Corrupt(f"the CRC of the batch at offset {base_offset} is wrong")
         attributes, delta, *_, count = _BODY.unpack_from(body)
         if attributes & _CONTROL:
             values: tuple[tuple[int, int | None], ...] = ()
@@ -135,7 +137,7 @@ def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes
             end = position + length
             if length < 0 or end > len(body):
                 raise Corrupt(f"a record of the batch at offset {base_offset} runs over its end")
-            _, at = _read_varint(body, position + 1)  # behind the attributes: the timestamp delta
+            _, at = _read_varint(body, position + 1)  # after the attributes: the timestamp delta
             delta, at = _read_varint(body, at)
             key_length, at = _read_varint(body, at)
             at += max(key_length, 0)
@@ -149,7 +151,7 @@ def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes
             values.append((base_offset + delta, value))
             position = end
     except IndexError as error:
-        raise Corrupt(f"the batch at offset {base_offset} holds fewer records than it says") from error
+        raise Corrupt(f"the batch at offset {base_offset} has fewer records than its count") from error
     return tuple(values)
 
 
@@ -159,12 +161,12 @@ def _read_value_alone(content: bytes | None, run_id: str) -> int | None:
 
 
 def _read_message(data: bytes, magic: int, run_id: str) -> Batch:
-    """Read a message of format v0 or v1, or those that it wraps, by kafka-python: their offset is the last's.
-    """
+    """Read a message of format v0 or v1, or the messages inside it, by kafka-python. Its offset is that of
+    the last message."""
     try:
         message = LegacyRecordBatch(data, magic)
         if not message.validate_crc():
-            raise Corrupt(f"the CRC of the message at offset {message.base_offset} does not fit its bytes")
+            raise Corrupt(f"the CRC of the message at offset {message.base_offset} is wrong")
         values = tuple(
             (record.offset, _read_value_alone(record.value, run_id) if record.key is None else None)
             for record in message)
@@ -190,7 +192,7 @@ def _read_varint(data: bytes, position: int) -> tuple[int, int]:
 
 def _read_compressed_values(data: bytes, record_ending: bytes, run_id: str
                             ) -> tuple[tuple[int, int | None], ...]:
-    """Read a compressed batch by kafka-python: it is rare, because we never write one."""
+    """Read a compressed batch by kafka-python; it need not be fast."""
     values = []
     for record in DefaultRecordBatch(data):
         headers = b"".join(

@@ -1,12 +1,12 @@
-"""Classifies one attempt of a produce as ok, fail or info, from its response or the lack of one. Pure.
+"""Classifies a produce as ok, fail or info, by its response or the lack of one. Pure.
 
 Rules
-1. ok only on error 0. fail only where nothing can have been appended. Everything else is info.
-2. An error with base_offset >= 0 is info whatever its code: Kafka leaves the offset in when the record was
-   appended and the leader was deposed before the ack (DelayedProduce changes only the error); it may survive.
-3. A base_offset of -1 proves nothing for the codes that come after an append as well (7, 13, 20, 56, -1), nor
-   for 46 (the sequence is there already).
-4. With acks=0 there is no response, so that nothing is known once a byte has left.
+1. It is ok only if the error is 0, and fail only if nothing can have been appended. Everything else is info.
+2. An error with base_offset >= 0 is info whatever its code: Kafka keeps the offset if the record was appended
+   and the leader was deposed before the ack (DelayedProduce changes only the error). The record may survive.
+3. A base_offset of -1 proves nothing for codes that can also come after an append (7, 13, 20, 56, -1), nor
+   for 46 (the sequence is already in the log).
+4. With acks=0 there is no response, so nothing is known once a byte was sent.
 """
 
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ from floodmark.harness.op import Outcome, Send, Type
 CONNECTION = "CONNECTION"
 TIMEOUT = "TIMEOUT"
 
-# Refused before the append, when base_offset is -1.
+# With these errors and base_offset -1, the request was refused before the append.
 REFUSALS = frozenset({2, 3, 6, 10, 17, 18, 19, 21, 29, 32, 35, 42, 43, 45, 47, 74, 75, 76, 87, 100})
 
 
 def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
-    """Classify a produce response. Offsets of an info are a remark, never evidence."""
+    """Classify a produce response. The offsets of an info are only hints, never evidence."""
     if base_offset >= 0:
         placed = tuple(replace(send, offset=base_offset + index) for index, send in enumerate(sends))
     else:
@@ -36,7 +36,7 @@ def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
 
 
 def unanswered(sends: Sequence[Send], *, began: bool, error: str) -> Outcome:
-    """Classify a request without a response. `began`: the first byte may have left."""
+    """Classify a request without a response. `began`: the first byte may have been sent."""
     return Outcome(type=Type.INFO if began else Type.FAIL, sends=tuple(sends), error=error)
 
 

@@ -1,10 +1,11 @@
-"""The client of record: sends each request once, and says exactly what is known of it. One for each process.
+"""Implements the client of record, which sends each request once and returns exactly what is known of it.
 
 Rules
-1. It has its own connections, so that a stuck one blocks nobody else; a request is sent once, never retried.
+1. Each process has a client with connections of its own, so a stuck one blocks no other process. A request is
+   sent once and never retried.
 2. Connecting, metadata and the request itself each have a time-out.
-3. A fail is returned after a wait that doubles from one failure to the next, so that a partition without a
-   leader gives slow failures and no busy loop.
+3. A fail is returned after a wait that doubles with each failure in a row, so a partition without a leader
+   causes no busy loop.
 4. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
    records that it had read.
 """
@@ -49,15 +50,16 @@ class _SendOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _NodeReads:
-    """One node's part of a poll."""
+    """The records that a poll read from one node."""
 
     reads: tuple[Read, ...] = ()
     error: str | None = None
 
 
 class Client:
-    """`bootstrap`: node -> address for clients. `random` chooses the brokers to ask for metadata and spreads
-    the waits; `now_ms` gives the records' timestamps; `dial` opens connections."""
+    """The client of one process. `bootstrap`: node -> address for clients. `random` chooses the brokers to
+    ask for metadata and varies the waits; `now_ms` returns the records' timestamps; `dial` opens
+    connections."""
 
     def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
                  now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000, *,
@@ -81,14 +83,16 @@ class Client:
 
     async def send(self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
                    patience_s: float | None = None) -> Outcome:
-        """Send values to one partition, in one batch. `node`: to that node, whoever leads; `acks`,
-        `patience_s` (of leader and client): instead of the configured ones."""
+        """Send values to one partition, in one batch. `node`: send to that node even if it does not lead.
+        `acks`,
+        `patience_s` (of leader and client) override the configured ones."""
         options = _SendOptions(acks=acks or self._config.acks, patience_s=patience_s)
         outcome = await self._send(sends[0].partition, sends, node, options)
         return await self._delay.wait_after(outcome)
 
     def assign(self, keys: Iterable[int]) -> None:
-        """Let polls read these; a partition that was assigned keeps its position, others begin at 0."""
+        """Assign these partitions for polls; those that were assigned before keep their position, others
+        start at 0."""
         self._positions = {key: self._positions.get(key, _Position()) for key in keys}
 
     def seek(self, keys: Iterable[int], offset: int) -> None:
@@ -97,17 +101,17 @@ class Client:
             self._positions[key] = _Position(offset=offset)
 
     async def poll(self, *, node: str | None = None) -> Outcome:
-        """Read the assigned partitions. ok if any partition answered; a fail has read nothing. `node`: ask
-        that node, whoever leads."""
+        """Read the assigned partitions: ok if any partition answered; a fail has read nothing. `node`: read
+        from that node even if it does not lead."""
         by_node: dict[int | str, list[int]] = {}
         parts: list[_NodeReads] = []
         for key in self._positions:
-            asked = node or await self._find_leader(key)
-            if asked is None:
+            target = node or await self._find_leader(key)
+            if target is None:
                 parts.append(_NodeReads(error=_NO_LEADER))
             else:
-                by_node.setdefault(asked, []).append(key)
-        parts += await asyncio.gather(*(self._fetch(asked, keys) for asked, keys in by_node.items()))
+                by_node.setdefault(target, []).append(key)
+        parts += await asyncio.gather(*(self._fetch(target, keys) for target, keys in by_node.items()))
         reads = tuple(read for part in parts for read in part.reads)
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
@@ -115,8 +119,8 @@ class Client:
         return await self._delay.wait_after(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
 
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
-        """Read the end offsets as a consumer gets them; ok only if every partition answered. `node`: ask that
-        node, whoever leads."""
+        """Read the end offsets as a consumer does: ok only if every partition answered. `node`: ask that node
+        even if it does not lead."""
         offsets = []
         for key in keys:
             error, offset = await self._request_end_offset(key, node)
@@ -184,17 +188,17 @@ class Client:
 
     async def _fetch(self, node: int | str, keys: list[int]) -> _NodeReads:
         config = self._config
-        asks = []
+        fetches = []
         for key in keys:
             topic, partition = config.keys[key]
             at = self._positions[key]
-            asks.append(codec.FetchPartition(
+            fetches.append(codec.FetchPartition(
                 topic=topic, partition=partition, leader_epoch=self._leaders.epoch(key), offset=at.offset,
                 last_epoch=at.last_epoch))
         try:
             connection = await self._get_connection(node)
             version = codec.choose_version(codec.FETCH, connection.versions)
-            request = codec.build_fetch_request(asks, version, max_wait_ms=config.fetch_wait_ms,
+            request = codec.build_fetch_request(fetches, version, max_wait_ms=config.fetch_wait_ms,
                                           min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes)
             timeout_s = config.request_timeout_s + config.fetch_wait_ms / 1000
             answer = await connection.exchange(request, timeout_s)
@@ -203,13 +207,13 @@ class Client:
             for key in keys:
                 self._leaders.doubt(key)
             return _NodeReads(error=_describe_failure(error))
-        parts = [self._take_fetched(key, fetched.get(config.keys[key])) for key in keys]
+        parts = [self._process_fetched(key, fetched.get(config.keys[key])) for key in keys]
         errors = [part.error for part in parts if part.error]
         return _NodeReads(reads=tuple(read for part in parts for read in part.reads),
                      error=errors[0] if len(errors) == len(parts) else None)
 
-    def _take_fetched(self, key: int, fetched: codec.FetchedPartition | None) -> _NodeReads:
-        """Take one partition's records, and move its position behind them."""
+    def _process_fetched(self, key: int, fetched: codec.FetchedPartition | None) -> _NodeReads:
+        """Read one partition's records, and move its position to their end."""
         at = self._positions[key]
         if fetched is None:
             return _NodeReads(error=classify.CONNECTION)
@@ -226,14 +230,14 @@ class Client:
             return _NodeReads(error="CORRUPT_MESSAGE")
         for one in batches:
             for offset, value in one.values:
-                if value is not None and offset >= at.offset:  # a batch may begin below what was asked
+                if value is not None and offset >= at.offset:  # a batch may begin below the requested offset
                     reads.append(Read(partition=key, offset=offset, value=value, epoch=one.epoch))
             if one.last_offset >= at.offset:
                 at.offset, at.last_epoch = one.last_offset + 1, one.epoch
         return _NodeReads(reads=tuple(reads))
 
-    async def _request_end_offset(self, key: int, asked: str | None) -> tuple[str | None, int]:
-        node = asked or await self._find_leader(key)
+    async def _request_end_offset(self, key: int, target: str | None) -> tuple[str | None, int]:
+        node = target or await self._find_leader(key)
         if node is None:
             return _NO_LEADER, -1
         topic, partition = self._config.keys[key]
@@ -260,8 +264,9 @@ class Client:
         return self._leaders.leader(key)
 
     async def _refresh_metadata(self) -> None:
-        """Request metadata from at most two brokers, and take the first response. Brokers that are not in the
-        metadata (fenced then) stay candidates by their bootstrap address, under a negative id."""
+        """Request metadata from at most two brokers, and use the first response. Brokers that are missing in
+        the metadata (because they were fenced) remain candidates by their bootstrap address, under a negative
+        id."""
         addresses = dict(self._addresses)
         for number, address in enumerate(self._bootstrap().values(), start=1):
             if address not in self._addresses.values():
@@ -282,7 +287,7 @@ class Client:
             return
 
     async def _get_connection(self, node: int | str, address: Address | None = None) -> Connection:
-        """Return the connection to a node, by its id or its name; open a new one if it broke. Raises
+        """Return the connection to a node, by its id or its name; open a new one if necessary. Raises
         Unsent."""
         connection = self._connections.get(node)
         if connection is not None and connection.usable:

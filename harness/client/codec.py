@@ -1,7 +1,8 @@
-"""Encodes requests and decodes responses by kafka-python's codec; Produce 9, the most frequent one, by hand.
+"""Encodes requests and decodes responses with kafka-python's codec, except Produce 9, which it codes by hand.
 
-It uses the highest version that both sides support, up to Produce 9, Fetch 12, ListOffsets 7, Metadata 9
-(they still name topics). Fetch below 4 has no batches of format 2 and is refused.
+Produce 9 is the most frequent request. The highest version that both sides support is used, up to Produce 9,
+Fetch 12, ListOffsets 7, Metadata 9 (later ones have topic ids instead of names). Fetch below 4 has no batches
+of format 2 and is refused.
 """
 
 import struct
@@ -32,7 +33,7 @@ _PLACED = struct.Struct(">ihq")  # partition, error, base offset
 
 
 class ProtocolError(Exception):
-    """The broker serves no version that we support, or its response does not fit the version."""
+    """The broker serves no version that we support, or its response is not valid in the version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +42,15 @@ class FetchPartition:
 
     topic: str
     partition: int
-    leader_epoch: int  # current_leader_epoch; -1 where none was learnt
+    leader_epoch: int  # current_leader_epoch; -1 if it is not known
     offset: int
-    last_epoch: int  # of the record before offset; -1 where none was read
+    last_epoch: int  # of the record before offset; -1 if none was read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
+    """One partition of a Fetch response."""
+
     error: int
     hw: int
     diverging: bool
@@ -73,10 +76,11 @@ class ClusterMetadata:
 
 
 def choose_version(api: int, served: Mapping[int, tuple[int, int]]) -> int:
+    """The highest version that both sides support. Raises ProtocolError."""
     lowest, highest = served.get(api, (0, -1))
     version = min(_SUPPORTED[api][1], highest)
     if version < max(_SUPPORTED[api][0], lowest):
-        raise ProtocolError(f"api {api} is served in versions {lowest}-{highest} only")
+        raise ProtocolError(f"the broker serves api {api} only in versions {lowest}-{highest}")
     return version
 
 
@@ -109,7 +113,7 @@ class ProduceEncoder:
         ), version)
 
     def decode(self, answer: bytes, version: int) -> tuple[int, int]:
-        """(error, base offset). Raises ProtocolError."""
+        """Read (error, base offset). Raises ProtocolError."""
         head = self._answer_head
         if version == _HAND_WRITTEN and answer.startswith(head) and len(answer) >= len(head) + _PLACED.size:
             partition, error, base_offset = _PLACED.unpack_from(answer, len(head))
@@ -119,23 +123,23 @@ class ProduceEncoder:
             for placed in topic.partition_responses:
                 if topic.name == self._topic and placed.index == self._partition:
                     return placed.error_code, placed.base_offset
-        raise ProtocolError("a produce answer without the partition asked")
+        raise ProtocolError("the Produce response does not have the requested partition")
 
 
 # -- fetch, list offsets, metadata --------------------------------------------------------------------------
 
-def build_fetch_request(asks: Sequence[FetchPartition], version: int, *, max_wait_ms: int, min_bytes: int,
+def build_fetch_request(fetches: Sequence[FetchPartition], version: int, *, max_wait_ms: int, min_bytes: int,
                   max_bytes: int) -> bytearray:
     topic_class = FetchRequest.FetchTopic
     by_topic: dict[str, list[Any]] = {}
-    for ask in asks:
-        by_topic.setdefault(ask.topic, []).append(topic_class.FetchPartition(
-            partition=ask.partition, current_leader_epoch=ask.leader_epoch, fetch_offset=ask.offset,
-            last_fetched_epoch=ask.last_epoch, log_start_offset=-1, partition_max_bytes=max_bytes,
+    for fetch in fetches:
+        by_topic.setdefault(fetch.topic, []).append(topic_class.FetchPartition(
+            partition=fetch.partition, current_leader_epoch=fetch.leader_epoch, fetch_offset=fetch.offset,
+            last_fetched_epoch=fetch.last_epoch, log_start_offset=-1, partition_max_bytes=max_bytes,
         ))
     return _encode_request(FetchRequest(
         version=version, replica_id=-1, max_wait_ms=max_wait_ms, min_bytes=min_bytes,
-        max_bytes=max_bytes * len(asks), isolation_level=_UNCOMMITTED, session_id=0, session_epoch=-1,
+        max_bytes=max_bytes * len(fetches), isolation_level=_UNCOMMITTED, session_id=0, session_epoch=-1,
         topics=[topic_class(topic=topic, partitions=partitions) for topic, partitions in by_topic.items()],
         forgotten_topics_data=[], rack_id="",
     ), version)
@@ -145,7 +149,7 @@ def read_fetch_response(answer: bytes, version: int) -> dict[tuple[str, int], Fe
     """Read the partitions by (topic, partition). An error of the whole response raises ProtocolError."""
     decoded = _decode_response(FetchResponse, FETCH, answer, version)
     if version >= 7 and decoded.error_code:
-        raise ProtocolError(f"fetch answered {decoded.error_code}")
+        raise ProtocolError(f"the Fetch response has error {decoded.error_code}")
     return {
         (topic.topic, part.partition_index): FetchedPartition(
             error=part.error_code, hw=part.high_watermark, records=bytes(part.records or b""),
@@ -166,15 +170,15 @@ def build_list_offsets_request(topic: str, partition: int, leader_epoch: int, ve
 
 
 def read_list_offsets_response(answer: bytes, version: int) -> tuple[int, int]:
-    """(error, offset) of the one partition requested."""
+    """Read (error, offset) of the requested partition."""
     for topic in _decode_response(ListOffsetsResponse, LIST_OFFSETS, answer, version).topics:
         for part in topic.partitions:
             return part.error_code, part.offset
-    raise ProtocolError("an answer to ListOffsets without the partition asked")
+    raise ProtocolError("the ListOffsets response does not have the requested partition")
 
 
 def build_log_ends_request(places: Sequence[tuple[str, int]], version: int) -> bytearray:
-    """Asks any replica for the ends of its logs. places: topic and partition of each."""
+    """Build a request for the log ends of any replica. places: topic and partition of each."""
     topic_class = ListOffsetsRequest.ListOffsetsTopic
     by_topic: dict[str, list[Any]] = {}
     for topic, partition in places:
@@ -187,7 +191,7 @@ def build_log_ends_request(places: Sequence[tuple[str, int]], version: int) -> b
 
 
 def read_log_ends_response(answer: bytes, version: int) -> dict[tuple[str, int], tuple[int, int]]:
-    """(topic, partition) -> (error, LEO)."""
+    """Read (topic, partition) -> (error, LEO)."""
     return {(topic.name, part.partition_index): (part.error_code, part.offset)
             for topic in _decode_response(ListOffsetsResponse, LIST_OFFSETS, answer, version).topics
             for part in topic.partitions}
@@ -225,9 +229,9 @@ def _decode_response(response: Any, api: int, answer: bytes, version: int) -> An
         body = answer
         if version >= _FLEXIBLE[api]:
             if answer[:1] != b"\x00":
-                raise ProtocolError("a response header with tags")
+                raise ProtocolError("the response header has tags")
             body = answer[1:]
         return decode(body, version=version)
     except (ValueError, IndexError, struct.error, TypeError, KeyError, AttributeError) as error:
-        why = f"an answer to api {api} version {version} that cannot be read: {error}"
+        why = f"the response to api {api} version {version} cannot be read: {error}"
         raise ProtocolError(why) from error

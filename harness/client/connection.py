@@ -1,12 +1,12 @@
-"""A connection to one broker, with at most one request open: frames, time-outs, and whether a byte has left.
+"""Implements a connection to one broker with at most one open request, and tells whether a byte was sent.
 
 Rules
-1. Unsent says that no byte of the request left; Lost that some may have. Only this decides between fail and
-   info.
-2. A connection that missed one response (time-out, cancellation, garbage) is aborted: a late response can
-   never be taken for another request's.
+1. Unsent means that no byte of the request was sent, Lost that some bytes may have been sent. Only this
+   decides between fail and info.
+2. A connection that missed one response (time-out, cancellation, invalid bytes) is aborted, so that a late
+   response is never mistaken for another request's.
 3. Before its first use a connection requests ApiVersions, so that a proxy in front of a dead broker is
-   detected before any byte of an op has left.
+   detected before any byte of an op is sent.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 
 _SIZE = struct.Struct(">i")
-_CORRELATION_AT = 8  # behind the size, the api key and the version
+_CORRELATION_AT = 8  # after the size, the api key and the version
 _LONGEST_ANSWER_BYTES = 64 << 20
 _API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 0, -1)  # ApiVersions 0, header 1, client id null
 _VERSIONS_HEAD = struct.Struct(">hi")
@@ -23,11 +23,11 @@ _VERSION_RANGE = struct.Struct(">hhh")
 
 
 class Unsent(Exception):
-    """No byte of the request has left."""
+    """No byte of the request was sent."""
 
 
 class Lost(Exception):
-    """Bytes may have left and no answer came. `timed_out`: a time-out, not a broken connection."""
+    """Bytes may have been sent, and no response came. `timed_out`: a time-out, not a broken connection."""
 
     def __init__(self, *, timed_out: bool) -> None:
         super().__init__("no answer in time" if timed_out else "the connection broke")
@@ -35,7 +35,7 @@ class Lost(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """Use `connect`. `versions`: api key -> (lowest, highest) that the broker serves."""
+    """A connection, made by `connect`. `versions`: api key -> (lowest, highest) that the broker serves."""
 
     def __init__(self) -> None:
         self.versions: Mapping[int, tuple[int, int]] = {}
@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if not self._received and len(data) >= 8 and _SIZE.unpack_from(data)[0] == len(data) - 4:
-            self._receive(data)  # one complete frame in one piece: nearly always
+            self._receive(data)  # one complete frame in one piece, which is nearly always so
             return
         self._received += data
         if len(self._received) < 8:
@@ -129,7 +129,7 @@ Dial = Callable[[str, int, float], Awaitable[Connection]]  # host, port, time-ou
 
 async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext | None = None
                   ) -> Connection:
-    """Open a connection and wait for its first response. Raises Unsent: nothing of an op has left."""
+    """Open a connection and wait for its first response. Raises Unsent: nothing of an op was sent."""
     connection: Connection | None = None
     try:
         async with asyncio.timeout(timeout_s):

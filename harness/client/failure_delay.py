@@ -1,6 +1,6 @@
-"""Delays what a client answers after a definite failure, longer from one to the next.
+"""Delays a client's definite failures, with each failure in a row longer.
 
-So a partition without a leader gives slow, definite failures and no busy loop.
+So a partition without a leader causes no busy loop.
 """
 
 import asyncio
@@ -10,15 +10,15 @@ from floodmark.harness.op import Outcome, Type
 
 
 class FailureDelay:
-    """Of one client. pause_s: the first wait and the longest, in seconds."""
+    """The delay of one client. pause_s: the first wait and the longest wait, in seconds."""
 
     def __init__(self, pause_s: tuple[float, float], random: Random) -> None:
         self._first_s, self._longest_s = pause_s
         self._random = random
-        self._failures = 0  # since the last answer that was none
+        self._failures = 0  # in a row
 
     async def wait_after(self, outcome: Outcome) -> Outcome:
-        """The outcome; a fail after the wait that is due."""
+        """Return the outcome; wait before a fail."""
         if outcome.type is not Type.FAIL:
             self._failures = 0
             return outcome

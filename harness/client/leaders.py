@@ -1,18 +1,18 @@
-"""Remembers the leader of each partition, as one process has read it in metadata. Pure.
+"""Remembers the leader of each partition, as one process has learned it from metadata. Pure.
 
-Rule: a process never uses a lower leader epoch of a partition than it has seen (KIP-320), so that neither a
-zombie leader nor a broker with old metadata can take it back in time.
+Rule: a process never uses a lower leader epoch of a partition than it has seen (KIP-320), so an old leader or
+a broker with old metadata cannot mislead it.
 """
 
 from collections.abc import Mapping
 
 from floodmark.harness.client.codec import ClusterMetadata
 
-_NO_REPLICA = 9  # REPLICA_NOT_AVAILABLE: some replica is away, the leader stands
+_NO_REPLICA = 9  # REPLICA_NOT_AVAILABLE: a replica is missing, but the leader is valid
 
 
 class Leaders:
-    """keys: the history's partition -> (topic, partition)."""
+    """The leaders that one process knows. keys: the history's partition -> (topic, partition)."""
 
     def __init__(self, keys: Mapping[int, tuple[str, int]]) -> None:
         self._keys = keys
@@ -24,15 +24,15 @@ class Leaders:
         return self._epochs.get(key, -1)
 
     def leader(self, key: int) -> int | None:
-        """The leader; None where there is none or it is in doubt."""
+        """The leader; None: there is none, or it is in doubt."""
         return self._leaders.get(key)
 
     def doubt(self, key: int) -> None:
-        """The leader did not behave as one: ask for metadata before the next request."""
+        """Forget the leader, because it did not act as one; metadata is requested before the next request."""
         self._leaders.pop(key, None)
 
     def learn(self, metadata: ClusterMetadata) -> None:
-        """Take a Metadata response, for the partitions where it is not older than what is known."""
+        """Use a Metadata response, for partitions in which it is not older than what is known."""
         for key, place in self._keys.items():
             led = metadata.partitions.get(place)
             if led is None or led.epoch < self.epoch(key):

@@ -1,9 +1,9 @@
-"""Reads a client's settings in Kafka's properties form, and dials brokers by them: TLS, SASL.
+"""Reads a client's security settings from Kafka's properties, and opens connections with TLS and SASL.
 
 Rules
-1. A secret is in no message, no repr and no file: errors name keys and lines, never values.
-2. What of security this client cannot do is refused by its key before anything is dialled. Keys that are not
-   about security are left alone, and named.
+1. No message, repr or file contains a secret: errors name keys and lines, never values.
+2. Security settings that this client does not support are refused by their keys before it connects. Keys that
+   are not about security are ignored, and listed in `ignored`.
 3. TLS checks the broker's certificate and its name, unless ssl.endpoint.identification.algorithm is empty, as
    in Kafka.
 """
@@ -38,12 +38,13 @@ _KNOWN = frozenset({
 
 
 class Refused(Unsent):
-    """The broker turned the client away, or the client the broker; the text says why, without a secret."""
+    """The broker refused the client, or the client refused the broker; the text says why, without a
+    secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """How brokers are reached. Made by read_client_config."""
+    """The security settings of a client, read by read_client_config."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
@@ -57,7 +58,8 @@ class Security:
     ignored: tuple[str, ...] = ()  # keys of the file that are not about security
 
     def dial(self) -> Dial:
-        """What opens connections so. FloodmarkError where a certificate cannot be read."""
+        """The function that opens connections with these settings. FloodmarkError where a certificate cannot
+        be read."""
         context = self._tls() if self.protocol in ("SSL", "SASL_SSL") else None
 
         async def open_connection(host: str, port: int, timeout_s: float) -> Connection:
@@ -72,7 +74,7 @@ class Security:
                     await self._authenticate(connection, timeout_s)
                 except (Lost, struct.error, KeyError, ValueError) as error:
                     connection.abort()
-                    raise Refused(f"{host}:{port} broke off the SASL authentication") from error
+                    raise Refused(f"SASL authentication with {host}:{port} did not complete") from error
                 except Refused:
                     connection.abort()
                     raise
@@ -81,7 +83,7 @@ class Security:
         return open_connection
 
     def library_settings(self) -> Mapping[str, str]:
-        """The same for librdkafka; secrets among them."""
+        """The same settings for librdkafka, with secrets."""
         named = {
             "security.protocol": self.protocol, "sasl.mechanism": self.mechanism,
             "sasl.username": self.username, "sasl.password": self.password, "ssl.ca.location": self.ca,
@@ -104,10 +106,10 @@ class Security:
         return context
 
     async def _authenticate(self, connection: Connection, timeout_s: float) -> None:
-        answer = await _ask(connection, _HANDSHAKE, 1, _text(self.mechanism.encode()), timeout_s)
+        answer = await _request(connection, _HANDSHAKE, 1, _string(self.mechanism.encode()), timeout_s)
         (error,) = struct.unpack_from(">h", answer)
         if error == _REFUSED_MECHANISM:
-            raise Refused(f"the broker takes no SASL mechanism {self.mechanism}")
+            raise Refused(f"the broker does not support the SASL mechanism {self.mechanism}")
         if error:
             raise Refused(f"the broker refuses SASL: {name_of(error)}")
         if self.mechanism == "PLAIN":
@@ -120,8 +122,8 @@ class Security:
 
 
 async def _exchange(connection: Connection, token: bytes, timeout_s: float) -> bytes:
-    """One SaslAuthenticate. Raises Refused. The broker's own words are not repeated: it chooses them."""
-    answer = await _ask(connection, _AUTHENTICATE, 0, struct.pack(">i", len(token)) + token, timeout_s)
+    """Do one SaslAuthenticate. Raises Refused, without the broker's error text, which cannot be trusted."""
+    answer = await _request(connection, _AUTHENTICATE, 0, struct.pack(">i", len(token)) + token, timeout_s)
     error, length = struct.unpack_from(">hh", answer)
     if error:
         raise Refused("the broker refuses the user name or the password")
@@ -130,19 +132,19 @@ async def _exchange(connection: Connection, token: bytes, timeout_s: float) -> b
     return answer[at + 4:at + 4 + size]
 
 
-async def _ask(connection: Connection, api: int, version: int, body: bytes, timeout_s: float) -> bytes:
-    frame = struct.pack(">hhi", api, version, 0) + _text(_CLIENT_ID) + body
+async def _request(connection: Connection, api: int, version: int, body: bytes, timeout_s: float) -> bytes:
+    frame = struct.pack(">hhi", api, version, 0) + _string(_CLIENT_ID) + body
     return await connection.exchange(bytearray(struct.pack(">i", len(frame)) + frame), timeout_s)
 
 
-def _text(words: bytes) -> bytes:
-    return struct.pack(">h", len(words)) + words
+def _string(text_bytes: bytes) -> bytes:
+    return struct.pack(">h", len(text_bytes)) + text_bytes
 
 
 # -- the file ---------------------------------------------------------------------------------------------
 
 def read_client_config(file: Path) -> Security:
-    """A file of Kafka's client properties. UsageError names the key that is wrong or cannot be followed."""
+    """Read a file of Kafka's client properties. UsageError names the key that is wrong or not supported."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -154,13 +156,13 @@ def _properties(text: str, source: str) -> dict[str, str]:
     keys: dict[str, str] = {}
     lines = iter(enumerate(text.splitlines(), 1))
     for number, line in lines:
-        words = line.strip()
-        while words.endswith("\\"):
-            words = words[:-1] + next(lines, (number, ""))[1].strip()
-        if words and words[0] not in "#!":
-            match = _LINE.fullmatch(words)
+        joined = line.strip()
+        while joined.endswith("\\"):
+            joined = joined[:-1] + next(lines, (number, ""))[1].strip()
+        if joined and joined[0] not in "#!":
+            match = _LINE.fullmatch(joined)
             if match is None:
-                raise UsageError(f"{source}, line {number}, is no KEY=VALUE")
+                raise UsageError(f"{source}, line {number}, is not KEY=VALUE")
             keys[match[1]] = match[2]
     return keys
 
@@ -171,19 +173,20 @@ def _security(keys: Mapping[str, str], source: str) -> Security:
 
     protocol = keys.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
-        raise refuse(f"security.protocol is none of {', '.join(_PROTOCOLS)}")
-    if strange := sorted(key for key in keys if _ABOUT_SECURITY.match(key) and key not in _KNOWN):
-        raise refuse(f"this client cannot follow {', '.join(strange)}; it knows {', '.join(sorted(_KNOWN))}")
+        raise refuse(f"security.protocol is not one of {', '.join(_PROTOCOLS)}")
+    if unsupported := sorted(key for key in keys if _ABOUT_SECURITY.match(key) and key not in _KNOWN):
+        raise refuse(f"this client does not support {', '.join(unsupported)}; it supports "
+                     f"{', '.join(sorted(_KNOWN))}")
     for store, kind in _PEM_STORE.items():
         if store in keys and keys.get(kind, "JKS").upper() != "PEM":
-            raise refuse(f"{store} is no PEM file by {kind}: export it as PEM (keytool -exportcert -rfc), "
-                         f"and set {kind}=PEM, or use ssl.ca.location, ssl.certificate.location and "
+            raise refuse(f"{store} is not a PEM file, by {kind}: export it as PEM (keytool -exportcert "
+                         f"-rfc), and set {kind}=PEM, or use ssl.ca.location, ssl.certificate.location and "
                          f"ssl.key.location")
     mechanism = keys.get("sasl.mechanism", keys.get("sasl.mechanisms", "")).upper()
     username, password = _login(keys)
     if protocol.startswith("SASL"):
         if mechanism not in _MECHANISMS:
-            raise refuse(f"sasl.mechanism is none of {', '.join(_MECHANISMS)}")
+            raise refuse(f"sasl.mechanism is not one of {', '.join(_MECHANISMS)}")
         if not username or not password:
             raise refuse("sasl.username and sasl.password, or a sasl.jaas.config with both, are missing")
     return Security(
@@ -199,7 +202,7 @@ def _security(keys: Mapping[str, str], source: str) -> Security:
 
 
 def _login(keys: Mapping[str, str]) -> tuple[str, str]:
-    """User name and password: by themselves, or out of sasl.jaas.config."""
+    """User name and password, from their own keys or from sasl.jaas.config."""
     jaas = {name: _unquoted(word) for name, word in _JAAS_FIELD.findall(keys.get("sasl.jaas.config", ""))}
     return (keys.get("sasl.username", jaas.get("username", "")),
             keys.get("sasl.password", jaas.get("password", "")))

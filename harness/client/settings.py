@@ -1,4 +1,4 @@
-"""Defines a client's settings, for any kind of connection to the brokers: values only."""
+"""Defines a client's settings, for any kind of connection to the brokers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -2,8 +2,8 @@
 harness's codec.
 
 Rules
-1. One connection, one request, one answer, within a time-out; never through a link.
-2. An error code that means "it is so already" is success; any other is the caller's to judge.
+1. Each call makes one connection, one request and gets one answer, within a time-out; it never uses a link.
+2. An error code that means "it is so already" counts as success; the caller decides about any other.
 """
 
 import asyncio
@@ -41,10 +41,10 @@ async def create_topics(
     to: Address, topics: Mapping[str, Sequence[Sequence[int]]], *, timeout_s: float,
     configs: Mapping[str, Mapping[str, str]] | None = None,
 ) -> None:
-    """topics: name -> for each partition in order the ids of its replicas, preferred leader first. configs:
-    of each topic by name, Kafka's keys.
+    """Creates topics; FloodmarkError if one is refused.
 
-    FloodmarkError if one is refused.
+    topics: name -> for each partition in order the ids of its replicas, preferred leader first. configs:
+    topic name -> Kafka's keys.
     """
     creatable = CreateTopicsRequest.CreatableTopic
     request = CreateTopicsRequest[CREATE_TOPICS_VERSION](
@@ -77,7 +77,7 @@ async def create_topics(
 async def elect_leaders(
     to: Address, partitions: Sequence[tuple[str, int]], *, unclean: bool, timeout_s: float
 ) -> dict[tuple[str, int], str | None]:
-    """(topic, partition) -> Kafka's name of what stood in the way, None where a leader was elected."""
+    """Elects leaders. Returns (topic, partition) -> Kafka's name of the error; None: a leader was elected."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
@@ -102,8 +102,8 @@ async def elect_leaders(
 async def reassign(
     to: Address, orders: Mapping[tuple[str, int], Sequence[int]], *, timeout_s: float
 ) -> dict[tuple[str, int], str | None]:
-    """orders: (topic, partition) -> the ids of its replicas from now on, preferred leader first. Returns
-    Kafka's name of what stood in the way of each, None where nothing did."""
+    """Reassigns partitions. orders: (topic, partition) -> the ids of its new replicas, preferred leader
+    first. Returns (topic, partition) -> Kafka's name of the error; None: no error."""
     reassignable = AlterPartitionReassignmentsRequest.ReassignableTopic
     by_topic: dict[str, list[Any]] = {}
     for (topic, partition), replicas in sorted(orders.items()):
@@ -120,7 +120,8 @@ async def reassign(
 
 
 async def finalized_features(to: Address, *, timeout_s: float) -> Mapping[str, int] | None:
-    """Feature -> its finalized level, without those of level 0 (KIP-584); None: the broker knows none yet."""
+    """The finalized level of each feature, without those of level 0 (KIP-584); None: the broker knows none
+    yet."""
     request = ApiVersionsRequest[API_VERSIONS_VERSION](
         client_software_name="floodmark", client_software_version="1")
     answer = await _ask(to, request, ApiVersionsResponse, API_VERSIONS_VERSION, timeout_s)
@@ -132,13 +133,13 @@ async def finalized_features(to: Address, *, timeout_s: float) -> Mapping[str, i
 
 
 def error_name(code: int) -> str:
-    """Kafka's own spelling: 38 -> INVALID_REPLICATION_FACTOR."""
+    """Kafka's name of an error code: 38 -> INVALID_REPLICATION_FACTOR."""
     name: str = getattr(for_code(code), "message", "UNKNOWN")
     return f"{name} ({code})"
 
 
 async def _ask(to: Address, request: Any, answer: Any, version: int, timeout_s: float) -> Any:
-    what = f"{request.name} to {to[0]}:{to[1]}"
+    action = f"{request.name} to {to[0]}:{to[1]}"
     request.with_header(correlation_id=next(_correlation_ids), client_id="floodmark")
     try:
         async with asyncio.timeout(timeout_s):
@@ -150,7 +151,7 @@ async def _ask(to: Address, request: Any, answer: Any, version: int, timeout_s: 
             finally:
                 writer.close()
     except TimeoutError:
-        raise FloodmarkError(f"{what}: no answer in {timeout_s:g} s") from None
+        raise FloodmarkError(f"{action}: no answer in {timeout_s:g} s") from None
     except (OSError, asyncio.IncompleteReadError) as error:
-        raise FloodmarkError(f"{what}: {error}") from None
+        raise FloodmarkError(f"{action}: {error}") from None
     return answer.decode(frame, version=version, header=True)

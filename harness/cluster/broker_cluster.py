@@ -1,10 +1,10 @@
-"""Drives a cluster: a system (what runs: system.py) in a house (where it lives: hosts.py). Knows neither.
+"""Drives a cluster: a system (what runs: system.py) in a house (where it runs: hosts.py).
 
 Rules
-1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no byte
-   passes any more.
-2. Who ends at a point where it was armed to crash has not died by itself. Nor has anybody before the whole
-   cluster was up once, or whom the machine failed: that is the harness's trouble.
+1. Every call returns when its effect is complete: a killed process is gone, a paused one is stopped by the
+   kernel, and no byte passes a cut link.
+2. `died` lists only processes that ended by themselves: not at an armed failpoint, not before all processes
+   were up once, and not because of the machine (then it is in `broken`, as a failure of the harness).
 """
 
 import asyncio
@@ -21,21 +21,22 @@ from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CLIENTS, Met, PartitionSpec, View
 
-START_S = 180.0  # for all processes to be up and unfenced: long, a busy machine starts slowly
+START_S = 180.0  # for all processes to be up and unfenced; a busy machine starts slowly
 NODE_START_S = 90.0
 STOP_S = 20.0
 CREATE_S = 30.0
 
-Build = Callable[[], Awaitable[House]]  # lays out a house; called once, by start()
+Build = Callable[[], Awaitable[House]]  # makes the house; called once, by start()
 
 
 class BrokerCluster:
-    """See harness.protocols: Cluster, Addressed, ReadsLogs, Kills, Pauses, Cuts, PowerCuts, Wipes and
-    ExplainsDeaths. What else its system (`runs`) and its house can do are their own abilities."""
+    """A cluster of processes. See harness.protocols: Cluster, Addressed, ReadsLogs, Kills, Pauses, Cuts,
+    PowerCuts, Wipes and ExplainsDeaths. Further abilities are those of its system (`runs`) and its house."""
 
     def __init__(self, name: str, system: System, build: Build, *, house_abilities: Sequence[object] = (),
                  lacks: Mapping[type, str] | None = None) -> None:
-        """lacks: abilities that the house has not, and why; what its system lacks is added."""
+        """lacks: abilities that the house does not have, with the reason; those that the system lacks are
+        added."""
         self.name = name
         self.runs = system
         self.nodes = system.nodes
@@ -56,12 +57,12 @@ class BrokerCluster:
     # -- Cluster ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """All processes at once; back when every broker is registered and unfenced."""
+        """Starts all processes at once; returns when every broker is registered and unfenced."""
         try:
             self._house = await self._build()
             layout, hosts = self._house.layout, self._house.hosts
             self.runs.attach(layout, hosts)
-            hosts.foreseen, hosts.command = self.runs.foreseen, self.runs.command
+            hosts.expects_exit, hosts.command = self.runs.expects_exit, self.runs.command
             await hosts.begin()
             await asyncio.gather(*(self._spawn(name) for name in layout.names))
             await wait_until(self._not_up, "all brokers to be registered and unfenced", START_S)
@@ -74,7 +75,8 @@ class BrokerCluster:
             raise
 
     async def create(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Create their topics, exactly so assigned; back when each is led and its ISR full."""
+        """Creates the topics with exactly this assignment; returns when each partition has a leader and a
+        full ISR."""
         await self.runs.create_topics(partitions)
         self.runs.number(partitions)
         concerned = sorted({node for spec in partitions for node in spec.replicas})
@@ -82,7 +84,7 @@ class BrokerCluster:
         async def unready() -> str | None:
             return readiness.healthy(await self.observe(), partitions, concerned)
 
-        await wait_until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+        await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
 
     def addresses(self) -> Mapping[str, tuple[str, int]]:
         return {node: self._at.places[node].advertised for node in self.nodes}
@@ -91,18 +93,19 @@ class BrokerCluster:
         return await self.runs.look()
 
     async def mend(self) -> list[str]:
-        """Let go, heal, resume, start all; then look what is left, in the house's own words."""
+        """Releases failpoints, heals, resumes and starts everything; returns a sentence for each fault that
+        is left."""
         if self._house is None or self.runs.frozen:
             return []
         house = self._house
-        residue = await self.runs.let_go(self._at.names)
+        residue = await self.runs.release_holds(self._at.names)
         residue += await house.network.mend()
         residue += await house.disks.mend()
-        stood = [name for name in self._at.names
-                 if house.hosts.paused(name) or await house.hosts.stands_still(name)]
-        for name in stood:
+        paused = [name for name in self._at.names
+                 if house.hosts.paused(name) or await house.hosts.is_stopped(name)]
+        for name in paused:
             await self.resume(name)
-        residue += await self.runs.let_go(stood)
+        residue += await self.runs.release_holds(paused)
         dead = [name for name in self._at.names if not house.hosts.lives(name)]
         started = await asyncio.gather(*(self.start_node(name) for name in dead), return_exceptions=True)
         for name, outcome in zip(dead, started, strict=True):
@@ -111,12 +114,12 @@ class BrokerCluster:
             elif outcome is not None:
                 raise outcome
         residue += [
-            f"{name} is still stopped" for name in self._at.names if await house.hosts.stands_still(name)
+            f"{name} is still stopped" for name in self._at.names if await house.hosts.is_stopped(name)
         ]
         return residue
 
     async def stop(self) -> None:
-        """Kill everything, leave nothing. Safe twice, and after a start that failed."""
+        """Kills and removes everything. Safe to call twice, and after a failed start."""
         if self._house is not None:
             await self._house.hosts.end()
             await self._house.network.close()
@@ -124,28 +127,28 @@ class BrokerCluster:
             self._house.close()
 
     def died(self) -> list[str]:
-        """In the order it happened, each once."""
+        """The nodes that died, in order, each once."""
         return list(self.died_words())
 
     def died_words(self) -> Mapping[str, str]:
-        """A node that was up once and ends when it is started again has died too."""
+        """How each of them ended. A node that was up once and ends when it is started again has died too."""
         if self._house is None or not self._was_up:
             return {}
         return {name: words for name, words in self._house.hosts.died_words.items()
                 if name in self._house.layout.names and machine_failure(words) is None}
 
     def broken(self) -> list[str]:
-        """What ended besides that no bug of the brokers explains."""
+        """Sentences about other failures of processes, which are not the brokers' bugs."""
         if self._house is None:
             return []
-        told = [] if self._house.hosts.lost is None else [self._house.hosts.lost]
+        failures = [] if self._house.hosts.lost is None else [self._house.hosts.lost]
         for name, words in self._house.hosts.died_words.items():
             lacked = machine_failure(words)
             if name == LINKS:
-                told.append(f"the links process ended by itself: {words.splitlines()[-1]}")
+                failures.append(f"the links process ended by itself: {words.splitlines()[-1]}")
             elif lacked is not None and self._was_up:
-                told.append(f"{name} ended: {lacked} (this machine's fault, not the broker's)")
-        return told
+                failures.append(f"{name} ended: {lacked} (this machine's fault, not the broker's)")
+        return failures
 
     def last_words(self, name: str) -> str:
         return "it never ran" if self._house is None else self._house.hosts.last_words(name)
@@ -157,23 +160,23 @@ class BrokerCluster:
     # -- faults -------------------------------------------------------------------------------------------
 
     async def kill(self, node: str) -> None:
-        """SIGKILL. A node that does not run is left so."""
+        """Sends SIGKILL; returns when the process is gone. Does nothing if it does not run."""
         self._at.known(node)
         await self._in.hosts.kill(node)
         await self.runs.hang_up(node)
 
     async def start_node(self, node: str) -> None:
-        """Back when its control socket answers. A node that runs is left so."""
+        """Starts the node; returns when it is up. Does nothing if it runs."""
         self._at.known(node)
         if not self._in.hosts.lives(node):
             await self._spawn(node)
             await self._wait_until_up(node)
 
     async def stop_node(self, node: str) -> None:
-        """SIGTERM: an orderly stop."""
+        """Stops the node in an orderly way, by SIGTERM."""
         self._at.known(node)
         if self._in.hosts.paused(node):
-            raise FloodmarkError(f"{node} is paused and cannot stop in order: resume it, or kill it")
+            raise FloodmarkError(f"{node} is paused and cannot be stopped: resume it, or kill it")
         await self._in.hosts.terminate(node, timeout_s=STOP_S)
         await self.runs.hang_up(node)
 
@@ -182,13 +185,14 @@ class BrokerCluster:
         await self._in.hosts.pause(node)
 
     async def resume(self, node: str) -> None:
-        """A node that does not run, or is not paused, is left so."""
+        """Resumes the node. Does nothing if it does not run or is not paused."""
         self._at.known(node)
         if self._in.hosts.lives(node):
             await self._in.hosts.resume(node)
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        """grudge: who hears -> whom it does not hear. Added to what is cut already."""
+        """Cuts links, in addition to those cut already. grudge: node -> the nodes it receives nothing
+        from."""
         if self._in.network.why_not is not None:
             raise UsageError(self._in.network.why_not)
         for name in {*grudge, *(name for unheard in grudge.values() for name in unheard)} - {CLIENTS}:
@@ -199,10 +203,10 @@ class BrokerCluster:
         await self._in.network.heal()
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
-        """Kill, and keep only what was fsynced, as far as the house can tell."""
+        """Kills the node and drops what was not fsynced, as far as the house knows."""
         self._at.known(node)
         if self._at.places[node].durable is None:
-            raise FloodmarkError("a power cut strikes brokers; the controller fsyncs all it writes")
+            raise FloodmarkError("only brokers can have a power cut: the controller fsyncs all it writes")
         by_name = {f"{spec.topic}-{spec.partition}": spec.key for spec in self.partitions}
         wanted = {name: keep[key] for name, key in by_name.items() if keep is not None and key in keep}
         lost = await self._in.disks.power_cut(node, wanted or None)
@@ -214,20 +218,21 @@ class BrokerCluster:
         }
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
-        """Kill, then empty its log directory; what was fsynced is gone too."""
+        """Kills the node and empties its log directory; what was fsynced is lost too."""
         self._at.known(node)
         if self._at.places[node].durable is None:
-            raise FloodmarkError("only brokers' disks are wiped; the controller's journal is the truth")
+            raise FloodmarkError("only brokers' disks can be wiped, not the controller's")
         await self.kill(node)
         lost = await self._in.disks.wipe(node)
         return {"lost_records": lost.lost_records}
 
     def crashes(self) -> Sequence[Met]:
-        """By armed failpoints, and (action None, the name says why) by faults in force, as they came up."""
+        """Ends by armed failpoints, and by faults in force (action None, the name is the reason), in
+        order."""
         if self._house is not None:
-            felled = (Met(node=one.name, name=one.why, action=None, time_ns=one.time_ns)
-                      for one in self._house.hosts.felled)
-            new = [one for one in (*self.runs.crashes(), *felled) if one not in self._crashes]
+            faulted_exits = (Met(node=one.name, name=one.why, action=None, time_ns=one.time_ns)
+                      for one in self._house.hosts.faulted_exits)
+            new = [one for one in (*self.runs.crashes(), *faulted_exits) if one not in self._crashes]
             self._crashes += sorted(new, key=lambda one: one.time_ns)
         return tuple(self._crashes)
 
@@ -253,10 +258,10 @@ class BrokerCluster:
         return readiness.healthy(await self.observe(), (), self.nodes)
 
     async def _wait_until_up(self, name: str) -> None:
-        """A node that ends at its start, at a point where it was armed to, has started all the same."""
+        """Waits until a process is up, or has ended at a failpoint that it was armed with."""
 
         async def silent() -> str | None:
-            lived = self._in.hosts.lives(name)  # before it is asked: it may end meanwhile, as it was armed to
+            lived = self._in.hosts.lives(name)  # before asking: it may end meanwhile at an armed failpoint
             if await self.runs.is_up(name):
                 return None
             if not lived:

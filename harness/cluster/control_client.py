@@ -1,10 +1,11 @@
-"""Asks other processes by JSON lines: supervisor and links over socket pairs, nodes over TCP.
+"""Sends requests as JSON lines to other processes: supervisor and links over socket pairs, nodes over TCP.
 
 Rules
-1. One request, one answer, matched by id; several may be under way. A line without an id is told to `heard`.
-2. Every request has a time-out. A lost connection fails what waits on it, and a `Control` dials anew at
-   the next request: the node may have been restarted.
-3. What goes wrong is a `ControlError` that says who was asked what.
+1. Each request has one answer, matched by id; several may be open. A line without an id is passed to
+   `on_event`.
+2. Every request has a time-out. If the connection is lost, open requests fail, and a `Control` connects again
+   at the next request: the node may have been restarted.
+3. Errors are `ControlError`s that name the process and the request.
 """
 
 import asyncio
@@ -19,15 +20,15 @@ from floodmark.harness.errors import FloodmarkError
 
 ANSWER_BYTES_MAX = 64 * 2**20  # a state of many partitions is one line
 
-Heard = Callable[[Mapping[str, Any]], None]
+OnEvent = Callable[[Mapping[str, Any]], None]
 
 
 class ControlError(FloodmarkError):
-    """A process of the cluster did not answer, or refused."""
+    """A process of the cluster did not answer, or refused a request."""
 
 
 class Refused(ControlError):
-    """It answered, with an error; `answer` is its message."""
+    """The process answered with an error; `answer` is its message."""
 
     def __init__(self, text: str, answer: Mapping[str, Any]) -> None:
         super().__init__(text)
@@ -35,7 +36,7 @@ class Refused(ControlError):
 
 
 class Lines:
-    """One connection, open until the other side or `close` ends it."""
+    """One connection for JSON lines, open until the other side or `close` closes it."""
 
     def __init__(
         self,
@@ -43,13 +44,13 @@ class Lines:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         *,
-        heard: Heard | None = None,
+        on_event: OnEvent | None = None,
         lost: Callable[[], None] | None = None,
     ) -> None:
         self._who = who
         self._reader = reader
         self._writer = writer
-        self._heard = heard
+        self._on_event = on_event
         self._lost = lost
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
@@ -57,9 +58,10 @@ class Lines:
         self._listening = asyncio.create_task(self._listen(), name=f"lines from {who}")
 
     async def ask(self, do: str, *, timeout_s: float, **besides: Any) -> Mapping[str, Any]:
-        """The answer's `ok`. ControlError if there is none, Refused if it is an error."""
+        """Sends a request and returns the answer's `ok`. ControlError if there is no answer, Refused if it is
+        an error."""
         if not self.open:
-            raise ControlError(f"{self._who} has gone: it cannot be asked to {do}")
+            raise ControlError(f"{self._who} is gone: it cannot be asked to {do}")
         number = next(self._ids)
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[number] = answer
@@ -89,37 +91,38 @@ class Lines:
             while line := await self._reader.readline():
                 self._take(json.loads(line))
         except (OSError, ValueError):
-            pass  # a reset, or no JSON: the same as gone
+            pass  # a reset, or no JSON: counts as closed
         finally:
             self.open = False
             self._writer.close()
             for answer in self._waiting.values():
                 if not answer.done():
-                    answer.set_exception(ControlError(f"{self._who} went away before it answered"))
+                    answer.set_exception(ControlError(f"{self._who} closed the connection without an answer"))
             if self._lost is not None:
                 self._lost()
 
     def _take(self, message: Mapping[str, Any]) -> None:
         number = message.get("id")
         if number is None:
-            if self._heard is not None:
-                self._heard(message)
+            if self._on_event is not None:
+                self._on_event(message)
             return
         answer = self._waiting.get(number)
         if answer is not None and not answer.done():
             answer.set_result(message)
 
 
-async def over(
-    connection: socket.socket, who: str, *, heard: Heard | None = None, lost: Callable[[], None] | None = None
+async def open_lines(
+    connection: socket.socket, who: str, *, on_event: OnEvent | None = None,
+    lost: Callable[[], None] | None = None,
 ) -> Lines:
-    """Lines over one end of a socket pair."""
+    """Opens Lines over one end of a socket pair."""
     reader, writer = await asyncio.open_unix_connection(sock=connection, limit=ANSWER_BYTES_MAX)
-    return Lines(who, reader, writer, heard=heard, lost=lost)
+    return Lines(who, reader, writer, on_event=on_event, lost=lost)
 
 
 class Control:
-    """A node's control socket: dialled when first asked, and again after it was lost."""
+    """A node's control socket: connected at the first request, and again after the connection was lost."""
 
     def __init__(self, who: str, host: str, port: int) -> None:
         self.who = who
@@ -128,7 +131,7 @@ class Control:
         self._dialling = asyncio.Lock()
 
     async def ask(self, do: str, *, timeout_s: float, **besides: Any) -> Mapping[str, Any]:
-        """As Lines.ask; the time-out counts the dialling too."""
+        """Like Lines.ask; the time-out includes connecting."""
         began = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(timeout_s):
@@ -144,7 +147,7 @@ class Control:
         return await lines.ask(do, timeout_s=max(left_s, 0.001), **besides)
 
     async def hang_up(self) -> None:
-        """Forget the connection (its node was killed); the next request dials."""
+        """Closes the connection (the node was killed); the next request connects again."""
         lines, self._lines = self._lines, None
         if lines is not None:
             await lines.close()

@@ -1,7 +1,5 @@
-"""Asks for elections by Kafka's ElectLeaders, and says what came of them.
-
-An answer is {"elected": [keys], "refused": {key: why}}; a partition whose leader is the right one already
-stands in neither.
+"""Requests elections by Kafka's ElectLeaders, and returns their result as {"elected": [keys], "refused":
+{key: why}}. A partition whose leader is the right one already is in neither.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +11,9 @@ from floodmark.harness.protocols import PartitionSpec
 ASK_S = 10.0
 
 
-async def elect_as_kafka_does(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool
+async def elect_by_kafka(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool
                 ) -> Mapping[str, Any]:
-    """Preferred leaders, or unclean ones, as Kafka's ElectLeaders asks for them."""
+    """Elects preferred leaders, or unclean ones, by Kafka's ElectLeaders."""
     asked = {(spec.topic, spec.partition): spec.key for spec in specs}
     results = await admin_requests.elect_leaders(to, list(asked), unclean=unclean, timeout_s=ASK_S)
     return election_result({asked[where]: error for where, error in results.items() if where in asked})

@@ -1,14 +1,15 @@
-"""The seams between a cluster and the place it lives in: Hosts (processes), Network and Disks.
+"""The protocols between a cluster and the place it runs in: Hosts (processes), Network and Disks.
 
-BrokerCluster (broker_cluster.py) is the same everywhere; a house is what differs: processes and proxies on
-loopback (local/), or containers, their network and their volumes (containers/). What runs is system.py's
-question: a house is told the command of each process.
+BrokerCluster (broker_cluster.py) is the same in every place; each place has its own House: processes and
+proxies on loopback (local/), or containers with their network and volumes (containers/). system.py decides
+what runs: a house gets the command of each process.
 
 Rules
-1. What is returned from is so: killed means gone, paused means stopped by the kernel, cut means no
-   byte passes any more.
-2. An end is asked for (kill, terminate), or foreseen, or the process died by itself: `died` keeps those.
-   What bore them all may end too (a supervisor, an engine): `lost` says so, and none of them is in `died`.
+1. Every call returns when its effect is complete: a killed process is gone, a paused one is stopped by the
+   kernel, and no byte passes a cut link.
+2. A process's end is requested (kill, terminate), or expected, or it died by itself; `died` lists the last.
+   If the parent of all processes ends (a supervisor, an engine), `lost` says so, and none of them is in
+   `died`.
 3. All waits have time-outs and raise FloodmarkError.
 """
 
@@ -21,79 +22,79 @@ from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.errors import FloodmarkError
 
-PYTHON = "python"  # a command's program by its name: each place knows where it has that
+PYTHON = "python"  # a command's program by its name: each place knows its path
 
-Command = Callable[[str], Sequence[str]]  # name -> what its process is: a program's name, then arguments
-Foreseen = Callable[[str, int], bool]  # whether this exit (name, code), which nobody asked for, was expected
+Command = Callable[[str], Sequence[str]]  # process name -> its command: a program's name, then arguments
+ExpectsExit = Callable[[str, int], bool]  # whether this exit (name, code) was expected, though not requested
 
 
 class FaultedExit(NamedTuple):
-    """The end of a process that nobody asked for and a fault in force explains."""
+    """The end of a process that was not requested and is caused by a fault in force."""
 
     name: str
     why: str  # "disk full", "memory limit"
     time_ns: int  # monotonic
 
 
-def never_foreseen(_name: str, _code: int) -> bool:
+def expects_no_exit(_name: str, _code: int) -> bool:
     return False
 
 
 def no_command(name: str) -> Sequence[str]:
-    raise FloodmarkError(f"nobody has said what runs as {name}")
+    raise FloodmarkError(f"there is no command for the process {name}")
 
 
 class Hosts(Protocol):
     """The processes of one run by name: brokers and the controller."""
 
-    foreseen: Foreseen  # the cluster sets these, before begin()
+    expects_exit: ExpectsExit  # the cluster sets these, before begin()
     command: Command
 
     @property
-    def died(self) -> Sequence[str]: ...  # in the order it happened; a name may stand there twice
+    def died(self) -> Sequence[str]: ...  # in order; a name may be in it twice
     @property
-    def died_words(self) -> Mapping[str, str]: ...  # of each: how it ended and the end of its log, in lines
+    def died_words(self) -> Mapping[str, str]: ...  # by name: how it ended and the end of its log, in lines
     @property
-    def lost(self) -> str | None: ...  # why everything here counts as dead
+    def lost(self) -> str | None: ...  # why all processes count as dead; None: they do not
     @property
-    def felled(self) -> Sequence[FaultedExit]: ...  # ends that a fault in force explains; never in died
+    def faulted_exits(self) -> Sequence[FaultedExit]: ...  # ends caused by a fault in force; not in died
 
-    async def begin(self) -> None: ...  # what must be there before any process
+    async def begin(self) -> None: ...  # makes what processes need
     async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already
-    async def kill(self, name: str) -> None: ...  # SIGKILL; nothing if it is not there
+    async def kill(self, name: str) -> None: ...  # SIGKILL; does nothing if it does not run
     async def terminate(self, name: str, *, timeout_s: float) -> None: ...  # SIGTERM
     async def pause(self, name: str) -> None: ...
     async def resume(self, name: str) -> None: ...
-    def lives(self, name: str) -> bool: ...  # a paused one does
+    def lives(self, name: str) -> bool: ...  # true for a paused one too
     def paused(self, name: str) -> bool: ...
-    async def stands_still(self, name: str) -> bool: ...  # what the kernel says, not what we remember
+    async def is_stopped(self, name: str) -> bool: ...  # by the kernel's state, not our own record
     def last_words(self, name: str) -> str: ...  # the end of its log, for a message
-    async def end(self) -> None: ...  # kill everything, leave nothing; safe twice
+    async def end(self) -> None: ...  # kills and removes everything; safe twice
 
 
 class Network(Protocol):
-    """What passes between the processes, and from clients. Names may be CLIENTS and CONTROLLER."""
+    """The links between the processes, and from clients. Names may be CLIENTS and CONTROLLER."""
 
     @property
-    def why_not(self) -> str | None: ...  # it cannot be cut, and what to do; None: it can
-    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None: ...  # adds up
+    def why_not(self) -> str | None: ...  # why it cannot be cut, and what to do; None: it can
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None: ...  # adds cuts
     async def heal(self) -> None: ...
-    async def mend(self) -> list[str]: ...  # heal, and read back what is left
+    async def mend(self) -> list[str]: ...  # heals; returns what is left
     async def close(self) -> None: ...  # safe twice
 
 
 class Disks(Protocol):
-    """What brokers have written. The node of wipe is dead already; power_cut kills."""
+    """The brokers' disks. wipe needs a dead node; power_cut kills it."""
 
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # see system.PowerLoss
     async def wipe(self, name: str) -> Lost: ...
-    async def log_dir(self, name: str) -> Path: ...  # it, or a copy of it as it is now
-    async def mend(self) -> list[str]: ...  # ends disk faults in force; what is left of them
+    async def log_dir(self, name: str) -> Path: ...  # the directory, or a copy of its present state
+    async def mend(self) -> list[str]: ...  # ends disk faults in force; returns what is left
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class House:
-    """Everything a cluster lives in. close: gives back the rest (ports), when all has ended; safe twice."""
+    """Everything that a cluster runs in. close: releases the rest (ports) after all has ended; safe twice."""
 
     layout: Layout
     hosts: Hosts

@@ -1,12 +1,12 @@
-"""Chooses every address and file of a cluster, and of a local one which link leads where.
+"""Chooses the addresses and files of a cluster's processes, and the links of a local cluster.
 
 Rules
-1. FOLDER/nodes/NODE is that broker's log.dirs, Kafka's own and nothing of ours; all else is in FOLDER/work.
-2. Directly, everybody dials a listener where it listens. Proxied, nobody does: each dialer has a link of its
-   own to each listener, and so the link knows who speaks.
-3. A process that dials others where they are advertised, one address for all, can be given links too: they
-   are advertised by name, each dialer has an address of loopback to itself, and a hosts file of its own says
-   that the name means that address. All links to one listener then have one port.
+1. FOLDER/nodes/NODE is that broker's log.dirs and has only Kafka's files; all other files are in FOLDER/work.
+2. With direct links every process connects to a listener's own address. With proxied links each dialer has
+   its own link to each listener, so that the link knows who sends.
+3. Processes that connect to each other's advertised address, which is the same for all dialers, can use links
+   too: brokers are advertised by name, each dialer has a loopback address of its own, and its hosts file maps
+   the names to that address. All links to one listener then have the same port.
 """
 
 import itertools
@@ -26,22 +26,22 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessAddresses:
-    """Where one process lives: addresses, and paths as the harness sees them."""
+    """The addresses of one process, and its paths as the harness sees them."""
 
     node_id: int
     is_controller: bool
-    listens: Address  # as the process binds it
-    reached: Address  # where the harness dials that, with nothing between that could be cut
-    advertised: Address  # where clients dial it
-    control: Address  # a second port of the process: for the harness alone, or as its system has it
-    asked: Address  # where the harness dials that
-    log_dir: Path  # where it is, or where a copy of it is put
-    durable: Path | None  # where a broker may note what it has fsynced; None: the controller
-    controller: Address  # where it dials the controller
-    asked_from: str | None = None  # the address that it dials from, as the process sees it; None: whatever
-    dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: as advertised
-    trace: Path | None = None  # where it writes what happens; None: it does not
-    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> what the process calls it
+    listens: Address  # the address that the process binds
+    reached: Address  # where the harness connects to that, without a link
+    advertised: Address  # where clients connect to it
+    control: Address  # a second port of the process, for the harness or for another use of its system
+    asked: Address  # where the harness connects to that
+    log_dir: Path  # the log directory, or where its copy is put
+    durable: Path | None  # where a broker may record what it has fsynced; None: the controller
+    controller: Address  # where it connects to the controller
+    asked_from: str | None = None  # the only address that may use `control`; None: any
+    dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: the advertised addresses
+    trace: Path | None = None  # its trace file; None: it writes none
+    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> its path in the container
 
     def inside(self, path: Path) -> str:
         """The path as the process sees it."""
@@ -53,20 +53,20 @@ class ProcessAddresses:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """One cluster on disk and on loopback."""
+    """The layout of one cluster: folder, addresses and links."""
 
     folder: Path
     nodes: tuple[str, ...]
     places: Mapping[str, ProcessAddresses]  # by node, and CONTROLLER
     links: Mapping[tuple[str, str], int]  # (dialer, listener) -> port; empty: direct
-    link_hosts: Mapping[str, str] = field(default_factory=dict)  # dialer -> host of its links; none: HOST
+    link_hosts: Mapping[str, str] = field(default_factory=dict)  # dialer -> host of its links; absent: HOST
 
     @property
     def names(self) -> tuple[str, ...]:
         return (*self.nodes, CONTROLLER)
 
     def known(self, name: str) -> None:
-        """FloodmarkError for a name that no process has."""
+        """Raises FloodmarkError if no process has this name."""
         if name not in self.places:
             raise FloodmarkError(f"no node {name!r}: there are {', '.join(self.names)}")
 
@@ -80,11 +80,11 @@ class Layout:
         return self.work(f"{name}.properties")
 
     def hosts_of(self, name: str) -> Path:
-        """The hosts file of this process, where its links are found by name."""
+        """The hosts file of this process, for links by name."""
         return self.work(f"{name}.hosts")
 
-    def links_told(self) -> list[dict[str, Any]]:
-        """What the links process is told to listen for."""
+    def links_config(self) -> list[dict[str, Any]]:
+        """The links process's configuration: where to listen, and where each link leads."""
         return [
             {"dialer": dialer, "listener": listener, "host": self.link_hosts.get(dialer, HOST), "port": port,
              "to": list(self._listens(dialer, listener))}
@@ -92,7 +92,8 @@ class Layout:
         ]
 
     def _listens(self, dialer: str, listener: str) -> Address:
-        """Where the listener listens for this dialer: for other brokers found by name, on its second port."""
+        """The listener's address for this dialer: its second port for other brokers, if links are found by
+        name."""
         place = self.places[listener]
         return place.control if dialer in self.link_hosts and not place.is_controller else place.listens
 
@@ -110,8 +111,8 @@ def lay_out(
     folder: Path, ids: Mapping[str, int], *, proxied: bool, ports: Ports, first_port: int | None,
     trace: bool = True, by_name: bool = False,
 ) -> Layout:
-    """ids: of each broker and of the controller, as their system has them. first_port: clients find n1 there,
-    n2 on the next, and so on; None: wherever is free. by_name: links are found by names (rule 3)."""
+    """Lays out a cluster. ids: of each broker and of the controller. first_port: n1's port for clients, n2
+    has the next, and so on; None: any free ones. by_name: links are found by name (rule 3)."""
     nodes = tuple(name for name in ids if name != CONTROLLER)
     for_clients = {
         node: ports.choose() if first_port is None else ports.take(first_port + index)
@@ -122,7 +123,7 @@ def lay_out(
     links: dict[tuple[str, str], int] = {}
     if proxied:
         links = {(CLIENTS, node): port for node, port in for_clients.items()}
-        shared = dict(control) if by_name else {}  # where a name means the dialer itself, it listens there
+        shared = dict(control) if by_name else {}  # the name is its own address there
         links |= {(dialer, listener): shared.get(listener) or ports.choose()
                   for dialer, listener in itertools.permutations(names, 2)}
     link_hosts = {name: f"127.0.1.{number}" for number, name in enumerate(names, start=1)

@@ -1,7 +1,6 @@
-"""Finds where to damage a log so that its broker must notice: in the last batch that it has.
-
-A broker that is killed finds the end of its log by checksums, and cuts it at the first batch that does not
-hold. Damage behind the last fsync is what a power cut may leave; damage before it is what a bad disk does.
+"""Chooses where to damage a log so that its broker must notice: in the log's last batch.
+A broker that was killed recovers its log by checksums and cuts it at the first bad batch. A power cut may
+damage what comes after the last fsync; a bad disk may damage what comes before.
 """
 
 from collections.abc import Iterator
@@ -11,22 +10,22 @@ from pathlib import Path
 from floodmark.harness.logdir.record_batches import CRC_FROM, Frame, frame
 
 FLIPPED = 0x40
-TORN_BYTES = 7  # fewer than any batch has
+TORN_BYTES = 7  # less than the size of any batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What is to be done to one file, and what that costs."""
+    """A change to one file, and the records that it loses."""
 
     partition: str  # "topic-partition"
     file: str  # in the log directory, with '/' between parts
-    position: int  # corrupt: of the byte; truncated: the new end
-    byte: int | None  # what it becomes; None: truncated
-    lost_records: int  # of the batch that no longer holds
+    position: int  # corrupt: the byte's; truncated: the new end
+    byte: int | None  # the byte's new value; None: truncated
+    lost_records: int  # those of the damaged batch
 
 
 def corrupt(log_dir: Path) -> Damage | None:
-    """A bit of the first log's last batch, where its checksum covers it. None: no log has a batch."""
+    """Flips a bit in the first log's last batch, where its checksum covers it. None: no log has a batch."""
     found = _last_batch(log_dir)
     if found is None:
         return None
@@ -39,7 +38,7 @@ def corrupt(log_dir: Path) -> Damage | None:
 
 
 def truncated(log_dir: Path) -> Damage | None:
-    """The last bytes of the first log's last batch. None: no log has a batch."""
+    """Cuts off the last bytes of the first log's last batch. None: no log has a batch."""
     found = _last_batch(log_dir)
     if found is None:
         return None
@@ -54,7 +53,8 @@ def _damage(log_dir: Path, path: Path, batch: Frame, position: int, byte: int | 
 
 
 def _last_batch(log_dir: Path) -> tuple[Path, int, Frame] | None:
-    """Of the first partition, by name, that has one: its segment, where it begins, and the batch."""
+    """The last batch of the first partition, by name, that has one: its segment, its position, and the
+    batch."""
     for folder in sorted(path for path in log_dir.iterdir() if path.is_dir()):
         for path in sorted(folder.glob("*.log"), reverse=True):
             last = max(_batches(path.read_bytes()), key=lambda one: one[0], default=None)

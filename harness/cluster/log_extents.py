@@ -1,4 +1,4 @@
-"""Counts what the logs of a node hold, and what they have lost between two looks. Files are only read."""
+"""Measures the logs of a node, and what they lost between two measurements. It only reads files."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,19 +8,19 @@ from floodmark.harness.logdir.record_batches import frame
 
 _SEGMENT = "[0-9]" * 20 + ".log"
 
-Held = Mapping[str, tuple[int, int]]  # "topic-partition" -> LEO, bytes
+LogExtents = Mapping[str, tuple[int, int]]  # "topic-partition" -> LEO, bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """What a power cut took, by "topic-partition"; only partitions that have a log are named in `kept`."""
+    """What a power cut lost, by "topic-partition"; `kept` has only partitions with a log."""
 
-    kept: Mapping[str, int]  # the LEO that is left
-    records: Mapping[str, int] = field(default_factory=dict)  # lost; partitions that lost none are left out
-    bytes: Mapping[str, int] = field(default_factory=dict)  # likewise, a torn last batch among them
+    kept: Mapping[str, int]  # the remaining LEO
+    records: Mapping[str, int] = field(default_factory=dict)  # lost, if any
+    bytes: Mapping[str, int] = field(default_factory=dict)  # lost, also of a torn last batch
     restored: tuple[str, ...] = ()  # files that got their previous content back
-    removed: tuple[str, ...] = ()  # files that are gone
-    how: str | None = None  # by what it was played, where a cluster has several ways
+    removed: tuple[str, ...] = ()  # files that were removed
+    how: str | None = None  # how it was simulated, if a cluster has several ways
 
     @property
     def lost_records(self) -> int:
@@ -29,20 +29,21 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchEnd:
-    """Where a batch ends: at `byte` of its segment, and the log with it at offset `leo`."""
+    """The end of a batch: the byte in its segment, and the offset after it (the LEO, if the log ends
+    there)."""
 
     byte: int
     leo: int
 
 
-def log_extents(log_dir: Path) -> Held:
-    """What each log holds: its LEO and its bytes."""
+def log_extents(log_dir: Path) -> LogExtents:
+    """The LEO and the bytes of each log."""
     return {name: (log_end_offset(log_dir / name), _size(log_dir / name))
             for name in partition_folders(log_dir)}
 
 
-def records_between(before: Held, after: Held) -> Lost:
-    """What the logs have lost from one look to the next."""
+def records_between(before: LogExtents, after: LogExtents) -> Lost:
+    """What the logs lost between two measurements."""
     gone = {name: (leo - after.get(name, (0, 0))[0], size - after.get(name, (0, 0))[1])
             for name, (leo, size) in before.items()}
     return Lost(
@@ -53,7 +54,7 @@ def records_between(before: Held, after: Held) -> Lost:
 
 
 def partition_folders(log_dir: Path) -> list[str]:
-    """The folders of partitions, which are those with a segment."""
+    """The names of the partitions' folders, which are those with a segment."""
     return sorted({path.parent.name for path in log_dir.glob(f"*-*/{_SEGMENT}")})
 
 
@@ -70,7 +71,7 @@ def _size(folder: Path) -> int:
 
 
 def log_end_offset(folder: Path) -> int:
-    """The offset after the last whole batch of the log; 0 when it has no segment."""
+    """The offset after the log's last complete batch; 0 if it has no segment."""
     leo = 0
     for path in segments_of(folder):
         leo = base_offset(path)
@@ -85,8 +86,7 @@ def records_in(folder: Path) -> int:
 
 
 def batch_ends(path: Path) -> Iterator[BatchEnd]:
-    """Where each whole, sound batch of a segment ends, up to the first that is not: there recovery will
-    cut."""
+    """Yields the end of each valid batch of a segment, up to the first invalid one: recovery cuts there."""
     data = path.read_bytes()
     position = 0
     while (found := frame(data, position)) is not None and found.crc_ok:

@@ -1,12 +1,13 @@
-"""Chooses the ports of one run: below the kernel's ephemeral range, free now, kept until the run ends.
+"""Chooses the ports of one run: below the kernel's ephemeral range, free now, and reserved until the run
+ends.
 
 Rules
-1. Below 32768, where Linux's ephemeral ports begin: else a connection going out could sit on a port while its
-   owner is being restarted.
-2. A port is claimed by a lock on a file that bears its number, held by the harness for the run's life, so
-   that runs side by side never choose the same one; the kernel drops the lock however the harness ends. The
-   files stay: removing a locked file would let two runs lock two files of one name.
-3. A claim is not enough, others use ports too: a port is chosen only if it can be bound.
+1. Ports are below 32768, where Linux's ephemeral ports begin: else an outgoing connection could take a port
+   while its broker is being restarted.
+2. A run reserves a port by locking a file named after it, so that parallel runs never choose the same one;
+   the kernel drops the lock however the harness ends. The files are not removed: otherwise two runs could
+   lock two files of the same name.
+3. Other programs use ports too: a port is chosen only if it can be bound.
 """
 
 import fcntl
@@ -23,40 +24,40 @@ HOST = "127.0.0.1"
 
 
 def private_folder() -> Path:
-    """This user's own folder for what must be found by other runs; made if need be."""
+    """This user's folder for files that other runs must find; it is made if needed."""
     folder = Path(tempfile.gettempdir()) / f"floodmark-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-        raise FloodmarkError(f"{folder} belongs to somebody else: remove it, or set TMPDIR")
+        raise FloodmarkError(f"{folder} belongs to another user: remove it, or set TMPDIR")
     return folder
 
 
 class Ports:
-    """The claims of one run. `close` gives them back."""
+    """The ports of one run. `close` releases them."""
 
     def __init__(self) -> None:
         self._folder = private_folder() / "ports"
         self._folder.mkdir(mode=0o700, exist_ok=True)
         self._claims: dict[int, int] = {}  # port -> descriptor of its locked file
         span = HIGHEST - LOWEST + 1
-        # Runs begin their search apart, so that a client left over from one seldom meets the next.
+        # Runs begin their search at different ports, so that an old client rarely reaches a later run.
         self._next = LOWEST + os.getpid() * 97 % span
 
     def choose(self) -> int:
-        """A port that nobody has and that stays ours."""
+        """A free port, reserved for this run."""
         for _ in range(HIGHEST - LOWEST + 1):
             port = self._next
             self._next = LOWEST if port == HIGHEST else port + 1
             if port not in self._claims and self._claim(port, strict=True):
                 return port
-        raise FloodmarkError(f"no free port between {LOWEST} and {HIGHEST}: end what holds them")
+        raise FloodmarkError(f"no free port between {LOWEST} and {HIGHEST}: end the processes that use them")
 
     def take(self, port: int) -> int:
-        """This very port, or UsageError."""
+        """Reserves this port; UsageError if it is taken."""
         if not 0 < port < 65536:
             raise UsageError(f"{port} is no port")
         if port not in self._claims and not self._claim(port, strict=False):
-            raise UsageError(f"port {port} is taken: choose another, or end what listens there")
+            raise UsageError(f"port {port} is taken: choose another, or end the process that listens there")
         return port
 
     def close(self) -> None:
@@ -79,7 +80,7 @@ class Ports:
 
 
 def _can_listen(port: int, *, strict: bool) -> bool:
-    """strict: old connections that linger on the port count as taken, which a server would not mind."""
+    """Whether the port can be bound. strict: not even old connections may linger on it."""
     with socket.socket() as probe:
         if not strict:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,5 @@
-"""Says whether a cluster is ready: every broker unfenced, every partition led with its ISR full. Pure."""
+"""Decides whether a cluster is ready: every broker is unfenced, every partition has a leader and a full ISR.
+Pure."""
 
 from collections.abc import Sequence
 
@@ -6,8 +7,8 @@ from floodmark.harness.protocols import UNKNOWN, PartitionSpec, View
 
 
 def healthy(look: View, partitions: Sequence[PartitionSpec], nodes: Sequence[str]) -> str | None:
-    """None, or the first thing that is not as it should be: every node unfenced, every partition led, its ISR
-    full, and its leader knows."""
+    """None, or the first reason why it is not ready: a fenced node, a partition without a leader, an ISR that
+    is not full, or a leader that does not know."""
     for node in nodes:
         if node not in look.unfenced:
             return f"{node} is fenced or not registered"

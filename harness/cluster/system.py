@@ -1,14 +1,15 @@
-"""The seam between a cluster and what runs in it: System. Where it lives is hosts.py's question.
+"""The protocol System between a cluster and what runs in it. hosts.py has the protocols of the place it runs
+in.
 
-The reference broker (reference/) is a system, Apache Kafka another, somebody's own a third. Who drives a
-cluster asks its system for settings, for the command of each process and for looks. What not every system can
-do (end a session, freeze, elect, arm failpoints, trace) is an ability of harness.protocols that the system
-itself has; the cluster lists it among its abilities.
+The reference broker (reference/) and Apache Kafka (kafka/) are systems. A system gives the settings and
+commands of its processes and observes them. What not every system can do (end a session, freeze, elect, arm
+failpoints, trace) is an ability of harness.protocols that the system itself has; the cluster lists the system
+among its abilities.
 
 Rules
-1. A system belongs to one cluster. What it is, and what it can and cannot do, is known before that starts.
-2. `attach` comes once, when the place is laid out and before any process begins; before it nothing can be
-   asked.
+1. A system belongs to one cluster. What it is, and what it can do, is known before the cluster starts.
+2. `attach` is called once, after the place is laid out and before any process starts; before that nothing can
+   be asked.
 3. Names are the history's; ids are the system's own.
 """
 
@@ -23,53 +24,53 @@ from floodmark.harness.protocols import Met, PartitionSpec, View
 
 
 class PowerLoss(Protocol):
-    """How the loss of power, or of a disk, is played on the files of a dead broker: by its own account of
-    what is durable (a side file), or by cutting its logs."""
+    """Simulates the loss of power, or of a disk, on the files of a dead broker: by its side file of what is
+    durable, or by cutting its logs."""
 
     def power_cut(
         self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None
     ) -> Lost: ...
     def wipe(self, durable_file: Path, log_dir: Path) -> Lost: ...
-    def start_anew(self, durable_file: Path) -> None: ...  # from here on all that lies there is durable
+    def mark_all_durable(self, durable_file: Path) -> None: ...  # everything is durable now
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None: ...  # file -> bytes; None: all
 
 
 class System(Protocol):
-    """What runs in one cluster."""
+    """What runs in one cluster: its settings and commands, and how to observe it."""
 
-    partitions: tuple[PartitionSpec, ...]  # those that have a key in the history, by now
+    partitions: tuple[PartitionSpec, ...]  # those with a key in the history, so far
 
     @property
-    def about(self) -> Mapping[str, Any]: ...  # run.json's `system`: {"name": ..., what else says which}
+    def about(self) -> Mapping[str, Any]: ...  # run.json's `system`: {"name": ..., its version or rules}
     @property
     def nodes(self) -> tuple[str, ...]: ...
     @property
     def ids(self) -> Mapping[str, int]: ...  # of each node and of CONTROLLER
     @property
-    def dials_by_name(self) -> bool: ...  # its processes dial one another where they are advertised
+    def dials_by_name(self) -> bool: ...  # its processes connect to each other's advertised addresses
     @property
     def config(self) -> Mapping[str, Mapping[str, Any]]: ...  # run.json's `config`
     @property
-    def lacks(self) -> Mapping[type, str]: ...  # abilities of the place that it does not bear, and why
+    def lacks(self) -> Mapping[type, str]: ...  # abilities that it cannot have in any place, and why
     @property
-    def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that its looks leave UNKNOWN
+    def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are always UNKNOWN
     @property
     def power(self) -> PowerLoss: ...
     @property
-    def frozen(self) -> bool: ...  # all its processes stand still for good: nothing is mended any more
+    def frozen(self) -> bool: ...  # all its processes are stopped for good: nothing is mended any more
 
     def attach(self, layout: Layout, hosts: Hosts) -> None: ...  # writes every process's settings
     def command(self, name: str) -> Sequence[str]: ...  # a program's name (hosts.PYTHON), then its arguments
-    def number(self, partitions: Sequence[PartitionSpec]) -> None: ...  # they have these keys from now on
-    async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None: ...  # exactly so assigned
+    def number(self, partitions: Sequence[PartitionSpec]) -> None: ...  # gives partitions their keys
+    async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None: ...
     async def look(self) -> View: ...
 
     # -- a process's life
-    async def starting(self, name: str) -> None: ...  # its process is about to begin
-    async def is_up(self, name: str) -> bool: ...  # it answers, or it has ended as it was armed to
+    async def starting(self, name: str) -> None: ...  # its process is about to start
+    async def is_up(self, name: str) -> bool: ...  # it answers, or ended at an armed failpoint
     def started(self, name: str) -> None: ...  # it has read its settings, or ended
-    def foreseen(self, name: str, code: int) -> bool: ...  # whether it was armed to end so
-    def crashes(self) -> Sequence[Met]: ...  # the foreseen ends so far
+    def expects_exit(self, name: str, code: int) -> bool: ...  # whether an armed failpoint explains this end
+    def crashes(self) -> Sequence[Met]: ...  # the expected ends so far
     async def hang_up(self, name: str) -> None: ...  # the process is gone
-    async def let_go(self, names: Sequence[str]) -> list[str]: ...  # undoes what it holds there; what is left
+    async def release_holds(self, names: Sequence[str]) -> list[str]: ...  # what is left
     async def close(self) -> None: ...  # when all processes have ended; safe twice, and without attach

@@ -1,4 +1,4 @@
-"""Polls a condition until it holds; says what it waited for if its time-out passes first."""
+"""Polls a condition until it is true; its time-out error says what it waited for."""
 
 import asyncio
 import time
@@ -9,10 +9,10 @@ from floodmark.harness.errors import FloodmarkError
 POLL_S = 0.02
 
 
-async def wait_until(unmet: Callable[[], Awaitable[str | None]], what: str, timeout_s: float) -> None:
-    """Look again and again until nothing is unmet. FloodmarkError with what was last."""
+async def wait_until(unmet: Callable[[], Awaitable[str | None]], awaited: str, timeout_s: float) -> None:
+    """Polls until `unmet` returns None; FloodmarkError with its last reason at the time-out."""
     deadline = time.monotonic() + timeout_s
     while (why := await unmet()) is not None:
         if time.monotonic() > deadline:
-            raise FloodmarkError(f"waited {timeout_s:g} s for {what}: {why}")
+            raise FloodmarkError(f"waited {timeout_s:g} s for {awaited}: {why}")
         await asyncio.sleep(POLL_S)

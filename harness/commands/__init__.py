@@ -1,5 +1,4 @@
-"""One module per command: what joins runner, clusters, judge and reports.
-
-harness/cli alone calls them (pytest_*.py: the pytest plugin). How a result is worded belongs in
-harness/reports, how a run goes in harness/runner.py. Begin with run.py and check.py.
+"""Implements the commands, a module each: they join runner, clusters, judge and reports.
+Only harness/cli calls them (pytest_*.py: the pytest plugin). The text of results belongs in harness/reports,
+the phases of a run in harness/runner.py. Begin with run.py and check.py.
 """

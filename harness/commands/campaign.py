@@ -1,8 +1,7 @@
-"""`floodmark campaign run | resume | mark | plan`: nights of runs, and what they found.
-
-Exit codes of run and resume: 1 a bug was found that nobody has marked as known, or a run broke a gate of the
-plan; else 4 the harness failed in a run; else 3 of a run nobody can tell; else 0, also where known bugs came
-again (they are listed).
+"""Runs, resumes and marks campaigns: `floodmark campaign run | resume | mark | plan`.
+Exit codes of run and resume: 1 a bug was found that is not marked as known, or a run broke a gate of the
+plan; else 4 the harness failed in a run; else 3 a verdict is unknown; else 0, also if known bugs were seen
+(they are listed).
 """
 
 import asyncio
@@ -25,13 +24,13 @@ from floodmark.harness.campaign.gates import GATE
 from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
-from floodmark.harness.campaign.quantities import seconds, time_words
+from floodmark.harness.campaign.quantities import seconds, time_text
 from floodmark.harness.commands.campaign_index import index_beside
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
 from floodmark.harness.commands.campaign_processes import JudgeProcess
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
 from floodmark.harness.commands.check import refuse_no_files, written
-from floodmark.harness.commands.error_exits import complain, sigterm_kept
+from floodmark.harness.commands.error_exits import complain, sigterm_handler_restored
 from floodmark.harness.commands.run import commit, planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -41,16 +40,16 @@ from floodmark.harness.reports.campaign_results import (
     STUCK,
     Cause,
     Results,
+    distinguishing_texts,
     gates_of,
     results_of,
-    told_apart,
     why_of,
 )
 from floodmark.harness.reports.gate_outcomes import one_line
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import RUNS, refuse_full, write_whole
+from floodmark.harness.run import RUNS, refuse_nonempty, write_whole
 from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
@@ -60,7 +59,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reports:
-    """Files for CI servers; None: not asked for. UsageError for what is no plain file."""
+    """The report files for CI servers; None: not wanted. UsageError if a path is no plain file."""
 
     junit_file: Path | None = None
     markdown_file: Path | None = None
@@ -71,8 +70,8 @@ class Reports:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The command line's words. out: the campaign's folder; ledger: None is LEDGER beside it."""
+class CampaignOptions:
+    """The options of `campaign run`. out: the campaign's folder; ledger: None means LEDGER next to it."""
 
     plan_file: Path | None = None
     preset: str | None = None
@@ -87,15 +86,15 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is to be otherwise from now on in a campaign that is resumed. None: as it was."""
+    """The options that change when a campaign is resumed. None: unchanged."""
 
-    budget: str | None = None  # all in all, with what was spent
+    budget: str | None = None  # the total, with the time already spent
     runs: int | None = None
     ledger: Path | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """In campaign.json's words. UsageError for what is no time; FloodmarkError for a ledger that cannot
-        be read, before it is anybody's."""
+        """The changes as keys of campaign.json. UsageError for an invalid time; FloodmarkError for a ledger
+        that cannot be read."""
         changed: dict[str, Any] = {}
         if self.budget is not None:
             changed["budget_s"] = time_of(self.budget)
@@ -110,15 +109,15 @@ class Changes:
 # -- run and resume -----------------------------------------------------------------------------------------
 
 
-def run_campaign(asked: Asked) -> int:
-    """A new campaign, to its end; the last line of stdout is its folder."""
-    plan = plan_of(asked)
-    budget_s = budget_of(asked.budget, plan)
-    refuse_what_cannot_be(plan)
-    folder = asked.out or RUNS / f"campaign-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(folder)
+def run_campaign(options: CampaignOptions) -> int:
+    """Runs a new campaign to its end; the last line of stdout is its folder."""
+    plan = plan_of(options)
+    budget_s = budget_of(options.budget, plan)
+    refuse_impossible_cases(plan)
+    folder = options.out or RUNS / f"campaign-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    refuse_nonempty(folder)
     catalog.can_judge()
-    ledger_path = (asked.ledger or folder.parent / LEDGER).absolute()
+    ledger_path = (options.ledger or folder.parent / LEDGER).absolute()
     ledger = ledgers.load(ledger_path)
     about = {
         "format": FORMAT,
@@ -126,28 +125,28 @@ def run_campaign(asked: Asked) -> int:
         "began": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
         "commit": commit(),
-        "seed": secrets.randbelow(2**31) if asked.seed is None else asked.seed,
+        "seed": secrets.randbelow(2**31) if options.seed is None else options.seed,
         "budget_s": budget_s,
-        "runs": asked.runs,
-        "keep": asked.keep,
+        "runs": options.runs,
+        "keep": options.keep,
         "ledger": str(ledger_path),
         "bank": bank_of(ledger, plan),
         "plan": plan.text,
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_about(folder, about)
-    click.echo(f"{many(len(plan.cases), 'case')}, {time_words(budget_s)}, seed {about['seed']}; folder "
+    click.echo(f"{many(len(plan.cases), 'case')}, {time_text(budget_s)}, seed {about['seed']}; folder "
                f"{harmless(str(folder))}", err=True)
-    return carried_on(folder, asked.reports)
+    return continue_campaign(folder, options.reports)
 
 
 def resume_campaign(folder: Path, reports: Reports, changes: Changes | None = None) -> int:
-    """A campaign that was ended somehow goes on; one that is done says so."""
-    return carried_on(folder, reports, changes)
+    """Continues a campaign that was interrupted; reports one that is finished."""
+    return continue_campaign(folder, reports, changes)
 
 
-def carried_on(folder: Path, reports: Reports, changes: Changes | None = None) -> int:
-    """The reports are written however the campaign ends, and say how."""
+def continue_campaign(folder: Path, reports: Reports, changes: Changes | None = None) -> int:
+    """Runs a campaign's next session, and writes its reports however the session ends."""
     at = CampaignAt(folder=folder.resolve())
     changed = changes.as_json() if changes is not None else {}
     about = {**at.about(), **changed}
@@ -157,11 +156,11 @@ def carried_on(folder: Path, reports: Reports, changes: Changes | None = None) -
         if changed:
             write_about(at.folder, about)
         try:
-            state = conducted(at, plan, about, lambda state: index_beside(folder, state, about))
+            state = run_session(at, plan, about, lambda state: index_beside(folder, state, about))
             ledger = ledgers.load(Path(about["ledger"]))
         except Exception as error:
             trouble = str(error) or repr(error)
-            results = as_it_stands(at, about, matrix, str(folder), trouble)
+            results = results_so_far(at, about, matrix, str(folder), trouble)
             write_reports(results, reports)
             click.echo(harmless(summary(results), breaks=True))
             index_beside(folder, None, about, trouble)
@@ -179,15 +178,15 @@ def carried_on(folder: Path, reports: Reports, changes: Changes | None = None) -
 
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
-    """campaign.json, on disk when this returns: without it there is nothing to go on with."""
+    """Writes campaign.json and fsyncs it: without it a campaign cannot be resumed."""
     sync(folder.parent)
     write_whole(folder / "campaign.json", orjson.dumps(
         about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE), durable=True)
 
 
-def as_it_stands(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Case], folder: str,
+def results_so_far(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Case], folder: str,
                  trouble: str) -> Results:
-    """Of a campaign that something has ended: as far as its files can be read."""
+    """The results of a campaign that an error ended, as far as its files can be read."""
     state, ledger = State(), Ledger()
     with suppress(FloodmarkError):
         state = at.state()
@@ -196,8 +195,7 @@ def as_it_stands(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Case
 
 
 def write_reports(results: Results, reports: Reports) -> list[int]:
-    """The files that CI servers show, those that were asked for; [EXIT_HARNESS] for each that could not be
-    written."""
+    """Writes the report files for CI servers; returns EXIT_HARNESS for each that could not be written."""
     codes: list[int] = []
     if (junit_file := reports.junit_file) is not None:
         codes += written(lambda: write_whole(junit_file, campaign_junit(results, datetime.datetime.now())))
@@ -206,10 +204,10 @@ def write_reports(results: Results, reports: Reports) -> list[int]:
     return codes
 
 
-def conducted(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
+def run_session(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
               look: Callable[[State], object]) -> State:
-    """One session, to the end; look: is called after each batch. Ctrl-C and SIGTERM end it at once, and only
-    what was under way is lost."""
+    """Runs one session to its end. look: called after each batch. Ctrl-C and SIGTERM end it at once, and only
+    the unfinished runs are lost."""
     state = at.state()
     journal = Journal(at.journal_path)
     conductor = Conductor(
@@ -227,52 +225,52 @@ def conducted(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
         return await conductor.conduct()
 
     try:
-        with sigterm_kept():
+        with sigterm_handler_restored():
             return asyncio.run(out())
     except asyncio.CancelledError as error:
         raise FloodmarkError(
-            f"interrupted; it goes on with: floodmark campaign resume {at.folder}") from error
+            f"interrupted; to continue: floodmark campaign resume {at.folder}") from error
     except (FloodmarkError, OSError) as error:
         resume = f"floodmark campaign resume {at.folder}"
-        words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        advice = "" if resume in words else f"; once that is mended it goes on with: {resume}"
-        raise FloodmarkError(f"{words}{advice}") from error
+        sentence = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        advice = "" if resume in sentence else f"; when that is fixed, continue with: {resume}"
+        raise FloodmarkError(f"{sentence}{advice}") from error
     finally:
         journal.close()
 
 
-def plan_of(asked: Asked) -> Plan:
-    if (asked.plan_file is None) == (asked.preset is None):
+def plan_of(options: CampaignOptions) -> Plan:
+    if (options.plan_file is None) == (options.preset is None):
         raise UsageError(f"name a plan, or --preset {'|'.join(presets())}")
-    if asked.plan_file is not None:
-        return load(asked.plan_file)
-    if asked.preset not in presets():
-        raise UsageError(f"no preset {asked.preset!r}; there are: {', '.join(presets())}")
-    return load(PRESETS / f"{asked.preset}.toml")
+    if options.plan_file is not None:
+        return load(options.plan_file)
+    if options.preset not in presets():
+        raise UsageError(f"no preset {options.preset!r}; there are: {', '.join(presets())}")
+    return load(PRESETS / f"{options.preset}.toml")
 
 
 def budget_of(words: str | None, plan: Plan) -> float:
-    """Seconds. UsageError where not even the shortest run has room in them."""
+    """The campaign's time in seconds. UsageError if not even the shortest run fits."""
     budget_s = time_of(words) if words is not None else plan.budget_s
     if budget_s is None:
-        raise UsageError("how long? Say --for 20min, or `for = \"20min\"` in the plan")
+        raise UsageError("the campaign's time is missing: give --for 20min, or `for = \"20min\"` in the plan")
     least_s = min(one.case.duration for one in plan.cases)
     if budget_s < least_s:
-        raise UsageError(f"{time_words(budget_s)} has no room for one run of {time_words(least_s)}: give the "
+        raise UsageError(f"{time_text(budget_s)} has no room for one run of {time_text(least_s)}: give the "
                          "campaign more time (--for), or its runs less (`duration`)")
     return budget_s
 
 
 def time_of(words: str) -> float:
-    """Seconds, of --for; UsageError where it is no time."""
+    """The seconds of --for; UsageError if it is no time."""
     try:
         return seconds(words)
     except ValueError as error:
         raise UsageError(f"--for: {error}") from error
 
 
-def refuse_what_cannot_be(plan: Plan) -> None:
-    """UsageError that names the case, before anything runs: an unknown nemesis or scenario, a config that no
+def refuse_impossible_cases(plan: Plan) -> None:
+    """Raises UsageError for a case that cannot run: an unknown nemesis or scenario, or a config that no
     broker would start with."""
     nowhere = RUNS / "never"
     for one in plan.cases:
@@ -288,23 +286,24 @@ def refuse_what_cannot_be(plan: Plan) -> None:
 
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
-    """Case and seed of the smallest run of each bug that the ledger has, of systems that are in the plan:
-    they are run first. The last seen come first."""
+    """Case and seed of the smallest run of each bug in the ledger, for the plan's systems: they are run
+    first, those seen last before the others."""
     systems = {one.case.system for one in plan.cases}
     entries = sorted(
         (entry for entry in ledger.entries.values()
          if entry.signature.klass == BUG and entry.smallest is not None
          and Case.of_json(entry.smallest.case).system in systems),
-        key=lambda entry: [ledger.nights[night].began for night in ledger.seen(entry)[-1:]], reverse=True)
+        key=lambda entry: [ledger.nights[night].began for night in ledger.nights_with(entry)[-1:]],
+        reverse=True)
     return [{"case": dict(entry.smallest.case), "seed": entry.smallest.seed}
             for entry in entries[: plan.bank] if entry.smallest is not None]
 
 
-# -- what came of it ----------------------------------------------------------------------------------------
+# -- results ----------------------------------------------------------------------------------------
 
 
 def summary(results: Results) -> str:
-    """The line of the night; tables of the violations and of what got stuck; whatever else is no success."""
+    """The summary: the heading, tables of violations and stuck clusters, and the other runs that failed."""
     lines = [results.heading]
     for title, causes in (("violation", results.violations), ("stuck", results.stuck)):
         if causes:
@@ -313,7 +312,7 @@ def summary(results: Results) -> str:
         "gate": [(run, f"{gates_of(run)}; {run.folder}") for run in results.gates],
         "not made": [(run, why_of(run)) for run in results.not_made],
         "the harness failed": [(run, f"{why_of(run)}; {run.folder}") for run in results.harness],
-        "nobody can tell": [(run, f"{why_of(run)}; {run.folder}") for run in results.untold],
+        "unknown": [(run, f"{why_of(run)}; {run.folder}") for run in results.unknown],
     }
     lines += [f"  {title}: {run.case.title} seed {run.seed}: {one_line(words)}"
               for title, mine in runs.items() for run, words in mine]
@@ -321,20 +320,20 @@ def summary(results: Results) -> str:
 
 
 def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
-    """What all were promised stands once, below; then what to type."""
-    whats, common = told_apart([one.signature for one in causes])
+    """A table of causes; below it the guarantees that all have, and the commands to type."""
+    texts, common = distinguishing_texts([one.signature for one in causes])
     rows: list[Row] = [("signature", "system", title, "runs", "per 100", "again", "seen")]
-    rows += [(one.id, one.signature.system, what, f"{one.runs} of {one.of}",
-              one.rate.replace(" per 100 runs", ""), one.again, one.word)
-             for one, what in zip(causes, whats, strict=True)]
-    below = [f"promised: {common}"] if common else []
+    rows += [(one.id, one.signature.system, text, f"{one.runs} of {one.of}",
+              one.rate.replace(" per 100 runs", ""), one.reproduced_text, one.standing_text)
+             for one, text in zip(causes, texts, strict=True)]
+    below = [f"guarantees: {common}"] if common else []
     below += [f"  {one.id}: {one.words}" for one in causes if one.words]
     below += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
     return [ruled_table(rows), *below]
 
 
 def exit_code(state: State, ledger: Ledger) -> int:
-    """By what is not known yet; see the module's head."""
+    """The exit code, see the module's docstring."""
     if any(signature.klass == BUG and not ledger.knows(signature) for signature in state.runs_by_signature()):
         return EXIT_INVALID
     runs = state.runs.values()
@@ -343,7 +342,7 @@ def exit_code(state: State, ledger: Ledger) -> int:
         return EXIT_INVALID
     kinds = {line["kind"] for line in judged} - {INVALID, STUCK, GATE}
     if state.ended_early or any(run.why is not None for run in runs) or not any(run.done for run in runs):
-        kinds.add(HARNESS)  # also of a campaign without a single run: it has looked at nothing
+        kinds.add(HARNESS)  # also for a campaign without any run
     return worst(EXITS[kind] for kind in kinds)
 
 
@@ -351,17 +350,17 @@ def exit_code(state: State, ledger: Ledger) -> int:
 
 
 def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note: str | None) -> int:
-    """Changes what people say of a signature."""
+    """Changes a signature's marks and notes in the ledger."""
     if not (known or unknown or note):
-        raise UsageError("say --known REASON, --not-known or --note TEXT")
+        raise UsageError("give --known REASON, --not-known or --note TEXT")
     today = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
     with ledgers.locked(ledger_path):
         ledger = ledgers.load(ledger_path)
         entry = ledger.named(id_)
         if known or unknown:
-            ledger = ledger.marking(entry.id, reason=known, since=today)
+            ledger = ledger.with_mark(entry.id, reason=known, since=today)
         if note:
-            ledger = ledger.annotating(entry.id, note)
+            ledger = ledger.with_note(entry.id, note)
         ledgers.save(ledger_path, ledger)
     click.echo(harmless(f"{entry.id}: {entry.signature.sentence}: "
                         + (f"known: {known}" if known else "not known" if unknown else f"noted: {note}")))
@@ -369,7 +368,7 @@ def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note:
 
 
 def show_plan(name: str) -> int:
-    """A preset, to be copied and edited."""
+    """Prints a preset, to be copied and edited."""
     if name not in presets():
         raise UsageError(f"no preset {name!r}; there are: {', '.join(presets())}")
     click.echo((PRESETS / f"{name}.toml").read_text(encoding="utf-8"), nl=False)

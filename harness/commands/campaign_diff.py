@@ -1,7 +1,6 @@
-"""`floodmark campaign diff BEFORE AFTER`: what the second night found otherwise than the first.
-
-Violations, clusters that got stuck, and runs that say nothing of their system are tables of their own: a
-night in which more runs could not be made has not found less.
+"""Compares two campaigns: `floodmark campaign diff BEFORE AFTER`.
+Violations, stuck clusters, and runs that failed each have a table of their own: a campaign in which more runs
+failed has not found less.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.difference import Change, Counted, kind_of, p_same
 from floodmark.harness.campaign.journal import CampaignAt
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.reports.campaign_results import STUCK, results_of, told_apart
+from floodmark.harness.reports.campaign_results import STUCK, distinguishing_texts, results_of
 from floodmark.harness.reports.phrases import ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.verdict import EXIT_INVALID, EXIT_VALID
@@ -26,7 +25,7 @@ Row = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """A campaign. others: how many of its runs were of no use, by what was wrong with them."""
+    """A campaign's counts. others: the number of runs that failed, by what was wrong."""
 
     about: Mapping[str, Any]
     counted: Counted
@@ -35,7 +34,8 @@ class Night:
 
 
 def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
-    """What differs; exit 1 where the second has a bug that the first has not and nobody knows."""
+    """Prints what differs; exit 1 if the second campaign has a bug that the first does not have and that is
+    not marked as known."""
     then, now = night_of(before), night_of(after)
     ledger = ledgers.load(ledger_path or Path(str(now.about["ledger"])))
     found = difference.changes(then.counted, now.counted)
@@ -56,30 +56,30 @@ def night_of(folder: Path) -> Night:
     return Night(
         about=about, runs=len(state.runs), counted=Counted(runs=state.judged_by_system(), found=found),
         others={"the harness failed": len(results.not_made) + len(results.harness),
-                "nobody can tell": len(results.untold), "broke a gate": len(results.gates)})
+                "unknown": len(results.unknown), "broke a gate": len(results.gates)})
 
 
 # -- tables: pure -------------------------------------------------------------------------------------------
 
 
 def signatures_table(title: str, changes: Sequence[Change], ledger: Ledger) -> str:
-    """"" where there is none."""
-    whats, common = told_apart([one.signature for one in changes])
+    """A table of changed signatures; empty if there are none."""
+    texts, common = distinguishing_texts([one.signature for one in changes])
     rows: list[Row] = [("signature", "system", title, "before", "after", "p", "change")]
-    for one, what in zip(changes, whats, strict=True):
+    for one, text in zip(changes, texts, strict=True):
         known = " (known)" if ledger.knows(one.signature) else ""
-        rows.append(((ledger.of(one.signature) or one.signature).id, one.signature.system, what,
+        rows.append(((ledger.of(one.signature) or one.signature).id, one.signature.system, text,
                      *_both(one.before, one.after), one.kind + known))
-    return ruled_table(rows) + (f"\npromised: {common}" if common else "") if changes else ""
+    return ruled_table(rows) + (f"\nguarantees: {common}" if common else "") if changes else ""
 
 
 def others_table(then: Night, now: Night) -> str:
-    """Of all runs that were begun, those that say nothing of their system or keep no gate."""
+    """A table of the runs that failed, are unknown, or broke a gate, of all runs."""
     rows: list[Row] = []
-    for what, count in now.others.items():
-        before, after = (then.others[what], then.runs), (count, now.runs)
+    for text, count in now.others.items():
+        before, after = (then.others[text], then.runs), (count, now.runs)
         if before[0] or after[0]:
-            rows.append((what, *_both(before, after), kind_of(before, after, p_same(before, after))))
+            rows.append((text, *_both(before, after), kind_of(before, after, p_same(before, after))))
     return ruled_table([("runs", "before", "after", "p", "change"), *rows]) if rows else ""
 
 

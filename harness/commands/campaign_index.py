@@ -1,7 +1,6 @@
-"""The index page of a campaign, and the pages of the runs that it names: `floodmark report CAMPAIGN_FOLDER`.
-
-A campaign writes it after each batch and at its end, whole or not at all, so that one can look at it during
-the night. It is a help, never the gate: what keeps it from being made is a remark on stderr.
+"""Writes the index page of a campaign, and the pages of the runs on it: `floodmark report CAMPAIGN_FOLDER`.
+A campaign writes it atomically after each batch and at its end, so that it can be read at any time. It does
+not affect the exit code: an error is only reported on stderr.
 """
 
 import datetime
@@ -26,13 +25,13 @@ from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import write_whole
 
 INDEX = "index.html"
-AT_ONCE = 10  # pages of runs, each about a second; the next call makes the next ones
+AT_ONCE = 10  # new pages of runs in one call, each about a second
 
 
 def write_index(folder: Path, file: Path | None = None, *, state: State | None = None, trouble: str = "",
                 ledger_path: Path | None = None) -> Path:
-    """The page of a campaign's folder, whole or as it was before. state: None is as the journal has it;
-    ledger_path: None is the campaign's own. FloodmarkError where it cannot be written."""
+    """Writes the page of a campaign's folder atomically. state: None means the journal's; ledger_path: None
+    means the campaign's own. FloodmarkError if it cannot be written."""
     at = CampaignAt(folder=folder)
     about = at.about()
     state = at.state() if state is None else state
@@ -52,7 +51,7 @@ def write_index(folder: Path, file: Path | None = None, *, state: State | None =
 
 
 def matrix_of(at: CampaignAt, about: Mapping[str, Any]) -> list[Case]:
-    """The plan's cases; of a plan that cannot be read, none: those that were run are known all the same."""
+    """The plan's cases; empty if the plan cannot be read: the cases of runs are known anyway."""
     try:
         return [one.case for one in read(str(about.get("plan")), f"the plan in {at.about_path}").cases]
     except UsageError:
@@ -61,7 +60,7 @@ def matrix_of(at: CampaignAt, about: Mapping[str, Any]) -> list[Case]:
 
 def index_beside(folder: Path, state: State | None, about: Mapping[str, Any],
                  trouble: str = "") -> Path | None:
-    """That of a campaign under way, or at its end; None where it was not written, for whatever reason."""
+    """Writes the page during or after a campaign; None if that failed for any reason."""
     try:
         return write_index(folder, state=state, trouble=trouble, ledger_path=Path(str(about["ledger"])))
     except FloodmarkError as error:
@@ -73,12 +72,12 @@ def index_beside(folder: Path, state: State | None, about: Mapping[str, Any],
 
 
 def make_pages(results: Results, folder: Path) -> None:
-    """Of the smallest run of each cause that this campaign saw, the new ones first; those that are there
-    stay."""
+    """Makes the page of the smallest run of each cause that this campaign saw, the new ones first; existing
+    pages stay."""
     made = 0
     for cause in results.causes:
         run = Path(cause.smallest)
-        ours = run.resolve().is_relative_to(folder.resolve())  # a journal may say anything
+        ours = run.resolve().is_relative_to(folder.resolve())  # a journal may contain any path
         if not cause.runs or made == AT_ONCE or not ours or not is_run(run):
             continue
         if (run / REPORT).is_file() or size_of(run) > AT_ONCE_BYTES:
@@ -91,8 +90,8 @@ def make_pages(results: Results, folder: Path) -> None:
 
 
 def pages_of(results: Results, seen_from: Path) -> Iterator[tuple[str, str]]:
-    """The pages that are there: (the run's folder, the page's address seen from that folder). An address
-    begins with no scheme, whatever a folder is called."""
+    """Yields the existing pages: (the run's folder, the page's address relative to `seen_from`). An address
+    never begins with a scheme, whatever the folder's name."""
     named = {cause.smallest for cause in results.causes if cause.smallest}
     named |= {results.where(run) for cell in results.cells for run in cell.runs}
     for folder in sorted(named):

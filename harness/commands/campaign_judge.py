@@ -1,12 +1,12 @@
-"""The judge of a campaign, in a process of its own that stays.
-
-`python -m floodmark.harness.commands.campaign_judge` starts it.
+"""Judges a campaign's runs, in a process that lives as long as the campaign.
+It is started as `python -m floodmark.harness.commands.campaign_judge`.
 
 Rules
 1. A line of JSON on stdin names run folders, {"folders": [...]}; the answer is one line for each, in order:
-   what a campaign keeps of a run (summary_of). The verdict and the measures are in the folder by then.
-2. Spark is started before the first question ({"ready": true} is said then), for its start takes a machine.
-3. When stdin ends whoever asked is gone: this process ends, and Spark with it, also in the midst of judging.
+   the run's summary for the campaign (summary_of). Verdict and measures are in the folder by then.
+2. Spark is started before the first request, because its start uses all processors; then {"ready": true} is
+   printed.
+3. When stdin ends, the campaign's process is gone: this process ends, and Spark with it, even while judging.
 """
 
 import contextlib
@@ -40,31 +40,31 @@ STUCK = finding_names.STUCK
 
 def main() -> None:
     out = sys.stdout.buffer
-    asked: Queue[bytes | None] = Queue()
+    requests: Queue[bytes | None] = Queue()
     busy = threading.Event()
-    threading.Thread(target=listen, args=(asked, busy), daemon=True).start()
+    threading.Thread(target=listen, args=(requests, busy), daemon=True).start()
     with contextlib.redirect_stdout(sys.stderr):
         judge = catalog.judge()
         catalog.warm_judge()
         _say(out, {"ready": True})
-        while (line := asked.get()) is not None:
+        while (line := requests.get()) is not None:
             folders = [Path(folder) for folder in orjson.loads(line)["folders"]]
             busy.set()
             verdicts = judge.judge(folders)
             for folder, verdict, more in zip(folders, verdicts, figures(folders), strict=True):
                 _say(out, {**answer(folder, verdict), **more})
             busy.clear()
-    catalog.leave_judge()
+    catalog.stop_judge()
 
 
-def listen(asked: "Queue[bytes | None]", busy: threading.Event) -> None:
-    """Every line that is asked. At the end of stdin None, or the end of this process where it is at work
+def listen(requests: "Queue[bytes | None]", busy: threading.Event) -> None:
+    """Queues every request line. At the end of stdin it queues None, or ends this process if it is judging
     (the JVM ends with it)."""
     for line in sys.stdin.buffer:
-        asked.put(line)
+        requests.put(line)
     if busy.is_set():
         os.kill(os.getpid(), signal.SIGKILL)
-    asked.put(None)
+    requests.put(None)
 
 
 def _say(out: Any, answer: Mapping[str, Any]) -> None:
@@ -73,8 +73,8 @@ def _say(out: Any, answer: Mapping[str, Any]) -> None:
 
 
 def answer(folder: Path, verdict: Verdict) -> dict[str, Any]:
-    """The summary, once the verdict and the measures are on disk, for the history of a valid run goes then;
-    `unsaved`: why they are not."""
+    """The summary, after verdict and measures are written: the history of a valid run is deleted then.
+    `unsaved`: why they could not be written."""
     try:
         report.write(folder, verdict)
         sync_run(folder)
@@ -86,8 +86,8 @@ def answer(folder: Path, verdict: Verdict) -> dict[str, Any]:
 
 
 def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """Of each run what its faults cost (`measures`: the figures of its row that gates ask for), or why nobody
-    can tell (`unmeasured`). Whatever goes wrong here, the verdicts stand."""
+    """The measures of each run that gates use (`measures`), or why there are none (`unmeasured`). An error
+    here does not affect the verdicts."""
     try:
         measures = catalog.measure(folders)
     except Exception as error:
@@ -101,9 +101,9 @@ def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """kind: of rulings.py, or STUCK where nothing worse was found; why: a sentence for what is no violation;
-    harness: whether something was wrong with the run itself; signatures as rows; acked writes; planned faults
-    by kind; bytes of the folder."""
+    """The summary of a run. kind: of run_outcome.py, or STUCK if that is its only bug; why: a sentence if it
+    is no violation; harness: whether the run itself failed; then signatures as rows, acked writes, planned
+    faults by kind, and the folder's bytes."""
     try:
         about = run.about()
     except FloodmarkError:
@@ -130,17 +130,17 @@ def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def why(kind: str, ruled: Ruling, verdict: Mapping[str, Any]) -> str:
-    """What kept the judge from a word of its own, or how the cluster got stuck; "" of all others."""
+    """Why the verdict is unknown or missing, or how the cluster got stuck; else empty."""
     if kind == STUCK:
         return next(str(example.get("text") or "") for found in verdict["findings"]
                     if found["name"] == STUCK for example in found["examples"])
     reasons = [str(entry["reason"]) for entry in verdict["unknown"]]
-    told = [*ruled.harness, *(reasons if kind == UNKNOWN or not verdict["counts"] else ())]
-    return "; ".join(dict.fromkeys(told))
+    sentences = [*ruled.harness, *(reasons if kind == UNKNOWN or not verdict["counts"] else ())]
+    return "; ".join(dict.fromkeys(sentences))
 
 
 def lines_of(run: Run, events: Set[int]) -> dict[int, Mapping[str, Any]]:
-    """These lines of the trace, counted from 0; those that are not there, or are none, are left out."""
+    """The lines of the trace with these numbers, from 0; without missing and invalid ones."""
     if not events or not run.has(run.trace_path):
         return {}
     found: dict[int, Mapping[str, Any]] = {}

@@ -1,10 +1,10 @@
-"""One run of a campaign, in a process of its own: `python -m floodmark.harness.commands.campaign_play`.
+"""Makes one run of a campaign in a process of its own: `python -m floodmark.harness.commands.campaign_play`.
 
 Rules
-1. What to run comes as one line of JSON on stdin: {"case", "seed", "folder"}, or {"again", "finding",
-   "number", "folder"} for a reproduction. What came of it goes to stdout, one line: {"ended", "cpu_s",
-   "resident_bytes", "why"}; why: what kept the harness from making the run, null of one that was recorded.
-2. When stdin ends, whoever asked is gone: this process ends at once, and its cluster with it.
+1. The request is one line of JSON on stdin: {"case", "seed", "folder"}, or {"again", "finding", "number",
+   "folder"} for a reproduction. The answer is one line on stdout: {"ended", "cpu_s", "resident_bytes",
+   "why"}; why: the reason if the run could not be made, null for a recorded run.
+2. When stdin ends, the campaign's process is gone: this process ends at once, and its cluster with it.
 """
 
 import asyncio
@@ -36,27 +36,27 @@ from floodmark.nemesis.scenario import Scenario
 
 
 def main() -> None:
-    asked = orjson.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=end_with_the_asker, daemon=True).start()
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is the answer's alone
-        answer = played(asked)
+    request = orjson.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=exit_when_stdin_ends, daemon=True).start()
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answer
+        answer = play(request)
     sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
 
 
-def end_with_the_asker() -> None:
-    """The brokers' keeper sees this process end and ends them."""
+def exit_when_stdin_ends() -> None:
+    """Ends this process when stdin ends; the brokers' supervisor then ends the brokers."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def played(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the run; what came of it."""
+def play(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Makes the run; returns the answer."""
     ended, why = None, None
     try:
-        plan, scenario = plan_of(asked)
+        plan, scenario = plan_of(request)
         result = asyncio.run(carry_out(plan, lambda _: None))
-        ended, why = result.ended, trouble(result, scenario)
+        ended, why = result.ended, run_failure(result, scenario)
         sync_run(plan.folder)
     except FloodmarkError as error:
         why = str(error)
@@ -66,29 +66,29 @@ def played(asked: Mapping[str, Any]) -> dict[str, Any]:
             "resident_bytes": (own.ru_maxrss + children.ru_maxrss) << 10}
 
 
-def trouble(result: RunResult, scenario: Scenario | None) -> str | None:
-    """What was wrong with the run itself. A scenario that missed its moment shows nothing of the cluster."""
+def run_failure(result: RunResult, scenario: Scenario | None) -> str | None:
+    """Why the run itself failed; None: it did not. A scenario that missed a moment counts as failed."""
     if result.ended != DONE:
         return result.ended
     return missed(scenario, result.about) if scenario is not None else None
 
 
-def plan_of(asked: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
-    """FloodmarkError where no such run can be."""
-    folder = Path(asked["folder"])
-    if "again" in asked:
-        first = read_first(Path(asked["again"]), asked["finding"])
-        options = options_of_reproduction(first, folder, int(asked["number"]))
+def plan_of(request: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
+    """The run's plan, and its scenario if it has one. FloodmarkError if such a run is impossible."""
+    folder = Path(request["folder"])
+    if "again" in request:
+        first = read_first(Path(request["again"]), request["finding"])
+        options = options_of_reproduction(first, folder, int(request["number"]))
         return planned(options, tuple(one.now for one in first.anchors)), None
-    case = Case.of_json(asked["case"])
+    case = Case.of_json(request["case"])
     if case.scenario is None:
-        return planned(options_of(case, int(asked["seed"]), folder)), None
+        return planned(options_of(case, int(request["seed"]), folder)), None
     (scenario,) = named(case.scenario)
     return planned(scenario_options(case, scenario, folder), scenario.schedule), scenario
 
 
 def options_of(case: Case, seed: int, folder: Path) -> RunOptions:
-    """As `floodmark run` would have them."""
+    """The options of `floodmark run` for a case."""
     return RunOptions(
         kafka=case.kafka,
         rules=case.rules, bugs=case.bugs, cluster=case.cluster, nodes=case.nodes, links=case.links,
@@ -100,8 +100,9 @@ def options_of(case: Case, seed: int, folder: Path) -> RunOptions:
 
 
 def scenario_options(case: Case, scenario: Scenario, folder: Path) -> RunOptions:
-    """Its own cluster and steps, on the case's rules. (Nothing in it is drawn: no seed changes it.)"""
-    config = dict(word.split("=", 1) for word in case.config)
+    """The options of a scenario on the case's rules; it has its own cluster and steps, and no seed changes
+    it."""
+    config = dict(setting.split("=", 1) for setting in case.config)
     row = Row(rules=case.rules, bugs=case.bugs, config=config)
     return replace(options_of_part(Part(scenario=scenario, row=row), case.cluster, folder), kafka=case.kafka)
 

@@ -1,13 +1,14 @@
-"""A campaign as it goes: plays runs side by side, judges them in batches, reproduces what is new, notes all.
+"""Runs a session of a campaign: makes runs in parallel, judges them in batches, and reproduces new bugs.
 
 Rules
-1. Clusters and the judge take turns: a batch is played, then judged, so that neither spoils the other.
-2. What has happened is in the journal before anything is built on it; from the journal alone a campaign goes
-   on. A run that was under way when somebody killed the campaign is made anew, with its number and seed.
+1. Clusters and the judge take turns: a batch is played, then judged, so that they do not compete for
+   processors.
+2. Every event is in the journal before anything depends on it; a campaign is resumed from the journal alone.
+   A run that was unfinished when the campaign was killed is made again, with its number and seed.
 3. A new cause is reproduced before anything else is played.
-4. Before each run: is there time for it, its judging and what it may find (pacing.py), is there room for it
-   on the disk?
-5. A full disk is nobody's outcome: a run or a verdict that it spoilt has not happened; the campaign stops.
+4. Before each run it checks that there is time for the run, its judging and possible reproductions
+   (pacing.py), and room on the disk.
+5. A full disk stops the campaign: a run or a verdict that it spoilt counts as not made.
 """
 
 import asyncio
@@ -44,9 +45,9 @@ from floodmark.harness.campaign.journal import (
 from floodmark.harness.campaign.ledger import Ledger, Night, Smallest
 from floodmark.harness.campaign.pacing import Batch, Pace, pace_of
 from floodmark.harness.campaign.plan import Plan
-from floodmark.harness.campaign.quantities import size_words, time_words
+from floodmark.harness.campaign.quantities import size_text, time_text
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.commands.campaign_processes import JudgeProcess, played
+from floodmark.harness.commands.campaign_processes import JudgeProcess, play_run
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.phases.main_phase import end_all, raise_first
 from floodmark.harness.reports.phrases import many
@@ -55,17 +56,17 @@ from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import MEASURES, Run
 from floodmark.harness.verdict import BUG
 
-BATCH_S = 240.0  # of playing at most, then they are judged
-BATCHES = 8  # at least, where that leaves LEAST_BATCH_S for each: what is new is to be reproduced in time
+BATCH_S = 240.0  # of playing at most, then the batch is judged
+BATCHES = 8  # at least, if each has LEAST_BATCH_S: new bugs must be reproduced in time
 LEAST_BATCH_S = 60.0
-ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was seen
+ROOM_BYTES = 256 << 20  # on the disk, for a run, until one was measured
 NO_SPACE = os.strerror(errno.ENOSPC)
-KEPT = ("run.json", "verdict.json", MEASURES)  # of a valid run
+KEPT = ("run.json", "verdict.json", MEASURES)  # files that are kept of a valid run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """What the command line says besides the plan. runs: so many draws and no more; None: as many as there is
+    """The limits of a session from the command line. runs: the number of draws; None: as many as there is
     time for."""
 
     budget_s: float
@@ -75,10 +76,10 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One run that is to be made: a draw, or the n-th reproduction of a signature (its id)."""
+    """One run to make: a draw, or a reproduction (with its number) of a signature (by its id)."""
 
     folder: Path
-    asked: Mapping[str, Any]
+    request: Mapping[str, Any]
     title: str
     expected_s: float
     draw: Draw | None = None
@@ -88,7 +89,7 @@ class Job:
 
 @dataclass(slots=True)
 class Conductor:
-    """One session of a campaign, which holds its lock."""
+    """Runs one session of a campaign; the session holds the campaign's lock."""
 
     at: CampaignAt
     plan: Plan
@@ -98,20 +99,20 @@ class Conductor:
     journal: Journal
     state: State
     judge: JudgeProcess
-    look: Callable[[State], object]  # is called after each batch, while no cluster runs
-    in_flight: dict[str, float] = field(default_factory=dict)  # title -> when it began
+    look: Callable[[State], object]  # called after each batch, while no cluster runs
+    in_flight: dict[str, float] = field(default_factory=dict)  # title -> its begin
     pace: Pace = field(default_factory=Pace)
-    after_s: list[float] = field(default_factory=list)  # of each batch, what came behind its judging
+    after_s: list[float] = field(default_factory=list)  # the time spent after judging each batch
     why: str = ""
-    is_full: bool = False  # the disk, and not by the plan: that ends it early
+    is_full: bool = False  # the disk is full, which ends the campaign early
 
     # -- the loop ---------------------------------------------------------------------------------------
 
     async def conduct(self) -> State:
-        """Until the time is over, or all runs are made; the state then."""
-        self._say(OPENED)
-        self._tidy()
-        self._note()  # whoever was killed may have judged more than the ledger has
+        """Runs batches until the time is over or all runs are made; returns the state."""
+        self._log(OPENED)
+        self._clean_up()
+        self._update_ledger()  # a killed session may have judged more than the ledger has
         await self.judge.start()
         try:
             await self._judge_batch([run.folder for run in self.state.to_be_judged], [])
@@ -119,19 +120,19 @@ class Conductor:
                 await self._play_batch(jobs)
         finally:
             await self.judge.end()
-        self._say(ENDED, why=self.why, early=self.is_full)
+        self._log(ENDED, why=self.why, early=self.is_full)
         return self.state
 
     def _next_batch(self) -> list[Job]:
-        """Reproductions first, then draws, as many as a batch holds; [] at the end, for which self.why is the
-        reason."""
+        """The jobs of the next batch, reproductions before draws; [] at the end, with the reason in
+        self.why."""
         size_bytes = _size(self.at.folder)
         self.pace = pace_of(self.state, map(len, self._bugs().values()), self.after_s)
         batch = Batch(pace=self.pace, at_once=self.at_once, left_s=self.left_s, reproduce=self.plan.reproduce)
         room_s = min(self._batch_s, self.left_s) if self.is_measured else 0.0
         jobs: list[Job] = []
         for job in self._jobs():
-            self.why = self._no_room(job, batch, size_bytes)
+            self.why = self._reason_not_to_begin(job, batch, size_bytes)
             if self.why:
                 break
             batch.add(job.expected_s, draw=job.draw is not None)
@@ -141,33 +142,34 @@ class Conductor:
         return jobs
 
     def _jobs(self) -> Iterator[Job]:
-        """All that could be begun now, one after the other, and none left out."""
+        """Yields all jobs that could begin now, in order."""
         yield from self._reproductions()
         made = sum(run.done or run.recorded for run in self.state.runs.values())
         for count, draw in enumerate(self._draws(), made + 1):
             if self.bounds.runs is not None and count > self.bounds.runs:
-                self.why = f"{many(max(made, self.bounds.runs), 'run')} made, as asked"
+                self.why = f"{many(max(made, self.bounds.runs), 'run')} made, as requested"
                 return
             yield self._job_of(draw)
 
-    def _no_room(self, job: Job, batch: Batch, size_bytes: int) -> str:
-        """Why this job is not begun any more, after those of the batch and with so many bytes in the
-        campaign's folder; "" where it is."""
+    def _reason_not_to_begin(self, job: Job, batch: Batch, size_bytes: int) -> str:
+        """Why this job cannot begin after those of the batch, with so many bytes in the campaign's folder;
+        "": it can."""
         if not batch.has_time_for(job.expected_s, draw=job.draw is not None):
             return "the time is over"
         wanted = self._bytes_of_a_run * (batch.runs + 1)
-        if full := self._full(wanted):
-            self.is_full = not batch.runs  # else those that have room are made first
+        if full := self._disk_full(wanted):
+            self.is_full = not batch.runs  # else the jobs that fit are made first
             return full
         if self.plan.disk_bytes is not None and size_bytes + wanted > self.plan.disk_bytes:
-            return f"the campaign's folder has the {size_words(self.plan.disk_bytes)} that the plan allows"
+            allowed = size_text(self.plan.disk_bytes)
+            return f"the campaign's folder has reached the {allowed} that the plan allows"
         return ""
 
-    def _full(self, wanted: int) -> str:
-        """What to do about a disk that has no room for so many bytes; "" where it has."""
+    def _disk_full(self, wanted: int) -> str:
+        """A sentence with what to do if the disk has no room for so many bytes; "": it has."""
         free = shutil.disk_usage(self.at.folder).free
         return "" if wanted <= free else (
-            f"the disk of {self.at.folder} is full: {size_words(wanted)} are wanted, {size_words(free)} are "
+            f"the disk of {self.at.folder} is full: {size_text(wanted)} are needed, {size_text(free)} are "
             f"free; make room, then: floodmark campaign resume {self.at.folder}")
 
     async def _play_batch(self, jobs: Sequence[Job]) -> None:
@@ -177,7 +179,7 @@ class Conductor:
         async def worker() -> None:
             while left:
                 job = left.pop()
-                if await self._made(job):
+                if await self._make(job):
                     made.append(job)
 
         workers = [asyncio.create_task(worker()) for _ in range(min(self.at_once, len(jobs)))]
@@ -189,32 +191,32 @@ class Conductor:
         ours = [str(job.folder.relative_to(self.at.folder)) for job in made if job.draw is not None]
         await self._judge_batch(ours, [job for job in made if job.draw is None])
 
-    async def _made(self, job: Job) -> bool:
-        """Whether there is something to judge."""
+    async def _make(self, job: Job) -> bool:
+        """Makes the job's run; returns whether there is something to judge."""
         if job.draw is not None:
-            self._say(BEGAN, run=job.draw.number, case=job.draw.case.as_json(), seed=job.draw.seed,
+            self._log(BEGAN, run=job.draw.number, case=job.draw.case.as_json(), seed=job.draw.seed,
                       folder=str(job.folder.relative_to(self.at.folder)))
         began_s = time.monotonic()
         self.in_flight[job.title] = began_s
         try:
-            answer = await played(job.asked, self.at.folder / "players.log")
+            answer = await play_run(job.request, self.at.folder / "players.log")
         except FloodmarkError as error:
             answer = {"why": str(error)}
         finally:
             del self.in_flight[job.title]
         why, took_s = answer.get("why"), time.monotonic() - began_s
         wanted = ROOM_BYTES if NO_SPACE in str(why) else self._bytes_of_a_run
-        if why is not None and (full := self._full(wanted)):
-            raise FloodmarkError(f"{full} ({job.title} was under way: {why})")
+        if why is not None and (full := self._disk_full(wanted)):
+            raise FloodmarkError(f"{full} ({job.title} was running: {why})")
         if job.draw is None:
             if why is not None:
-                self._say(REPRODUCED, signature=job.signature, number=job.number, shown=None, why=why)
+                self._log(REPRODUCED, signature=job.signature, number=job.number, shown=None, why=why)
             return why is None
         if why is not None:
-            self._say(FAILED, run=job.draw.number, why=why, took_s=round(took_s, 2))
+            self._log(FAILED, run=job.draw.number, why=why, took_s=round(took_s, 2))
             self.show(f"{job.title}: the harness failed: {why}")
             return False
-        self._say(RECORDED, run=job.draw.number, took_s=round(took_s, 2),
+        self._log(RECORDED, run=job.draw.number, took_s=round(took_s, 2),
                   **{key: answer.get(key) for key in ("cpu_s", "resident_bytes")})
         self.show(f"{job.title}: played in {took_s:.0f} s")
         return True
@@ -222,41 +224,41 @@ class Conductor:
     # -- judging ------------------------------------------------------------------------------------------
 
     async def _judge_batch(self, folders: Sequence[str], again: Sequence[Job]) -> None:
-        """Judges these runs of ours and these reproductions, in one call."""
+        """Judges these runs and these reproductions, in one call."""
         every = [self.at.folder / folder for folder in folders] + [job.folder for job in again]
         if not every:
             return
         self.show(f"judging {many(len(every), 'run')}")
         began_s = time.monotonic()
-        answers = await self.judge.judged(every)
+        answers = await self.judge.judge(every)
         each_s = round((time.monotonic() - began_s) / len(every), 3)
         unsaved = [str(answer["unsaved"]) for answer in answers if answer["unsaved"] is not None]
         if unsaved:
-            raise FloodmarkError(f"{many(len(unsaved), 'verdict')} could not be kept: {unsaved[0]}")
+            raise FloodmarkError(f"{many(len(unsaved), 'verdict')} could not be written: {unsaved[0]}")
         numbers = {run.folder: run.number for run in self.state.runs.values()}
         for folder, judged in zip(folders, answers, strict=False):
             case = self.state.runs[numbers[folder]].case
-            answer = gated(judged, gates.of_case(self.plan.gates, case))
-            self._say(JUDGED, run=numbers[folder], judge_s=each_s, **answer)
+            answer = with_gates(judged, gates.of_case(self.plan.gates, case))
+            self._log(JUDGED, run=numbers[folder], judge_s=each_s, **answer)
             if answer["kind"] == VALID and not self.bounds.keep:
                 shrink(self.at.folder / folder)
         for job, answer in zip(again, answers[len(folders):], strict=True):
             shown = any(Signature(**row).id == job.signature for row in answer["signatures"])
-            untold = {"shown": None, "why": answer["why"]} if answer[JUDGE_FAILED] else {"shown": shown}
-            self._say(REPRODUCED, signature=job.signature, number=job.number, judge_s=each_s,
-                      folder=str(job.folder.relative_to(self.at.folder)), **untold)
-            if untold["shown"] is False and not self.bounds.keep:
+            outcome = {"shown": None, "why": answer["why"]} if answer[JUDGE_FAILED] else {"shown": shown}
+            self._log(REPRODUCED, signature=job.signature, number=job.number, judge_s=each_s,
+                      folder=str(job.folder.relative_to(self.at.folder)), **outcome)
+            if outcome["shown"] is False and not self.bounds.keep:
                 shrink(job.folder)
         began_s = time.monotonic()
-        self._note()
+        self._update_ledger()
         self.look(self.state)
         self.after_s.append(time.monotonic() - began_s)
 
-    def _note(self) -> None:
-        """What the campaign has found up to now goes into the ledger."""
+    def _update_ledger(self) -> None:
+        """Writes what the campaign has found so far into the ledger."""
         with ledgers.locked(self.ledger_path):
             before = ledgers.load(self.ledger_path)
-            after = noted(before, self.state, self.about, self.at.folder)
+            after = with_findings(before, self.state, self.about, self.at.folder)
             if after != before:
                 ledgers.save(self.ledger_path, after)
         for id_ in sorted(after.entries.keys() - before.entries.keys()):
@@ -265,7 +267,7 @@ class Conductor:
     # -- what comes next ----------------------------------------------------------------------------------
 
     def _draws(self) -> Iterator[Draw]:
-        """Those that were not made yet, in the plan's order."""
+        """Yields the draws that were not made yet, in the plan's order."""
         bank = [(Case.of_json(row["case"]), int(row["seed"])) for row in self.about["bank"]]
         for draw in draws(self.plan.cases, int(self.about["seed"]), bank):
             run = self.state.runs.get(draw.number)
@@ -277,10 +279,11 @@ class Conductor:
         return Job(
             folder=folder, draw=draw, title=f"{draw.number} {draw.case.title} seed {draw.seed}",
             expected_s=self.pace.of_run(draw.case),
-            asked={"case": draw.case.as_json(), "seed": draw.seed, "folder": str(folder)})
+            request={"case": draw.case.as_json(), "seed": draw.seed, "folder": str(folder)})
 
     def _reproductions(self) -> Iterator[Job]:
-        """Of each bug that nobody has marked as known: what is lacking to the plan's number."""
+        """Yields the missing reproductions of each bug that is not marked as known, up to the plan's
+        number."""
         ledger = ledgers.load(self.ledger_path)
         for signature, runs in self._bugs().items():
             entry = ledger.of(signature)
@@ -288,23 +291,24 @@ class Conductor:
                 continue
             tried = len(self.state.reproductions.get(entry.id, ()))
             if entry.reproduced[1] >= self.plan.reproduce > 0 and not tried:
-                continue  # another campaign has done it
+                continue  # another campaign has reproduced it
             first = smallest(runs)
             for number in range(tried + 1, self.plan.reproduce + 1):
                 folder = self.at.reproductions_of(entry.id) / str(number)
-                shutil.rmtree(folder, ignore_errors=True)  # of a session that was killed
+                shutil.rmtree(folder, ignore_errors=True)  # left by a killed session
                 yield Job(
                     folder=folder, signature=entry.id, number=number, expected_s=self.pace.of_run(first.case),
                     title=f"reproduction {number} of {entry.id} ({signature.finding})",
-                    asked={"again": str(self.at.folder / first.folder), "finding": signature.finding,
+                    request={"again": str(self.at.folder / first.folder), "finding": signature.finding,
                            "number": number, "folder": str(folder)})
 
     def _bugs(self) -> dict[Signature, list[RunState]]:
         return {one: runs for one, runs in self.state.runs_by_signature().items()
                 if one.klass == BUG}
 
-    def _tidy(self) -> None:
-        """What a killed session left half made goes; what it had judged and not shrunk is shrunk."""
+    def _clean_up(self) -> None:
+        """Removes unfinished runs of a killed session, and shrinks those that it had judged and not
+        shrunk."""
         half_made = [self.at.folder / run.folder for run in self.state.unfinished]
         half_made += [*self.at.runs_folder.glob(".*"), *self.at.folder.glob("again/*/.*")]  # not begun yet
         for folder in half_made:
@@ -325,8 +329,8 @@ class Conductor:
 
     @property
     def at_once(self) -> int:
-        """As the plan says; else as many as the processors and half of the memory hold, by what the runs so
-        far have used, and never more than there are processors. The first run is alone, to be measured."""
+        """How many runs to make in parallel: the plan's number; else as many as fit the processors and half
+        of the memory, by what the runs so far have used. The first run is made alone, to be measured."""
         if self.plan.at_once is not None:
             return self.plan.at_once
         lines = [line for line in self.state.lines if line["event"] == RECORDED]
@@ -336,8 +340,8 @@ class Conductor:
         resident = max(line["resident_bytes"] for line in lines)
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
         cores = len(os.sched_getaffinity(0))
-        held = int(min(round(cores / max(processors, 0.1)), memory // max(resident, 1)))
-        return max(1, min(cores, held))
+        fitting = int(min(round(cores / max(processors, 0.1)), memory // max(resident, 1)))
+        return max(1, min(cores, fitting))
 
     @property
     def is_measured(self) -> bool:
@@ -348,62 +352,62 @@ class Conductor:
         seen = [int(run.judged["size_bytes"]) for run in self.state.runs.values() if run.judged is not None]
         return max(seen, default=ROOM_BYTES)
 
-    # -- saying -------------------------------------------------------------------------------------------
+    # -- progress -------------------------------------------------------------------------------------------
 
-    def _say(self, event: str, **fields: Any) -> None:
-        self.state.take(self.journal.say(event, time_s=time.time(), **fields))
+    def _log(self, event: str, **fields: Any) -> None:
+        self.state.apply_line(self.journal.append(event, time_s=time.time(), **fields))
 
-    def show(self, what: str) -> None:
-        """A line of progress: what happened, and how far the campaign is."""
-        click.echo(harmless(f"[{self.how_far()}] {what}"), err=True)
+    def show(self, message: str) -> None:
+        """Prints a line of progress: a message, and how far the campaign is."""
+        click.echo(harmless(f"[{self.progress_text()}] {message}"), err=True)
 
-    def how_far(self) -> str:
+    def progress_text(self) -> str:
         runs = self.state.runs.values()
         done, unjudged = sum(run.recorded or run.done for run in runs), len(self.state.unjudged)
         rate = 3600 * done / self.state.spent_s if self.state.spent_s > 1 else 0.0
         parts = [f"{done} done{f' ({unjudged} to be judged)' if unjudged else ''}",
                  f"{len(self.in_flight)} in flight", f"{many(len(self._bugs()), 'bug')} found",
-                 f"{time_words(self.left_s)} left"]
+                 f"{time_text(self.left_s)} left"]
         return ", ".join(parts + ([f"{rate:.0f} runs/h"] if done else []))
 
 
 # -- pure ---------------------------------------------------------------------------------------------------
 
 
-def gated(answer: Mapping[str, Any], asked: Mapping[str, float]) -> dict[str, Any]:
-    """The judge's summary with the gates that the run breaks (`gates`). A valid one that breaks some is of
-    the kind GATE; one of which nobody can tell is unknown."""
+def with_gates(answer: Mapping[str, Any], limits: Mapping[str, float]) -> dict[str, Any]:
+    """The judge's summary with the gates that the run breaks (`gates`). A valid run that breaks some gets the
+    kind GATE; one without the measures that the gates need is unknown."""
     measures = answer.get("measures")
-    broken = gates.broken(asked, {**(measures or {}), gates.MIN_ACKED: answer["acked"]})
+    broken = gates.broken(limits, {**(measures or {}), gates.MIN_ACKED: answer["acked"]})
     kind = answer["kind"]
     if kind == VALID and broken:
         kind = gates.GATE
-    elif kind == VALID and measures is None and gates.asks_for_measures(asked):
+    elif kind == VALID and measures is None and gates.asks_for_measures(limits):
         kind = UNKNOWN
     return {**answer, "kind": kind, "gates": broken}
 
 
-def noted(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) -> Ledger:
-    """The ledger with all that this campaign has found up to now, in the place of what it had of it."""
+def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) -> Ledger:
+    """The ledger with everything this campaign has found so far, replacing its earlier entries."""
     name = str(about["id"])
-    ledger = ledger.noting(name, Night(began=str(about["began"]), version=str(about["version"]),
+    ledger = ledger.with_night(name, Night(began=str(about["began"]), version=str(about["version"]),
                                        commit=about["commit"], runs=dict(state.judged_by_system())))
     for signature, showing in state.runs_by_signature().items():
         faults = Counter(run.case.faults for run in showing)
         least = smallest(showing)
         kept = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
                         size_bytes=least.size_bytes)
-        ledger = ledger.finding(signature, name, len(showing), faults=faults, smallest=kept)
+        ledger = ledger.with_finding(signature, name, len(showing), faults=faults, smallest=kept)
         entry = ledger.of(signature)
         assert entry is not None
         tried = [line["shown"] for line in state.reproductions.get(entry.id, ()) if line["shown"] is not None]
         if tried:
-            ledger = ledger.reproducing(entry.id, sum(tried), len(tried))
+            ledger = ledger.with_reproduction(entry.id, sum(tried), len(tried))
     return ledger
 
 
 def shrink(folder: Path) -> None:
-    """What is left of a valid run: what it was, and its verdict."""
+    """Deletes the files of a valid run except run.json, the verdict and the measures."""
     run = Run(folder=folder)
     for path in (run.history_path, run.trace_path, run.replicas_path):
         path.unlink(missing_ok=True)
@@ -413,7 +417,7 @@ def shrink(folder: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Bytes of all files in it; those that go meanwhile do not count."""
+    """Bytes of all files in a folder; files removed meanwhile do not count."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:

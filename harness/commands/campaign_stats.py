@@ -1,6 +1,5 @@
-"""`floodmark campaign stats`: what faults cost clients, of all runs of some nights, as tables.
-
-What each figure says stands in checkers/stats/__init__.py; harness/campaign/README.md has it in short.
+"""Prints tables of how faults affected clients, over all runs of some campaigns: `floodmark campaign stats`.
+checkers/stats/__init__.py defines each figure; harness/campaign/README.md summarises them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,26 +12,26 @@ import orjson
 
 from floodmark.harness import catalog
 from floodmark.harness.campaign.journal import CampaignAt
-from floodmark.harness.campaign.quantities import brief_words
+from floodmark.harness.campaign.quantities import short_time_text
 from floodmark.harness.commands.folder_arguments import chosen
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import refuse_full, write_whole
+from floodmark.harness.run import refuse_nonempty, write_whole
 from floodmark.harness.run_location import Place
 from floodmark.harness.statistics_seams import Answers
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 FORMAT = 1  # of --json
 RUNS_SHOWN = 30
-NO_NIGHT = "-"  # of a run folder that was named by itself
+NO_NIGHT = "-"  # for a run folder that was named directly
 Row = Mapping[str, Any]
 Cells = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Named:
-    """A run folder, and what it is called."""
+    """A run folder and its names in the tables."""
 
     night: str
     folder: Place
@@ -42,11 +41,12 @@ class Named:
         return self.folder.name
 
 
-def show_stats(words: Sequence[str], json_file: Path | None, parquet: Path | None) -> int:
-    """The tables to stdout; the runs that could not be measured to stderr, and exit 4."""
+def show_stats(folders: Sequence[str], json_file: Path | None, parquet: Path | None) -> int:
+    """Prints the tables on stdout, and the runs that could not be measured on stderr; then the exit code is
+    4."""
     if parquet is not None:
-        refuse_full(parquet)
-    runs = runs_of(chosen(words))
+        refuse_nonempty(parquet)
+    runs = runs_of(chosen(folders))
     measures = catalog.measure([run.folder for run in runs])
     answers = measures.answers({number: (run.night, run.run) for number, run in enumerate(runs)})
     click.echo(tables(answers))
@@ -54,8 +54,8 @@ def show_stats(words: Sequence[str], json_file: Path | None, parquet: Path | Non
         click.echo(harmless(f"not measured: {runs[number].folder}: {why}"), err=True)
     if measures.unsaved:
         first = min(measures.unsaved)
-        click.echo(harmless(f"the measures of {many(len(measures.unsaved), 'run')} could not be kept and are "
-                            f"made anew the next time: {measures.unsaved[first]}"), err=True)
+        click.echo(harmless(f"the measures of {many(len(measures.unsaved), 'run')} could not be written and "
+                            f"will be made again the next time: {measures.unsaved[first]}"), err=True)
     if json_file is not None:
         write_whole(json_file, as_json(answers, {str(runs[number].folder): why
                                                  for number, why in measures.failures.items()}))
@@ -65,14 +65,14 @@ def show_stats(words: Sequence[str], json_file: Path | None, parquet: Path | Non
 
 
 def runs_of(folders: Sequence[Place]) -> list[Named]:
-    """The run folders that these name, nights in the order in which they began, each run once. UsageError
-    of a campaign that is far away; FloodmarkError where there is no run in them."""
+    """The run folders that these folders name, campaigns in the order of their begin, each run once.
+    UsageError for a remote campaign; FloodmarkError if there is no run."""
     alone: list[Named] = []
     nights: list[tuple[str, list[Named]]] = []
     for folder in folders:
         if not isinstance(folder, Path):
             if (folder / "campaign.json").exists():
-                raise UsageError(f"{folder} is a campaign far away, and its journal is not read there: "
+                raise UsageError(f"{folder} is a remote campaign, and remote journals are not read: "
                                  f"name its runs, {folder}/runs/*")
             alone.append(Named(night=NO_NIGHT, folder=folder))
             continue
@@ -87,7 +87,7 @@ def runs_of(folders: Sequence[Place]) -> list[Named]:
     every = [run for _, runs in sorted(nights, key=lambda night: night[0]) for run in runs] + alone
     if not every:
         raise FloodmarkError("there is no judged run in "
-                             f"{', '.join(map(str, folders))}: nothing is there to be measured")
+                             f"{', '.join(map(str, folders))}: there is nothing to measure")
     return list({run.folder: run for run in reversed(every)}.values())[::-1]
 
 
@@ -113,7 +113,7 @@ _BY_KIND: Cells = ("faults", "first failed op after", "longest gap", "acked agai
 
 
 def tables(answers: Answers) -> str:
-    """One a question, each under its title."""
+    """The tables, each under its title."""
     parts = [_titled(
         "Availability by kind of fault: medians (worst); latency of acked sends before > during > after",
         ("fault", *_BY_KIND), [(str(row["kind"]), *_availability(row)) for row in answers.by_kind],
@@ -153,11 +153,11 @@ def _availability(row: Row) -> Cells:
 
 
 def _time(row: Row, name: str, known: int, of: int) -> str:
-    """`12.3 ms (1.2 s)`, and of how many, where not all have it."""
+    """`12.3 ms (1.2 s)`, with the number of values if some are missing."""
     if not known:
         return "-"
     some = f", {known} of {of}" if known < of else ""
-    return f"{brief_words(row[name])} ({brief_words(row[f'max_{name}'])}{some})"
+    return f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])}{some})"
 
 
 _NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again after",
@@ -167,7 +167,8 @@ _NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again
 def _night(row: Row) -> Cells:
     return (
         str(row["night"]), str(row["runs"]), _count(row["acked"]), _count(row["faults"]),
-        *(f"{brief_words(row[name])} ({brief_words(row[f'max_{name}'])})" if row[name] is not None else "-"
+        *("-" if row[name] is None
+          else f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])})"
           for name in ("gap_s", "recovery_s")),
         *(_ms(row[f"{name}_ms"]) for name in ("p50", "p99", "p999")),
         _elections(row), _count(row["isr_changes"]), _count(row["truncations"]),
@@ -201,8 +202,8 @@ def _count(number: int | None) -> str:
 
 
 def _brief(time_s: float | None) -> str:
-    return "-" if time_s is None else brief_words(time_s)
+    return "-" if time_s is None else short_time_text(time_s)
 
 
 def _ms(time_ms: float | None) -> str:
-    return "-" if time_ms is None else brief_words(time_ms / 1000)
+    return "-" if time_ms is None else short_time_text(time_ms / 1000)

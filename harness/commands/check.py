@@ -1,11 +1,11 @@
-"""`floodmark check`: judges saved run folders, writes each verdict beside its run, and answers for all.
+"""Judges saved run folders, writes each verdict into its folder, and reports on all: `floodmark check`.
 
 Rules
-1. Every folder is judged and told, whatever is the matter with its neighbours; the exit code is the worst.
-2. What cannot be written (a full disk, a folder of somebody else's) makes the call exit 4, never 1; a bug
-   that was found still makes it 1.
-3. A saved run is answered as it was when it was made: one that ended early is the harness's failure, which no
-   option lets through.
+1. Every folder is judged and reported, whatever is wrong with others; the exit code is the worst.
+2. If something cannot be written (a full disk, no permission), the exit code is 4 and not 1; but a bug that
+   was found still makes it 1.
+3. A saved run gets the exit code that it had when it was made: one that ended early is a failure of the
+   harness, which no option allows.
 """
 
 import datetime
@@ -20,7 +20,7 @@ from floodmark.checkers.judge import report
 from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.commands.folder_arguments import chosen
-from floodmark.harness.commands.report import page_beside
+from floodmark.harness.commands.report import write_page_if_invalid
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.bad_lines import bad_lines
@@ -41,7 +41,7 @@ UNSAVED = ("its verdict could not be written",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """How a verdict becomes an exit code, and where all verdicts of the call go besides."""
+    """The options that turn verdicts into an exit code, and the files for reports."""
 
     policy: Policy
     json_file: Path | None = None
@@ -58,7 +58,7 @@ def gate(
     junit_file: Path | None = None,
     markdown_file: Path | None = None,
 ) -> Gate:
-    """check's options; a name in --allow that is no finding's is a usage error: it would never match."""
+    """The Gate for check's options; UsageError for a name in --allow that is no finding."""
     known = known_findings()
     strange = sorted(set(allow) - set(known))
     if strange:
@@ -71,11 +71,11 @@ def gate(
 
 
 def refuse_no_files(files: Mapping[str, Path]) -> None:
-    """Before a run of an hour, not after it. A report takes the place of what is there, and must not take
-    that of /dev/stdout."""
+    """Raises UsageError, before a long run, for report files that cannot be written. A report replaces a
+    file, and must not replace /dev/stdout."""
     for option, file in files.items():
         if file.is_symlink() or (file.exists() and not file.is_file()):
-            raise UsageError(f"{option}: {file} is there and is no plain file; name a file to be (re)placed")
+            raise UsageError(f"{option}: {file} exists and is no plain file; name another file")
     if len({file.resolve() for file in files.values()}) < len(files):
         raise UsageError(f"{', '.join(files)}: each needs a file of its own")
 
@@ -83,31 +83,30 @@ def refuse_no_files(files: Mapping[str, Path]) -> None:
 def check_folders(
     words: Sequence[str | Path], through: Gate, workers: Workers = HERE, *, keep_parquet: bool = False
 ) -> int:
-    """Judges all folders (patterns too) in one call of the judge; the exit code is the worst of them."""
+    """Judges all folders (patterns too) in one call of the judge; returns the worst exit code."""
     folders = chosen(words, workers)
     codes = judge_folders(folders, through, workers)
     if keep_parquet:
         keep_twins(folders)
-    if catalog.quicken_judge():
-        click.echo("Spark is made to start quicker next time, in the background (once; 170 MB in the cache)",
+    if catalog.prepare_next_judge():
+        click.echo("in the background a cache is made so that Spark starts faster next time (once; 170 MB)",
                    err=True)
     return worst(codes)
 
 
 def keep_twins(folders: Sequence[Place]) -> None:
-    """A history.parquet beside each big history of this machine; that one cannot be made is a word, no
-    failure."""
+    """Writes a history.parquet next to each big local history; an error is only reported."""
     for folder in folders:
         if isinstance(folder, Path):
             try:
                 catalog.keep_parquet(RunAt(folder=folder).history_path)
             except OSError as error:
-                told = f"{folder}: history.parquet could not be kept: {error.strerror}"
-                click.echo(harmless(told), err=True)
+                message = f"{folder}: history.parquet could not be written: {error.strerror}"
+                click.echo(harmless(message), err=True)
 
 
 def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:
-    """Judges, tells, and gives each folder's exit code (and 4 besides for what could not be written)."""
+    """Judges and reports; returns each folder's exit code (and 4 for each file that could not be written)."""
     runs = f"{len(folders)} runs" if len(folders) > 1 else "the run"
     click.echo(f"judging {runs} (starting Spark takes a while)", err=True)
     try:
@@ -122,13 +121,15 @@ def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HE
     codes = [outcome.code for outcome in outcomes]
     if (together := through.json_file) is not None:
         codes += written(lambda: write_json(together, folders, verdicts))
-    codes += write_reports(outcomes, through)  # before anything is said: whoever listens may have gone
-    tell(outcomes, [page_beside(one.folder, one.ruling, one.told, one.reading) for one in outcomes])
+    codes += write_reports(outcomes, through)  # before printing: stdout's reader may be gone
+    pages = [write_page_if_invalid(one.folder, one.ruling, one.verdict, one.reading) for one in outcomes]
+    print_reports(outcomes, pages)
     return codes
 
 
-def tell(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
-    """Prints the reports, of several the sum first; each ends with its page, if any, and its folder."""
+def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
+    """Prints the reports, for several with a summary first; each ends with its page, if any, and its
+    folder."""
     if len(outcomes) > 1:
         click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
     for outcome, page in zip(outcomes, pages, strict=True):
@@ -141,9 +142,10 @@ def tell(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
 
 
 def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
-    """Where no verdict came about at all, the reports for CI servers say why; [EXIT_HARNESS] for each."""
+    """Writes the reports for CI servers if judging failed completely; returns EXIT_HARNESS for each
+    folder."""
     failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
-    outcomes = [Outcome(folder=folder, ruling=failed, told={}, tested=case_name(read_about(folder)))
+    outcomes = [Outcome(folder=folder, ruling=failed, verdict={}, tested=case_name(read_about(folder)))
                 for folder in folders]
     return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
 
@@ -152,18 +154,18 @@ def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
 
 
 def code_of(folder: Place, verdict: Verdict, policy: Policy) -> int:
-    """One folder's exit code. Where nothing at all was looked at (no run, or the judge failed) it is 4."""
+    """One folder's exit code; 4 if nothing was judged (no run, or the judge failed)."""
     return ruling(report.as_json(verdict), about_of(folder, verdict), policy).code
 
 
 def about_of(folder: Place, verdict: Verdict) -> Json | None:
-    """run.json of a folder that was judged; None where it has gone since, or LISTS are none there."""
+    """run.json of a judged folder; None if it is missing now, or LISTS are no lists."""
     about = read_about(folder) if verdict.counts else None
     return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
 
 
 def read_about(folder: Place) -> Json | None:
-    """run.json, if it can be read."""
+    """run.json; None if it cannot be read."""
     try:
         return harmless_data(RunAt(folder=folder).about())
     except (FloodmarkError, OSError):
@@ -171,54 +173,53 @@ def read_about(folder: Place) -> Json | None:
 
 
 def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool) -> Outcome:
-    """What the gate makes of the folder, and what is said of it."""
+    """The folder's result at the gate, for the reports."""
     run, about = RunAt(folder=folder), about_of(folder, verdict)
-    told = harmless_data(report.as_json(verdict))
-    remarks = [("bad line", line) for line in bad_lines(run, told)]
-    remarks += [("died", words) for words in died_unquoted(run, about or {}, told)]
-    remarks += [("gate", line) for line in let_through(verdict, policy)]
+    shown = harmless_data(report.as_json(verdict))
+    remarks = [("bad line", line) for line in bad_lines(run, shown)]
+    remarks += [("died", sentence) for sentence in died_unquoted(run, about or {}, shown)]
+    remarks += [("gate", line) for line in effects_of_options(verdict, policy)]
     return Outcome(
         folder=folder,
-        ruling=ruling(told, about, policy, failed=UNSAVED if unsaved else ()),
-        told=told,
+        ruling=ruling(shown, about, policy, failed=UNSAVED if unsaved else ()),
+        verdict=shown,
         about=about,
         tested=case_name(about or read_about(folder)),
-        reading=verdict_text.reading_of(folder, told, about),
-        failing=tuple(found for found in verdict_text.worst_first(told["findings"]) if fails(found, policy)),
+        reading=verdict_text.reading_of(folder, shown, about),
+        failing=tuple(found for found in verdict_text.worst_first(shown["findings"]) if fails(found, policy)),
         remarks=tuple(remarks),
     )
 
 
-def let_through(verdict: Verdict, policy: Policy) -> list[str]:
-    """What the options make of the verdict, where they make something of it."""
+def effects_of_options(verdict: Verdict, policy: Policy) -> list[str]:
+    """Sentences about how the options change the verdict's result; empty if they do not."""
     allowed = sorted({found.name for found in verdict.findings} & policy.allow)
     permitted = sorted({found.name for found in verdict.findings if found.klass != BUG} - policy.allow)
-    told = [f"--strict: {', '.join(permitted)} taken for bugs"] if policy.strict and permitted else []
-    told += [f"--allow: {', '.join(allowed)} let through"] if allowed else []
-    told += ["--allow-unknown: unknown lets it through"] if policy.allow_unknown and verdict.unknown else []
-    return told
+    effects = [f"--strict: {', '.join(permitted)} counted as bugs"] if policy.strict and permitted else []
+    effects += [f"--allow: {', '.join(allowed)} let through"] if allowed else []
+    effects += ["--allow-unknown: unknown let through"] if policy.allow_unknown and verdict.unknown else []
+    return effects
 
 
 # -- files --------------------------------------------------------------------------------------------------
 
 
 def save(folder: Place, verdict: Verdict) -> list[int]:
-    """verdict.json beside what is left of a run (never into a folder named by mistake); [EXIT_HARNESS] if it
-    could not be written."""
-    tell_failure(folder, verdict)
+    """Writes verdict.json, but not into a folder that is no run; returns [EXIT_HARNESS] if that failed."""
+    report_failure(folder, verdict)
     return written(lambda: report.write_verdict(folder, verdict)) if report.is_run(folder) else []
 
 
-def tell_failure(folder: Place, verdict: Verdict) -> None:
-    """Keeps the traceback, if the judge itself failed on this run, and says where."""
+def report_failure(folder: Place, verdict: Verdict) -> None:
+    """Writes the traceback to a file, if the judge itself failed on this run, and says where."""
     where = report.keep_failure(folder, verdict)
     if verdict.failure is not None:
-        told = f"its traceback is in {where}" if where is not None else "its traceback could not be kept"
-        click.echo(harmless(f"floodmark: {folder}: the judge itself failed; {told}"), err=True)
+        place = f"its traceback is in {where}" if where is not None else "its traceback could not be written"
+        click.echo(harmless(f"floodmark: {folder}: the judge itself failed; {place}"), err=True)
 
 
 def written(write: Callable[[], None]) -> list[int]:
-    """Nothing, or [EXIT_HARNESS] where it could not be."""
+    """Writes a file; returns [], or [EXIT_HARNESS] if that failed."""
     try:
         write()
         return []
@@ -228,7 +229,7 @@ def written(write: Callable[[], None]) -> list[int]:
 
 
 def write_json(file: Path, folders: Sequence[Place], verdicts: Sequence[Verdict]) -> None:
-    """All verdicts of the call in one file, by folder."""
+    """Writes all verdicts of the call to one file, by folder."""
     together = {
         str(folder): report.as_json(verdict) for folder, verdict in zip(folders, verdicts, strict=True)
     }
@@ -236,7 +237,7 @@ def write_json(file: Path, folders: Sequence[Place], verdicts: Sequence[Verdict]
 
 
 def write_reports(outcomes: Sequence[Outcome], through: Gate) -> list[int]:
-    """The files that CI servers show, those that were asked for; each is whole or not there."""
+    """Writes the requested report files for CI servers, each atomically."""
     codes: list[int] = []
     if (junit_file := through.junit_file) is not None:
         codes += written(lambda: write_whole(junit_file, junit(outcomes, datetime.datetime.now())))

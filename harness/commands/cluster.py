@@ -1,8 +1,8 @@
-"""`floodmark cluster up`, and what another terminal may ask of a cluster that is up.
+"""Runs a cluster for Kafka clients (`floodmark cluster up`), and sends it requests from another terminal.
 
 Rules
 1. `up` ends by Ctrl-C or SIGTERM, and nothing of the cluster survives it.
-2. The last line on stdout is the bootstrap address, alone: scripts read it. All else goes to stderr.
+2. The only line on stdout is the bootstrap address, for scripts. Everything else goes to stderr.
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster import control_client
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
-from floodmark.harness.commands.error_exits import sigterm_kept
+from floodmark.harness.commands.error_exits import sigterm_handler_restored
 from floodmark.harness.commands.run import pairs
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.protocols import Addressed, Cluster, ability, why_not
 from floodmark.harness.reports.phrases import align_columns
-from floodmark.harness.run import refuse_full
+from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
@@ -40,20 +40,20 @@ Ctrl-C ends it."""
 
 
 def up(cluster: Cluster, folder: Path) -> int:
-    """Run the cluster, whose data is in `folder`, until Ctrl-C or SIGTERM."""
-    with sigterm_kept():
+    """Runs the cluster until Ctrl-C or SIGTERM. folder: its data."""
+    with sigterm_handler_restored():
         return asyncio.run(_up(cluster, folder))
 
 
 def state(folder: Path | None, *, as_json: bool = False) -> int:
-    """Print what is: per partition leader, epoch and ISR, and of each replica LEO and HW."""
+    """Prints leader, epoch and ISR of each partition, and LEO and HW of each replica."""
     answer = ask_cluster(folder, "state")
     print(json.dumps(answer) if as_json else table(answer))
     return EXIT_VALID
 
 
 def strike(folder: Path | None, f: str, nodes: Sequence[str]) -> int:
-    """kill, stop, start, pause, resume, expire or power_cut each of the nodes, in turn."""
+    """Applies kill, stop, start, pause, resume, expire or power_cut to the nodes, one after the other."""
     return _print_result(ask_cluster(folder, f, nodes=list(nodes)))
 
 
@@ -65,7 +65,7 @@ def cut(
     one_way: bool = False,
     reset: bool = False,
 ) -> int:
-    """Cut the nodes from the others (none: all other brokers). one_way: only the nodes are made deaf."""
+    """Cuts the nodes from the others (none: all other brokers). one_way: only the nodes receive nothing."""
     return _print_result(ask_cluster(folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way,
                                      reset=reset))
 
@@ -75,7 +75,7 @@ def heal(folder: Path | None) -> int:
 
 
 def table(answer: Mapping[str, Any]) -> str:
-    """A look, for people."""
+    """The cluster's state as a table."""
     lines = [
         f"bootstrap  {answer['bootstrap']}",
         "brokers    " + ", ".join(f"{node} {_condition(answer, node)}" for node in answer["nodes"]),
@@ -110,31 +110,31 @@ def _condition(answer: Mapping[str, Any], node: str) -> str:
 def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
     if view is None:
         return "-", "-", "-", "(silent)"
-    shown = [str(view.get(name, "?")) for name in ("leo", "hw", "epoch")]  # not every system shows all
+    shown = [str(view.get(name, "?")) for name in ("leo", "hw", "epoch")]  # systems may lack some
     leader = view.get("leader", "?")
     return shown[0], shown[1], shown[2], "leads" if leader == node else leader or "nobody"
 
 
 async def _up(cluster: Cluster, folder: Path) -> int:
-    enough = asyncio.Event()
+    stop_event = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, enough.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop_event.set)
     try:
-        if not await _started(cluster, enough):
+        if not await _start(cluster, stop_event):
             return EXIT_HARNESS
         async with open_server(ClusterServer(cluster=cluster, say=_say), folder):
             _say(f"{len(cluster.nodes)} brokers are up; data and logs are in {folder}\n{HINTS}")
             print(bootstrap(cluster), flush=True)
-            await _watch(cluster, enough)
+            await _watch(cluster, stop_event)
     finally:
         await cluster.stop()
     return EXIT_VALID
 
 
-async def _started(cluster: Cluster, enough: asyncio.Event) -> bool:
-    """False: it was enough before the start was done."""
+async def _start(cluster: Cluster, stop_event: asyncio.Event) -> bool:
+    """Starts the cluster. False: it was told to stop before the start was done."""
     starting = asyncio.ensure_future(cluster.start())
-    waiting = asyncio.create_task(enough.wait())
+    waiting = asyncio.create_task(stop_event.wait())
     await asyncio.wait((starting, waiting), return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
     if starting.done():
@@ -146,19 +146,19 @@ async def _started(cluster: Cluster, enough: asyncio.Event) -> bool:
     return False
 
 
-async def _watch(cluster: Cluster, enough: asyncio.Event) -> None:
+async def _watch(cluster: Cluster, stop_event: asyncio.Event) -> None:
     known: set[str] = set()
-    while not enough.is_set():
+    while not stop_event.is_set():
         for node in cluster.died():
             if node not in known:
                 known.add(node)
                 _say(f"{node} died by itself: see its log")
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(enough.wait(), LOOK_AFTER_S)
+            await asyncio.wait_for(stop_event.wait(), LOOK_AFTER_S)
 
 
 def ask_cluster(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
-    """What the desk of the cluster in `folder` (None: the latest) answers. UsageError, FloodmarkError."""
+    """The answer of the server of the cluster in `folder` (None: the latest). UsageError, FloodmarkError."""
     return asyncio.run(_ask_server(folder, do, **besides))
 
 
@@ -169,7 +169,7 @@ async def _ask_server(folder: Path | None, do: str, **besides: Any) -> Mapping[s
                                                             limit=control_client.ANSWER_BYTES_MAX)
     except OSError:
         raise FloodmarkError(
-            f"the cluster in {where.folder} is not up any more (it was process {where.pid})"
+            f"the cluster in {where.folder} is no longer up (it was process {where.pid})"
         ) from None
     lines = control_client.Lines("the cluster", reader, writer)
     try:
@@ -187,8 +187,8 @@ def _print_result(answer: Mapping[str, Any]) -> int:
     return EXIT_VALID
 
 
-def _say(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def _say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def bring_up(
@@ -204,7 +204,7 @@ def bring_up(
     kafka: str | None = None,
     topic_config: tuple[str, ...] = (),
 ) -> int:
-    """Runs until Ctrl-C. Links are proxied unless said otherwise: what is up to be played with can be cut."""
+    """Runs a cluster until Ctrl-C. Links are proxied by default, so that they can be cut."""
     made: dict[str, Any] = {
         "rules": rules,
         "bugs": bugs,
@@ -212,10 +212,10 @@ def bring_up(
         "links": links or "proxied",
         "kafka": kafka,
         "topic_config": pairs(topic_config, "-t"),
-        "trace": False,  # nobody judges it, and it may be up for long
+        "trace": False,  # it is not judged, and may be up for long
     }
     if out is not None:
-        refuse_full(out)
+        refuse_nonempty(out)
         return _run_until_interrupted(cluster, out, nodes, first_port, made)
     with tempfile.TemporaryDirectory(prefix="floodmark-", ignore_cleanup_errors=True) as folder:
         return _run_until_interrupted(cluster, Path(folder), nodes, first_port, made)

@@ -1,11 +1,12 @@
-"""Serves a cluster that is up: a socket at which other terminals ask for faults and looks.
+"""Serves a cluster that is up: other terminals request faults and the state over a socket.
 
 Rules
-1. The process that runs the cluster carries out what is asked, one request at a time.
-2. A fault is asked by its name in harness.faults, and refused where this cluster lacks the ability. What
-   cannot be done to a node as it stands (a kill of the dead) is refused before anything is done to another.
-3. The desk says where it is in FOLDER/work/cluster.json, and in a pointer to the latest cluster; both go when
-   it closes.
+1. The process that runs the cluster carries out the requests, one at a time.
+2. A fault is requested by its name in harness.faults, and refused if this cluster lacks the ability. What is
+   impossible in a node's present state (a kill of a dead node) is refused before anything is done to other
+   nodes.
+3. The server's address is in FOLDER/work/cluster.json, and in a pointer to the latest cluster; both are
+   removed when it closes.
 """
 
 import asyncio
@@ -40,12 +41,12 @@ from floodmark.harness.protocols import (
 )
 from floodmark.harness.reports.phrases import many
 
-_WANTS_IT_UP = ("kill", "stop", "pause", "resume")
+_NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Whereabouts:
-    """Where the desk of a cluster is found."""
+class ServerAddress:
+    """The address of a cluster's server."""
 
     folder: Path
     socket: Path
@@ -54,25 +55,25 @@ class Whereabouts:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterServer:
-    """Serves one cluster. `say` tells the terminal in which the cluster runs what others asked."""
+    """Serves one cluster. `say` prints others' requests in the terminal in which the cluster runs."""
 
     cluster: Cluster
     say: Callable[[str], None]
     _cuts: list[str] = field(default_factory=list)
     _paused: set[str] = field(default_factory=set)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One terminal, until it hangs up."""
+        """Answers one terminal's requests until it closes the connection."""
         with contextlib.suppress(ConnectionError):
             while line := await reader.readline():
                 request = json.loads(line)
                 try:
-                    async with self._turn:
-                        told: Mapping[str, Any] = {"ok": await self._carry_out(request)}
+                    async with self._lock:
+                        reply: Mapping[str, Any] = {"ok": await self._carry_out(request)}
                 except FloodmarkError as error:
-                    told = {"error": str(error), "usage": isinstance(error, UsageError)}
-                writer.write(json.dumps({"id": request["id"], **told}).encode() + b"\n")
+                    reply = {"error": str(error), "usage": isinstance(error, UsageError)}
+                writer.write(json.dumps({"id": request["id"], **reply}).encode() + b"\n")
         writer.close()
 
     async def _carry_out(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -98,7 +99,7 @@ class ClusterServer:
         said = []
         for node in dict.fromkeys(nodes):
             if f == "power_cut":
-                await self._adopt()  # what is lost is told by partition
+                await self._adopt()  # losses are reported by partition
             result = await strike(node)
             self._paused -= {node} if ends_pause(f) else set()
             self._paused |= {node} if f == "pause" else set()
@@ -106,14 +107,14 @@ class ClusterServer:
         return "; ".join(said)
 
     def _refuse(self, f: str, node: str, look: View) -> None:
-        """UsageError where this cannot be done to the node as it stands."""
+        """Raises UsageError if the fault is impossible in the node's present state."""
         known = self.cluster.nodes
         if node == CONTROLLER and f not in ("expire", "power_cut"):
-            return  # whether it runs no look tells
+            return  # a View does not show whether it runs
         if node not in known:
             raise UsageError(f"no node {node!r}: there are {', '.join(known)}")
         paused, up = node in self._paused, node in look.running
-        if f in _WANTS_IT_UP and not up:
+        if f in _NEEDS_RUNNING and not up:
             raise UsageError(f"{node} is not running: there is nothing to {f}")
         if f == "start" and up:
             raise UsageError(f"{node} is paused: resume it" if paused else f"{node} is running already")
@@ -122,20 +123,21 @@ class ClusterServer:
         if f == "resume" and not paused:
             raise UsageError(f"{node} is not paused: there is nothing to resume")
         if f == "stop" and paused:
-            raise UsageError(f"{node} is paused and cannot stop in order: resume it, or kill it")
+            raise UsageError(f"{node} is paused and cannot be stopped: resume it, or kill it")
 
     def _lost(self, node: str, result: Mapping[str, Any]) -> str:
-        """What a power cut took, in words."""
+        """A sentence on what a power cut lost."""
         count = result["lost_records"]
         names = {spec.key: f"{spec.topic}-{spec.partition}" for spec in self.cluster.partitions}
         ends = [f"{names[key]} at {leo}" for key, leo in result["keep"].items() if key in names]
-        gone = "lost nothing: all that it had written was fsynced" if count == 0 else (
+        gone = "lost nothing: everything it had written was fsynced" if count == 0 else (
             f"lost {many(count, 'record')} that it had not fsynced")
-        told = f"power-cut {node}: it is down and {gone}"
-        return f"{told}; its logs now end: {', '.join(ends)}" if ends else told
+        sentence = f"power-cut {node}: it is down and {gone}"
+        return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence
 
     def _strike(self, f: str) -> Callable[[str], Awaitable[Any]]:
-        """How it is done; FloodmarkError with the reason where this cluster has not the ability."""
+        """The function that carries out a fault; FloodmarkError with the reason if the cluster lacks the
+        ability."""
         if f in ("kill", "start", "stop"):
             kills = self._able(f, Kills)
             return {"kill": kills.kill, "start": kills.start_node, "stop": kills.stop_node}[f]
@@ -154,7 +156,7 @@ class ClusterServer:
     def _able(self, f: str, kind: type[Ability]) -> Ability:
         able = ability(self.cluster, kind)
         if able is None:
-            raise FloodmarkError(f"this cluster cannot suffer {f}: {why_not(self.cluster, kind)}")
+            raise FloodmarkError(f"{f} is impossible on this cluster: {why_not(self.cluster, kind)}")
         return able
 
     async def _adopt(self) -> None:
@@ -165,9 +167,9 @@ class ClusterServer:
     async def _cut(self, request: Mapping[str, Any]) -> str:
         if "grudge" in request:
             await self._cutting().cut(request["grudge"], reset=False)
-            self._cuts += (told := [f"{node} no longer hears {', '.join(others)}"
+            self._cuts += (lines := [f"{node} receives nothing from {', '.join(others)}"
                                     for node, others in request["grudge"].items() if others])
-            return "; ".join(told)
+            return "; ".join(lines)
         nodes: Sequence[str] = request["nodes"]
         others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
         valid = (*self.cluster.nodes, CONTROLLER, CLIENTS)
@@ -175,13 +177,13 @@ class ClusterServer:
             if name not in valid:
                 raise UsageError(f"no node {name!r}: there are {', '.join(valid)}")
         if not nodes or not others or set(nodes) & set(others):
-            raise UsageError("a cut lies between two sides: name nodes on one, others on the other")
+            raise UsageError("a cut needs two sides: name nodes, and others from which to cut them")
         grudge = {node: list(others) for node in nodes}
         if not request["one_way"]:
             grudge |= {other: list(nodes) for other in others}
         await self._cutting().cut(grudge, reset=request["reset"])
         one = len(nodes) == 1 and list(nodes) != [CLIENTS]
-        verb = ("no longer hears" if one else "no longer hear") if request["one_way"] else (
+        verb = ("receives nothing from" if one else "receive nothing from") if request["one_way"] else (
             "is cut from" if one else "are cut from")
         done = f"{', '.join(nodes)} {verb} {', '.join(others)}{' (by reset)' if request['reset'] else ''}"
         self._cuts.append(done)
@@ -194,7 +196,7 @@ class ClusterServer:
 
 def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()
                     ) -> dict[str, Any]:
-    """A look, as JSON."""
+    """The cluster's state as JSON."""
     return {
         "bootstrap": bootstrap(cluster),
         "nodes": list(cluster.nodes),
@@ -227,7 +229,7 @@ def _shown(replica: ReplicaView) -> dict[str, Any]:
 
 
 def bootstrap(cluster: Cluster) -> str:
-    """Where Kafka's clients reach it; FloodmarkError where the wire does not."""
+    """The bootstrap address for Kafka's clients; FloodmarkError if the cluster has no sockets."""
     addressed = ability(cluster, Addressed)
     if addressed is None:
         raise FloodmarkError(f"no Kafka client reaches this cluster: {why_not(cluster, Addressed)}")
@@ -235,13 +237,13 @@ def bootstrap(cluster: Cluster) -> str:
 
 
 @contextlib.asynccontextmanager
-async def open_server(desk: ClusterServer, folder: Path) -> AsyncIterator[None]:
-    """The desk open, and to be found."""
+async def open_server(cluster_server: ClusterServer, folder: Path) -> AsyncIterator[None]:
+    """Opens the server, and publishes its address."""
     socket = private_folder() / f"{os.getpid()}.sock"  # short: a socket's path has at most 107 bytes
     socket.unlink(missing_ok=True)
     notice = folder / "work" / "cluster.json"
     latest = private_folder() / "latest"
-    server = await asyncio.start_unix_server(desk.answer, socket)
+    server = await asyncio.start_unix_server(cluster_server.answer, socket)
     try:
         notice.write_text(json.dumps({"socket": str(socket), "pid": os.getpid()}) + "\n", encoding="utf-8")
         latest.write_text(str(folder.resolve()), encoding="utf-8")
@@ -254,8 +256,9 @@ async def open_server(desk: ClusterServer, folder: Path) -> AsyncIterator[None]:
             latest.unlink()
 
 
-def find_cluster(folder: Path | None) -> Whereabouts:
-    """The desk of the cluster in `folder`, or of the one started last. FloodmarkError if there is none."""
+def find_cluster(folder: Path | None) -> ServerAddress:
+    """The server's address of the cluster in `folder`, or of the latest one. FloodmarkError if there is
+    none."""
     if folder is None:
         latest = private_folder() / "latest"
         if not latest.exists():
@@ -263,7 +266,7 @@ def find_cluster(folder: Path | None) -> Whereabouts:
         folder = Path(latest.read_text(encoding="utf-8"))
     notice = folder / "work" / "cluster.json"
     try:
-        told = json.loads(notice.read_text(encoding="utf-8"))
+        fields = json.loads(notice.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise FloodmarkError(f"no cluster is up in {folder}") from None
-    return Whereabouts(folder=folder, socket=Path(told["socket"]), pid=told["pid"])
+    return ServerAddress(folder=folder, socket=Path(fields["socket"]), pid=fields["pid"])

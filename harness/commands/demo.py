@@ -1,8 +1,7 @@
-"""`floodmark demo`: Kafka's historical disasters on the rules that had them and on those that cure them.
-
-The same steps are played on both; one table says what was lost and where the logs part. What is played are
-scenarios like any other (nemesis/scenarios), and what they must show stands there. The README shows this
-table: a test holds it to what is printed here.
+"""Plays historical faults of Kafka on the rules that had them and on those that fixed them: `floodmark demo`.
+The same steps are played on both; a table shows what was lost and where the logs diverge. The parts are
+scenarios (nemesis/scenarios), which define what they must show. The README has this table; a test compares
+the two.
 """
 
 import datetime
@@ -24,7 +23,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import ruling
-from floodmark.harness.run import RUNS, Run, refuse_full
+from floodmark.harness.run import RUNS, Run, refuse_nonempty
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import differences
@@ -32,17 +31,17 @@ from floodmark.nemesis.expectations import differences
 AT_ONCE = 2
 WIDTH = 120
 HEADINGS = ("scenario", "rules", "verdict", "acked writes lost", "logs diverge")
-MARK = "*"  # behind rules that a bug was put into
+MARK = "*"  # after rules with an injected bug
 WHY_A_BUG: Mapping[str, str] = {
     "no_epoch_bump_on_bounce":
-        "both runs have the known bug no_epoch_bump_on_bounce put into their rules: a broker that dies "
-        "and is back at once goes unnoticed, as in KAFKA-1120. With two replicas this loss takes both "
-        "faults: where the controller notices the bounce, n2 has left the ISR and is not elected, and "
-        "nothing acked is lost.",
+        "both runs have the known bug no_epoch_bump_on_bounce in their rules: the controller does not "
+        "notice a broker that dies and is back at once, as in KAFKA-1120. With two replicas this loss "
+        "needs both faults: if the controller notices the bounce, n2 has left the ISR and is not "
+        "elected, and nothing acked is lost.",
 }
-# On Apache Kafka: the old topic is undone, while the one beside it, in the same cluster, is spared.
+# On Apache Kafka: the old topic loses data, while the new one in the same cluster does not.
 SHOWN_ON_KAFKA = ("double-failover-expired", "power-divergence-two-topics")
-# The scenario, its row that is undone and the one that is spared.
+# The scenario, its row that loses data and the one that does not.
 SHOWN = (
     ("double-failover", "high-watermark", "kip-320"),
     ("power-divergence", "high-watermark", "kip-320"),
@@ -51,23 +50,23 @@ SHOWN = (
 
 
 def demo_acts() -> tuple[Part, ...]:
-    """The six runs, each disaster before its cure."""
+    """The six runs: each fault, then its fix."""
     every = {one.name: one for one in scenario.shipped(scenario_words())}
     rows = {(name, row.label): Part(scenario=one, row=row) for name, one in every.items() for row in one.rows}
     return tuple(rows[name, label] for name, before, since in SHOWN for label in (before, since))
 
 
 def kafka_acts(kafka: str) -> tuple[Part, ...]:
-    """Both disasters, each with its control in the same run."""
+    """Both faults, each with its control in the same run."""
     every = {one.name: one for one in scenario.shipped(scenario_words())}
     rows = {name: next(row for row in every[name].rows if row.topics) for name in SHOWN_ON_KAFKA}
     return tuple(Part(scenario=every[name], row=row, kafka=kafka) for name, row in rows.items())
 
 
 def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
-    """Exit 0 only if all runs came out as history has it."""
+    """Plays, judges and prints the demo; exit 0 only if all runs ended as expected."""
     parent = out or RUNS / f"demo-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(parent)
+    refuse_nonempty(parent)
     catalog.can_judge()
     parts = demo_acts() if kafka is None else parts_that_fit(kafka_acts(kafka), cluster, parent)
     for part in parts[::2] if kafka is None else parts:
@@ -75,7 +74,7 @@ def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
         click.echo(f"\n{textwrap.fill(story, WIDTH, break_on_hyphens=False)}", err=True)
     at_once = AT_ONCE if kafka is None else 1
     plays = play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(text, err=True))
-    refuse_what_went_wrong(plays)
+    refuse_failed_runs(plays)
     folders = [played.folder for played in plays]
     click.echo(f"judging the {len(folders)} runs (starting Spark takes a while)", err=True)
     verdicts = catalog.judge().judge(folders)
@@ -85,9 +84,9 @@ def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
              for part, verdict in zip(parts, verdicts, strict=True)]
     click.echo(table(parts, folders, verdicts) if kafka is None else topics_table(parts, verdicts))
     click.echo(notes(parts))
-    for part, folder, verdict, told in zip(parts, folders, verdicts, wrong, strict=True):
-        if told:
-            click.echo(f"\nNOT as expected: {part.title}: {'; '.join(told)}")
+    for part, folder, verdict, unexpected in zip(parts, folders, verdicts, wrong, strict=True):
+        if unexpected:
+            click.echo(f"\nNOT as expected: {part.title}: {'; '.join(unexpected)}")
             click.echo(verdict_text.report(folder, report.as_json(verdict), Run(folder=folder).about()))
     click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
     divergence = folders[2] if kafka is None else folders[1]
@@ -97,8 +96,8 @@ def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
     return EXIT_HARNESS if any(wrong) else EXIT_VALID
 
 
-def refuse_what_went_wrong(plays: Sequence[Played]) -> None:
-    """Every moment of every run must have come: else there is nothing to be shown."""
+def refuse_failed_runs(plays: Sequence[Played]) -> None:
+    """Raises FloodmarkError if a run failed or missed a moment: then there is nothing to show."""
     for played in plays:
         if played.why is not None:
             raise FloodmarkError(f"{played.part.title}: {played.why} ({played.tries} tries); "
@@ -106,24 +105,24 @@ def refuse_what_went_wrong(plays: Sequence[Played]) -> None:
 
 
 def table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
-    """What came of each run, side by side."""
+    """The table of all runs."""
     return ruled_table([HEADINGS, *(
-        (part.scenario.name, part.row.rules + MARK * bool(part.row.bugs), word(folder, verdict),
-         lost_records(verdict), parted_logs(verdict))
+        (part.scenario.name, part.row.rules + MARK * bool(part.row.bugs), verdict_word(folder, verdict),
+         losses_text(verdict), divergence_text(verdict))
         for part, folder, verdict in zip(parts, folders, verdicts, strict=True))])
 
 
 def topics_table(parts: Sequence[Part], verdicts: Sequence[Verdict]) -> str:
-    """What came of each topic of each run, side by side."""
+    """The table of all topics of all runs."""
     return ruled_table([("scenario", "topic's message format", *HEADINGS[3:]), *(
         (part.scenario.name, topic["message.format.version"],
-         lost_records(of_partition(verdict, key)), parted_logs(of_partition(verdict, key)))
+         losses_text(of_partition(verdict, key)), divergence_text(of_partition(verdict, key)))
         for part, verdict in zip(parts, verdicts, strict=True)
         for key, topic in enumerate(part.row.topics))])
 
 
 def of_partition(verdict: Verdict, key: int) -> Verdict:
-    """What the verdict says of one partition: its examples, which these scenarios are too short to exceed."""
+    """The verdict of one partition: its examples, which are all of its findings in these short scenarios."""
     shown = []
     for found in verdict.findings:
         examples = tuple(one for one in found.examples if one.get("partition") == key)
@@ -133,28 +132,28 @@ def of_partition(verdict: Verdict, key: int) -> Verdict:
 
 
 def notes(parts: Sequence[Part]) -> str:
-    """What the marks mean, and why."""
+    """The explanation of the marks."""
     bugs = dict.fromkeys(bug for part in parts for bug in part.row.bugs)
     return "\n".join(textwrap.fill(f"{MARK} {WHY_A_BUG[bug]}", WIDTH, subsequent_indent="  ") for bug in bugs)
 
 
-def word(folder: Path, verdict: Verdict) -> str:
+def verdict_word(folder: Path, verdict: Verdict) -> str:
     return click.unstyle(ruling(report.as_json(verdict), Run(folder=folder).about()).heading)
 
 
-def lost_records(verdict: Verdict) -> str:
-    """The acked writes that are gone, and whether a setting permits it."""
-    told = []
+def losses_text(verdict: Verdict) -> str:
+    """The lost acked writes, and whether a setting permits that."""
+    losses = []
     for found in verdict.findings:
         if found.name == "lost-write":
             first: Any = found.examples[0]
             where = f"{found.count}, from offset {first.get('offset', '?')}"
-            told.append(where if found.klass == BUG else f"{where} (permitted: {found.permitted_by})")
-    return "; ".join(told) or "-"
+            losses.append(where if found.klass == BUG else f"{where} (permitted: {found.permitted_by})")
+    return "; ".join(losses) or "-"
 
 
-def parted_logs(verdict: Verdict) -> str:
-    """Where the replicas' logs first differ."""
+def divergence_text(verdict: Verdict) -> str:
+    """The first offset at which the replicas' logs differ, and how many do."""
     for found in verdict.findings:
         if found.name == "diverged":
             return f"{many(found.count, 'offset')}, from {found.examples[0]['offset']}"

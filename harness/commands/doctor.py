@@ -1,9 +1,9 @@
-"""`floodmark doctor`: what this machine can do for floodmark and what not, why, and what to do about it.
+"""Checks what floodmark can do on this machine, with reasons and what to do: `floodmark doctor`.
 
 Rules
-1. Nothing is changed: no image is built unless --build asks for it, nothing is left running.
-2. What a cluster needs and lacks makes that cluster unfit; the exit code goes by the cluster that was chosen.
-3. What cannot be known yet is shown as unknown; it is neither yes nor no.
+1. Nothing is changed: an image is built only with --build, and nothing is left running.
+2. A cluster that lacks something it needs cannot run; the exit code is that of the chosen cluster.
+3. What cannot be known yet is shown as unknown, neither yes nor no.
 """
 
 import json
@@ -51,8 +51,8 @@ from floodmark.nemesis.compose import Composed, arsenal
 
 def examine_machine(*, cluster: str = "local", json_file: Path | None = None, anew: bool = False,
            build: bool = False) -> int:
-    """Prints the findings. anew: tries out again what containers can do; build: builds their image if there
-    is none. EXIT_VALID if the chosen cluster has all it needs, else EXIT_HARNESS."""
+    """Prints the results. anew: tests again what containers can do; build: builds their image if there is
+    none. EXIT_VALID if the chosen cluster has everything it needs, else EXIT_HARNESS."""
     engine = examine_engine(anew=anew, build=build,
                             say=lambda line: click.echo(f"floodmark: {line}", err=True))
     rows = [*machine_rows(Path.cwd()), *engine.rows, *registered_rows()]
@@ -65,13 +65,13 @@ def examine_machine(*, cluster: str = "local", json_file: Path | None = None, an
 
 
 def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
-    """What this cluster needs and does not have here."""
-    return list(dict.fromkeys(row.what for row in rows if cluster in row.needed_by and row.can is False))
+    """The items that this cluster needs and that are missing here."""
+    return list(dict.fromkeys(row.item for row in rows if cluster in row.needed_by and row.can is False))
 
 
 def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, list[str]]
             ) -> dict[str, object]:
-    """The same, for programs. `can` is null where it is not known."""
+    """The results as JSON. `can` is null if unknown."""
     return {
         "clusters": {name: {"fit": not lacking, "lacks": lacking} for name, lacking in lacks.items()},
         "found": [asdict(row) for row in rows],
@@ -80,8 +80,8 @@ def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, li
 
 
 def registered_rows() -> list[Row]:
-    """What other distributions bring, each imported; a cluster that cannot be is unfit, and nothing else is.
-    """
+    """The entry points of other distributions, each imported; a cluster that cannot be imported cannot
+    run."""
     rows, own = [], catalog.own_names(CLUSTER)
     for kind in GROUPS:
         for one in registered(kind):
@@ -92,8 +92,8 @@ def registered_rows() -> list[Row]:
                 one.load()
             except UsageError as error:
                 todo = str(error)
-            rows.append(Row(part="of other packages", what=f"{kind} {one.name}", can=not todo,
-                            told=f"{one.distribution}, {one.entry.value}", todo=todo,
+            rows.append(Row(part="of other packages", item=f"{kind} {one.name}", can=not todo,
+                            detail=f"{one.distribution}, {one.entry.value}", todo=todo,
                             needed_by=(one.name,) if kind == CLUSTER and one.name not in own else ()))
     return rows
 
@@ -107,28 +107,28 @@ _MACHINE_PART = "this machine"
 
 
 def machine_rows(folder: Path) -> list[Row]:
-    """folder: where runs would be kept."""
+    """The rows about this machine. folder: where runs would be stored."""
     return [_system(), _python(), _memory(_available_bytes()), _disk(folder), _loopback(), _ports(), _java(),
             _broker()]
 
 
 def _system() -> Row:
     linux = sys.platform == "linux"
-    told = f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors"
-    return _host_row("system", linux, told,
-                     "clusters run on Linux alone; saved runs can be judged anywhere")
+    detail = f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors"
+    return _host_row("system", linux, detail,
+                     "clusters run only on Linux; saved runs can be judged anywhere")
 
 
 def _python() -> Row:
-    told = f"{platform.python_version()} at {sys.executable}"
-    return _host_row("Python", sys.version_info >= PYTHON_AT_LEAST, told, "3.11 or newer is wanted")
+    detail = f"{platform.python_version()} at {sys.executable}"
+    return _host_row("Python", sys.version_info >= PYTHON_AT_LEAST, detail, "3.11 or newer is needed")
 
 
 def _memory(available: int | None) -> Row:
     if available is None:
-        return Row(part=_MACHINE_PART, what="memory", can=None, told="this system does not say")
+        return Row(part=_MACHINE_PART, item="memory", can=None, detail="this system does not report it")
     return _host_row("memory", available >= MEMORY_AT_LEAST, f"{_size(available)} available",
-                f"end something: {_size(MEMORY_AT_LEAST)} is wanted for brokers and judge")
+                f"end something: {_size(MEMORY_AT_LEAST)} is needed for brokers and judge")
 
 
 def _available_bytes() -> int | None:
@@ -143,7 +143,7 @@ def _available_bytes() -> int | None:
 def _disk(folder: Path) -> Row:
     free = shutil.disk_usage(folder).free
     return _host_row("disk", free >= DISK_AT_LEAST, f"{_size(free)} free at {folder}",
-                f"make room, or use --out elsewhere: {_size(DISK_AT_LEAST)} is wanted for a run")
+                f"make room, or use --out elsewhere: {_size(DISK_AT_LEAST)} is needed for a run")
 
 
 def _loopback() -> Row:
@@ -151,7 +151,7 @@ def _loopback() -> Row:
         with socket.create_server((HOST, 0)) as server:
             socket.create_connection(server.getsockname(), LOOPBACK_S).close()
     except OSError as error:
-        return _host_row("loopback", False, f"nothing can be dialled on {HOST}: {error.strerror or error}",
+        return _host_row("loopback", False, f"no connections on {HOST}: {error.strerror or error}",
                     "bring the interface up: ip link set lo up")
     return _host_row("loopback", True, f"{HOST} answers")
 
@@ -172,12 +172,12 @@ def _ports() -> Row:
 def _java() -> Row:
     try:
         catalog.can_judge()
-        session = import_module(catalog.FIND_JAVA.partition(":")[0])  # Spark stays with the judges
+        session = import_module(catalog.FIND_JAVA.partition(":")[0])  # only the judge imports Spark
         java = session.find_java()
-        told = f"Java {session.version_of(java)} at {java}, Spark {metadata.version('pyspark')}"
+        detail = f"Java {session.version_of(java)} at {java}, Spark {metadata.version('pyspark')}"
     except (FloodmarkError, ImportError) as error:
         return _host_row("judge", False, str(error), "")
-    return _host_row("judge", True, told)
+    return _host_row("judge", True, detail)
 
 
 def _broker() -> Row:
@@ -185,13 +185,13 @@ def _broker() -> Row:
         rules: Sequence[str] = scenario_words().generations
     except FloodmarkError as error:
         return _host_row("broker", False, str(error),
-                         "install floodmark anew: pip install -e . in a checkout")
+                         "install floodmark again: pip install -e . in a checkout")
     return _host_row("broker", True, f"runs; rules {', '.join(rules)}")
 
 
-def _host_row(what: str, can: bool, told: str, todo: str = "") -> Row:
-    """What every cluster needs."""
-    return Row(part=_MACHINE_PART, what=what, can=can, told=told, todo=todo, needed_by=ALL)
+def _host_row(item: str, can: bool, detail: str, todo: str = "") -> Row:
+    """A row about something that every cluster needs."""
+    return Row(part=_MACHINE_PART, item=item, can=can, detail=detail, todo=todo, needed_by=ALL)
 
 
 def _size(count: int) -> str:
@@ -203,7 +203,7 @@ _ENGINE_PART = "containers"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """rows: what was found. abilities: what it can do to brokers; None: not known, and `why_unknown`."""
+    """The container engine. abilities: which faults it can apply; None: unknown, see `why_unknown`."""
 
     rows: tuple[Row, ...]
     abilities: Abilities | None
@@ -211,7 +211,7 @@ class Engine:
 
 
 def examine_engine(*, anew: bool, build: bool, say: Callable[[str], None]) -> Engine:
-    """Asks the engine, and tries out in containers what it can do, if there is an image to try it with."""
+    """Asks the engine, and tests in containers what it can do, if there is an image for that."""
     rows: list[Row] = []
     try:
         client = connect()
@@ -224,8 +224,8 @@ def examine_engine(*, anew: bool, build: bool, say: Callable[[str], None]) -> En
         about = facts(client)
         rows += engine_rows(about)
         if about.tools is None:
-            return Engine(rows=tuple(rows), abilities=None, why_unknown="there is no image to try it with")
-        abilities = ability_probe.probe(client, about.tools, anew=anew)
+            return Engine(rows=tuple(rows), abilities=None, why_unknown="there is no image to test it with")
+        abilities = ability_probe.probe(client, about.tools, afresh=anew)
     except FloodmarkError as error:
         rows.append(_engine_row("containers", False, str(error)))
         return Engine(rows=tuple(rows), abilities=None, why_unknown="the engine failed")
@@ -240,13 +240,14 @@ def engine_rows(about: Facts) -> list[Row]:
 
 
 def ability_rows(abilities: Abilities) -> list[Row]:
-    """What matters whatever the fault."""
+    """The rows about abilities that all faults need."""
     folder, clock = abilities[FOLDER], abilities[ONE_CLOCK]
     return [
         _engine_row("folder", folder.can, folder.why or "containers see the files of this machine",
                     folder.todo),
-        Row(part=_ENGINE_PART, what="one clock", can=clock.can, todo=clock.todo,
-            told="theirs is ours" if clock.can else f"{clock.why}: runs have no trace"),
+        Row(part=_ENGINE_PART, item="one clock", can=clock.can, todo=clock.todo,
+            detail="containers have this machine's clock" if clock.can else
+                   f"{clock.why}: runs have no trace"),
     ]
 
 
@@ -254,25 +255,25 @@ def _base(about: Facts) -> Row:
     if about.base is not None:
         return _engine_row("base image", True, about.base)
     missing = f"{about.wanted_base} is not in the engine"
-    if about.base_to_be_had:
+    if about.base_available:
         how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
-        return Row(part=_ENGINE_PART, what="base image", can=None, told=f"{missing}; it will be {how}")
-    return _engine_row("base image", False, f"{missing}, and no registry gives it: {about.base_why_not}",
+        return Row(part=_ENGINE_PART, item="base image", can=None, detail=f"{missing}; it will be {how}")
+    return _engine_row("base image", False, f"{missing}, and no registry has it: {about.base_why_not}",
                 f"bring it in (docker load), or name one that has Python 3.11: {BASE_VARIABLE}=IMAGE")
 
 
 def _tools(about: Facts) -> Row:
     if about.tools is not None:
         return _engine_row("image", True, about.tools)
-    return Row(part=_ENGINE_PART, what="image", can=None, told="not built for what is in docker/ now",
+    return Row(part=_ENGINE_PART, item="image", can=None, detail="not built for the present files in docker/",
                todo="the first run builds it, in about half a minute; or: floodmark doctor --build")
 
 
-def _engine_row(what: str, can: bool, told: str, todo: str = "") -> Row:
-    return Row(part=_ENGINE_PART, what=what, can=can, told=told, todo=todo, needed_by=("containers",))
+def _engine_row(item: str, can: bool, detail: str, todo: str = "") -> Row:
+    return Row(part=_ENGINE_PART, item=item, can=can, detail=detail, todo=todo, needed_by=("containers",))
 
 
-# What an engine must be able to do for them; the others need no more than an engine.
+# The ability that a fault needs; the others need only an engine.
 _NEEDS: Mapping[str, str] = {
     "cut": CUT, "reset": RESET, "clock": CLOCK, "memory": MEMORY,
     "packet loss": LOSS, "packet delay": DELAY, "packet rate": RATE,
@@ -281,37 +282,37 @@ _NEEDS: Mapping[str, str] = {
 _KINDS: Mapping[str, tuple[str, ...]] = {
     "packet": ("loss", "delay", "rate"), "disk": DISKS_DAMAGED, "bad_disk": DISKS_BAD}
 _DOES: Mapping[str, str] = {
-    "packet loss": "packets between nodes are lost, at random",
-    "packet delay": "packets between nodes come late, more or less",
-    "packet rate": "packets between nodes come few at a time",
-    "disk wiped": "kill, and empty what the disk held",
-    "disk corrupt": "kill, and change a byte of a log's tail",
-    "disk truncated": "kill, and cut off bytes of a log's tail",
-    "bad_disk full": "no room is left, until mended",
+    "packet loss": "packets between nodes are lost at random",
+    "packet delay": "packets between nodes are delayed, with jitter",
+    "packet rate": "packets between nodes have a limited rate",
+    "disk wiped": "kill, and empty the disk",
+    "disk corrupt": "kill, and change a byte at a log's end",
+    "disk truncated": "kill, and cut off bytes at a log's end",
+    "bad_disk full": "no space left, until mended",
     "bad_disk read-only": "nothing can be written, until mended",
     "bad_disk failing": "nothing can be read or written, until mended",
 }
-_ON_FILES = "played on files, as in the local cluster, for they cannot have disks of their own"
+_ON_FILES = "simulated on files, as in the local cluster, because there are no disks of their own"
 
 
 def fault_rows(engine: Engine) -> list[FaultRow]:
-    """All that do harm, in the order of harness.faults; what undoes them goes without saying."""
+    """The rows of all faults in the order of harness.faults, without the acts that undo them."""
     undo = {fault.undone_by for fault in FAULTS.values()}
     local, memory = _faults_of("local"), _faults_of("memory")
     rows = []
     for f, fault in FAULTS.items():
         for kind in () if f in undo else _KINDS.get(f, ("",)):
             name = f"{f} {kind}".strip()
-            can, told, todo = _in_containers(name, engine)
+            can, detail, todo = _in_containers(name, engine)
             rows.append(FaultRow(
-                fault=name, does=_DOES.get(name, fault.does), containers=can, told=told, todo=todo,
+                fault=name, does=_DOES.get(name, fault.does), containers=can, detail=detail, todo=todo,
                 local=f in local and (f != "disk" or kind == "wiped"),
                 memory=f in memory and (f != "disk" or kind == "wiped")))
     return rows
 
 
 def _faults_of(name: str) -> frozenset[str]:
-    """The f's that this cluster answers; it is made, and never started."""
+    """The faults that this cluster can carry out; it is made but not started."""
     with tempfile.TemporaryDirectory(prefix="floodmark-") as folder:
         cluster = catalog.cluster(name, Path(folder), 3, rules=catalog.RULES[-1], bugs=(), config={},
                                   links="proxied")
@@ -319,7 +320,7 @@ def _faults_of(name: str) -> frozenset[str]:
 
 
 def _in_containers(name: str, engine: Engine) -> tuple[bool | None, str, str]:
-    """Whether containers can suffer it here; by what means, or why not; what to do."""
+    """Whether containers support a fault here; how, or why not; what to do."""
     if engine.abilities is None:
         return None, "", ""
     if name == "power_cut":

@@ -1,10 +1,10 @@
-"""Draws from the seed what a run is set to: cluster, brokers' config and load (`--settings drawn`).
+"""Draws a run's settings from its seed: cluster, brokers' config and load (`--settings drawn`).
 
 Rules
-1. What the user gave by hand stays, and what is drawn fits it.
-2. What is drawn permits no loss under the faults planned: two copies at least stand behind each ack, unless
-   every write is fsynced (then a power cut takes nothing).
-3. The same seed and the same words draw the same. The faults are drawn by another Random.
+1. Settings that the user gave are kept, and the drawn ones fit them.
+2. The drawn settings permit no loss under the planned faults: each ack rests on two copies at least, unless
+   every write is fsynced (then a power cut loses nothing).
+3. The same seed and the same options draw the same settings. The faults are drawn by another Random.
 """
 
 from collections.abc import Collection, Mapping
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from floodmark.harness.broker_config import OF_TOPICS
+from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape
 from floodmark.harness.schedule.patterns import SESSION_S
 
@@ -26,10 +26,10 @@ _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a run was asked to be: the words of `floodmark run`. given: of these words, those set by hand.
-    library: whether Kafka's library can reach the cluster. reference: whether the
-    reference broker runs: what others take, and what their times are, is not known here."""
+class RequestedSettings:
+    """The options of `floodmark run`. given: the options that the user set. library: whether Kafka's library
+    can reach the cluster. reference: whether the reference broker runs: other systems' settings are unknown
+    here."""
 
     given: Collection[str]
     nodes: int
@@ -37,14 +37,14 @@ class Asked:
     replication_factor: int | None
     acks: str
     workload: str
-    config: Mapping[str, str]  # given, by the brokers' names of the keys
+    config: Mapping[str, str]  # the given keys, by the brokers' names
     library: bool
     reference: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """The same words, and what run.json tells as drawn. config: drawn alone."""
+    """The drawn settings. config: only the drawn keys; recorded: run.json's `drawn`."""
 
     nodes: int
     partitions: int
@@ -52,41 +52,42 @@ class Drawn:
     workload: str
     config: Mapping[str, str]
     load: LoadShape
-    told: Mapping[str, Any] = field(default_factory=dict)
+    recorded: Mapping[str, Any] = field(default_factory=dict)
 
 
 def broker_keys(config: Mapping[str, str]) -> dict[str, str]:
-    """The same under the brokers' own names of the keys."""
-    return {OF_TOPICS.get(key, key): value for key, value in config.items()}
+    """The config with the brokers' own names of the keys."""
+    return {TOPIC_KEYS.get(key, key): value for key, value in config.items()}
 
 
-def draw_settings(asked: Asked, seed: int) -> Drawn:
-    """Every draw is made, whatever was given by hand: one word given changes no other draw."""
+def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
+    """Draws the settings. Every draw is made, also for given options, so that these do not change other
+    draws."""
     random = Random(f"{seed}/settings")
-    least_nodes = asked.replication_factor or 1
+    least_nodes = requested.replication_factor or 1
     nodes = max(least_nodes, random.choice((3, 3, 3, 4, 5)))
-    nodes = asked.nodes if "nodes" in asked.given else nodes
+    nodes = requested.nodes if "nodes" in requested.given else nodes
     partitions = random.choice((1, 2, 4, 4, 6, 8))
     factor = min(nodes, random.choice((3, 3, 3, 4)))
     workload = random.choice((LOG, LOG, LOG, IDEMPOTENT))
-    if "workload" in asked.given or asked.acks != "all" or not asked.library:
-        workload = asked.workload
-    partitions = asked.partitions if "partitions" in asked.given else partitions
-    factor = asked.replication_factor or factor
-    config = _config(random, factor, asked.config)
-    load = _load(random, workload, library=asked.library and asked.acks == "all")
+    if "workload" in requested.given or requested.acks != "all" or not requested.library:
+        workload = requested.workload
+    partitions = requested.partitions if "partitions" in requested.given else partitions
+    factor = requested.replication_factor or factor
+    config = _config(random, factor, requested.config)
+    load = _load(random, workload, library=requested.library and requested.acks == "all")
     if config.get(SEGMENT) == str(4 << 10) and max(load.batch_sizes) > _SMALL_BATCH:
         config[SEGMENT] = str(16 << 10)  # a file every few batches: the brokers would do little else
-    if not asked.reference:
+    if not requested.reference:
         config = {key: value for key, value in config.items() if key in (LEAST_ISR, FLUSH)}
-    words = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload}
-    told = {**{key: value for key, value in words.items() if key not in asked.given}, **config}
+    values = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload}
+    recorded = {**{key: value for key, value in values.items() if key not in requested.given}, **config}
     return Drawn(nodes=nodes, partitions=partitions, replication_factor=factor, workload=workload,
-                 config=config, load=load, told=told)
+                 config=config, load=load, recorded=recorded)
 
 
 def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, str]:
-    """Kafka's keys, without those given."""
+    """The drawn keys, without given ones."""
     session_ms = _number(given, SESSION, round(1000 * SESSION_S))
     lag_ms = round(session_ms * random.choice((0.4, 0.6, 1.0, 2.0, 3.0)))
     wait_ms = random.choice((100, 300, 500))
@@ -107,9 +108,9 @@ def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, 
 
 
 def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
-    """A value that is none is refused later, in the words of whoever takes it."""
-    word = given.get(key, "")
-    return int(word) if word.isascii() and word.isdecimal() else otherwise
+    """A given number; an invalid value is refused later, by the code that uses it."""
+    value = given.get(key, "")
+    return int(value) if value.isascii() and value.isdecimal() else otherwise
 
 
 def _load(random: Random, workload: str, *, library: bool) -> LoadShape:
@@ -117,7 +118,7 @@ def _load(random: Random, workload: str, *, library: bool) -> LoadShape:
     sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
     compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
-    if workload not in _COMPRESSIONS:  # of another distribution: it may not know of any of this
+    if workload not in _COMPRESSIONS:  # of another distribution: it may not support this
         return USUAL_LOAD
     idempotent_every = idempotent_every if library and workload == LOG else 0
     return LoadShape(batch_sizes=sizes, compression=compression, readers_every=readers_every,

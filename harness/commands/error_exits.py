@@ -1,11 +1,10 @@
-"""Turns what goes wrong in a command into an exit code and one sentence on stderr; never a traceback, never
-"invalid".
+"""Turns a command's errors into an exit code and one sentence on stderr, never a traceback or "invalid".
 
 Rules
-1. Off words are exit 2; all else that is no verdict is exit 4.
-2. A bug of floodmark's own says so, where, and in which file its traceback was put.
-3. SIGTERM ends a command as Ctrl-C does: what was begun is tidied up on the way out, and nothing is left in
-   the temporary folder. A second one does not disturb that.
+1. Wrong arguments are exit 2; everything else that is no verdict is exit 4.
+2. A bug of floodmark itself is reported as one, with its place and the file of its traceback.
+3. SIGTERM ends a command like Ctrl-C: unfinished work is cleaned up, and nothing is left in the temporary
+   folder. A second SIGTERM does not interrupt that.
 """
 
 import errno
@@ -27,13 +26,13 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came."""
+    """Raised by SIGTERM."""
 
 
 @contextmanager
 def raised_by_sigterm() -> Iterator[None]:
-    """Meanwhile SIGTERM raises Terminated; then it does again what it did. (Only a main thread may say what a
-    signal does.)"""
+    """A context in which SIGTERM raises Terminated; at its end the old handler is restored. (Only a main
+    thread can set handlers.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -42,15 +41,15 @@ def raised_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         raise Terminated
 
-    with sigterm_kept():
+    with sigterm_handler_restored():
         signal.signal(signal.SIGTERM, end)
         yield
 
 
 @contextmanager
-def sigterm_kept() -> Iterator[None]:
-    """What SIGTERM does now it does again afterwards. To stand round every event loop that takes the signal
-    for itself: when such a loop is closed, the signal would simply end the process."""
+def sigterm_handler_restored() -> Iterator[None]:
+    """A context that restores SIGTERM's handler at its end. Use it around every event loop that handles the
+    signal: after such a loop is closed, the signal would end the process."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -59,7 +58,7 @@ def sigterm_kept() -> Iterator[None]:
 
 
 def code_of(command: Callable[[], int]) -> int:
-    """What the command returns, or what its failure is worth."""
+    """The command's exit code, or that of its error."""
     with raised_by_sigterm():
         return _code_of(command)
 
@@ -67,18 +66,18 @@ def code_of(command: Callable[[], int]) -> int:
 def _code_of(command: Callable[[], int]) -> int:
     try:
         code = command()
-        sys.stdout.flush()  # a full disk or a reader that has gone shows here at the latest
+        sys.stdout.flush()  # a full disk or a closed pipe shows here at the latest
         return code
     except UsageError as error:
         return complain(str(error), EXIT_USAGE)
     except FloodmarkError as error:
         return complain(str(error), EXIT_HARNESS)
     except KeyboardInterrupt as interrupt:
-        catalog.leave_judge()
-        word = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
-        return complain(word, EXIT_HARNESS)
+        catalog.stop_judge()
+        reason = "ended by SIGTERM" if isinstance(interrupt, Terminated) else "interrupted"
+        return complain(reason, EXIT_HARNESS)
     except (click.ClickException, click.Abort, click.exceptions.Exit):
-        raise  # click's own way
+        raise  # click's own error
     except OSError as error:
         if error.errno == errno.EPIPE:
             return pipe_is_closed()
@@ -94,18 +93,18 @@ def complain(sentence: str, code: int) -> int:
 
 
 def pipe_is_closed() -> int:
-    """Whoever read our output has gone (`| head`): nothing more can be said, not even at exit."""
+    """Handles a closed stdout (`| head`): nothing more can be printed, not even at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_HARNESS
 
 
 def own_bug(error: Exception) -> str:
-    """What broke and where; the traceback goes to a file, for whoever mends it."""
+    """A sentence about a bug of floodmark itself; its traceback goes to a file."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     sentence = f"a bug of floodmark's own: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
     try:
         with tempfile.NamedTemporaryFile("w", prefix="floodmark-bug-", suffix=".txt", delete=False) as file:
             file.write("".join(traceback.format_exception(error)))
     except OSError:
-        return sentence  # the disk may be what is wrong
+        return sentence  # the disk may be the problem
     return f"{sentence}; its traceback is in {file.name}"

@@ -1,7 +1,6 @@
-"""`floodmark explain NAME`: what a finding means, its near miss, the law it breaks, and what permits it.
-
-A fact (S1 to S20) and what permits findings (acks, retries, ...) are explained by their names too. Of a check
-that another distribution brings it says which, and what that one says of it.
+"""Explains a finding: its meaning, a near miss, the law it breaks, and what permits it: `floodmark explain
+NAME`. Facts (S1 to S20) and permissions (acks, retries, ...) are explained by their names too. For a check of
+another distribution it prints the distribution, and the check's own docstring.
 """
 
 import textwrap
@@ -15,7 +14,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS, known_findings
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CHECK, Registered, registered
-from floodmark.harness.reports.short_meanings import in_short
+from floodmark.harness.reports.short_meanings import short_meaning
 from floodmark.harness.verdict import EXIT_VALID
 
 WIDTH = 100
@@ -26,21 +25,21 @@ PERMITS: Mapping[str, str] = {
     "fault budget": "power cuts and bad disks on too many copies",
     "retries": "retries without idempotence",
     "subscribe": "a consumer group that moves partitions",
-    "isolation": "an isolation level that keeps transactions no further apart",
+    "isolation": "an isolation level that does not separate transactions further",
 }
 
 Part = tuple[str, str]
 
 
 def explain_finding(name: str | None) -> int:
-    """Prints the explanation. An unknown name is a usage error that lists the known, no name lists them."""
+    """Prints the explanation; without a name the list of names. UsageError for an unknown name."""
     if name is None:
         click.echo("\n".join(listed()))
         return EXIT_VALID
     parts = parts_of(name)
     if parts is None:
         raise UsageError(f"no finding is called {name!r}; there are: {', '.join(known_findings())}; "
-                         f"what permits some: {', '.join(PERMISSIONS)}; and facts: S1 to S{len(FACTS)}")
+                         f"permissions: {', '.join(PERMISSIONS)}; and facts: S1 to S{len(FACTS)}")
     click.echo(f"{click.style(name, bold=True)}\n")
     for line in facts_text(parts):
         click.echo(line)
@@ -48,11 +47,11 @@ def explain_finding(name: str | None) -> int:
 
 
 def listed() -> Iterator[str]:
-    """Every name that can be asked for, with its meaning on one line."""
-    every = {**{name: in_short(name) for name in sorted(EXPLANATIONS)},
+    """Yields every name that can be explained, with its meaning on one line."""
+    every = {**{name: short_meaning(name) for name in sorted(EXPLANATIONS)},
              **{check.name: f"a check of {check.distribution}" for check in registered(CHECK)},
              **{name: f"what permits some findings: {permits}" for name, permits in PERMITS.items()},
-             f"S1 to S{len(FACTS)}": "what is often got wrong about Kafka, and how it is"}
+             f"S1 to S{len(FACTS)}": "what is often misunderstood about Kafka, and the facts"}
     width = max(map(len, every))
     yield from (f"{name:<{width}}  {meaning}" for name, meaning in every.items())
     yield ""
@@ -60,7 +59,7 @@ def listed() -> Iterator[str]:
 
 
 def parts_of(name: str) -> list[Part] | None:
-    """What there is to say of a name; None of one that nobody knows."""
+    """The parts of an explanation; None for an unknown name."""
     if name in EXPLANATIONS:
         return list(of_finding(name))
     if name in PERMISSIONS:
@@ -77,14 +76,14 @@ def of_finding(name: str) -> Iterator[Part]:
     yield "the law", f"{explanation.law}."
     yield "permitted", explanation.permitted
     if needs := needs_of(name):
-        yield "needs", f"{needs} Where run.json's `observes` promises less, the check is not made."
+        yield "needs", f"{needs} If run.json's `observes` has less, the check is not made."
     yield from facts(explanation.facts)
 
 
 def of_permission(name: str) -> Iterator[Part]:
     permission = PERMISSIONS[name]
     yield "permits", f"{permission.means}."
-    yield "not with", "check --strict, which takes every permitted finding for a bug."
+    yield "not with", "check --strict, which counts every permitted finding as a bug."
     yield from facts(permission.facts)
 
 
@@ -95,7 +94,7 @@ def of_fact(name: str) -> Iterator[Part]:
 
 
 def of_check(check: Registered) -> Iterator[Part]:
-    """A check of another distribution: loaded, for its own words."""
+    """Yields the parts about a check of another distribution, with its docstring."""
     yield "brought by", f"{check.distribution}, as {check.entry.value}"
     try:
         law: object = check.entry.load()
@@ -109,14 +108,14 @@ def of_check(check: Registered) -> Iterator[Part]:
 
 
 def facts(numbers: Iterable[str]) -> Iterator[Part]:
-    """What is often got wrong about it."""
+    """Yields the facts with these numbers, and what is often misunderstood."""
     for number in numbers:
         yield f"fact {number}", f'Not so: "{FACTS[number].thought}" {FACTS[number].holds}'
 
 
 def facts_text(parts: Iterable[Part]) -> Iterator[str]:
-    """Words behind their heads, in lines of WIDTH."""
-    for head, words in parts:
+    """Yields the parts' text after their heads, wrapped at WIDTH."""
+    for head, text in parts:
         first = f"  {head:<{HEAD}}"
-        yield textwrap.fill(words, WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
+        yield textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
                             break_on_hyphens=False)

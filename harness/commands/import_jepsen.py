@@ -1,14 +1,15 @@
-"""`floodmark import jepsen`: a history of jepsen.tests.kafka becomes a run folder that check can judge.
+"""Imports a history of jepsen.tests.kafka as a run folder that `check` can judge: `floodmark import jepsen`.
 
 Rules
-1. The folder appears when it is complete, by one rename; where anything goes wrong there is none.
-2. A client's history says nothing of replicas: logs/, replicas.jsonl and trace.jsonl are not there, nobody
-   is said to lead, nothing settled. run.json's `observes` says so, and the checks that rest on them are not
-   made. Lost writes are inferred from the reads, as Jepsen does; where they cannot be (jepsen_reach.py),
-   `imported` says so.
-3. What could not be carried and what was changed is counted by kind, on stderr and in run.json (`imported`).
-4. A history does not say what was promised. Where -c does not either, it is what Jepsen's own checker holds
-   every cluster to; a line of the summary says so.
+1. The folder appears when it is complete, by one rename; after an error there is none.
+2. A clients' history has nothing about replicas: there are no logs/, replicas.jsonl and trace.jsonl, no
+   leader is known, and nothing has settled. run.json's `observes` says so, and the checks that need them are
+   not made. Lost writes are inferred from the reads, as Jepsen does; where that is impossible
+   (jepsen_reach.py), `imported` says so.
+3. What could not be imported, and what was changed, is counted by kind, on stderr and in run.json
+   (`imported`).
+4. A history does not have the guarantees. Without -c they are those that Jepsen's own checker assumes, and a
+   line of the summary says so.
 """
 
 import datetime
@@ -30,16 +31,16 @@ from floodmark.harness.importers.jepsen_common_lines import CommonLines
 from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.importers.jepsen_names import LIFE, SPAN, Names
 from floodmark.harness.importers.jepsen_nemesis import SPARES, Nemesis
-from floodmark.harness.importers.jepsen_ops import Carrier
+from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_full, write_pieces
+from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_nonempty, write_pieces
 from floodmark.harness.verdict import EXIT_VALID
 
 SHOWN = 8  # partitions named in one line
-TOLD_EVERY = 1_000_000  # lines: some six seconds
+PROGRESS_EVERY = 1_000_000  # lines: some six seconds
 WORKLOAD = "jepsen.tests.kafka"
-NO_REPLICAS = "imported from Jepsen: a history of clients says nothing of the replicas"
+NO_REPLICAS = "imported from Jepsen: a clients' history has nothing about the replicas"
 ASSUMED: Mapping[str, str] = {
     "acks": "all", "isolation.level": "read_committed", "unclean.leader.election.enable": "false",
     "enable.idempotence": "false", "retries": "0", "cleanup.policy": "delete",
@@ -54,21 +55,21 @@ def import_history(
     loses: Iterable[str] = (),
     spares: Iterable[str] = (),
 ) -> int:
-    """Writes the folder and says what is in it; the last line on stdout is the folder."""
+    """Writes the folder and prints a summary; the last line on stdout is the folder."""
     given = pairs(tuple(config))
     promised = guarantees(given)
     folder = out or RUNS / f"{datetime.datetime.now():%Y%m%dT%H%M%S}-jepsen"
-    refuse_full(folder)
+    refuse_nonempty(folder)
     source = JepsenFile(file)
     click.echo(f"reading {file} ({'JSON lines' if source.is_json else 'EDN'})", err=True)
-    with whole_folder(folder) as begun:
-        carrier = carry_history(source, begun, (SPARES | set(spares)) - set(loses))
-        about = about_of(carrier, promised, given, carrier.reach.unread(begun.history_path))
+    with new_folder(folder) as begun:
+        converter = convert_history(source, begun, (SPARES | set(spares)) - set(loses))
+        about = about_of(converter, promised, given, converter.reach.unread(begun.history_path))
         begun.rewrite(about)
-        if carrier.names.odd:
-            write_pieces(begun.folder / "values.jsonl", map(json_line, carrier.names.odd_values()))
+        if converter.names.odd:
+            write_pieces(begun.folder / "values.jsonl", map(json_line, converter.names.odd_values()))
     link_latest(folder)
-    for line in summary(carrier, about, given):
+    for line in summary(converter, about, given):
         click.echo(harmless(line), err=True)
     click.echo(f"judge it: floodmark check {folder}", err=True)
     click.echo(str(folder))
@@ -76,8 +77,9 @@ def import_history(
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[Run]:
-    """A folder beside the one wanted, which takes its place in the end, or is gone."""
+def new_folder(folder: Path) -> Iterator[Run]:
+    """A context with a temporary run folder, which is renamed to `folder` at its end, or removed after an
+    error."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         begun = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
@@ -86,7 +88,7 @@ def whole_folder(folder: Path) -> Iterator[Run]:
     try:
         begun.chmod(0o755)
         yield Run(folder=begun)
-        os.rename(begun, folder)  # takes the place of an empty folder, and of nothing else
+        os.rename(begun, folder)  # replaces an empty folder, and nothing else
     except BaseException as error:
         shutil.rmtree(begun, ignore_errors=True)
         if isinstance(error, OSError):
@@ -94,54 +96,54 @@ def whole_folder(folder: Path) -> Iterator[Run]:
         raise
 
 
-def carry_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Carrier:
-    """Every op of the file, written to the run's history."""
-    said = 0
+def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Converter:
+    """Writes every op of the file to the run's history."""
+    reported = 0
 
-    def tell(lines: int) -> None:
-        nonlocal said
-        if lines // TOLD_EVERY > said:
-            said = lines // TOLD_EVERY
+    def report(lines: int) -> None:
+        nonlocal reported
+        if lines // PROGRESS_EVERY > reported:
+            reported = lines // PROGRESS_EVERY
             click.echo(f"... {lines} lines", err=True)
 
-    with HistoryLines(run.history_path, tell) as lines:
+    with HistoryLines(run.history_path, report) as lines:
         names, nemesis = Names(json=source.is_json), Nemesis(json=source.is_json, spares=spares)
-        carrier = Carrier(source=source, lines=lines, names=names, nemesis=nemesis)
-        for op in source.ops(CommonLines(carrier)):
-            carrier.take(op)
-        carrier.end()
-    return carrier
+        converter = Converter(source=source, lines=lines, names=names, nemesis=nemesis)
+        for op in source.ops(CommonLines(converter)):
+            converter.convert(op)
+        converter.end()
+    return converter
 
 
-# -- what was promised --------------------------------------------------------------------------------------
+# -- the guarantees --------------------------------------------------------------------------------------
 
 
 def guarantees(given: Mapping[str, str]) -> dict[str, Any]:
-    """run.json's guarantees from Kafka's keys; UsageError for one that promises nothing."""
+    """run.json's guarantees from Kafka's keys; UsageError for a key that is no guarantee."""
     strange = sorted(given.keys() - _PROMISES.keys() - {"cleanup.policy"})
     if strange:
-        raise UsageError(f"-c {strange[0]} promises nothing that a history is held to; "
-                         f"these do: {', '.join(sorted([*_PROMISES, 'cleanup.policy']))}")
-    words = {**ASSUMED, **given}
+        raise UsageError(f"-c {strange[0]} is no guarantee that a history is checked for; "
+                         f"these are: {', '.join(sorted([*_PROMISES, 'cleanup.policy']))}")
+    values = {**ASSUMED, **given}
     promised = {}
     for key, (name, read) in _PROMISES.items():
-        if key in words:
+        if key in values:
             try:
-                promised[name] = read(words[key])
+                promised[name] = read(values[key])
             except (KeyError, ValueError) as error:
-                raise UsageError(f"-c {key}={words[key]}: Kafka has no such value for it") from error
+                raise UsageError(f"-c {key}={values[key]}: Kafka has no such value for it") from error
     return promised
 
 
-def whole_number(word: str) -> int:
+def whole_number(value: str) -> int:
     """An integer that is not negative."""
-    if not word.isascii() or not word.isdigit() or len(word) > 18:
-        raise ValueError(word)
-    return int(word)
+    if not value.isascii() or not value.isdigit() or len(value) > 18:
+        raise ValueError(value)
+    return int(value)
 
 
-def one_of(words: Mapping[str, Any]) -> Callable[[str], Any]:
-    return words.__getitem__
+def one_of(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    return values.__getitem__
 
 
 _BOOLEANS = {"true": True, "false": False}
@@ -152,7 +154,7 @@ _PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "unclean.leader.election.enable": ("unclean_leader_election", one_of(_BOOLEANS)),
     "enable.idempotence": ("idempotence", one_of(_BOOLEANS)),
     "retries": ("retries", whole_number),
-    "log.flush.interval.messages": ("flush", lambda word: "every" if whole_number(word) == 1 else "os"),
+    "log.flush.interval.messages": ("flush", lambda value: "every" if whole_number(value) == 1 else "os"),
     "isolation.level": ("isolation", one_of({
         level: level for level in ("read_committed", "read_uncommitted")})),
 }
@@ -162,15 +164,15 @@ _PROMISES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def about_of(
-    carrier: Carrier, promised: Mapping[str, Any], given: Mapping[str, str], unread: list[int]
+    converter: Converter, promised: Mapping[str, Any], given: Mapping[str, str], unread: list[int]
 ) -> dict[str, Any]:
-    """run.json, with what the import did under `imported`. `unread`: partitions whose acks went further than
-    all reads."""
-    source, names = carrier.source, carrier.names
-    nodes = sorted(carrier.nemesis.nodes)  # which of them hold a partition is not known: any may
+    """run.json, with the import's account under `imported`. unread: partitions whose acks are beyond all
+    reads."""
+    source, names = converter.source, converter.names
+    nodes = sorted(converter.nemesis.nodes)  # which of them have a partition is unknown: any may
     cleanup = given.get("cleanup.policy", ASSUMED["cleanup.policy"])
     digest = source.digest.hexdigest()
-    processes, read_to_the_end = carrier.reach.final_reads()
+    processes, read_to_the_end = converter.reach.final_reads()
     return {
         "format": FORMAT, "version": __version__, "commit": commit(), "id": digest[:16],
         "cluster": "jepsen", "workload": WORKLOAD, "nodes": nodes,
@@ -184,73 +186,74 @@ def about_of(
         "leaders": {}, "final_reads": {"processes": processes, "partitions": read_to_the_end},
         "observes": {"dumps": False, "replicas": False, "trace": []},
         "died": [], "residue": None, "clock_error_ns": 0,
-        "history_lines": carrier.lines.count + carrier.missing, "ended": "done",
+        "history_lines": converter.lines.count + converter.missing, "ended": "done",
         "imported": {
             "from": WORKLOAD, "file": source.path.name, "sha256": digest,
             "form": "json" if source.is_json else "edn",
             "values": f"partition * {SPAN} + value", "later_lives": f"process + n * {LIFE}",
             "odd_values": "values.jsonl" if names.odd else None,
-            "blind": sorted(carrier.reach.blind), "unread": unread,
+            "blind": sorted(converter.reach.blind), "unread": unread,
             "assumed": dict(sorted(assumed(given))),
-            "left_out": dict(sorted(carrier.left_out.items())),
-            "changed": dict(sorted(changes(carrier))),
+            "left_out": dict(sorted(converter.left_out.items())),
+            "changed": dict(sorted(changes(converter))),
         },
     }
 
 
 def assumed(given: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What nobody said of the promises."""
-    return ((key, word) for key, word in ASSUMED.items() if key not in given)
+    """Yields the guarantees that were assumed."""
+    return ((key, value) for key, value in ASSUMED.items() if key not in given)
 
 
-def changes(carrier: Carrier) -> Iterator[tuple[str, int]]:
-    """What stands in the run otherwise than in Jepsen's history."""
-    yield from carrier.changed.items()
-    yield from ((f"act :{f}, taken for one that may lose data", number)
-                for f, number in carrier.nemesis.feared.items())
-    renamed = sum(key != str(number) for number, key in carrier.names.partitions.items())
-    for what, number in (
+def changes(converter: Converter) -> Iterator[tuple[str, int]]:
+    """Yields what differs from Jepsen's history, with counts."""
+    yield from converter.changed.items()
+    yield from ((f"act :{f}, counted as one that may lose data", number)
+                for f, number in converter.nemesis.counted_as_losing.items())
+    renamed = sum(key != str(number) for number, key in converter.names.partitions.items())
+    for label, number in (
         ("key with a number of its own (partitions: topic)", renamed),
-        ("value with a number of its own (values.jsonl)", len(carrier.names.odd)),
-        ("time that fell: that of the line before", carrier.lines.clamped),
+        ("value with a number of its own (values.jsonl)", len(converter.names.odd)),
+        ("falling time: replaced by that of the line before", converter.lines.clamped),
     ):
         if number:
-            yield what, number
+            yield label, number
 
 
-def summary(carrier: Carrier, about: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[str]:
-    """What was imported and what was not, for people."""
+def summary(converter: Converter, about: Mapping[str, Any], given: Mapping[str, str]) -> Iterator[str]:
+    """Yields the summary: what was imported and what was not."""
     imported = about["imported"]
-    yield (f"imported {many(carrier.lines.count, 'line')}: {carrier.records} sends, polls and txns of "
-           f"{many(len(carrier.processes), 'client')}, {many(len(about['partitions']), 'partition')}, "
+    yield (f"imported {many(converter.lines.count, 'line')}: {converter.records} sends, polls and txns of "
+           f"{many(len(converter.processes), 'client')}, {many(len(about['partitions']), 'partition')}, "
            f"{many(len(about['nodes']), 'node')} that the nemesis met")
     yield from listed("not carried", imported["left_out"].items())
     yield from listed("changed", imported["changed"].items())
-    if carrier.missing:
-        yield (f"{many(carrier.missing, 'op')} may have sent or read and cannot be judged: "
+    if converter.missing:
+        yield (f"{many(converter.missing, 'op')} may have sent or read and cannot be judged: "
                "the history counts as incomplete")
-    words = ", ".join(f"{key}={word}" for key, word in assumed(given))
-    yield f"assumed: {words} (say otherwise with -c KEY=VALUE)"
-    yield from read_extent(carrier, imported)
+    values = ", ".join(f"{key}={value}" for key, value in assumed(given))
+    yield f"assumed: {values} (change them with -c KEY=VALUE)"
+    yield from read_extent(converter, imported)
 
 
-def read_extent(carrier: Carrier, imported: Mapping[str, Any]) -> Iterator[str]:
-    """Where losses can be judged, and where not."""
-    if not carrier.records:
-        yield f"no send, poll or txn is in it: is it a history of {WORKLOAD}? Nothing will be known"
+def read_extent(converter: Converter, imported: Mapping[str, Any]) -> Iterator[str]:
+    """Yields sentences on which partitions' losses can be judged."""
+    if not converter.records:
+        yield f"it has no send, poll or txn: is it a history of {WORKLOAD}? Nothing can be judged"
         return
-    final = carrier.reach.final_reads()[1]
-    yield (f"final polls read {len(final)} of {many(len(carrier.names.partitions), 'partition')} to the end; "
-           "lost writes are inferred from what was read and what never was, as Jepsen does, and what rests "
-           "on logs and replicas is not checked")
-    for name, why in (("unread", "acked records lie above all that was read"),
-                      ("blind", "records were read whose offsets are not told")):
+    final = converter.reach.final_reads()[1]
+    partitions = many(len(converter.names.partitions), "partition")
+    yield (f"final polls read {len(final)} of {partitions} to the end; "
+           "lost writes are inferred from reads and missing reads, as Jepsen does, and checks of "
+                  "logs and replicas are not made")
+    for name, why in (("unread", "acked records are above all reads"),
+                      ("blind", "records were read without offsets")):
         if imported[name]:
             more = ", ..." if len(imported[name]) > SHOWN else ""
             some = ", ".join(map(str, imported[name][:SHOWN]))
-            yield f"lost writes of partition {some}{more} cannot be told: {why}"
+            yield f"lost writes of partition {some}{more} cannot be judged: {why}"
 
 
 def listed(head: str, counts: Iterable[tuple[str, int]]) -> Iterator[str]:
-    for what, number in counts:
-        yield f"{head}: {number} x {what}"
+    for label, number in counts:
+        yield f"{head}: {number} x {label}"

@@ -1,4 +1,4 @@
-"""`floodmark kafka get`: Apache Kafka's jars, fetched or found."""
+"""Fetches Apache Kafka's jars, or finds them in the cache: `floodmark kafka get`."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ _FORMS = {"zookeeper": "with ZooKeeper", "kraft": "in KRaft mode"}
 
 
 def get(version_or_folder: str) -> int:
-    """Prints what is there, and last the folder of the jars. Exit code 0; a failure is raised."""
+    """Prints the distribution, and at last the folder of the jars. Exit code 0; errors are raised."""
     said: list[str] = []
 
     def say(line: str) -> None:

@@ -1,9 +1,9 @@
-"""`floodmark run --bootstrap`: a run on somebody's own cluster, which is asked before anything is planned.
+"""Runs on a user's own cluster: `floodmark run --bootstrap`. The cluster is asked before the run is planned.
 
 Rules
-1. What would do harm is refused before the cluster is even asked, unless its owner said --i-may-break-this.
-2. Its nodes, and what its brokers are set to, are its own; options that choose them are refused.
-3. Nothing of --client-config reaches the run's folder or a message.
+1. Faults are refused before the cluster is asked, unless its owner gave --i-may-break-this.
+2. Its nodes and its brokers' settings are its own; options that choose them are refused.
+3. Nothing of --client-config goes into the run's folder or a message.
 """
 
 import datetime
@@ -22,12 +22,12 @@ from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole_number
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.run import default_folder, refuse_full
+from floodmark.harness.run import default_folder, refuse_nonempty
 from floodmark.harness.runner import RunPlan, spread
 
 PORT = 9092
 PLACE = "own"
-LONG_S = 600.0  # a plan of so long shows every fault that a nemesis has
+LONG_S = 600.0  # a plan of this length contains every fault of a nemesis
 _SESSIONS = ("broker.session.timeout.ms", "zookeeper.session.timeout.ms")
 _SESSION_MS = "9000"  # Kafka's default
 _INSYNC = "min.insync.replicas"
@@ -35,7 +35,7 @@ _INSYNC = "min.insync.replicas"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnOptions:
-    """The words about somebody's own cluster."""
+    """The options about a user's own cluster."""
 
     bootstrap: str
     client_config: Path | None = None
@@ -44,16 +44,16 @@ class OwnOptions:
 
 
 def run_on_own(own: OwnOptions, options: RunOptions, through: Gate) -> int:
-    """As `floodmark run` of any cluster."""
+    """Runs and judges, like `floodmark run` on any cluster."""
     return run_plan(planned_on_own(own, options), through)
 
 
 def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
-    """UsageError for what cannot be; FloodmarkError where no cluster answers."""
+    """The plan of the run. UsageError for wrong options; FloodmarkError if no cluster answers."""
     addresses = addresses_of(own.bootstrap)
     if options.nemesis != "none" and not own.may_break:
-        raise UsageError(f"--nemesis {options.nemesis} would harm the cluster at {own.bootstrap}: say "
-                         "--i-may-break-this if that is yours to decide, or leave --nemesis out")
+        raise UsageError(f"--nemesis {options.nemesis} would break things on the cluster at {own.bootstrap}: "
+                         "give --i-may-break-this if you may decide that, or leave out --nemesis")
     security = Security() if own.client_config is None else read_client_config(own.client_config)
     if security.ignored:
         click.echo(f"{own.client_config}: {', '.join(security.ignored)} are not about security and are left "
@@ -61,7 +61,7 @@ def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
     commands = None if own.faults_file is None else catalog.fault_commands(own.faults_file)
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     folder = options.out or default_folder(seed, datetime.datetime.now())
-    refuse_full(folder)
+    refuse_nonempty(folder)
     found = catalog.find_own(addresses, security)
     nodes = tuple(found.ids)
     run_id = secrets.token_hex(8)
@@ -88,46 +88,46 @@ def planning_context(found: Any, options: RunOptions, seed: int, least: int
         overspend=options.overspend, session_s=whole_number(_SESSIONS[0], session_ms) / 1000)
 
 
-def strikes_on(cluster: Cluster, options: RunOptions, ground: planned_schedule.PlanningContext
+def strikes_on(cluster: Cluster, options: RunOptions, context: planned_schedule.PlanningContext
                ) -> PlannedSchedule:
-    """The schedule of the file, or of the nemeses that the owner's commands can carry out."""
-    asked = catalog.nemeses(options.nemesis, PLACE)
+    """The schedule of the file, or one of the nemeses that the owner's commands can carry out."""
+    requested = catalog.nemeses(options.nemesis, PLACE)
     if options.schedule_file is not None:
-        if asked:
-            raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
-        return planned_schedule.schedule_from_file(options.schedule_file, ground)
+        if requested:
+            raise UsageError("--schedule and --nemesis exclude each other: leave one out")
+        return planned_schedule.schedule_from_file(options.schedule_file, context)
     named = catalog.named(options.nemesis)
-    left_out = {name: why for name in asked if (why := why_not(cluster, name, ground)) is not None}
+    left_out = {name: why for name in requested if (why := why_not(cluster, name, context)) is not None}
     for name, why in left_out.items():
         if name in named:
-            raise UnfitCluster(f"--nemesis {name} cannot strike this cluster: {why}")
-    able = [name for name in asked if name not in left_out]
+            raise UnfitCluster(f"--nemesis {name} is impossible on this cluster: {why}")
+    able = [name for name in requested if name not in left_out]
     remarks = tuple(f"{name} is left out: {why}" for name, why in left_out.items())
-    if asked and not able:
+    if requested and not able:
         return PlannedSchedule(schedule=(), remarks=remarks,
                                unstruck=f"--nemesis {options.nemesis}: {'; '.join(remarks)}")
-    planned = planned_schedule.random_schedule(",".join(able) or "none", ground)
+    planned = planned_schedule.random_schedule(",".join(able) or "none", context)
     return replace(planned, remarks=(*remarks, *planned.remarks))
 
 
-def why_not(cluster: Cluster, nemesis: str, ground: planned_schedule.PlanningContext) -> str | None:
-    """Why this nemesis cannot strike the cluster; None: it can."""
+def why_not(cluster: Cluster, nemesis: str, context: planned_schedule.PlanningContext) -> str | None:
+    """Why this nemesis is impossible on the cluster; None: it is possible."""
     lacking = catalog.unavailable(cluster)
     schedule = planned_schedule.random_schedule(
-        nemesis, replace(ground, duration_s=LONG_S, overspend=True)).schedule
+        nemesis, replace(context, duration_s=LONG_S, overspend=True)).schedule
     return next((lacking[entry.f] for entry in schedule if entry.f in lacking), None)
 
 
-def addresses_of(words: str) -> tuple[tuple[str, int], ...]:
-    """`HOST:PORT,[::1]:PORT,HOST`: a port left out is 9092."""
+def addresses_of(addresses_text: str) -> tuple[tuple[str, int], ...]:
+    """The addresses in `HOST:PORT,[::1]:PORT,HOST`; the default port is 9092."""
     found = []
-    for word in filter(None, (word.strip() for word in words.split(","))):
-        host, colon, port = word.rpartition(":")
-        if not colon or word.endswith("]"):
-            host, port = word, str(PORT)
+    for address_text in filter(None, (address_text.strip() for address_text in addresses_text.split(","))):
+        host, colon, port = address_text.rpartition(":")
+        if not colon or address_text.endswith("]"):
+            host, port = address_text, str(PORT)
         if not host or "@" in host or "/" in host or not (port.isascii() and port.isdecimal()) or not (
                 0 < int(port) < 65536):
-            raise UsageError("--bootstrap takes HOST:PORT[,HOST:PORT...]; who logs in, and how, stands in "
+            raise UsageError("--bootstrap takes HOST:PORT[,HOST:PORT...]; log-in data go into "
                              "--client-config")
         found.append((host.strip("[]"), int(port)))
     if not found:

@@ -3,7 +3,7 @@
 Rules
 1. The options of `floodmark cluster up` come as one line of JSON on stdin; the bootstrap address is the only
    line on stdout.
-2. When stdin ends, whoever asked is gone: this process ends in order, and its cluster with it.
+2. When stdin ends, the test process is gone: this process ends in an orderly way, and its cluster with it.
 """
 
 import os
@@ -19,13 +19,13 @@ from floodmark.harness.commands.error_exits import code_of
 
 
 def main() -> int:
-    asked = orjson.loads(sys.stdin.buffer.readline())
-    asked |= {"config": tuple(asked["config"]), "bugs": tuple(asked["bugs"])}
-    threading.Thread(target=end_with_the_asker, daemon=True).start()
-    return code_of(lambda: bring_up(Path(asked.pop("out")), first_port=None, **asked))
+    options = orjson.loads(sys.stdin.buffer.readline())
+    options |= {"config": tuple(options["config"]), "bugs": tuple(options["bugs"])}
+    threading.Thread(target=exit_when_stdin_ends, daemon=True).start()
+    return code_of(lambda: bring_up(Path(options.pop("out")), first_port=None, **options))
 
 
-def end_with_the_asker() -> None:
+def exit_when_stdin_ends() -> None:
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,10 +1,10 @@
-"""Strikes a cluster that is up beside a test's own client, by the clock, and mends it at the end.
+"""Applies faults to a test's cluster, by the clock, and mends it at the end.
 
 Rules
-1. What strikes, and when, is the schedule that `floodmark run` would have for these nemeses and this seed.
-2. At the end, however it comes, everything is mended and every replica is in the ISR again, or the test
+1. The schedule is the one that `floodmark run` makes for these nemeses and this seed.
+2. At the end, for whatever reason, everything is mended and every replica is in the ISR again; else the test
    fails.
-3. A broker that died by itself, and a fault that could not be made, fail the test.
+3. A broker that died by itself, and a fault that could not be applied, fail the test.
 """
 
 import threading
@@ -15,35 +15,35 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.harness import catalog
-from floodmark.harness.commands.pytest_support import SEED, ClusterUp, Words, entries, refuse_unknown
+from floodmark.harness.commands.pytest_support import SEED, ClusterUp, Keywords, entries, refuse_unknown
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 NEMESES = ("crash", "restart", "pause", "cut", "power", "expire")
-NEMESIS_WORDS = ("nemesis", "interval", "seed")
-AT_MOST_S = 3600.0  # of strikes
+NEMESIS_KEYWORDS = ("nemesis", "interval", "seed")
+AT_MOST_S = 3600.0  # of faults
 HEALTHY_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.05
 State = Mapping[str, Any]
 
 
 @contextmanager
-def striking(cluster: ClusterUp, words: Words) -> Iterator[Sequence[str]]:
-    """Meanwhile faults strike; gives what has struck up to now, a line each."""
-    refuse_unknown("floodmark_nemesis", words, NEMESIS_WORDS)
-    names = words.get("nemesis", "crash")
+def striking(cluster: ClusterUp, keywords: Keywords) -> Iterator[Sequence[str]]:
+    """A context in which faults strike; yields the list of those that struck so far, a line each."""
+    refuse_unknown("floodmark_nemesis", keywords, NEMESIS_KEYWORDS)
+    names = keywords.get("nemesis", "crash")
     names = names if isinstance(names, str) else ",".join(names)
     for name in catalog.named(names):
         if name not in NEMESES:
             raise UsageError(f"floodmark_nemesis has no {name!r}; it has: {', '.join(NEMESES)}")
     nemesis = Nemesis(cluster=cluster, entries=entries({
-        "seed": SEED, "interval": 1.0, **words, "nemesis": names, "duration": AT_MOST_S,
+        "seed": SEED, "interval": 1.0, **keywords, "nemesis": names, "duration": AT_MOST_S,
         "nodes": len(cluster.state()["nodes"])}))
     thread = threading.Thread(target=nemesis.strike, daemon=True)
     thread.start()
     try:
         yield nemesis.struck
     finally:
-        nemesis.enough.set()
+        nemesis.stop_event.set()
         thread.join()
         mend(cluster)
     if nemesis.failure is not None:
@@ -52,11 +52,11 @@ def striking(cluster: ClusterUp, words: Words) -> Iterator[Sequence[str]]:
 
 @dataclass(slots=True, kw_only=True)
 class Nemesis:
-    """Carries out entries of moments `time` and `state` (healthy), one after the other."""
+    """Carries out entries with moments `time` and `state` (healthy), one after the other."""
 
     cluster: ClusterUp
     entries: Sequence[Mapping[str, Any]]
-    enough: threading.Event = field(default_factory=threading.Event)
+    stop_event: threading.Event = field(default_factory=threading.Event)
     struck: list[str] = field(default_factory=list)
     failure: FloodmarkError | None = None
 
@@ -68,17 +68,17 @@ class Nemesis:
                     return
                 self._carry_out(entry)
                 if entry["f"] != "wait":
-                    what = " ".join((entry["f"], *entry.get("nodes", ())))
-                    self.struck.append(f"{time.monotonic() - began_s:.3f} s {what}")
+                    label = " ".join((entry["f"], *entry.get("nodes", ())))
+                    self.struck.append(f"{time.monotonic() - began_s:.3f} s {label}")
         except FloodmarkError as error:
             self.failure = error
 
     def _reached(self, moment: Mapping[str, Any], began_s: float) -> bool:
-        """Once it has come; False where it was enough before."""
+        """Waits for the moment; False if it was stopped before."""
         if moment.get("at") == "state":
-            return await_healthy(self.cluster, self.enough)
+            return await_healthy(self.cluster, self.stop_event)
         left_s = began_s + moment.get("time", 0) / 1e9 - time.monotonic()
-        return not self.enough.wait(max(0.0, left_s))
+        return not self.stop_event.wait(max(0.0, left_s))
 
     def _carry_out(self, entry: Mapping[str, Any]) -> None:
         f = entry["f"]
@@ -91,14 +91,13 @@ class Nemesis:
 
 
 def mend(cluster: ClusterUp) -> None:
-    """Returns when every broker is up and every replica in the ISR; FloodmarkError where that does not come.
-    """
+    """Mends; returns when every broker is up and every replica in the ISR, else FloodmarkError."""
     state = cluster.state()
     if state["cuts"]:
         cluster.heal()
     cluster.resume(*state["paused"])
     if state["died"]:
-        raise FloodmarkError(f"{', '.join(state['died'])} died without being struck: its log is in "
+        raise FloodmarkError(f"{', '.join(state['died'])} died without a fault: its log is in "
                              f"{cluster.folder / 'work'}")
     cluster.start(*(node for node in state["nodes"] if node not in state["running"]))
     if not await_healthy(cluster, threading.Event()):
@@ -106,14 +105,14 @@ def mend(cluster: ClusterUp) -> None:
                              f"{cluster.state()['partitions']}")
 
 
-def await_healthy(cluster: ClusterUp, enough: threading.Event) -> bool:
-    """False: it was enough before, or it took longer than HEALTHY_WITHIN_S."""
+def await_healthy(cluster: ClusterUp, stop_event: threading.Event) -> bool:
+    """Waits until the cluster is healthy; False if it was stopped or took longer than HEALTHY_WITHIN_S."""
     until_s = time.monotonic() + HEALTHY_WITHIN_S
     while time.monotonic() < until_s:
-        with suppress(FloodmarkError):  # of a look that nobody answered
+        with suppress(FloodmarkError):  # nobody answered
             if is_healthy(cluster.state()):
                 return True
-        if enough.wait(LOOK_EVERY_S):
+        if stop_event.wait(LOOK_EVERY_S):
             return False
     return False
 

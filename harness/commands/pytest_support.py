@@ -1,9 +1,9 @@
-"""Plays and judges runs, and starts clusters, for pytest's fixtures.
+"""Makes and judges runs, and starts clusters, for pytest's fixtures.
 
 Rules
-1. A run that the harness could not make, or that somebody interrupted, is an error and no verdict.
+1. A run that the harness could not make, or that was interrupted, is an error, not a verdict.
 2. The page of an invalid run is written into its folder, as by `floodmark check`.
-3. Words that are not known are refused, and the valid ones are named.
+3. Unknown keywords are refused with a list of the valid ones.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from floodmark.harness.campaign.cases import DRAWN, FIXED, Case
 from floodmark.harness.commands.campaign_play import scenario_options
 from floodmark.harness.commands.check import gate, outcome_of, save
 from floodmark.harness.commands.cluster import ask_cluster
-from floodmark.harness.commands.report import REPORT, page_beside
+from floodmark.harness.commands.report import REPORT, write_page_if_invalid
 from floodmark.harness.commands.run import (
     RunOptions,
     config_of,
@@ -47,14 +47,15 @@ from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.verdict import EXIT_VALID, Policy
 
 CLUSTER_MODULE = "floodmark.harness.commands.pytest_cluster"
-CLUSTER_WORDS = ("cluster", "kafka", "topic_config", "nodes", "rules", "bugs", "config", "links")
-RUN_WORDS = (*CLUSTER_WORDS, "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
+CLUSTER_KEYWORDS = ("cluster", "kafka", "topic_config", "nodes", "rules", "bugs", "config", "links")
+RUN_KEYWORDS = (*CLUSTER_KEYWORDS,
+             "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
              "nemesis", "interval", "overspend", "schedule", "trace", "settings", "seed", "duration")
-SCENARIO_WORDS = ("scenario", "rules", "bugs", "config", "cluster")
-GATE_WORDS = ("strict", "allow", "allow_unknown")
-SEED = 1  # of a schedule that is asked for without one
+SCENARIO_KEYWORDS = ("scenario", "rules", "bugs", "config", "cluster")
+GATE_KEYWORDS = ("strict", "allow", "allow_unknown")
+SEED = 1  # of a schedule without a seed
 ENDS_WITHIN_S = 60.0
-Words = Mapping[str, Any]
+Keywords = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -66,32 +67,32 @@ class JudgedRun:
 
     @property
     def valid(self) -> bool:
-        """Whether it passes the gate. What nobody can tell does not, unless `allow_unknown` was said."""
+        """Whether the run passes the gate. Unknown does not pass, unless `allow_unknown` was given."""
         return self.outcome.code == EXIT_VALID
 
     @property
-    def verdict(self) -> Words:
+    def verdict(self) -> Keywords:
         """verdict.json."""
-        return self.outcome.told
+        return self.outcome.verdict
 
     @property
-    def findings(self) -> Sequence[Words]:
-        """Groups of findings, also permitted ones, as verdict.json has them."""
+    def findings(self) -> Sequence[Keywords]:
+        """The groups of findings, also permitted ones, in verdict.json's form."""
         return tuple(self.verdict.get("findings") or ())
 
     @property
     def bugs(self) -> tuple[str, ...]:
-        """The names of those that fail the gate, the worst first."""
+        """The names of the findings that fail the gate, the worst first."""
         return tuple(found["name"] for found in self.outcome.failing)
 
     @property
-    def unknown(self) -> Sequence[Words]:
-        """What the judge may have missed, and why."""
+    def unknown(self) -> Sequence[Keywords]:
+        """The verdict's `unknown`: what the judge may have missed, and why."""
         return self.outcome.unknown
 
     @property
     def report(self) -> str:
-        """What `floodmark check` says of it, and where it is."""
+        """The report of `floodmark check`, and the run's folder."""
         page = self.folder / REPORT
         there = [f"page: {page}"] if page.is_file() else []
         return "\n".join([visible(report_of(self.outcome)), *there, visible(str(self.folder))])
@@ -105,56 +106,58 @@ class JudgedRun:
 
 
 def start_judge() -> None:
-    """Returns when Spark is ready: its start takes a machine, which no cluster should have to share."""
+    """Starts Spark; returns when it is ready. Its start uses all processors, so no cluster should run
+    meanwhile."""
     catalog.can_judge()
     catalog.warm_judge()
 
 
-def judged_run(folder: Path, words: Words) -> JudgedRun:
-    """Plays the run into this folder and judges it. UsageError for words that are off, FloodmarkError where
-    there is nothing to be judged."""
+def judged_run(folder: Path, keywords: Keywords) -> JudgedRun:
+    """Makes a run in this folder and judges it. UsageError for wrong keywords, FloodmarkError if there is
+    nothing to judge."""
     refuse_a_running_loop()
-    words = dict(words)
-    policy = gate(strict=bool(words.pop("strict", False)), allow=tuple(words.pop("allow", ())),
-                  allow_unknown=bool(words.pop("allow_unknown", False))).policy
-    if "scenario" in words:
-        return judged(scenario_played(folder, words), policy)
-    options, schedule = options_of(folder, words)
+    keywords = dict(keywords)
+    policy = gate(strict=bool(keywords.pop("strict", False)), allow=tuple(keywords.pop("allow", ())),
+                  allow_unknown=bool(keywords.pop("allow_unknown", False))).policy
+    if "scenario" in keywords:
+        return judged(play_scenario(folder, keywords), policy)
+    options, schedule = options_of(folder, keywords)
     return judged(played(planned(options, schedule)), policy)
 
 
-def options_of(folder: Path | None, words: Words) -> tuple[RunOptions, Schedule | None]:
-    """What `floodmark run` would be asked; and a schedule that was given as data."""
-    refuse_unknown("floodmark_run", words, (*RUN_WORDS, "scenario", *GATE_WORDS))
-    plain = as_options(words)
+def options_of(folder: Path | None, keywords: Keywords) -> tuple[RunOptions, Schedule | None]:
+    """The options of `floodmark run`, and the schedule if one was given as data."""
+    refuse_unknown("floodmark_run", keywords, (*RUN_KEYWORDS, "scenario", *GATE_KEYWORDS))
+    plain = as_options(keywords)
     given = plain.pop("schedule", None)
-    options = RunOptions(**plain, out=folder, given=frozenset(words))
+    options = RunOptions(**plain, out=folder, given=frozenset(keywords))
     if options.settings not in (FIXED, DRAWN):
         raise UsageError(f"settings is {options.settings!r}; valid: {FIXED}, {DRAWN}")
     if given is None:
         return options, None
     if options.nemesis != "none":
-        raise UsageError("schedule and nemesis cannot both say what is to strike: leave one out")
-    options = drawn_now(options, secrets.randbelow(2**31))
+        raise UsageError("schedule and nemesis exclude each other: leave one out")
+    options = with_drawn(options, secrets.randbelow(2**31))
     nodes, partitions = nodes_of(options), range(options.partitions)
     if isinstance(given, str | Path):
         return options, json_form.load(Path(given), nodes=nodes, partitions=partitions)
     return options, json_form.read(given, nodes=nodes, partitions=partitions)
 
 
-def drawn_now(options: RunOptions, seed: int) -> RunOptions:
-    """The same, with nothing left to be drawn: a schedule names the nodes and partitions that there will be.
-    seed: where the options have none."""
+def with_drawn(options: RunOptions, seed: int) -> RunOptions:
+    """The options after drawing: a schedule needs the final nodes and partitions. seed: if the options have
+    none."""
     seed = seed if options.seed is None else options.seed
     if options.settings == DRAWN:
         options = with_drawn_settings(options, seed)
     return replace(options, seed=seed, settings=FIXED)
 
 
-def scenario_played(folder: Path, words: Words) -> Path:
-    """The folder of a run in which every moment of the scenario came; FloodmarkError after TRIES without."""
-    refuse_unknown("floodmark_run(scenario=...)", words, SCENARIO_WORDS)
-    plain = as_options(words)
+def play_scenario(folder: Path, keywords: Keywords) -> Path:
+    """Plays a scenario until every moment came; returns the run's folder. FloodmarkError after TRIES
+    attempts."""
+    refuse_unknown("floodmark_run(scenario=...)", keywords, SCENARIO_KEYWORDS)
+    plain = as_options(keywords)
     scenarios = named(str(plain.pop("scenario")))
     if len(scenarios) > 1:
         raise UsageError(f"that is {len(scenarios)} scenarios: {', '.join(one.name for one in scenarios)}")
@@ -168,16 +171,17 @@ def scenario_played(folder: Path, words: Words) -> Path:
         click.echo(why, err=True)
         if attempt < TRIES:
             folder = folder.with_name(f"{folder.name}-again")
-    raise FloodmarkError(f"the scenario's moments did not come, {TRIES} times: {why}; see {folder}")
+    raise FloodmarkError(f"the scenario missed moments {TRIES} times: {why}; see {folder}")
 
 
 def played(plan: RunPlan) -> Path:
-    """The folder. What the cluster itself ended is judged; FloodmarkError for the rest."""
+    """Makes the run; returns its folder, also if the cluster itself ended it. FloodmarkError for other
+    failures."""
     try:
         result = record(plan)
     except FloodmarkError as error:
         if not plan.folder.exists() or not Run(folder=plan.folder).about().get("died"):
-            raise FloodmarkError(f"{error}; what there is of the run is in {plan.folder}") from error
+            raise FloodmarkError(f"{error}; the incomplete run is in {plan.folder}") from error
         return plan.folder
     if result.ended == INTERRUPTED:
         raise KeyboardInterrupt
@@ -194,25 +198,25 @@ def judged(folder: Path, policy: Policy) -> JudgedRun:
         raise FloodmarkError(f"the harness failed: {'; '.join(outcome.ruling.harness)}; see {folder}")
     if outcome.code == EXIT_VALID:
         shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
-    page_beside(folder, outcome.ruling, outcome.told, outcome.reading)
+    write_page_if_invalid(folder, outcome.ruling, outcome.verdict, outcome.reading)
     return JudgedRun(folder=folder, outcome=outcome)
 
 
-def entries(words: Words) -> list[dict[str, Any]]:
-    """What the nemesis of these words strikes, in the form that floodmark_run(schedule=...) takes."""
-    refuse_unknown("floodmark_schedule", words, [name for name in RUN_WORDS if name != "schedule"])
-    options = drawn_now(options_of(None, words)[0], SEED)
+def entries(keywords: Keywords) -> list[dict[str, Any]]:
+    """The nemesis's schedule for these keywords, in the form of floodmark_run(schedule=...)."""
+    refuse_unknown("floodmark_schedule", keywords, [name for name in RUN_KEYWORDS if name != "schedule"])
+    options = with_drawn(options_of(None, keywords)[0], SEED)
     assert options.seed is not None
     strikes = schedule_of_options(options, options.seed, nodes_of(options), config_of(options))
     return json_form.write(strikes.schedule)
 
 
-# -- words --------------------------------------------------------------------------------------------------
+# -- keywords -----------------------------------------------------------------------------------------------
 
 
-def as_options(words: Words) -> dict[str, Any]:
-    """In the form of RunOptions: of configs KEY=VALUE, of several nemeses one text."""
-    plain = dict(words)
+def as_options(keywords: Keywords) -> dict[str, Any]:
+    """The keywords as RunOptions' fields: configs as KEY=VALUE, several nemeses as one string."""
+    plain = dict(keywords)
     for name in ("config", "topic_config"):
         if isinstance(config := plain.get(name), Mapping):
             plain[name] = tuple(f"{key}={value}" for key, value in config.items())
@@ -228,14 +232,14 @@ def nodes_of(options: RunOptions) -> tuple[str, ...]:
     return tuple(f"n{number}" for number in range(1, options.nodes + 1))
 
 
-def refuse_unknown(who: str, words: Words, valid: Sequence[str]) -> None:
-    for name in words:
+def refuse_unknown(who: str, keywords: Keywords, valid: Sequence[str]) -> None:
+    for name in keywords:
         if name not in valid:
             raise UsageError(f"{who} does not know {name!r}; valid: {', '.join(valid)}")
 
 
 def refuse_a_running_loop() -> None:
-    """A run has an event loop of its own, which cannot stand in another."""
+    """Raises UsageError inside an event loop: a run needs a loop of its own."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -248,18 +252,18 @@ def refuse_a_running_loop() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterUp:
-    """A cluster of floodmark's brokers that any client may use. Every fault raises FloodmarkError where it
-    cannot be done."""
+    """A cluster of floodmark's brokers that any client may use. A fault that is impossible raises
+    FloodmarkError."""
 
     bootstrap: str
     folder: Path
 
-    def state(self) -> Words:
-        """Nodes, cuts; leader, epoch and ISR of each partition; LEO and HW of each replica."""
+    def state(self) -> Keywords:
+        """The state: nodes, cuts; leader, epoch and ISR of each partition; LEO and HW of each replica."""
         return ask_cluster(self.folder, "state")
 
     def strike(self, fault: str, *nodes: str) -> None:
-        """kill, stop, start, pause, resume, expire or power_cut."""
+        """Applies kill, stop, start, pause, resume, expire or power_cut."""
         ask_cluster(self.folder, fault, nodes=list(nodes))
 
     def kill(self, *nodes: str) -> None:
@@ -284,11 +288,11 @@ class ClusterUp:
         self.strike("power_cut", *nodes)
 
     def cut(self, *nodes: str, others: Sequence[str] = (), one_way: bool = False) -> None:
-        """From these others; none: from all other brokers."""
+        """Cuts the nodes from these others; none: from all other brokers."""
         ask_cluster(self.folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
 
     def cut_by(self, grudge: Mapping[str, Sequence[str]]) -> None:
-        """Each node no longer hears those that it bears a grudge."""
+        """Cuts links. grudge: node -> the nodes it receives nothing from."""
         ask_cluster(self.folder, "cut", grudge=grudge)
 
     def heal(self) -> None:
@@ -296,12 +300,12 @@ class ClusterUp:
 
 
 @contextmanager
-def cluster_up(folder: Path, words: Words) -> Iterator[ClusterUp]:
-    """Up in a process of its own, which ends with this one."""
+def cluster_up(folder: Path, keywords: Keywords) -> Iterator[ClusterUp]:
+    """A context with a cluster in a process of its own, which ends with this one."""
     refuse_a_running_loop()
-    refuse_unknown("floodmark_cluster", words, CLUSTER_WORDS)
-    usual = {field.name: field.default for field in fields(RunOptions) if field.name in CLUSTER_WORDS}
-    asked = {"out": str(folder), **usual, **as_options(words)}
+    refuse_unknown("floodmark_cluster", keywords, CLUSTER_KEYWORDS)
+    usual = {field.name: field.default for field in fields(RunOptions) if field.name in CLUSTER_KEYWORDS}
+    options = {"out": str(folder), **usual, **as_options(keywords)}
     log = folder.with_name(f"{folder.name}.log")
     with log.open("wb") as screen, subprocess.Popen(
         [sys.executable, "-P", "-m", CLUSTER_MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -309,12 +313,12 @@ def cluster_up(folder: Path, words: Words) -> Iterator[ClusterUp]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(orjson.dumps(asked, option=orjson.OPT_APPEND_NEWLINE))
+            process.stdin.write(orjson.dumps(options, option=orjson.OPT_APPEND_NEWLINE))
             process.stdin.flush()
             bootstrap = process.stdout.readline().decode().strip()
             if not bootstrap:
-                words_of_it = log.read_text(encoding="utf-8", errors="replace").strip()
-                raise FloodmarkError(f"the cluster did not come up: {words_of_it}")
+                output = log.read_text(encoding="utf-8", errors="replace").strip()
+                raise FloodmarkError(f"the cluster did not come up: {output}")
             yield ClusterUp(bootstrap=bootstrap, folder=folder)
         finally:
             process.terminate()

@@ -1,10 +1,10 @@
-"""`floodmark rejudge`: judges saved folders with today's judge, and says what differs from the saved verdict.
+"""Judges saved folders again, and prints what differs from the saved verdicts: `floodmark rejudge`.
 
 Rules
-1. All folders are judged in one call. A verdict takes the place of the last by rename, or not at all; where
-   nothing could be looked at (no run.json, a judge that failed) the saved one stays.
-2. It prints what changed: findings that came, went, or changed their class or count; what became unknown, and
-   what no longer is. The exit code is check's, of today's verdicts.
+1. All folders are judged in one call. A new verdict replaces the saved one atomically; if nothing could be
+   judged (no run.json, a failed judge) the saved one stays.
+2. It prints new and missing findings, changes of class or count, and what became unknown or no longer is. The
+   exit code is that of `check` for the new verdicts.
 """
 
 from collections import Counter
@@ -15,11 +15,19 @@ import click
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
-from floodmark.harness.commands.check import UNSAVED, Gate, about_of, save, tell_failure, write_json, written
-from floodmark.harness.commands.report import page_beside
+from floodmark.harness.commands.check import (
+    UNSAVED,
+    Gate,
+    about_of,
+    report_failure,
+    save,
+    write_json,
+    written,
+)
+from floodmark.harness.commands.report import write_page_if_invalid
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.run_outcome import Ruling, ruling, summary
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
@@ -32,7 +40,7 @@ Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> int:
-    """Judges, tells what changed, writes the verdicts; the worst exit code."""
+    """Judges, prints what changed, and writes the verdicts; returns the worst exit code."""
     chosen: tuple[Place, ...] = tuple(folders) or (latest_folder(),)
     for folder in chosen:
         if not folder.exists():
@@ -48,14 +56,14 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
             failed = UNSAVED if save(folder, verdict) else ()
             lines = changes(before, now)
         else:
-            tell_failure(folder, verdict)
+            report_failure(folder, verdict)
             lines = [*verdict_text.unknowns(now["unknown"]),
-                     "  nothing was looked at: the saved verdict stays"]
+                     "  nothing was judged: the saved verdict stays"]
         differing += bool(lines)
         then = None if before is None else ruling(before, about, through.policy)
         rulings.append(ruling(now, about, through.policy, failed=failed))
         if verdict.counts:
-            page_beside(folder, rulings[-1], now, renew=True)
+            write_page_if_invalid(folder, rulings[-1], now, renew=True)
         click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
         click.echo(harmless(str(folder)))
     codes = [each.code for each in rulings]
@@ -66,7 +74,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
 
 
 def saved_verdict(folder: Place) -> Json | None:
-    """None where there is none; one that cannot be read counts as none, and stderr names it."""
+    """The saved verdict; None if there is none, or it cannot be read, which is reported on stderr."""
     run = RunAt(folder=folder)
     if not run.names(run.verdict_path):
         return None
@@ -78,7 +86,7 @@ def saved_verdict(folder: Place) -> Json | None:
 
 
 def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[str]) -> str:
-    """`NAME: was valid, is INVALID`; by the options of this call, both."""
+    """`NAME: was valid, is INVALID`, both by the options of this call."""
     name = harmless(folder.resolve().name)
     if before is None:
         return f"{name}: no verdict was saved, is {now.heading}"
@@ -91,41 +99,41 @@ def heading(folder: Place, before: Ruling | None, now: Ruling, lines: Sequence[s
 
 
 def changes(before: Json | None, now: Json) -> list[str]:
-    """A line each; none where the two say the same."""
+    """A line for each difference between two verdicts."""
     then: Json = before if before is not None else {"findings": [], "unknown": []}
     return [*_findings(then, now), *_unknowns(then, now)]
 
 
 def _findings(then: Json, now: Json) -> Iterator[str]:
-    names = sorted({found["name"] for told in (then, now) for found in told["findings"]})
+    names = sorted({found["name"] for verdict in (then, now) for found in verdict["findings"]})
     for name in names:
         was, has = _groups(then, name), _groups(now, name)
         for group in sorted(was.keys() & has.keys(), key=str):
             if was[group]["count"] != has[group]["count"]:
-                yield (f"  count      {name}, {told_class(has[group])}: was {was[group]['count']}, "
+                yield (f"  count      {name}, {class_text(has[group])}: was {was[group]['count']}, "
                        f"is {has[group]['count']}")
         gone = [was[group] for group in sorted(was.keys() - has.keys(), key=str)]
         new = [has[group] for group in sorted(has.keys() - was.keys(), key=str)]
         if len(gone) == len(new) == 1:
-            yield (f"  class      {name}: was {told_class(gone[0])} ({gone[0]['count']}), is "
-                   f"{told_class(new[0])} ({new[0]['count']})")
+            yield (f"  class      {name}: was {class_text(gone[0])} ({gone[0]['count']}), is "
+                   f"{class_text(new[0])} ({new[0]['count']})")
             continue
         for found in gone:
-            yield f"  gone       {name}: {many(found['count'], 'finding')}, {told_class(found)}"
+            yield f"  gone       {name}: {many(found['count'], 'finding')}, {class_text(found)}"
         for found in new:
-            yield f"  new        {name}: {many(found['count'], 'finding')}, {told_class(found)}"
+            yield f"  new        {name}: {many(found['count'], 'finding')}, {class_text(found)}"
             yield from (f"               {example['text']}" for example in found.get("examples", ())[:1]
                         if example.get("text"))
 
 
-def _groups(told: Json, name: str) -> dict[tuple[str, str | None], Json]:
-    """By class and what permits it."""
+def _groups(verdict: Json, name: str) -> dict[tuple[str, str | None], Json]:
+    """The groups of a finding by class and permission."""
     return {(found["class"], found["permitted_by"]): found
-            for found in told["findings"] if found["name"] == name}
+            for found in verdict["findings"] if found["name"] == name}
 
 
 def _unknowns(then: Json, now: Json) -> Iterator[str]:
-    """By reason: the checks that became unknown for it, and those that no longer are."""
+    """Yields, for each reason, the checks that became unknown, and those that no longer are."""
     was, has = _by_reason(then), _by_reason(now)
     for reason in sorted(was.keys() | has.keys()):
         lifted = was.get(reason, Counter()) - has.get(reason, Counter())
@@ -136,8 +144,8 @@ def _unknowns(then: Json, now: Json) -> Iterator[str]:
             yield f"  known now  {verdict_text.shortened(sorted(lifted))}: no longer for: {reason}"
 
 
-def _by_reason(told: Json) -> dict[str, Counter[str]]:
+def _by_reason(verdict: Json) -> dict[str, Counter[str]]:
     reasons: dict[str, Counter[str]] = {}
-    for entry in told.get("unknown") or ():
+    for entry in verdict.get("unknown") or ():
         reasons.setdefault(entry["reason"], Counter()).update(set(entry["names"]))
     return reasons

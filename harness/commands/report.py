@@ -1,4 +1,5 @@
-"""The page of a run, one HTML file: made when asked for, and beside a run that was judged invalid."""
+"""Writes the page of a run, one HTML file: on request, and automatically for a run that was judged
+invalid."""
 
 import shlex
 from collections.abc import Mapping
@@ -20,32 +21,32 @@ from floodmark.harness.run_location import Place
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 REPORT = "report.html"
-AT_ONCE_BYTES = 256 << 20  # of history and trace: some ten seconds
+AT_ONCE_BYTES = 256 << 20  # of history and trace: about ten seconds
 
 
 def write_report(folder: Path, file: Path | None = None, *, verdict: Json | None = None,
                  reading: Reading | None = None) -> Path:
-    """Writes the page of a run folder, or leaves it as it was. FloodmarkError where it cannot be written."""
+    """Writes the page of a run folder atomically. FloodmarkError if it cannot be written."""
     file = folder / REPORT if file is None else file
     write_whole(file, page_of(facts_of(folder, verdict, reading)))
     return file
 
 
-def page_beside(folder: Place, ruled: Ruling, told: Json, reading: Reading | None = None, *,
+def write_page_if_invalid(folder: Place, ruled: Ruling, verdict: Json, reading: Reading | None = None, *,
                 renew: bool = False) -> Path | None:
-    """Beside a run that was just judged, if it is invalid; a page that is there already is made anew, so that
-    it tells of no older verdict (`renew`: no other is). A page is a help, never the gate: whatever keeps it
-    from being made is a remark on stderr."""
+    """Writes the page of a run that was just judged, if the run is invalid, or if it has a page already,
+    which would show an older verdict (renew: only then). The page does not affect the exit code: an error is
+    only reported on stderr."""
     if not isinstance(folder, Path) or not is_run(folder):
         return None
     if (renew or ruled.kind != INVALID) and not (folder / REPORT).is_file():
         return None
     if size_of(folder) > AT_ONCE_BYTES:
-        told_why = f"{folder}: the run is large, and its page takes a while: {command(folder)}"
-        click.echo(harmless(told_why), err=True)
+        message = f"{folder}: the run is large, and its page takes a while: {command(folder)}"
+        click.echo(harmless(message), err=True)
         return None
     try:
-        return write_report(folder, verdict=told, reading=reading)
+        return write_report(folder, verdict=verdict, reading=reading)
     except FloodmarkError as error:
         why = str(error)
     except Exception as error:
@@ -55,7 +56,7 @@ def page_beside(folder: Place, ruled: Ruling, told: Json, reading: Reading | Non
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of what a page is made of."""
+    """Bytes of the files that a page is made of."""
     run = Run(folder=folder)
     return sum(path.stat().st_size for path in (run.history_path, run.trace_path) if run.has(path))
 

@@ -1,4 +1,4 @@
-"""`floodmark report`: the page of a run, or of a campaign; one HTML file."""
+"""Writes the page of a run, or of a campaign, as one HTML file: `floodmark report`."""
 
 from pathlib import Path
 
@@ -15,13 +15,13 @@ from floodmark.harness.verdict import EXIT_VALID
 
 
 def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
-    """Writes the page and names it; the exit code says only that it was written."""
+    """Writes the page and prints its path; the exit code is 0 if it was written."""
     folder = folder or latest_folder()
     refuse_other_bytes(folder)
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")
     if out is not None and (out.is_symlink() or (out.exists() and not out.is_file())):
-        raise UsageError(f"--out: {out} is there and is no plain file; name a file to be (re)placed")
+        raise UsageError(f"--out: {out} exists and is no plain file; name another file")
     click.echo(harmless(str(written(folder, out, ledger))))
     return EXIT_VALID
 
@@ -31,8 +31,8 @@ def written(folder: Path, out: Path | None, ledger: Path | None) -> Path:
     if CampaignAt(folder=folder).about_path.is_file():
         return write_index(folder, out, ledger_path=ledger)
     if not run.has(run.about_path):
-        raise FloodmarkError(f"{folder} is no run folder: it has no run.json, and no campaign.json of a "
-                             "campaign; name the folder of either")
+        raise FloodmarkError(f"{folder} is neither a run folder (it has no run.json) nor a campaign's (it "
+                             "has no campaign.json)")
     if ledger is not None:
-        raise UsageError(f"--ledger is for a campaign's folder; {folder} is that of a run")
+        raise UsageError(f"--ledger is for a campaign's folder; {folder} is a run's")
     return write_report(folder, out)

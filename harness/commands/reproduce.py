@@ -1,10 +1,9 @@
-"""`floodmark reproduce`: repeats a saved run from its folder alone, and counts how often its finding comes
-back.
+"""Repeats a saved run, and counts how often its finding comes back: `floodmark reproduce`.
 
 Rules
-1. Of the first run, run.json and the history are read, and what its verdict says was found; never a cluster.
-2. Each reproduction is a run of its own, with the first one's seed, cluster and load, and says in run.json
-   whose it is (`reproduces`). None is taken anew: what misses a moment or fails counts as it is.
+1. Of the first run only the folder is used: run.json, the history, and the verdict's findings.
+2. Each reproduction is a run with the first one's seed, cluster and load, and names the first in run.json
+   (`reproduces`). None is repeated: one that misses a moment or fails counts as it is.
 3. All are judged in one call, at the end.
 """
 
@@ -25,15 +24,23 @@ from floodmark.harness.commands.run import RunOptions, commit, planned, record
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import reproduction_table, verdict_text
 from floodmark.harness.reports.case_names import ASKED
-from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.reproduce_command import refuse_unknown
 from floodmark.harness.reports.reproduction_table import Attempt, Json
 from floodmark.harness.reports.run_outcome import VALID
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
-from floodmark.harness.run import INTERRUPTED, RUNS, Run, latest_folder, open_run, refuse_full, write_whole
+from floodmark.harness.run import (
+    INTERRUPTED,
+    RUNS,
+    Run,
+    latest_folder,
+    open_run,
+    refuse_nonempty,
+    write_whole,
+)
 from floodmark.harness.runner import RunResult
-from floodmark.harness.saved_run import Settings, read_schedule, read_settings, refuse_odd_moments
+from floodmark.harness.saved_run import Settings, read_schedule, read_settings, refuse_invalid_moments
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from floodmark.harness.schedule.schedule_history import read_schedule_history
@@ -44,27 +51,28 @@ LOST = "lost-write"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class First:
-    """The run that is to be had again."""
+    """The run that is reproduced."""
 
     run: Run
     settings: Settings
-    schedule: Schedule  # as it was
-    ground: AnchorBasis
+    schedule: Schedule  # the original one
+    basis: AnchorBasis
     anchors: tuple[ReanchoredEntry, ...]
-    verdict: Json | None  # None: it was not judged yet
-    sought: Json | None  # the group of findings looked for; None: it has none
+    verdict: Json | None  # None: not judged yet
+    sought: Json | None  # the group of findings to reproduce; None: there is none
 
 
 def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str | None,
               json_file: Path | None) -> int:
-    """Exit code as the command's help has it; the last line on stdout is the parent of the runs."""
+    """Runs the reproductions; returns the exit code in the command's help. The last line on stdout is the
+    parent folder of the runs."""
     first = read_first(folder or latest_folder(), finding)
     parent = out or RUNS / f"reproduce-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(parent)
+    refuse_nonempty(parent)
     catalog.can_judge()
     announce(first, runs, parent)
-    taken = play_attempt(first, runs, parent)
-    first, attempts = judged(first, taken)
+    made = play_attempts(first, runs, parent)
+    first, attempts = judged(first, made)
     click.echo(attempt_text(first, attempts, failed=runs - len(attempts)))
     if json_file is not None:
         write_whole(json_file, orjson.dumps(
@@ -77,7 +85,7 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
 
 
 def read_first(folder: Path, finding: str | None) -> First:
-    """What the folder says of itself; FloodmarkError for what cannot be had again."""
+    """Reads the first run's folder; FloodmarkError if the run cannot be reproduced."""
     run = open_run(folder)
     about = run.about()
     settings = read_settings(about, str(folder))
@@ -88,16 +96,16 @@ def read_first(folder: Path, finding: str | None) -> First:
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))
     partitions = tuple(spec.key for spec in settings.assignment)
-    ground = AnchorBasis(past=read_schedule_history(ops, schedule), partitions=partitions,
+    basis = AnchorBasis(history=read_schedule_history(ops, schedule), partitions=partitions,
                          focus=focus_of(sought))
-    anchors = reanchor_schedule(schedule, ground)
-    refuse_odd_moments(tuple(one.now for one in anchors), settings, str(folder))
-    return First(run=run, settings=settings, schedule=schedule, ground=ground, verdict=verdict, sought=sought,
+    anchors = reanchor_schedule(schedule, basis)
+    refuse_invalid_moments(tuple(one.now for one in anchors), settings, str(folder))
+    return First(run=run, settings=settings, schedule=schedule, basis=basis, verdict=verdict, sought=sought,
                  anchors=anchors)
 
 
 def sought_in(verdict: Json, finding: str | None) -> Json | None:
-    """The finding that is looked for: the one named, or the worst, a lost write before all others."""
+    """The finding to reproduce: the named one, or the worst, a lost write first."""
     found = sorted(verdict_text.worst_first(verdict.get("findings") or ()),
                    key=lambda one: (one["class"] != BUG, one["name"] != LOST))
     if finding is None:
@@ -124,23 +132,24 @@ def announce(first: First, runs: int, parent: Path) -> None:
         f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
         f"{many(len(settings.nodes), 'node')}, rules {settings.rules}, seed {settings.seed}, "
         f"{settings.duration_s:g} s each; folder {parent}\n"
-        f"moments: {by['asked']} as they were asked; of those asked by time {by['acks']} by acks, "
-        f"{by['after']} so long after the entry before, {by['time']} by time", err=True)
+        f"moments: {by['asked']} unchanged; of those by time {by['acks']} by acks, "
+        f"{by['after']} relative to the entry before, {by['time']} by time", err=True)
     for sentence in settings.inferred:
         click.echo(f"floodmark: {sentence}", err=True)
     about = harmless_data(first.run.about())
     mine = commit()
     if mine is not None and about.get("commit") not in (None, "unknown", mine):
         click.echo(f"floodmark: it was made by version {about.get('version')} (commit "
-                   f"{str(about['commit'])[:7]}), the brokers of today are others", err=True)
+                   f"{str(about['commit'])[:7]}), today's brokers may differ", err=True)
 
 
 # -- the runs -----------------------------------------------------------------------------------------------
 
 
-def play_attempt(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
-    """The runs that came about, by number. Ctrl-C ends the one under way in order, and no other begins."""
-    taken: list[tuple[int, RunResult]] = []
+def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunResult]]:
+    """Makes the reproductions; returns those that were made, by number. Ctrl-C ends the present one in an
+    orderly way, and no other begins."""
+    made: list[tuple[int, RunResult]] = []
     for number in range(1, runs + 1):
         folder = parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}"
         click.echo(f"reproduction {number} of {runs}: {harmless(str(folder))}", err=True)
@@ -148,18 +157,18 @@ def play_attempt(first: First, runs: int, parent: Path) -> list[tuple[int, RunRe
             result = record(planned(options_of(first, folder, number),
                                     tuple(one.now for one in first.anchors)))
         except UsageError as error:
-            raise FloodmarkError(f"{first.run.folder} cannot be had again: {error}") from error
+            raise FloodmarkError(f"{first.run.folder} cannot be reproduced: {error}") from error
         except FloodmarkError as error:
             click.echo(f"floodmark: reproduction {number} was not carried out: {error}", err=True)
             continue
-        taken.append((number, result))
+        made.append((number, result))
         if result.ended.startswith(INTERRUPTED):
             break
-    return taken
+    return made
 
 
 def options_of(first: First, folder: Path, number: int) -> RunOptions:
-    """The same cluster and load, and the link to the first."""
+    """The options of a reproduction: the first one's cluster and load, and the link to it."""
     settings, about = first.settings, first.run.about()
     return RunOptions(
         cluster=settings.cluster, kafka=settings.kafka,
@@ -175,45 +184,45 @@ def options_of(first: First, folder: Path, number: int) -> RunOptions:
         reproduces={"folder": str(first.run.folder), "id": settings.run_id, "run": number})
 
 
-def judged(first: First, taken: Sequence[tuple[int, RunResult]]) -> tuple[First, list[Attempt]]:
-    """Judges all in one call, the first too where it has no verdict yet. Raw logs of valid runs go."""
+def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, list[Attempt]]:
+    """Judges all in one call, also the first if it has no verdict yet. Deletes the raw logs of valid runs."""
     alone = [] if first.verdict is not None else [first.run.folder]
-    folders = [*alone, *(result.run.folder for _, result in taken)]
+    folders = [*alone, *(result.run.folder for _, result in made)]
     verdicts: list[Json] = []
     if folders:
         click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
-        made = catalog.judge().judge(folders)
-        for folder, verdict in zip(folders[len(alone):], made[len(alone):], strict=True):
+        judged = catalog.judge().judge(folders)
+        for folder, verdict in zip(folders[len(alone):], judged[len(alone):], strict=True):
             report.write(folder, verdict)
             if verdict.valid is True:
                 shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
-        verdicts = [harmless_data(report.as_json(verdict)) for verdict in made]
+        verdicts = [harmless_data(report.as_json(verdict)) for verdict in judged]
     if alone:
         first = _with_verdict(first, verdicts.pop(0))
     schedule = tuple(one.now for one in first.anchors)
     attempts = [
         Attempt(number=number, folder=result.run.folder, ended=result.ended, died=result.died,
                 missed=tuple(result.about["missed"]), verdict=verdict,
-                past=read_schedule_history(history.read(result.run.history_path), schedule))
-        for (number, result), verdict in zip(taken, verdicts, strict=True)
+                history=read_schedule_history(history.read(result.run.history_path), schedule))
+        for (number, result), verdict in zip(made, verdicts, strict=True)
     ]
     return first, attempts
 
 
 def _with_verdict(first: First, verdict: Json) -> First:
-    return First(run=first.run, settings=first.settings, schedule=first.schedule, ground=first.ground,
+    return First(run=first.run, settings=first.settings, schedule=first.schedule, basis=first.basis,
                  anchors=first.anchors, verdict=verdict, sought=sought_in(verdict, None))
 
 
-# -- told ---------------------------------------------------------------------------------------------------
+# -- text ---------------------------------------------------------------------------------------------------
 
 
 def attempt_text(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
-    """The table of faults, each run, and the rate."""
-    lines = [f"{harmless(first.run.folder.name)}, had again {many(len(attempts), 'time')}"]
+    """The report: the table of faults, a line for each run, and the rate."""
+    lines = [f"{harmless(first.run.folder.name)}, reproduced {many(len(attempts), 'time')}"]
     if reproduction_table.shown_anchors(first.anchors):
         lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
-                  reproduction_table.table(first.anchors, attempts, first.ground)]
+                  reproduction_table.table(first.anchors, attempts, first.basis)]
     lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
     lines += [f"  {many(failed, 'run')} not carried out"] if failed else []
     lines += rates(first, attempts)
@@ -222,13 +231,13 @@ def attempt_text(first: First, attempts: Sequence[Attempt], *, failed: int) -> s
         lines.append(f"  faults struck {near['late_ms_median']:.1f} ms after their moments (median; worst "
                      f"{near['late_ms_worst']:.1f} ms)")
     if "acks_median" in near:
-        lines.append(f"  and {near['acks_median']:g} acks from where they struck then (median; worst "
+        lines.append(f"  and {near['acks_median']:g} acks from their places in the first run (median; worst "
                      f"{near['acks_worst']:g})")
     return "\n".join(lines)
 
 
 def run_line(first: First, attempt: Attempt) -> str:
-    """What one run showed."""
+    """The line about one run."""
     names = ", ".join(one["name"] for one in verdict_text.worst_first(attempt.verdict.get("findings") or ()))
     parts = [f"{attempt.ruling.heading}{': ' + names if names else ''}"]
     if first.sought is not None:
@@ -242,19 +251,19 @@ def run_line(first: First, attempt: Attempt) -> str:
 
 
 def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
-    """k of N, and in how many the partition and the way were the same too."""
+    """Lines on how often the finding came back, and how often with the same partition or in the same way."""
     if first.sought is None:
         valid = sum(attempt.ruling.kind == VALID for attempt in attempts)
-        return [f"  the first has no findings: its conditions were had again; valid {valid}/{len(attempts)}"]
+        return [f"  the first run has no findings; valid reproductions: {valid}/{len(attempts)}"]
     sought = first.sought
     showing = [attempt for attempt in attempts if shows(sought, attempt)]
     rate = reproduction_table.rate_text(len(showing), len(attempts))
-    lines = [f"  {sought['name']}, {told_class(sought)}: {rate}"]
-    for key, words in (("partition", "in the same partition"), ("how", "in the same way")):
+    lines = [f"  {sought['name']}, {class_text(sought)}: {rate}"]
+    for key, phrase in (("partition", "in the same partition"), ("how", "in the same way")):
         then = sorted({str(example[key]) for example in sought.get("examples") or () if key in example})
         if then and showing:
             same = sum(reproduction_table.same_in(sought, attempt, key) for attempt in showing)
-            lines.append(f"    {words} ({', '.join(then)}): {same}/{len(showing)}")
+            lines.append(f"    {phrase} ({', '.join(then)}): {same}/{len(showing)}")
     return lines
 
 
@@ -267,13 +276,13 @@ def nearness(first: First, attempts: Sequence[Attempt]) -> dict[str, float]:
 
 
 def _apart(first: First, attempts: Sequence[Attempt]) -> list[reproduction_table.StrikeDifference]:
-    found = (reproduction_table.compare_strikes(one, attempt, first.ground)
+    found = (reproduction_table.compare_strikes(one, attempt, first.basis)
              for one in reproduction_table.shown_anchors(first.anchors) for attempt in attempts)
     return [one for one in found if one is not None]
 
 
 def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
-    """The same for machines."""
+    """The report as JSON."""
     sought = first.sought
     hits = [attempt for attempt in attempts if sought is not None and shows(sought, attempt)]
     return {
@@ -291,7 +300,7 @@ def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
-    """0: it came again; 1: a bug, but not that one; 3: nothing of the kind; 4: no run was carried out."""
+    """0: the finding came back; 1: another bug; 3: no bug; 4: no run was made."""
     if not attempts:
         return EXIT_HARNESS
     if first.sought is not None and any(shows(first.sought, attempt) for attempt in attempts):

@@ -1,4 +1,4 @@
-"""`floodmark run`: a plan from the options, the run, its verdict."""
+"""Plans, makes and judges a run: `floodmark run`."""
 
 import asyncio
 import configparser
@@ -20,7 +20,7 @@ from floodmark.harness.campaign.cases import DRAWN, FIXED
 from floodmark.harness.commands import drawn_settings, planned_schedule
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.check import Gate, judge_folders, not_judged
-from floodmark.harness.commands.error_exits import sigterm_kept
+from floodmark.harness.commands.error_exits import sigterm_handler_restored
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
@@ -36,7 +36,7 @@ from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
 from floodmark.harness.reports.schedule_outcome import missed_entries_text
-from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_full
+from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
 from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
@@ -48,23 +48,23 @@ _SESSION = "broker.session.timeout.ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The command line's words, as given."""
+    """The options of the command line, as given."""
 
-    cluster: str = "local"  # where it lives
+    cluster: str = "local"  # the place: local, containers, memory
     kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
     nodes: int = 3
     rules: str = catalog.RULES[-1]
     bugs: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     topic_config: tuple[str, ...] = ()
-    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of single ones, over those
+    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # single topics' keys
     links: str | None = None
     workload: str = "log"
     concurrency: int = 10
     rate: float | None = None
     partitions: int = 4
     replication_factor: int | None = None  # None: 3, or as many as there are nodes
-    assignment: tuple[PartitionSpec, ...] = ()  # these very partitions, whatever the two above say
+    assignment: tuple[PartitionSpec, ...] = ()  # exactly these partitions, instead of the two above
     acks: str = "all"
     nemesis: str = "none"
     interval: float = 5.0
@@ -72,40 +72,40 @@ class RunOptions:
     schedule_file: Path | None = None
     trace: bool = True
     settings: str = FIXED
-    given: frozenset[str] = frozenset()  # of these words, those set by hand: nothing is drawn for them
+    given: frozenset[str] = frozenset()  # set by the user: nothing is drawn for these
     load: LoadShape = USUAL_LOAD
     drawn: Mapping[str, Any] | None = None  # what was drawn; None: nothing
     seed: int | None = None
     duration: float = 30.0
     out: Path | None = None
-    reproduces: Mapping[str, Any] | None = None  # run.json's words on the run that this one is to be again
-    asked: Mapping[str, Any] | None = None  # and on what is tested; None: by these options
+    reproduces: Mapping[str, Any] | None = None  # run.json's `reproduces`, for a reproduction
+    asked: Mapping[str, Any] | None = None  # run.json's keys on what is tested; None: from these options
 
 
 def run_and_judge(options: RunOptions, through: Gate) -> int:
-    """Runs, judges, and tells; the last line on stdout is the folder, also when the harness failed."""
+    """Makes, judges and reports a run; the last line on stdout is the folder, also after a failure."""
     return run_plan(planned(options), through)
 
 
 def run_plan(plan: RunPlan, through: Gate) -> int:
-    """As run_and_judge, of a plan that is made."""
-    refuse_full(plan.folder)
-    catalog.can_judge()  # before the run: who asks for a verdict should not wait for "no Java"
+    """Like run_and_judge, for an existing plan."""
+    refuse_nonempty(plan.folder)
+    catalog.can_judge()  # before the run: a missing Java should be reported at once
     click.echo(announced(plan), err=True)
     try:
         return judged(plan, record(plan), through)
     except FloodmarkError as error:
         if not plan.folder.exists():
             raise
-        click.echo(f"floodmark: {error}\nwhat there is: floodmark show {plan.folder}", err=True)
-        if RunAt(folder=plan.folder).about().get("died"):  # the cluster's own doing, and judged
+        click.echo(f"floodmark: {error}\nto see the incomplete run: floodmark show {plan.folder}", err=True)
+        if RunAt(folder=plan.folder).about().get("died"):  # the cluster caused it: judge the run
             return worst(judge_folders([plan.folder], through))
         click.echo(str(plan.folder))
         return worst(not_judged([plan.folder], str(error), through))
 
 
 def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
-    """The verdict of a run just made. Raw logs explain failures; where there is none they go."""
+    """Judges a run that was just made. Its raw logs are deleted if it did not fail."""
     link_latest(plan.folder)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
@@ -113,23 +113,23 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
         click.echo(line, err=True)
     for key, how_far in result.about["final_reads"].get("lacking", {}).items():
         click.echo(f"floodmark: partition {key} was not read to its end: {how_far}", err=True)
-    codes = judge_folders([plan.folder], through)  # of run.json too: one that ended early is not valid
+    codes = judge_folders([plan.folder], through)  # reads run.json too: an early end is not valid
     if worst(codes) == EXIT_VALID:
         shutil.rmtree(result.run.nodes_folder, ignore_errors=True)
     return worst(codes)
 
 
 def announced(plan: RunPlan) -> str:
-    """What is about to happen, and where it will be found."""
+    """The text printed before a run: its plan and its folder."""
     strikes = sum(entry.f not in ACTS for entry in plan.schedule)
-    nothing = f"\nnothing will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
+    nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
     rules = f"rules {plan.rules}, " if plan.rules else ""
     return (f"{many(len(plan.cluster.nodes), 'node')}, {rules}seed {plan.seed}, "
             f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 
 def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
-    """The plan that the options make, with the schedule given or theirs; UsageError for what cannot be."""
+    """The plan for the options, with the given schedule or their own; UsageError for impossible options."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     if options.settings == DRAWN:
         options = with_drawn_settings(options, seed)
@@ -152,7 +152,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
 
 def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: PlannedSchedule, options: RunOptions,
             *, links: str, run_id: str | None = None, library: Mapping[str, str] | None = None) -> RunPlan:
-    """The plan of a run on this cluster; options have their seed and their folder. library: see
+    """The plan of a run on this cluster; the options must have a seed and a folder. library: see
     WorkloadSettings."""
     assert options.seed is not None, "the schedule was made from it"
     assert options.out is not None, "the cluster was made in it"
@@ -196,7 +196,7 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
 
 
 def has_headers(cluster: Cluster, topic: str) -> bool:
-    """Whether records of this topic can have headers: message formats below 0.11 have none."""
+    """Whether records of this topic can have headers: message formats before 0.11 have none."""
     brokers = next(iter(cluster.config.values()), {})
     keys = {"message.format.version": brokers.get("log.message.format.version", ""),
             **cluster.system.get("topic_config", {}), **cluster.system.get("topics", {}).get(topic, {})}
@@ -204,9 +204,9 @@ def has_headers(cluster: Cluster, topic: str) -> bool:
 
 
 def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
-    """The same, with what the user left open drawn from the seed."""
+    """The options, with those that the user did not set drawn from the seed."""
     given = pairs((*options.config, *options.topic_config))
-    drawn = drawn_settings.draw_settings(drawn_settings.Asked(
+    drawn = drawn_settings.draw_settings(drawn_settings.RequestedSettings(
         given=options.given, nodes=options.nodes, partitions=options.partitions,
         replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
         config=drawn_settings.broker_keys(given),
@@ -215,12 +215,12 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
         reference=options.kafka is None), seed)
     return replace(
         options, nodes=drawn.nodes, partitions=drawn.partitions, workload=drawn.workload, load=drawn.load,
-        replication_factor=drawn.replication_factor, drawn=drawn.told,
+        replication_factor=drawn.replication_factor, drawn=drawn.recorded,
         config=(*(f"{key}={value}" for key, value in drawn.config.items()), *options.config))
 
 
 def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], links: str) -> Cluster:
-    """Made, not started; UsageError where no broker would start so."""
+    """Makes the cluster, not started; UsageError if no broker would start with these settings."""
     cluster = catalog.cluster(
         options.cluster,
         folder,
@@ -239,7 +239,7 @@ def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], lin
 
 
 def asked_of(options: RunOptions) -> Mapping[str, Any]:
-    """What is tested, as it was asked for: a report's name for such runs is made of it."""
+    """What is tested, as it was requested: reports name runs by it."""
     if options.asked is not None:
         return options.asked
     if options.schedule_file is not None:
@@ -248,19 +248,19 @@ def asked_of(options: RunOptions) -> Mapping[str, Any]:
 
 
 def links_of(options: RunOptions, schedule: Schedule) -> str:
-    """As asked, or proxied where something is to be cut and a cut needs that."""
+    """The links as requested; by default proxied if the schedule needs it for a cut."""
     if options.cluster in catalog.ALWAYS_CUT:
         return "direct"
     return options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct")
 
 
 def factor_of(options: RunOptions) -> int:
-    """Replicas of a partition, as asked, or what is usual."""
+    """The replication factor as requested, or the default."""
     return min(3, options.nodes) if options.replication_factor is None else options.replication_factor
 
 
 def config_of(options: RunOptions) -> dict[str, str]:
-    """Kafka's keys: those given over what a run is set to anyway."""
+    """Kafka's keys: the given ones, overriding a run's defaults."""
     factor = factor_of(options)
     usual = {"min.insync.replicas": str(max(1, factor - 1)), "default.replication.factor": str(factor)}
     return {**usual, **pairs(options.config)}
@@ -268,8 +268,8 @@ def config_of(options: RunOptions) -> dict[str, str]:
 
 def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]
                        ) -> PlannedSchedule:
-    """What is to strike: the file's schedule, or a random one from the seed."""
-    ground = planned_schedule.PlanningContext(
+    """The schedule of the file, or a random one from the seed."""
+    context = planned_schedule.PlanningContext(
         cluster=options.cluster,
         nodes=nodes,
         partitions=tuple(range(options.partitions)),
@@ -280,20 +280,20 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         duration_s=options.duration,
         interval_s=options.interval,
         overspend=options.overspend,
-        not_struck=catalog.not_struck(options.kafka, options.rules),
+        unsupported=catalog.unsupported_nemeses(options.kafka, options.rules),
         trace=options.trace,
         flush_every=drawn_settings.broker_keys(config).get(drawn_settings.FLUSH) == "1",
         session_s=whole_number(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:
-        return planned_schedule.random_schedule(options.nemesis, ground)
+        return planned_schedule.random_schedule(options.nemesis, context)
     if catalog.nemeses(options.nemesis, options.cluster):
-        raise UsageError("--schedule and --nemesis cannot both say what is to strike: leave one out")
-    return planned_schedule.schedule_from_file(options.schedule_file, ground)
+        raise UsageError("--schedule and --nemesis exclude each other: leave one out")
+    return planned_schedule.schedule_from_file(options.schedule_file, context)
 
 
 def whole_number(key: str, value: str) -> int:
-    """A config value that must be a positive integer, for the budget counts with it."""
+    """A config value that must be a positive integer, because the budget depends on it."""
     if not value.isascii() or not value.isdecimal() or int(value) < 1:
         raise UsageError(f"-c {key} takes a positive integer, not {value!r}")
     return int(value)
@@ -313,8 +313,8 @@ def pairs(words: tuple[str, ...], option: str = "-c") -> dict[str, str]:
 
 
 def record(plan: RunPlan) -> RunResult:
-    """Carries the plan out, showing how it goes. Ctrl-C and SIGTERM end it early but in order: what was
-    recorded is kept, the cluster mended and read."""
+    """Carries out the plan and shows its progress. Ctrl-C and SIGTERM end it early but in an orderly way: the
+    recorded ops are kept, the cluster is mended and read."""
 
     async def out(screen: ProgressLine) -> RunResult:
         task = asyncio.current_task()
@@ -322,7 +322,7 @@ def record(plan: RunPlan) -> RunResult:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         return await carry_out(plan, screen.show)
 
-    with ProgressLine() as screen, sigterm_kept():
+    with ProgressLine() as screen, sigterm_handler_restored():
         try:
             return asyncio.run(out(screen))
         except asyncio.CancelledError as error:
@@ -330,12 +330,12 @@ def record(plan: RunPlan) -> RunResult:
 
 
 def commit(package: Path = Path(__file__).parents[1]) -> str | None:
-    """The commit that floodmark's own checkout is at. None where this package was installed otherwise: a
-    repository that encloses it then (a project with its environment in it) is somebody else's."""
-    told = git(package, "rev-parse", "--show-toplevel")
-    if told is None:
+    """The commit of floodmark's own checkout. None if it was installed otherwise: an enclosing repository (a
+    project with its environment inside) is not floodmark's."""
+    top = git(package, "rev-parse", "--show-toplevel")
+    if top is None:
         return None
-    root = Path(told)
+    root = Path(top)
     try:
         own = (root / package.name).samefile(package) and is_floodmarks(root / "setup.cfg")
     except OSError:
@@ -353,12 +353,12 @@ def is_floodmarks(setup: Path) -> bool:
 
 
 def git(folder: Path, *words: str) -> str | None:
-    """What git says of a folder; None where it says nothing. Whoever called us from a hook of another
-    repository has that one's GIT_DIR set."""
+    """The output of a git command in a folder; None if it fails. GIT_ variables are not passed on: in a git
+    hook of another repository GIT_DIR is set."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        told = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=5,
+        ran = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=5,
                               check=False, env=plain)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return told.stdout.strip() or None
+    return ran.stdout.strip() or None

@@ -1,6 +1,5 @@
-"""`floodmark scenario list | show | run`: the zoo of known faults, played on rules that have them or not.
-
-Every row says what must be found; one table tells what was.
+"""Lists, shows and plays scenarios of known faults: `floodmark scenario list | show | run`.
+Every row says what must be found; a table shows what was found.
 """
 
 import datetime
@@ -23,7 +22,7 @@ from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import RUNS, Run, refuse_full, write_whole
+from floodmark.harness.run import RUNS, Run, refuse_nonempty, write_whole
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
 from floodmark.nemesis import scenario, systems
 from floodmark.nemesis.expectations import Row, differences
@@ -34,11 +33,11 @@ TABLE = "scenarios.json"  # in the parent folder: the table, for programs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """A part as it was played, judged and compared with its row. off is empty where it is as expected."""
+    """A part after playing, judging and comparing with its row. differences is empty if it is as expected."""
 
     played: Played
-    verdict: Verdict | None  # None: there was no run to judge
-    off: tuple[str, ...]
+    verdict: Verdict | None  # None: there is no run to judge
+    differences_found: tuple[str, ...]
 
 
 # -- list and show --------------------------------------------------------------------------------------
@@ -52,7 +51,7 @@ def list_scenarios() -> int:
 
 
 def show_scenario(name: str) -> int:
-    """The story, the steps and what is expected on which rules."""
+    """Prints a scenario's story, its steps, and the expected findings on each of its rules."""
     for one in named(name):
         setting = one.setting
         heading = harmless(f"{one.name} ({one.zoo}): {one.title}")
@@ -69,7 +68,7 @@ def show_scenario(name: str) -> int:
 
 
 def named(name: str) -> tuple[Scenario, ...]:
-    """By name, by zoo number (Z06 means Z06a and Z06b too), or the scenario in a file of one's own."""
+    """The scenarios with this name or zoo number (Z06 means Z06a and Z06b too), or the one in this file."""
     known = scenario_words()
     if name.endswith(".toml"):
         return (scenario.load(Path(name), known),)
@@ -86,33 +85,33 @@ def named(name: str) -> tuple[Scenario, ...]:
 
 def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: bool, cluster: str,
                   at_once: int, out: Path | None, kafka: str | None = None) -> int:
-    """Plays, judges all in one call, compares. Exit 0 only if every row came out as expected."""
+    """Plays the rows, judges them in one call, and compares; exit 0 only if every row is as expected."""
     if (name is None) == (not every):
-        raise UsageError("say which scenario, or --all")
+        raise UsageError("name a scenario, or give --all")
     chosen = scenario.shipped(scenario_words()) if name is None else named(name)
     parts = [Part(scenario=one, row=row, kafka=kafka)
              for one in chosen for row in rows_of(one, rules, sample=sample, system=system_of(kafka))]
     if not parts:
-        raise UsageError(f"nothing is played on {rules}; there are: "
+        raise UsageError(f"no row has the rules {rules}; there are: "
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
     parent = out or RUNS / f"scenario-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_full(parent)
+    refuse_nonempty(parent)
     parts = parts_that_fit(parts, cluster, parent)
     catalog.can_judge()
     click.echo(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}", err=True)
-    outcomes = judged(play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(
+    outcomes = judge_runs(play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(
         text, err=True)))
     click.echo(table(outcomes))
-    tell_what_is_off(outcomes)
+    print_unexpected(outcomes)
     write_whole(parent / TABLE, orjson.dumps(
         [as_json(outcome) for outcome in outcomes], option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     click.echo(str(parent))
-    return EXIT_HARNESS if any(outcome.off for outcome in outcomes) else EXIT_VALID
+    return EXIT_HARNESS if any(outcome.differences_found for outcome in outcomes) else EXIT_VALID
 
 
 def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Part]:
-    """Those that this cluster can play; each of the others is printed with its reason. UsageError where none
-    is left, or that names the file and the row, where no broker would serve what it asks for."""
+    """The parts that this cluster can play; the others are printed with their reasons. UsageError if none is
+    left, or if no broker would start with a row's settings."""
     fit, unfit = [], []
     for part in parts:
         why_not = systems.why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
@@ -135,8 +134,8 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | None = None) -> list[Row]:
-    """Those on these rules; of a sample the first that shows something and the first that must not. system:
-    of those that play there, if any does."""
+    """The rows on these rules; for a sample the first row with findings and the first without. system: prefer
+    rows that can be played on it."""
     found = [row for row in one.rows if rules in (None, row.rules)]
     if not sample:
         return found
@@ -145,27 +144,27 @@ def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | Non
     return [*[row for row in found if not row.control][:1], *[row for row in found if row.control][:1]]
 
 
-def judged(plays: Sequence[Played]) -> list[Outcome]:
-    """All that was recorded, in one call of the judge."""
+def judge_runs(plays: Sequence[Played]) -> list[Outcome]:
+    """Judges all recorded runs in one call."""
     folders = [played.folder for played in plays if played.recorded]
     click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
     verdicts = dict(zip(folders, catalog.judge().judge(folders), strict=True)) if folders else {}
     outcomes = []
     for played in plays:
         verdict = verdicts.get(played.folder)
-        words = [played.why] if played.why else []
-        if verdict is not None and not words:  # a run that failed itself proves nothing about its row
-            words = differences(played.part.row, verdict, traced=played.part.kafka is None)
-        outcomes.append(Outcome(played=played, verdict=verdict, off=tuple(words)))
+        wrong = [played.why] if played.why else []
+        if verdict is not None and not wrong:  # a failed run proves nothing about its row
+            wrong = differences(played.part.row, verdict, traced=played.part.kafka is None)
+        outcomes.append(Outcome(played=played, verdict=verdict, differences_found=tuple(wrong)))
         if verdict is None:
             continue
         report.write(played.folder, verdict)
-        if verdict.valid is True and not words:
+        if verdict.valid is True and not wrong:
             shutil.rmtree(Run(folder=played.folder).nodes_folder, ignore_errors=True)  # they explain failures
     return outcomes
 
 
-# -- telling --------------------------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------------------
 
 def table(outcomes: Sequence[Outcome]) -> str:
     rows = [("scenario", "zoo", "rules", "expected", "found", "seconds", "")]
@@ -173,34 +172,34 @@ def table(outcomes: Sequence[Outcome]) -> str:
         (harmless(outcome.played.part.scenario.name), harmless(outcome.played.part.scenario.zoo),
          outcome.played.part.row.label,
          outcome.played.part.row.expected(), found(outcome.verdict), f"{outcome.played.seconds:.1f}",
-         "NOT as expected" if outcome.off else "as expected")
+         "NOT as expected" if outcome.differences_found else "as expected")
         for outcome in outcomes
     ]
     return ruled_table(rows)
 
 
 def found(verdict: Verdict | None) -> str:
-    """The names, bugs first; what is permitted says so."""
+    """The names of the findings, bugs first, permitted ones marked."""
     if verdict is None:
         return "no run"
-    words = [", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))]
+    parts = [", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))]
     permitted = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is not None}))
-    words += [f"permitted: {permitted}"] if permitted else []
-    words = [part for part in words if part] or ["nothing"]
-    return "; ".join([*words, "unknown"] if verdict.valid == "unknown" else words)
+    parts += [f"permitted: {permitted}"] if permitted else []
+    parts = [part for part in parts if part] or ["nothing"]
+    return "; ".join([*parts, "unknown"] if verdict.valid == "unknown" else parts)
 
 
-def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
-    """The whole report of each run that is not as its row says."""
-    wrong = [outcome for outcome in outcomes if outcome.off]
+def print_unexpected(outcomes: Sequence[Outcome]) -> None:
+    """Prints the full report of each run that is not as expected."""
+    wrong = [outcome for outcome in outcomes if outcome.differences_found]
     for outcome in wrong:
-        click.echo(f"\nNOT as expected: {outcome.played.part.title}: {'; '.join(outcome.off)}")
+        click.echo(f"\nNOT as expected: {outcome.played.part.title}: {'; '.join(outcome.differences_found)}")
         if outcome.verdict is not None:
-            words, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
-            click.echo(verdict_text.report(outcome.played.folder, words, about))
+            parts, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
+            click.echo(verdict_text.report(outcome.played.folder, parts, about))
     again = sum(outcome.played.tries > 1 for outcome in outcomes)
-    taken = f", {again} of them taken more than once" if again else ""
-    click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{taken}")
+    repeated = f", {again} of them after a repetition" if again else ""
+    click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{repeated}")
     harmed = next((one for one in outcomes if one.verdict and one.verdict.valid is False), None)
     if harmed is not None and harmed.verdict is not None:
         worst = verdict_text.worst_first(report.as_json(harmed.verdict)["findings"])[0]["name"]
@@ -209,7 +208,7 @@ def tell_what_is_off(outcomes: Sequence[Outcome]) -> None:
 
 
 def as_json(outcome: Outcome) -> Mapping[str, Any]:
-    """One row of the table, for programs."""
+    """One row of the table as JSON."""
     part, verdict = outcome.played.part, outcome.verdict
     row = part.row
     return {
@@ -220,6 +219,6 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
         "valid": None if verdict is None else verdict.valid,
         "found": [{"name": one.name, "class": one.klass, "count": one.count} for one in (
             verdict.findings if verdict is not None else ())],
-        "off": list(outcome.off), "tries": outcome.played.tries,
+        "off": list(outcome.differences_found), "tries": outcome.played.tries,
         "seconds": round(outcome.played.seconds, 1),
     }  # fmt: skip

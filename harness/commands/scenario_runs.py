@@ -1,9 +1,9 @@
-"""Plays rows of scenarios on clusters, some side by side, and again where they must; runs like any others.
+"""Plays rows of scenarios on clusters, several in parallel, and repeats runs that failed.
 
 Rules
-1. A run that missed a moment, or did not end well, is taken anew, at most twice; it says so.
-2. Each run has its own folder, ports and processes; a run that fails harms no other.
-3. Ctrl-C ends the runs under way in order, and no other begins.
+1. A run that missed a moment or failed is repeated, at most twice, with a message.
+2. Each run has its own folder, ports and processes; a failed run does not affect others.
+3. Ctrl-C ends the present runs in an orderly way, and no other begins.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster.kafka.distribution import form_of, is_version
-from floodmark.harness.commands.error_exits import sigterm_kept
+from floodmark.harness.commands.error_exits import sigterm_handler_restored
 from floodmark.harness.commands.run import TOPIC, RunOptions, planned
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.phases.main_phase import end_all, raise_first
@@ -49,19 +49,19 @@ class Part:
 
     @property
     def folder_name(self) -> str:
-        """Without a comma: Kafka's log.dirs is a list."""
+        """The run folder's name, without a comma: Kafka's log.dirs is a list."""
         return f"{self.scenario.name}-{self.row.label.replace(' ', '+').replace(',', '+')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What came of a part: its last run."""
+    """The result of a part: its last run."""
 
     part: Part
     folder: Path
     tries: int
-    seconds: float  # of the last
-    why: str | None  # what was wrong with the run itself; None: every moment came, it ended well
+    seconds: float  # of the last run
+    why: str | None  # why the run itself failed; None: it did not, and every moment came
 
     @property
     def recorded(self) -> bool:
@@ -70,7 +70,7 @@ class Played:
 
 
 def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say: Say) -> list[Played]:
-    """Plays all of them, so many at a time; in the order given."""
+    """Plays all parts, `at_once` at a time; the results are in the given order."""
 
     async def out() -> list[Played]:
         task = asyncio.current_task()
@@ -82,40 +82,40 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say
         async def worker() -> None:
             while left:
                 position, part = left.popleft()
-                found[position] = await _played(part, cluster, parent, say)
-                say(f"[{len(found)}/{len(parts)}] {_told(found[position])}")
+                found[position] = await _play_part(part, cluster, parent, say)
+                say(f"[{len(found)}/{len(parts)}] {_summary(found[position])}")
 
         workers = [asyncio.create_task(worker()) for _ in range(min(at_once, len(parts)))]
         try:
             await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
         finally:
-            await end_all(workers)  # those under way mend and read their clusters first
+            await end_all(workers)  # the present runs mend and read their clusters first
         raise_first(workers)
         return [found[position] for position in range(len(parts))]
 
     try:
-        with sigterm_kept():
+        with sigterm_handler_restored():
             return asyncio.run(out())
     except asyncio.CancelledError as error:
         raise FloodmarkError("interrupted: the scenarios were not played to the end") from error
 
 
-async def _played(part: Part, cluster: str, parent: Path, say: Say) -> Played:
-    """One part, until a run of it is good or the tries are used up."""
-    said = None
+async def _play_part(part: Part, cluster: str, parent: Path, say: Say) -> Played:
+    """Plays a part until a run succeeds or the tries are used up."""
+    previous = None
     for attempt in range(1, TRIES + 1):
         name = part.folder_name if attempt == 1 else f"{part.folder_name}-again-{attempt}"
-        played = await _taken(part, cluster, parent / name, attempt)
+        played = await _make_run(part, cluster, parent / name, attempt)
         if played.why is None:
             break
         if attempt < TRIES:
-            again = f"{_first_line(played.why)}, as before" if played.why == said else played.why
-            say(f"{part.title}: not this time, so once more: {again}")
-            said = played.why
+            again = f"{_first_line(played.why)}, as before" if played.why == previous else played.why
+            say(f"{part.title}: failed, trying again: {again}")
+            previous = played.why
     return played
 
 
-async def _taken(part: Part, cluster: str, folder: Path, attempt: int) -> Played:
+async def _make_run(part: Part, cluster: str, folder: Path, attempt: int) -> Played:
     began_s = time.monotonic()
     try:
         result = await carry_out(planned(options_of(part, cluster, folder), part.scenario.schedule), _silent)
@@ -129,20 +129,20 @@ async def _taken(part: Part, cluster: str, folder: Path, attempt: int) -> Played
 
 
 def missed(scenario: Scenario, about: Mapping[str, Any]) -> str | None:
-    """The steps whose moments never came: each as it stands in the file, and what was seen instead."""
+    """Lines on the steps whose moments never came: the step in the file, and what was seen instead."""
     positions = about["missed"]
     if not positions:
         return None
     lines = sorted({scenario.lines[position] for position in positions})
-    words = [f"missed: {scenario.source.name} line {', '.join(map(str, lines))}"]
+    report_lines = [f"missed: {scenario.source.name} line {', '.join(map(str, lines))}"]
     for position in positions:
-        words.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
-        words += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
-    return "\n".join(harmless(line) for line in words)
+        report_lines.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
+        report_lines += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
+    return "\n".join(harmless(line) for line in report_lines)
 
 
 def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
-    """A cluster that is idle but for what the steps send."""
+    """The options of a part's run: a cluster without load except what the steps send."""
     scenario, row, setting = part.scenario, part.row, part.scenario.setting
     config = {**scenario.config, **systems.config_on(row.config, system_of(part.kafka))}
     if row.switches:
@@ -170,17 +170,17 @@ def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
 
 
 def system_of(kafka: str | None) -> str:
-    """By the word of --kafka. A folder's form is known when it is opened: what it cannot do is refused
-    then."""
+    """The system's name for --kafka. A folder's version is only known when it is opened: what it cannot do is
+    refused then."""
     if kafka is None:
         return systems.REFERENCE
     return systems.KRAFT if is_version(kafka) and form_of(kafka) == "kraft" else systems.ZOOKEEPER
 
 
 def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:
-    """A topic for each partition, all with the same replicas. Two fetchers take turns with topics that are
-    named so (AbstractFetcherManager.getFetcherId): what one topic's records bring does not hurry the next's.
-    """
+    """A topic for each partition, all with the same replicas. Kafka's two fetcher threads get topics with
+    these names alternately (AbstractFetcherManager.getFetcherId): records of one topic do not speed up the
+    next one's fetches."""
     setting = part.scenario.setting
     return tuple(
         PartitionSpec(key=key, topic=f"{TOPIC}-{key}", partition=0,
@@ -188,8 +188,8 @@ def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:
         for key in range(setting.partitions))
 
 
-def _told(played: Played) -> str:
-    again = f", taken {played.tries} times" if played.tries > 1 else ""
+def _summary(played: Played) -> str:
+    again = f", repeated, {played.tries} runs" if played.tries > 1 else ""
     wrong = f": {_first_line(played.why)}" if played.why else ""
     return f"{played.part.title}: {played.seconds:.1f} s{again}{wrong}"
 
@@ -199,4 +199,4 @@ def _first_line(why: str) -> str:
 
 
 def _silent(_: Progress) -> None:
-    """Of many runs side by side, only the ends are printed."""
+    """Ignores progress: of parallel runs only the ends are printed."""

@@ -1,7 +1,6 @@
-"""`floodmark show`: a run at a glance, the history around a finding, the logs side by side at an offset.
-
-What it prints is read from the folder alone. Only a finding needs a verdict: a run that was not judged yet
-can be looked at.
+"""Shows a run at a glance, the history around a finding, or the logs side by side: `floodmark show`.
+Everything is read from the folder. Only findings need a verdict: runs that were not judged yet can be shown
+too.
 """
 
 import shlex
@@ -15,12 +14,12 @@ from floodmark.checkers.text.explain import known_findings
 from floodmark.harness.errors import UsageError
 from floodmark.harness.reports import reproduce_command
 from floodmark.harness.reports.broker_exits import died_unquoted
-from floodmark.harness.reports.case_names import promises
+from floodmark.harness.reports.case_names import guarantee_texts
 from floodmark.harness.reports.finding_evidence import Evidence
 from floodmark.harness.reports.finding_narrative import narrate_finding
-from floodmark.harness.reports.history_context import act_line, faults_of, focus_of, show_story, story_of
+from floodmark.harness.reports.history_context import act_line, faults_of, focus_of, read_story, show_story
 from floodmark.harness.reports.logs_side_by_side import AROUND, check_partition, show_logs
-from floodmark.harness.reports.phrases import PERMITS, many, told_class
+from floodmark.harness.reports.phrases import PERMITS, class_text, many
 from floodmark.harness.reports.record_story import began, change_line, course_of
 from floodmark.harness.reports.run_files import RunFiles
 from floodmark.harness.reports.run_outcome import ruling
@@ -46,18 +45,18 @@ from floodmark.harness.verdict import BUG, EXIT_VALID
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 EXAMPLES = 3  # of a finding
-LINES_SHOWN = 40  # of what the nemesis did, and of what the trace tells with it where that is not more
+LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are not more
 
 
 def show_run(folder: Path | None, *, finding: str | None, partition: int | None, offset: int | None) -> int:
-    """Prints what was asked; with nothing asked, the run and its verdict at a glance."""
+    """Prints the requested part; without one, the run and its verdict at a glance."""
     shown = folder or latest_folder()
     run = open_run(shown)
     about = read_about(run)
     if offset is not None:
         show_logs(run, about, check_partition(about, partition), offset)
     elif partition is not None:
-        raise UsageError("--partition needs --offset: where in that log?")
+        raise UsageError("--partition needs --offset: the place in that log")
     elif finding is not None:
         show_finding(run, about, finding)
     else:
@@ -70,7 +69,7 @@ def show_run(folder: Path | None, *, finding: str | None, partition: int | None,
 
 
 def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
-    """What ran, what struck it, and what the judge said."""
+    """Prints what ran, what struck it, and the verdict."""
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     word = ruling(verdict, about).heading if verdict else click.style("not judged yet", bold=True)
     click.echo(f"{harmless(run.folder.name)}: {word}")
@@ -79,8 +78,8 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
         click.echo(line)
     click.echo(f"  ran        {ran_text(about)}")
     click.echo(f"  ended      {ending(about)}")
-    for words in died_unquoted(run, about, verdict or {}):
-        click.echo(f"  died       {words}")
+    for sentence in died_unquoted(run, about, verdict or {}):
+        click.echo(f"  died       {sentence}")
     click.echo("\n".join(struck_text(reading) or ["  struck by  nothing"]))
     show_timeline(run, about, verdict, reading)
     if verdict is None:
@@ -88,33 +87,33 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
         return
     for event in reading.accounts:
         click.echo(paragraph(event))
-    for told in unknowns(verdict.get("unknown") or ()):
-        click.echo(told)
-    for told in left_undone(verdict):
-        click.echo(f"  not made   {told}")
+    for text in unknowns(verdict.get("unknown") or ()):
+        click.echo(text)
+    for checks in left_undone(verdict):
+        click.echo(f"  not made   {checks}")
     click.echo(f"  looked at  {looked_at(verdict.get('counts') or {})}")
     for line in next_commands(shown, verdict, about):
         click.echo(harmless(line))
 
 
 def show_timeline(run: Run, about: Json, verdict: Json | None, reading: Reading) -> None:
-    """What happened around the worst finding; where no op tells of it, all that the nemesis did."""
+    """Prints what happened around the worst finding; if no op is about it, all acts of the nemesis."""
     examples = reading.accounts[0].found.get("examples") if reading.accounts else None
     if verdict is not None and examples:
         found, focus = reading.accounts[0].found, focus_of(examples[0], about)
-        story = story_of(run, focus)
+        story = read_story(run, focus)
         if story.promise is not None:
             gathering = gathering_of(run, verdict, about)
-            story.join(course_of(gathering, gathering.of(found, examples[0])))
+            story.add_trace(course_of(gathering, gathering.evidence_for(found, examples[0])))
             show_story(story, focus, in_brief=False)
             return
     acts = list(faults_of(run))
     changes = RunFiles(run).changes(min(map(began, acts)), None, None) if acts else []
     if len(acts) + len(changes) <= LINES_SHOWN:
-        told = sorted([*((began(op), f"  ! {act_line(op)}") for op in acts),
+        timed = sorted([*((began(op), f"  ! {act_line(op)}") for op in acts),
                        *((line.whole_number("time") or 0, f"  ~ {change_line(line, where=True)}")
                          for line in changes)], key=lambda one: one[0])
-        for _, line in told:
+        for _, line in timed:
             click.echo(line)
         return
     for op in acts[:LINES_SHOWN]:
@@ -130,17 +129,17 @@ def ending(about: Mapping[str, Any]) -> str:
     settled = "settled" if about.get("settled") is True else f"not settled{f': {why}' if why else ''}"
     residue = about.get("residue")
     missed = about.get("missed") or ()
-    told = [str(ended), settled]
-    told += [f"left behind: {residue}"] if residue else []
-    told += [f"moments of the schedule that never came: {', '.join(map(str, missed))}"] if missed else []
-    return "; ".join(told)
+    parts = [str(ended), settled]
+    parts += [f"left behind: {residue}"] if residue else []
+    parts += [f"moments of the schedule that never came: {', '.join(map(str, missed))}"] if missed else []
+    return "; ".join(parts)
 
 
 # -- a finding ----------------------------------------------------------------------------------------------
 
 
 def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
-    """The first examples of the finding: whose fault, since when, what struck, and the place in the logs."""
+    """Prints the first examples of the finding: whose fault, since when, which faults, and the logs."""
     verdict = read_verdict(run)
     groups = [found for found in verdict["findings"] if found["name"] == name]
     reasons = [entry for entry in verdict.get("unknown") or () if name in entry["names"]]
@@ -150,7 +149,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
         there = sorted({found["name"] for found in verdict["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")
     for found in groups:
-        click.echo(f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {told_class(found)}")
+        click.echo(f"{click.style(name, bold=True)}: {many(found['count'], 'finding')}, {class_text(found)}")
         click.echo(f"  whose fault: {blame(found, about)}")
         show_examples(run, about, verdict, found)
     for entry in reasons:
@@ -163,27 +162,27 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
 
 
 def blame(found: Mapping[str, Any], about: Mapping[str, Any]) -> str:
-    """Who broke which promise, in one sentence."""
+    """One sentence on who broke which guarantee."""
     if found["class"] != BUG:
         return f"nobody's: {PERMITS.get(str(found['permitted_by']), 'the configuration allows it')}"
-    promised = ", ".join(promises(about)) or "what it promised"
-    return f"the cluster's (rules {about.get('rules', '?')}): with {promised} nothing that struck permits it"
+    promised = ", ".join(guarantee_texts(about)) or "its guarantees"
+    return f"the cluster's (rules {about.get('rules', '?')}): with {promised} no fault that struck permits it"
 
 
 def show_examples(run: Run, about: Json, verdict: Json, found: Json) -> None:
-    """Each with its paragraph and its story; the logs once for neighbours."""
-    gathering, told = gathering_of(run, verdict, about), list[Evidence]()
+    """Prints each example with its paragraph and its history; the logs once for neighbouring offsets."""
+    gathering, shown_before = gathering_of(run, verdict, about), list[Evidence]()
     pictured: set[tuple[int, int]] = set()
     for number, example in enumerate((found.get("examples") or ())[:EXAMPLES], 1):
-        evidence = gathering.of(found, example)
-        (_, what), *parts = narrate_finding(evidence, told)
+        evidence = gathering.evidence_for(found, example)
+        (_, what), *parts = narrate_finding(evidence, shown_before)
         click.echo("\n".join(["", f"{number}. {what}", *with_heads(parts, indent=2)]))
-        told.append(evidence)
+        shown_before.append(evidence)
         focus = focus_of(example, about)
         partition, offset = focus.partition, focus.offset
         seen_already = partition is not None and offset is not None and (partition, offset) in pictured
-        story = story_of(run, focus)
-        story.join(course_of(gathering, evidence))
+        story = read_story(run, focus)
+        story.add_trace(course_of(gathering, evidence))
         show_story(story, focus, in_brief=seen_already)
         if partition is not None and offset is not None and not seen_already:
             show_logs(run, about, partition, offset)

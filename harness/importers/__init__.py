@@ -1,5 +1,4 @@
-"""Makes histories of other tools into ops of format 1: Jepsen's (jepsen.tests.kafka), in EDN or JSON lines.
-
-`floodmark import` calls it; it imports the op, the errors and the file places, nothing else of the harness.
-Begin with jepsen_ops.py, which says what each of Jepsen's ops becomes; edn.py reads the language of the file.
+"""Converts histories of other tools to format 1: Jepsen's (jepsen.tests.kafka), in EDN or JSON lines.
+`floodmark import` calls it; of the harness it imports only ops, errors and run locations. Begin with
+jepsen_ops.py, which converts Jepsen's ops; edn.py parses EDN.
 """

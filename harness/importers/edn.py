@@ -1,19 +1,18 @@
-"""Reads EDN strictly and piece by piece: one form at a time, with memory for that form alone.
+"""Parses EDN strictly and incrementally: one form at a time, with memory only for that form.
 
 Rules
-1. What is not EDN is an EdnError with line and column, never a guess: a key that stands twice, a number like
-   007, a bracket that closes another are errors. Read besides, for Clojure prints them: ##Inf, 0x1f, :33%.
+1. Invalid EDN is an EdnError with line and column: also a key that occurs twice, a number like 007, and
+   brackets that do not match. Accepted in addition, because Clojure prints them: ##Inf, 0x1f, :33%.
 2. A text that is one vector or list is read as its elements, so that a file of ten million forms needs no
-   more memory than its largest one. What does not end in time (LARGEST, LONGEST) is an error too.
+   more memory than its largest one. A form that is too large (LARGEST, LONGEST) is an error too.
 
-Theory. A pattern cuts a piece of text into tokens; one loop puts them together on a stack of open brackets.
-A tag or a #_ is a mark: it waits for the next form of its own depth. Where a token stood is worked out only
-for an error, by cutting the piece once more.
+Theory. A pattern splits a piece of text into tokens; one loop builds the forms with a stack of open brackets.
+A tag or a #_ is a mark: it applies to the next form of its depth. A token's position is only computed for an
+error, by splitting the piece again.
 
 Forms. Vectors and lists are tuples, maps dicts, sets frozensets, strings str, nil None, ratios Fractions,
-1.5M a Decimal. What Python has no word for has a class here; equal keywords are one object, so that `is`
-compares.
-A word or a bracket that is not EDN is a WrongForm; the reader alone knows where it stood.
+1.5M a Decimal. Other types have classes here; equal keywords are the same object, so that `is` compares them.
+An invalid word or bracket is a WrongForm; only the reader knows its position.
 """
 
 import re
@@ -43,16 +42,16 @@ CONSTANTS: Mapping[str, object] = {
 }
 
 
-DEEPEST = 200  # brackets and tags within one another
+DEEPEST = 200  # nested brackets and tags
 
 
 class WrongForm(ValueError):
-    """Not EDN, and why."""
+    """Raised for invalid EDN, with the reason."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Keyword:
-    """By its name, without the colon. Made by keyword() alone."""
+    """A keyword, by its name without the colon. Only keyword() makes them."""
 
     name: str
 
@@ -64,14 +63,14 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Character:
-    """One character; a string of that length is something else."""
+    """One character, which differs from a string of length 1."""
 
     char: str
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """A form behind a tag, which says what is to be made of it: `#inst "2024-01-01"`."""
+    """A form with a tag: `#inst "2024-01-01"`."""
 
     tag: str
     form: object
@@ -84,7 +83,7 @@ def keyword(name: str) -> Keyword:
     return _KEYWORDS.setdefault(name, Keyword(name))
 
 
-# -- words --------------------------------------------------------------------------------------------------
+# -- atoms --------------------------------------------------------------------------------------------------
 
 
 def atom_of(text: str) -> object:
@@ -103,7 +102,7 @@ def atom_of(text: str) -> object:
 
 
 def tag_of(text: str) -> str:
-    """The tag behind a #; with a colon, the namespace of a map's keys."""
+    """The tag after a #; with a colon, the namespace of a map's keys."""
     if not text.removeprefix(":")[:1].isalpha() or not _SYMBOL.fullmatch(text.removeprefix(":")):
         raise WrongForm(f"#{text[:40]} is no tag")
     return text
@@ -112,19 +111,19 @@ def tag_of(text: str) -> str:
 def string_of(text: str) -> str:
     if not _STRING.fullmatch(text):
         raise WrongForm("the string that begins here does not end")
-    return _whole(_ESCAPE.sub(_unescaped, text[1:-1])) if "\\" in text else text[1:-1]
+    return _join_surrogates(_ESCAPE.sub(_unescaped, text[1:-1])) if "\\" in text else text[1:-1]
 
 
 def _unescaped(escape: re.Match[str]) -> str:
     if len(escape[1]) == 5:
         return chr(int(escape[1][1:], 16))
     if escape[1] not in _ESCAPES:
-        raise WrongForm(f"a string knows no {escape[0]}")
+        raise WrongForm(f"a string cannot contain {escape[0]}")
     return _ESCAPES[escape[1]]
 
 
-def _whole(text: str) -> str:
-    """The text with its surrogates in pairs, as Java escapes what is beyond U+FFFF."""
+def _join_surrogates(text: str) -> str:
+    """The text with surrogate pairs joined: Java escapes characters above U+FFFF as pairs."""
     try:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
     except UnicodeDecodeError as error:
@@ -135,7 +134,7 @@ def character_of(text: str) -> Character:
     r"""`\a`, `\newline`, `\u0061`."""
     name = text[1:]
     if len(name) == 5 and _ESCAPE.fullmatch(text):
-        return Character(_whole(chr(int(name[1:], 16))))
+        return Character(_join_surrogates(chr(int(name[1:], 16))))
     char = _CHARACTERS.get(name, name)
     if len(char) != 1 or name.isspace():
         raise WrongForm(f"{text.strip()[:40]} is no character")
@@ -149,23 +148,23 @@ def map_of(items: list[object]) -> dict[object, object]:
     if len(items) % 2:
         raise WrongForm("a map with a key that has no value")
     try:
-        told = dict(zip(items[::2], items[1::2], strict=True))
+        result = dict(zip(items[::2], items[1::2], strict=True))
     except TypeError:
-        told = dict(zip(map(_frozen, items[::2]), items[1::2], strict=True))
-    if len(told) * 2 != len(items):
+        result = dict(zip(map(_frozen, items[::2]), items[1::2], strict=True))
+    if len(result) * 2 != len(items):
         raise WrongForm("a map with one key twice")
-    return told
+    return result
 
 
 def set_of(items: list[object]) -> frozenset[object]:
-    told = frozenset(map(_frozen, items))
-    if len(told) != len(items):
+    result = frozenset(map(_frozen, items))
+    if len(result) != len(items):
         raise WrongForm("a set with one element twice")
-    return told
+    return result
 
 
 def _frozen(form: object) -> object:
-    """A map as something that may be a key; what holds none stays as it is."""
+    """The form with hashable maps, so that it can be a key."""
     if isinstance(form, dict):
         return Tagged("map", frozenset((key, _frozen(value)) for key, value in form.items()))
     if isinstance(form, tuple):
@@ -173,13 +172,13 @@ def _frozen(form: object) -> object:
     return Tagged(form.tag, _frozen(form.form)) if isinstance(form, Tagged) else form
 
 
-# -- and back -----------------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------------------
 
 
 def text_of(form: object, depth: int = 0) -> str:
-    """The form as EDN, the same text for equal forms (a map's and a set's parts are sorted)."""
+    """The form as EDN; equal forms give the same text (the parts of maps and sets are sorted)."""
     if depth > DEEPEST:
-        return "..."  # JSON may be deeper
+        return "..."  # JSON may be nested deeper
 
     def inner(part: object) -> str:
         return text_of(part, depth + 1)
@@ -215,19 +214,20 @@ _ZERO, _NEWLINE, _COMMENT = b"0\n;"
 _OPENS: Mapping[bytes, bytes] = {b"[": b"]", b"(": b")", b"{": b"}", b"#{": b"}"}
 _CLOSES = frozenset(_OPENS.values())
 _BRACED: Mapping[bytes, Callable[[list[object]], object]] = {b"{": map_of, b"#{": set_of}
-_NO_FORM, _NEW_WORD = object(), object()  # a mark or a comment, where a form might be; a word not met before
+_NO_FORM, _UNKNOWN_WORD = object(), object()  # a mark or comment, no form; an unknown word
 
 
 class EdnError(ValueError):
-    """Not EDN: where, and why."""
+    """Invalid EDN, with its position and the reason."""
 
-    def __init__(self, line: int, column: int, what: str) -> None:
-        super().__init__(f"{line}:{column}: {what}")
-        self.line, self.column, self.what = line, column, what
+    def __init__(self, line: int, column: int, problem: str) -> None:
+        super().__init__(f"{line}:{column}: {problem}")
+        self.line, self.column, self.problem = line, column, problem
 
 
 def forms(blocks: Iterable[bytes]) -> Iterator[tuple[int, object]]:
-    """Every form with the line it begins on; of one vector or list, every element of it. EdnError."""
+    """Yields every form with its first line; for one vector or list, every element of it. EdnError if
+    invalid."""
     text = Forms()
     for block in blocks:
         yield from text.read(block)
@@ -235,50 +235,51 @@ def forms(blocks: Iterable[bytes]) -> Iterator[tuple[int, object]]:
 
 
 class Forms:
-    """The forms of a text that comes in blocks, for whoever reads some of its lines himself."""
+    """Parses a text that comes in blocks; the caller may read some of its lines itself."""
 
     def __init__(self) -> None:
         self._reader, self._rest = _Reader(), b""
 
     @property
     def between(self) -> bool:
-        """Whether nothing is open: what follows begins a form of its own (and not in a vector of them)."""
+        """Whether no form is open: the next text begins a form of its own (and not one in a vector)."""
         return not self._rest and self._reader.between
 
     def read(self, block: bytes) -> Iterator[tuple[int, object]]:
-        """The forms that are whole with this block."""
+        """Yields the forms that this block completes."""
         reader, piece = self._reader, self._rest + block
         tokens = _TOKEN.findall(piece)
         goes_on = tokens and tokens[-1] != b"\n" and piece.endswith(tokens[-1])  # perhaps
         self._rest = rest = tokens.pop() if goes_on else b""
         yield from reader.take(tokens, piece[:len(piece) - len(rest)])
         if len(rest) > LONGEST:
-            raise EdnError(reader.line, reader.column, f"{LONGEST >> 20} MiB, and no end of what begins here")
+            raise EdnError(reader.line, reader.column,
+                           f"{LONGEST >> 20} MiB without the end of what begins here")
 
     def skip_lines(self, lines: int) -> None:
-        """So many whole lines, of one form each, were read by somebody else."""
+        """Skips complete lines with one form each, which the caller has read itself."""
         if lines:
-            assert self.between, f"{lines} lines are passed over inside a form"
+            assert self.between, f"{lines} lines are skipped inside a form"
             self._reader.skip_lines(lines)
 
     def close(self) -> Iterator[tuple[int, object]]:
-        """The text ends here."""
+        """Yields the last form at the end of the text."""
         yield from self._reader.take(_TOKEN.findall(self._rest), self._rest)
         self._reader.close()
 
 
 class _Reader:
-    """Puts tokens together, piece after piece."""
+    """Builds forms from tokens, piece by piece."""
 
     def __init__(self) -> None:
-        self.line, self.column = 1, 1  # of the token at hand; of where the piece begins
-        self._stack: list[tuple[bytes, list[object], int]] = []  # bracket, the items around it, its line
-        self._items: list[object] = []  # within the innermost bracket
-        self._marks: list[tuple[int, str | None]] = []  # depth, and tag (None: #_) of what waits there
+        self.line, self.column = 1, 1  # of the present token; of the begin of the piece
+        self._stack: list[tuple[bytes, list[object], int]] = []  # bracket, the items outside it, its line
+        self._items: list[object] = []  # in the innermost bracket
+        self._marks: list[tuple[int, str | None]] = []  # depth, and tag (None: #_), of waiting marks
         self._known: dict[bytes, object] = {name.encode(): value for name, value in CONSTANTS.items()}
-        self._base: int | None = None  # the depth of the forms: 1 within one vector. None: none began yet
+        self._base: int | None = None  # the depth of the forms: 1 inside one vector; None: none began yet
         self._ended = False  # the one vector is closed
-        self._held = 0  # tokens since the last form was whole
+        self._open_tokens = 0  # tokens since the last complete form
 
     @property
     def between(self) -> bool:
@@ -288,10 +289,10 @@ class _Reader:
         self.line, self.column, self._base = self.line + lines, 1, 0
 
     def take(self, tokens: list[bytes], piece: bytes) -> Iterator[tuple[int, object]]:
-        """The forms that these tokens, cut from this piece, make whole."""
+        """Yields the forms that these tokens of this piece complete."""
         stack, marks, known, items, at = self._stack, self._marks, self._known, self._items, 0
         base = self._base_of(tokens)
-        self._held += len(tokens)
+        self._open_tokens += len(tokens)
         try:
             for at, token in enumerate(tokens):
                 where = self.line
@@ -300,7 +301,7 @@ class _Reader:
                     form = int(token)
                 elif token in _OPENS:
                     if len(stack) + len(marks) > DEEPEST:
-                        raise WrongForm(f"more than {DEEPEST} brackets and tags within one another")
+                        raise WrongForm(f"more than {DEEPEST} nested brackets and tags")
                     stack.append((token, items, where))
                     items = []
                     continue
@@ -316,7 +317,7 @@ class _Reader:
                 elif token == b"\n":
                     self.line += 1
                     continue
-                elif (form := known.get(token, _NEW_WORD)) is _NEW_WORD:
+                elif (form := known.get(token, _UNKNOWN_WORD)) is _UNKNOWN_WORD:
                     form = self._word(token)
                 if marks and form is not _NO_FORM and marks[-1][0] == len(stack):
                     form = self._marked(form)
@@ -325,10 +326,10 @@ class _Reader:
                 if len(stack) > base:
                     items.append(form)
                 else:
-                    self._held = len(tokens) - at
+                    self._open_tokens = len(tokens) - at
                     yield where, self._alone(form)
-            if self._held > LARGEST:
-                raise WrongForm(f"{LARGEST} words and brackets, and no end of what began before them")
+            if self._open_tokens > LARGEST:
+                raise WrongForm(f"{LARGEST} words and brackets without the end of what began before them")
         except (ValueError, ArithmeticError) as wrong:
             raise self._error(wrong, piece, at) from None
         self._items = items
@@ -336,13 +337,13 @@ class _Reader:
         self.column = _chars(piece[newline + 1:]) + (1 if newline >= 0 else self.column)
 
     def close(self) -> None:
-        """The text ends here: nothing may be open."""
+        """Raises EdnError if a form is open at the end of the text."""
         if self._stack:
             opened, _, line = self._stack[-1]
-            what = f"the text ends inside the {opened.decode()} of line {line}"
-            raise EdnError(self.line, self.column, what)
+            problem = f"the text ends inside the {opened.decode()} of line {line}"
+            raise EdnError(self.line, self.column, problem)
         if self._marks:
-            raise EdnError(self.line, self.column, "the text ends behind a tag or a #_")
+            raise EdnError(self.line, self.column, "the text ends after a tag or a #_")
 
     def _base_of(self, tokens: list[bytes]) -> int:
         if self._base is None:
@@ -352,21 +353,21 @@ class _Reader:
 
     def _alone(self, form: object) -> object:
         if self._ended:
-            raise WrongForm("something stands behind the one vector or list that the text is")
+            raise WrongForm("there is more text after the one vector or list")
         return form
 
     def _check_close(self, token: bytes) -> None:
-        """Whether this bracket may stand here."""
+        """Raises WrongForm if this bracket closes nothing, or another one."""
         if not self._stack:
             raise WrongForm(f"{token.decode()} closes nothing")
         opened, _, line = self._stack[-1]
         if _OPENS[opened] != token:
             raise WrongForm(f"{token.decode()} closes the {opened.decode()} of line {line}")
         if self._marks and self._marks[-1][0] == len(self._stack):
-            raise WrongForm(f"a tag or a #_ with nothing behind it before {token.decode()}")
+            raise WrongForm(f"a tag or a #_ without a form before {token.decode()}")
 
     def _marked(self, form: object) -> object:
-        """What the marks that wait at this depth make of the form."""
+        """Applies the waiting marks of this depth to the form."""
         while self._marks and self._marks[-1][0] == len(self._stack):
             _, tag = self._marks.pop()
             if tag is None:
@@ -375,7 +376,7 @@ class _Reader:
         return form
 
     def _word(self, token: bytes) -> object:
-        """A word that is neither a plain number nor known; a name is known from then on."""
+        """The form of a word that is not a plain number nor known; names are remembered."""
         first, text = token[:1], token.decode()
         if first == b";":
             return _NO_FORM
@@ -385,7 +386,7 @@ class _Reader:
             return string
         if first == b"#":
             if len(self._marks) > DEEPEST:
-                raise WrongForm(f"more than {DEEPEST} tags within one another")
+                raise WrongForm(f"more than {DEEPEST} nested tags")
             self._marks.append((len(self._stack), None if text == "#_" else tag_of(text[1:])))
             return _NO_FORM
         form = character_of(text) if first == b"\\" else atom_of(text)
@@ -394,13 +395,13 @@ class _Reader:
         return form
 
     def _error(self, wrong: Exception, piece: bytes, at: int) -> EdnError:
-        """What is wrong, and where: the token is found again."""
-        what = str(wrong) if isinstance(wrong, WrongForm) else "not UTF-8, or a number beyond reason"
+        """The error with its position, by finding the token again."""
+        problem = str(wrong) if isinstance(wrong, WrongForm) else "not UTF-8, or too large a number"
         found = next(islice(_TOKEN.finditer(piece), at, None), None)
         begins = 0 if found is None else found.start()
         newline = piece.rfind(b"\n", 0, begins)
         column = _chars(piece[newline + 1:begins]) + (1 if newline >= 0 else self.column)
-        return EdnError(self.line, column, what)
+        return EdnError(self.line, column, problem)
 
 
 def _chars(data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Writes the lines of an imported history as they come."""
+"""Writes the lines of an imported history."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,23 +9,23 @@ import orjson
 
 from floodmark.harness.errors import FloodmarkError
 
-TOGETHER = 4096  # lines
+LINES_PER_WRITE = 4096
 
 
 class HistoryLines:
-    """history.jsonl of format 1: index without gaps, and time that does not fall."""
+    """Writes history.jsonl in format 1: indexes without gaps, times that never fall."""
 
-    def __init__(self, path: Path, tell: Callable[[int], None] = lambda _: None) -> None:
-        """`tell` hears now and then of how many lines there are."""
+    def __init__(self, path: Path, report_progress: Callable[[int], None] = lambda _: None) -> None:
+        """report_progress: called now and then with the number of lines."""
         self.count = 0
         self.clamped = 0  # lines whose time was earlier than that of the line before
         self._time = 0
-        self._tell = tell
-        self._held: list[bytes] = []  # lines that go out together
+        self._report_progress = report_progress
+        self._buffered: list[bytes] = []  # lines to be written together
         try:
             self._file = path.open("xb")
         except OSError as error:
-            raise FloodmarkError(f"cannot begin the history {path}: {error.strerror}") from error
+            raise FloodmarkError(f"cannot create the history {path}: {error.strerror}") from error
 
     def __enter__(self) -> Self:
         return self
@@ -39,23 +39,23 @@ class HistoryLines:
             self._file.close()
 
     def write(self, time: int | None, process: int, kind: str, f: str, rest: Mapping[str, Any]) -> None:
-        """One line more."""
-        told = {"process": process, "type": kind, "f": f, **rest}
-        line = orjson.dumps(told, option=orjson.OPT_APPEND_NEWLINE)
+        """Writes a line."""
+        fields = {"process": process, "type": kind, "f": f, **rest}
+        line = orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
         self.append(self._time if time is None else time, b"," + line[1:])
 
     def append(self, time: int, rest: bytes) -> None:
-        """One line more, whose rest, from the comma behind the time to the end of the line, is there."""
+        """Writes a line whose rest, from the comma after the time to the end of the line, is given."""
         if time < self._time:
             self.clamped += 1
         else:
             self._time = time
-        self._held.append(b'{"index":%d,"time":%d%b' % (self.count, self._time, rest))
+        self._buffered.append(b'{"index":%d,"time":%d%b' % (self.count, self._time, rest))
         self.count += 1
-        if len(self._held) == TOGETHER:
+        if len(self._buffered) == LINES_PER_WRITE:
             self._flush()
 
     def _flush(self) -> None:
-        self._file.write(b"".join(self._held))
-        self._held.clear()
-        self._tell(self.count)
+        self._file.write(b"".join(self._buffered))
+        self._buffered.clear()
+        self._report_progress(self.count)

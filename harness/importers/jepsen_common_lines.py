@@ -1,11 +1,11 @@
-"""Carries the common lines of a Jepsen history quickly: one pattern cuts a line of EDN, and format 1's line
-is put together from its bytes.
+"""Converts the most common lines of a Jepsen history fast: a pattern splits a line of EDN, and the line of
+format 1 is built from its bytes.
 
 Rules
-1. What is carried here is what jepsen_ops.py would have made of it, byte by byte (tests hold the two to each
-   other); whatever is not of the common shape, or finds its process in another state, is left to it.
-2. Common is: the six fields of an op in any order that the file keeps to, a client's number, a send, poll or
-   txn of plain numbers.
+1. The result is byte by byte that of jepsen_ops.py (tests compare the two); lines of another shape, or of a
+   process in another state, are left to it.
+2. A common line has the six fields of an op, in any order that is the same for the file, a client's number,
+   and a send, poll or txn with plain numbers.
 """
 
 import re
@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from floodmark.harness.importers.jepsen_ops import Asked, Carrier
+from floodmark.harness.importers.jepsen_ops import Converter, OpenCommonOp
 
 ORDER = ("index", "time", "type", "process", "f", "value")  # as Jepsen prints an op today
-LOOKED_AT = 40  # lines from which the order of the fields is learnt
+SAMPLE_LINES = 40  # lines from which the order of the fields is learned
 _N = rb"(?:0|[1-9][0-9]{0,%d})"
 _KEY, _VALUE, _OFFSET = _N % 5, _N % 11, _N % 17
 _PAIR = rb"\[" + _OFFSET + rb" " + _VALUE + rb"\]"
@@ -37,94 +37,94 @@ _FIELDS = {
 _GROUPS = (*ORDER[:-1], "key", "bare", "offset", "sent", "found", "many")
 _PARTS = re.compile(rb"\[:(?:send ([0-9]+) (?:([0-9]+)|\[([0-9]+) ([0-9]+)\])|poll(?: \{([^}]*)\})?)\]")
 
-# Of each micro-op: key and value; or key, offset and value; or what a poll found.
+# For each micro-op: key and value; or key, offset and value; or what a poll returned.
 Parts = Sequence[tuple[bytes | None, bytes | None, bytes | None, bytes | None, bytes | None]]
 
 
 def pattern_of(order: Sequence[str]) -> re.Pattern[bytes]:
-    """A whole line with the fields in this order."""
+    """The pattern of a complete line with the fields in this order."""
     fields = rb",? ".join(rb":" + name.encode() + rb" " + _FIELDS[name] for name in order)
     return re.compile(rb"^(?:#jepsen\.history\.Op ?)?\{" + fields + rb"\}\n", re.MULTILINE)
 
 
 def order_in(text: bytes) -> tuple[str, ...]:
-    """The order that most of the first lines have their fields in."""
+    """The most frequent order of the fields in the first lines."""
     seen = Counter(
         tuple(sorted(ORDER, key=lambda name: line.find(b":%b " % name.encode())))
-        for line in text.split(b"\n", LOOKED_AT)[:LOOKED_AT])
+        for line in text.split(b"\n", SAMPLE_LINES)[:SAMPLE_LINES])
     return max(seen, key=lambda order: seen[order])
 
 
 class Place(NamedTuple):
-    """A key of Jepsen's as a partition, and what its records begin with."""
+    """The partition of one of Jepsen's keys, and the text that its records begin with."""
 
     partition: int
     send: bytes  # up to the value
     read: bytes  # up to the offset
-    value: bytes  # before a value of twelve digits; nothing for partition 0, whose values stay as they are
+    value: bytes  # before a value of twelve digits; empty for partition 0, whose values are unchanged
 
 
 class CommonLines:
-    """Implements jepsen_read.Common for one import."""
+    """Converts common lines of one import, see jepsen_file.Common."""
 
-    def __init__(self, carrier: Carrier) -> None:
-        self._carrier, self._lines, self._reach = carrier, carrier.lines, carrier.reach
+    def __init__(self, converter: Converter) -> None:
+        self._converter, self._lines, self._reach = converter, converter.lines, converter.reach
         self._places: dict[bytes, Place] = {}
         self._order: tuple[str, ...] = ORDER
         self.pattern = pattern_of(ORDER)
 
-    def look(self, text: bytes) -> None:
-        """Learns from the text in which order the fields stand."""
+    def learn_order(self, text: bytes) -> None:
+        """Learns the order of the fields from the text."""
         order = order_in(text)
         if order != self._order:
             self._order, self.pattern = order, pattern_of(order)
 
-    def take(self, line: re.Match[bytes]) -> bool:
-        """Carries the line, if it is one for here; else nothing is changed."""
-        index_told, time, kind, process_told, f, *part, many = line.group(*_GROUPS)
+    def convert(self, line: re.Match[bytes]) -> bool:
+        """Converts the line and returns True, if it is common; else changes nothing."""
+        index_text, time, kind, process_text, f, *part, many = line.group(*_GROUPS)
         parts: Parts = (part,) if many is None else _PARTS.findall(many)  # type: ignore[assignment]
         if f != b"txn":
             for one in parts:
                 if (f == b"send") != bool(one[0]):
                     return False
-        process, index, carrier, lines = int(process_told), int(index_told), self._carrier, self._lines
+        process, index, converter, lines = int(process_text), int(index_text), self._converter, self._lines
         shown: list[tuple[int, int]] = []
         if kind == b"invoke":
-            invoked = self._asked(parts)
+            invoked = self._invocation(parts)
             if invoked is None:
                 return False
             rest, sends = invoked
-            carrier.records += 1
-            carrier.processes.add(process)
-            number = carrier.names.process(process)
-            carrier.opened[process] = Asked(number, f, sends)
+            converter.records += 1
+            converter.processes.add(process)
+            number = converter.names.process(process)
+            converter.opened[process] = OpenCommonOp(number, f, sends)
         else:
-            asked = carrier.opened.get(process)
-            if not isinstance(asked, Asked) or asked.f != f:
+            invoked_op = converter.opened.get(process)
+            if not isinstance(invoked_op, OpenCommonOp) or invoked_op.f != f:
                 return False
-            answer = self._answered(asked, kind, f, parts, shown)
+            answer = self._completion(invoked_op, kind, f, parts, shown)
             if answer is None:
                 return False
             rest = answer
-            del carrier.opened[process]
-            number = asked.process
-        if index == carrier.next_index:
-            carrier.next_index += 1
+            del converter.opened[process]
+            number = invoked_op.process
+        if index == converter.next_index:
+            converter.next_index += 1
         else:
-            carrier.count_index(index)
+            converter.count_index(index)
         if index != lines.count:
             rest += b',"jepsen":%d' % index
         lines.append(int(time), b',"process":%d,"type":"%b","f":"%b"%b}\n' % (number, kind, f, rest))
         if shown:
-            self._note(number, process, shown)
+            self._note_reads(number, process, shown)
         return True
 
     # -- ops ------------------------------------------------------------------------------------------------
 
-    def _asked(self, parts: Parts) -> tuple[bytes, list[tuple[int, int]]] | None:
-        """What an invocation's line ends with, and its sends; None: it is no common one."""
+    def _invocation(self, parts: Parts) -> tuple[bytes, list[tuple[int, int]]] | None:
+        """The end of an invocation's line, and its sends; None: it is not common."""
         sends: list[tuple[int, int]] = []
-        told: list[bytes] = []
+        parts_written: list[bytes] = []
         for key, value, offset, _, found in parts:
             if offset or found:
                 return None
@@ -132,48 +132,48 @@ class CommonLines:
                 assert value is not None
                 place = self._places.get(key) or self._place(key)
                 sends.append((place.partition, int(value)))
-                told.append(b"%b%b}" % (place.send, value_at(place, value)))
+                parts_written.append(b"%b%b}" % (place.send, value_at(place, value)))
         for partition, _ in sends:
             self._reach.sent[partition] = self._lines.count
-        return b',"sends":[%b]' % b",".join(told) if told else b"", sends
+        return b',"sends":[%b]' % b",".join(parts_written) if parts_written else b"", sends
 
-    def _answered(
-        self, asked: Asked, kind: bytes, f: bytes, parts: Parts, shown: list[tuple[int, int]]
+    def _completion(
+        self, invoked_op: OpenCommonOp, kind: bytes, f: bytes, parts: Parts, shown: list[tuple[int, int]]
     ) -> bytes | None:
-        """What a completion's line ends with; in `shown` each partition read, with the highest offset."""
+        """The end of a completion's line; adds to `shown` each partition read, with its highest offset."""
         sends: list[tuple[int, int | None, bytes]] = []
-        told: list[bytes] = []
+        parts_written: list[bytes] = []
         reads: list[bytes] = []
         for key, bare, offset, value, found in parts:
             if key:
                 place = self._places.get(key) or self._place(key)
                 numbered = value_at(place, bare or value or b"")
                 sends.append((place.partition, int(offset) if offset else None, numbered))
-                told.append(b'%b%b,"offset":%b}' % (place.send, numbered, offset) if offset
+                parts_written.append(b'%b%b,"offset":%b}' % (place.send, numbered, offset) if offset
                             else b"%b%b}" % (place.send, numbered))
             elif found and not self._found(found, reads, shown):
                 return None
-        if asked.sends and not sends:
+        if invoked_op.sends and not sends:
             return None
         reach, after = self._reach, self._lines.count + 1
         for partition, at, numbered in sends:
             reach.sent[partition] = after
             if kind == b"ok":
                 reach.was_acked(partition, at, int(numbered))
-        rest = b',"sends":[%b]' % b",".join(told) if told else b""
+        rest = b',"sends":[%b]' % b",".join(parts_written) if parts_written else b""
         if reads or (f == b"poll" and kind == b"ok"):
             rest += b',"reads":[%b]' % b",".join(reads)
         return rest
 
-    def _note(self, number: int, process: int, shown: list[tuple[int, int]]) -> None:
-        """As Carrier notes it, of each partition the highest offset only."""
-        positioned = self._carrier.positioned.setdefault(process, set())
+    def _note_reads(self, number: int, process: int, shown: list[tuple[int, int]]) -> None:
+        """Notes the reads like Converter, but only the highest offset of each partition."""
+        positioned = self._converter.positioned.setdefault(process, set())
         for partition, offset in shown:
             self._reach.was_read(number, partition, offset)
             positioned.add(partition)
 
     def _found(self, found: bytes, reads: list[bytes], shown: list[tuple[int, int]]) -> bool:
-        """What a poll brought, `2 [[5 1] [6 2]], 7 [[0 1]]`; False where a key stands twice."""
+        """Adds a poll's reads, `2 [[5 1] [6 2]], 7 [[0 1]]`; False if a key occurs twice."""
         keys = set()
         parts = found[:-2].split(b"]], ")
         for part in parts:
@@ -185,15 +185,15 @@ class CommonLines:
             shown.append((place.partition, max(map(int, numbers[::2]))))
             if not place.value or len(set(map(len, values))) == 1:
                 before = b',"value":%b' % place.value + (b"0" * (12 - len(values[0])) if place.value else b"")
-                told = pairs.replace(b"] [", b"}," + place.read).replace(b" ", before)
-                reads.append(b"%b%b}" % (place.read, told))
+                parts_written = pairs.replace(b"] [", b"}," + place.read).replace(b" ", before)
+                reads.append(b"%b%b}" % (place.read, parts_written))
             else:
                 reads += [b'%b%b,"value":%b}' % (place.read, offset, value_at(place, value))
                           for offset, value in zip(numbers[::2], values, strict=True)]
         return len(keys) == len(parts)
 
     def _place(self, key: bytes) -> Place:
-        partition = self._carrier.names.partition(int(key))
+        partition = self._converter.names.partition(int(key))
         place = Place(
             partition=partition,
             send=b'{"partition":%d,"value":' % partition,
@@ -205,5 +205,5 @@ class CommonLines:
 
 
 def value_at(place: Place, value: bytes) -> bytes:
-    """The number that jepsen_names.py gives a value: partition * 10^12 + value."""
+    """The number of a value as in jepsen_names.py: partition * 10^12 + value."""
     return place.value + value.rjust(12, b"0") if place.value else value

@@ -1,7 +1,6 @@
-"""The ops of a Jepsen history's file, one at a time: EDN, one op behind the other or all in one vector, or
-JSON lines. What the ops mean is not looked at here.
-
-A file that is neither is a UsageError with file, line and, of EDN, column.
+"""Reads the ops of a Jepsen history's file, one at a time: EDN, ops in sequence or in one vector, or JSON
+lines. It does not interpret the ops.
+Any other file is a UsageError with file, line and, for EDN, column.
 """
 
 import hashlib
@@ -19,33 +18,33 @@ from floodmark.harness.run_location import refuse_irregular
 
 BLOCK_BYTES = 1 << 18
 HEAD_BYTES = 1 << 16
-SHOWN = 60  # characters of what is not understood
+SHOWN = 60  # characters shown of text that is not understood
 USUAL = frozenset({"index", "time", "process", "type", "f", "value", "error"})  # fields of an op
 _JSON = re.compile(rb'\s*(\[?)\s*\{\s*"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """One op as Jepsen told it: its fields by name, without a keyword's colon."""
+class JepsenOp:
+    """One op in Jepsen's history: its fields by name, without a keyword's colon."""
 
     line: int
     fields: Mapping[str, object]
 
 
 class Common(Protocol):
-    """Takes lines of the most common shape by itself, and is quicker about it."""
+    """Converts lines of the most common shape by itself, and faster."""
 
-    pattern: re.Pattern[bytes]  # a whole line
+    pattern: re.Pattern[bytes]  # of a complete line
 
-    def look(self, text: bytes) -> None:
-        """Whole lines that come next."""
+    def learn_order(self, text: bytes) -> None:
+        """Learns the order of fields from the next lines."""
 
-    def take(self, line: re.Match[bytes]) -> bool:
-        """Whether the line was taken; else it is to be read like any other."""
+    def convert(self, line: re.Match[bytes]) -> bool:
+        """Converts a line; False: the line must be read like any other."""
 
 
 class JepsenFile:
-    """A history's file. `digest` is that of the bytes read so far."""
+    """A history's file. `digest` is the digest of the bytes read so far."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -54,23 +53,23 @@ class JepsenFile:
         json = _JSON.match(head)
         self.is_json = json is not None
         if json and json[1]:
-            raise UsageError(f"{path} is one JSON array, and one object a line is read: "
+            raise UsageError(f"{path} is one JSON array, but one object per line is needed: "
                              f"jq -c '.[]' {path.name} > history.jsonl")
         if head.startswith(b"JEPSEN"):
-            raise UsageError(f"{path} is Jepsen's binary store: import the history.edn that lies beside it")
+            raise UsageError(f"{path} is Jepsen's binary store: import the history.edn next to it")
 
-    def ops(self, common: Common | None = None) -> Iterator[Told]:
-        """Every op, in the order of the file, but those lines that `common` takes."""
+    def ops(self, common: Common | None = None) -> Iterator[JepsenOp]:
+        """Yields the ops in the order of the file, without the lines that `common` converts."""
         try:
             for line, form in self._json_lines() if self.is_json else self._forms(common):
-                yield Told(line=line, fields=self._fields(line, form))
+                yield JepsenOp(line=line, fields=self._fields(line, form))
         except EdnError as error:
-            raise UsageError(f"{self.path}:{error.line}:{error.column}: {error.what}") from error
+            raise UsageError(f"{self.path}:{error.line}:{error.column}: {error.problem}") from error
         except OSError as error:
             raise FloodmarkError(f"cannot read {self.path}: {error.strerror}") from error
 
-    def wrong(self, line: int, what: str) -> UsageError:
-        return UsageError(f"{self.path}:{line}: {what}")
+    def wrong(self, line: int, problem: str) -> UsageError:
+        return UsageError(f"{self.path}:{line}: {problem}")
 
     def _head(self) -> bytes:
         try:
@@ -86,23 +85,23 @@ class JepsenFile:
             raise FloodmarkError(f"cannot read {self.path}: {error.strerror}") from error
 
     def _forms(self, common: Common | None) -> Iterator[tuple[int, object]]:
-        """A line is offered to `common` only where a form may begin with it and nothing else is open; the
-        reader of EDN has all that stands between."""
+        """Yields the forms. A line is offered to `common` only if it may begin a form and no other is open;
+        the EDN parser gets everything in between."""
         if common is None:
             yield from forms(self._blocks())
             return
         text = Forms()
-        for block in self._whole_lines():
-            common.look(block)
-            at = lines = 0  # read so far; taken since the reader of EDN had something
-            take, between = common.take, text.between
+        for block in self._blocks_of_lines():
+            common.learn_order(block)
+            at = lines = 0  # read so far; converted by `common` since the EDN parser's last text
+            convert, between = common.convert, text.between
             for line in common.pattern.finditer(block):
                 begins, ends = line.span()
                 if begins > at or not between:
                     text.skip_lines(lines)
                     yield from text.read(block[at:begins])
                     lines, between = 0, text.between
-                if between and take(line):
+                if between and convert(line):
                     lines += 1
                 else:
                     text.skip_lines(lines)
@@ -113,8 +112,8 @@ class JepsenFile:
             yield from text.read(block[at:])
         yield from text.close()
 
-    def _whole_lines(self) -> Iterator[bytes]:
-        """The blocks, each to the end of a line."""
+    def _blocks_of_lines(self) -> Iterator[bytes]:
+        """Yields the file in blocks that end at the end of a line."""
         rest: list[bytes] = []
         for block in self._blocks():
             cut = block.rfind(b"\n") + 1
@@ -142,23 +141,23 @@ class JepsenFile:
                     raise self.wrong(number, f"not JSON: {error}") from error
 
     def _fields(self, line: int, form: object) -> Mapping[str, object]:
-        told = form.form if isinstance(form, Tagged) else form
-        if not isinstance(told, dict):
+        fields = form.form if isinstance(form, Tagged) else form
+        if not isinstance(fields, dict):
             raise self.wrong(line, f"an op is a map, and this is {shown(form)}; "
                                    "is this the history.edn of a Jepsen test?")
-        if self.is_json and told.keys() <= USUAL:
-            return told  # JSON spells them as they are called
-        return {word(key) or text_of(key): value for key, value in told.items()}
+        if self.is_json and fields.keys() <= USUAL:
+            return fields  # in JSON the names have no colon
+        return {name_of(key) or text_of(key): value for key, value in fields.items()}
 
 
-def word(form: object) -> str | None:
-    """A keyword's or symbol's name; JSON has strings in their stead. None: no word."""
+def name_of(form: object) -> str | None:
+    """The name of a keyword or symbol, or a string of JSON; None: it is neither."""
     if isinstance(form, Keyword | Symbol):
         return form.name
     return form.removeprefix(":") if isinstance(form, str) else None
 
 
 def shown(form: object) -> str:
-    """The form as text, its beginning."""
+    """The beginning of the form's text."""
     text = text_of(form)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

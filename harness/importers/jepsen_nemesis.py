@@ -1,12 +1,12 @@
-"""Turns what Jepsen's nemesis did into lines of the nemesis: each act once, when it had taken effect.
+"""Converts the acts of Jepsen's nemesis to lines of the nemesis: one line for each act, at its end.
 
 Rules
-1. Jepsen tells an act twice, when it is begun and when it is done. The line is the second, `began` the time
-   of the first. One that was never done is told where another begins or the history ends: it may have struck
-   until then.
-2. An act that means what one of floodmark's faults means takes its name; any other keeps its own.
-3. An act not known to spare data (SPARES, or told so) is taken for one that loses them: what it might excuse
-   is then no bug. Where it does not say whom it met, it met a node called `unnamed`.
+1. Jepsen records an act twice, at its begin and its end. The line has the time of the end, `began` that of
+   the begin. An act without an end gets its line when the next one begins, or at the end of the history: it
+   may have struck until then.
+2. An act with the meaning of one of floodmark's faults gets its name; any other keeps its own.
+3. An act that is not known to spare data (SPARES, or --spares) counts as one that loses data: findings that
+   it might excuse are then no bugs. If it names no node, its node is called `unnamed`.
 """
 
 from collections import Counter
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.harness.importers.edn import Tagged
-from floodmark.harness.importers.jepsen_file import shown, word
+from floodmark.harness.importers.jepsen_file import name_of, shown
 
 UNNAMED = "unnamed"
 NAME_CHARS = 100
-DEEPEST = 8  # brackets in which a node's name is looked for
+DEEPEST = 8  # nesting in which nodes' names are searched
 OURS: Mapping[str, str] = {
     "kill": "kill", "start": "start", "pause": "pause", "resume": "resume",
     "start-partition": "cut", "stop-partition": "heal", "start-packet": "packet", "stop-packet": "heal",
@@ -34,7 +34,7 @@ SPARES = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """One telling of an act."""
+    """One of the two records of an act."""
 
     f: str
     time: int
@@ -43,16 +43,16 @@ class Act:
 
 @dataclass(slots=True, kw_only=True)
 class Nemesis:
-    """What is begun and not done; whom the acts met, and which of them were taken for the worst."""
+    """The open act, the nodes of all acts, and the acts that count as losing data."""
 
-    json: bool  # a keyword is a string there, and a string alone no node's name
+    json: bool  # JSON has strings for keywords: a single string is no node's name then
     spares: frozenset[str] = SPARES
     begun: Act | None = None
     nodes: set[str] = field(default_factory=set)
-    feared: Counter[str] = field(default_factory=Counter)
+    counted_as_losing: Counter[str] = field(default_factory=Counter)
 
-    def take(self, act: Act) -> Iterator[tuple[str, dict[str, Any]]]:
-        """f and fault of the act that this ends; or of one that is not ended, for another begins."""
+    def add(self, act: Act) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Adds a record; yields f and fault of the act that it ends, or of an open act if another begins."""
         begun, self.begun = self.begun, None
         if begun is None or begun.f != act.f:
             yield from self.end(begun)
@@ -61,7 +61,7 @@ class Nemesis:
             yield self._line_of(begun, act)
 
     def end(self, begun: Act | None = None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What was begun and never told to be done."""
+        """Yields the open act, if there is one."""
         left = begun or self.begun
         if left is not None:
             yield self._line_of(left, left)
@@ -69,15 +69,15 @@ class Nemesis:
 
     def _line_of(self, begun: Act, done: Act) -> tuple[str, dict[str, Any]]:
         grudge = grudge_of(done.value)
-        told = (done.value, begun.value) if grudge is None else (tuple(grudge.items()),)
-        named = (value for value in told if not (self.json and isinstance(value, str)))
+        values = (done.value, begun.value) if grudge is None else (tuple(grudge.items()),)
+        named = (value for value in values if not (self.json and isinstance(value, str)))
         nodes = set().union(*map(nodes_of, named))
         f = "cut" if grudge and done.f == "start" else OURS.get(done.f, done.f)
         fault: dict[str, Any] = {"began": begun.time, "jepsen": f":{done.f} {shown(done.value)}"}
         if grudge:
             fault["grudge"] = grudge
         if done.f not in self.spares:
-            self.feared[done.f] += 1
+            self.counted_as_losing[done.f] += 1
             fault["lost"] = True
             nodes = nodes or {UNNAMED}
         self.nodes |= nodes
@@ -85,12 +85,12 @@ class Nemesis:
 
 
 def nodes_of(value: object, depth: int = 0) -> set[str]:
-    """The nodes that an act's value names: a node, several, or each with what became of it."""
+    """The nodes that an act's value names: one, several, or a map with the result for each."""
     if isinstance(value, str):
         return {value} if _is_name(value) else set()
     if isinstance(value, dict) and depth <= DEEPEST:
-        told = next((node for key, node in value.items() if word(key) == "node"), None)
-        return {key for key in value if _is_name(key)} if told is None else nodes_of(told, depth + 1)
+        values = next((node for key, node in value.items() if name_of(key) == "node"), None)
+        return {key for key in value if _is_name(key)} if values is None else nodes_of(values, depth + 1)
     parts = (value.form,) if isinstance(value, Tagged) else value
     if not isinstance(parts, tuple | list | frozenset) or depth > DEEPEST:
         return set()
@@ -98,8 +98,8 @@ def nodes_of(value: object, depth: int = 0) -> set[str]:
 
 
 def grudge_of(value: object) -> dict[str, list[str]] | None:
-    """Node -> nodes it does not hear, of `[:isolated {node #{node ...} ...}]`."""
-    if not isinstance(value, tuple | list) or len(value) != 2 or word(value[0]) != "isolated":
+    """Node -> the nodes it receives nothing from, from `[:isolated {node #{node ...} ...}]`."""
+    if not isinstance(value, tuple | list) or len(value) != 2 or name_of(value[0]) != "isolated":
         return None
     if not isinstance(value[1], dict):
         return None
@@ -108,5 +108,5 @@ def grudge_of(value: object) -> dict[str, list[str]] | None:
 
 
 def _is_name(text: object) -> bool:
-    """Whether a node could be called so (JSON's keywords and what people write are strings too)."""
+    """Whether the text could be a node's name (in JSON, keywords and people's texts are strings too)."""
     return isinstance(text, str) and 0 < len(text) <= NAME_CHARS and not set(text) & set(" /\\\0\t\n:[]{}#")

@@ -1,22 +1,22 @@
-"""Carries Jepsen's Kafka ops (jepsen.tests.kafka) into format 1, one by one and in their order.
+"""Converts Jepsen's Kafka ops (jepsen.tests.kafka) to format 1, one by one and in order.
 
 Rules
 1. Nothing is invented: an op becomes one line or none. What is left out or changed is counted by kind.
-2. What is left out excuses: where the reads of a partition cannot be carried, the process has no position in
-   its logs any more (it goes on in another life, jepsen_names.py); where ops are missing that may have sent,
-   `lines`   says so, and no check rests on what was not sent.
-3. A process that seeks to the beginning goes on in another life too: it may be shown everything again.
-4. Of a partition that was reassigned during an op, the op owes no order inside itself. Where it has none,
-   each further run of such reads is told in a poll of its own behind it, before which the process has given
-   the partition up and has it again. All other partitions keep their order. Where the process cannot go on
-   (an info), or its position stays where it was (a fail), another one polls.
-5. Jepsen's word is taken for what an outcome is: ok happened, fail certainly did not, info nobody knows.
-6. Jepsen infers a lost write from reads alone: an acked record that no poll ever returned, though one
-   returned a higher offset. So nothing can be inferred of a record acked above all that was read (`unread`),
-   nor in a partition of which something was returned and could not be carried (`blind`).
-7. Its tests end with final polls: a process assigns, seeks the beginning and reads until it is through. They
-   are final reads of a partition if nothing was sent to it from then on, and they came to the highest offset
-   that anybody was told or shown.
+2. What is left out must not cause findings: if the reads of a partition cannot be converted, the process has
+   no position in its logs any more (it continues in another life, jepsen_names.py); if ops are missing that
+   may have sent, `lines` says so, and no check depends on what was not sent.
+3. A process that seeks to the beginning continues in another life too: it may read everything again.
+4. If a partition was reassigned during an op, its reads in the op need not be in order. If they are not, each
+   further run of such reads is put into a poll of its own after the op, before which the process gives the
+   partition up and gets it again. All other partitions keep their order. If the process cannot continue (an
+   info), or its position did not move (a fail), another process polls.
+5. Outcomes are Jepsen's: ok happened, fail certainly did not, info is unknown.
+6. Jepsen infers a lost write from reads alone: an acked record that no poll returned, though one returned a
+   higher offset. So nothing can be inferred about records acked above all reads (`unread`), nor in partitions
+   with reads that could not be converted (`blind`).
+7. Jepsen's tests end with final polls: a process assigns, seeks the beginning and reads to the end. They are
+   final reads of a partition if nothing was sent to it since then, and they reached the highest offset in any
+   ack or read.
 """
 
 from collections import Counter
@@ -30,15 +30,15 @@ import orjson
 
 from floodmark.harness.importers.edn import Keyword, text_of
 from floodmark.harness.importers.history_writer import HistoryLines
-from floodmark.harness.importers.jepsen_file import JepsenFile, Told, shown, word
+from floodmark.harness.importers.jepsen_file import JepsenFile, JepsenOp, name_of, shown
 from floodmark.harness.importers.jepsen_names import LIFE, Names
 from floodmark.harness.importers.jepsen_nemesis import Act, Nemesis
 from floodmark.harness.op import NEMESIS
 
 TYPES = frozenset({"invoke", "ok", "fail", "info"})
 RECORDS = frozenset({"send", "poll", "txn"})
-HOLDS = frozenset({"assign", "subscribe"})
-LOOKS = frozenset({"debug-topic-partitions"})  # asks about the cluster, sends and reads nothing
+ASSIGNMENTS = frozenset({"assign", "subscribe"})
+QUERIES = frozenset({"debug-topic-partitions"})  # asks about the cluster; no sends or reads
 FIELDS = frozenset({"index", "time", "process", "type", "f", "value", "error", "rebalance-log",
                     "seek-to-beginning?"})  # fmt: skip
 ERRORS = {"timeout": "TIMEOUT", "kafka-timeout": "TIMEOUT", "disconnect": "CONNECTION",
@@ -46,7 +46,7 @@ ERRORS = {"timeout": "TIMEOUT", "kafka-timeout": "TIMEOUT", "disconnect": "CONNE
 SEQUENCE = (tuple, list)
 _SIZES = {"send": (3, 3), "poll": (1, 2)}
 _INT64 = 1 << 63
-_FAR = 1 << 53  # no history has so many ops
+_FAR = 1 << 53  # more than any history's ops
 
 Sends = list[dict[str, int]]
 Reads = list[dict[str, int]]
@@ -54,23 +54,23 @@ Reads = list[dict[str, int]]
 
 @dataclass(slots=True, kw_only=True)
 class Final:
-    """What a process that sought the beginning has read since."""
+    """What a process has read since it sought the beginning."""
 
-    line: int  # of the history, where it had
+    line: int  # of the history, after the seek
     partitions: frozenset[int]
     reached: dict[int, int] = field(default_factory=dict)  # the highest offset, by partition
 
 
 @dataclass(slots=True, kw_only=True)
 class Reach:
-    """How far the reads of the history went."""
+    """How far the history's reads reach."""
 
     acked: dict[int, int] = field(default_factory=dict)  # the highest offset that was acked, by partition
-    read: dict[int, int] = field(default_factory=dict)  # ... that a poll returned
+    read: dict[int, int] = field(default_factory=dict)  # the highest offset that a poll returned
     unplaced: dict[int, int] = field(default_factory=dict)  # value acked without an offset -> its partition
     blind: set[int] = field(default_factory=set)
     sent: dict[int, int] = field(default_factory=dict)  # the last line about a send, by partition
-    finals: dict[int, Final] = field(default_factory=dict)  # by process, as it is numbered
+    finals: dict[int, Final] = field(default_factory=dict)  # by the process's number
 
     def was_acked(self, partition: int, offset: int | None, value: int) -> None:
         if offset is None:
@@ -89,7 +89,7 @@ class Reach:
         reached[partition] = max(offset, reached.get(partition, -1))
 
     def unread(self, history: Path) -> list[int]:
-        """Partitions with an acked record that may lie above everything that was read."""
+        """Partitions with an acked record that may be above all reads."""
         above = {key for key, offset in self.acked.items() if offset > self.read.get(key, -1)}
         return sorted(above | set(self._never_read(history)))
 
@@ -105,7 +105,8 @@ class Reach:
                 and final.reached.get(partition, -1) >= end)
 
     def _never_read(self, history: Path) -> Iterable[int]:
-        """Of the values whose offset no ack told: the history is read once more, for few have any."""
+        """The partitions of values acked without an offset and never read. This reads the history again,
+        because few histories have such values."""
         left = dict(self.unplaced)
         if left:
             for value in read_values(history):
@@ -114,7 +115,7 @@ class Reach:
 
 
 def read_values(history: Path) -> Iterator[int]:
-    """Every value that some poll of the history returned."""
+    """Yields every value that a poll of the history returned."""
     with history.open("rb") as file:
         for line in file:
             if b'"reads":[{' in line:
@@ -122,38 +123,38 @@ def read_values(history: Path) -> Iterator[int]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Open:
-    """An op without its completion."""
+class OpenOp:
+    """An op that is not completed yet."""
 
     process: int
-    told_f: str
-    f: str  # as it was written
+    jepsen_f: str
+    f: str  # the f that was written
     sends: Sends
-    values: list[object]  # of the sends, as Jepsen has them
+    values: list[object]  # of the sends, in Jepsen's form
     partitions: list[int]  # of an assign or subscribe
-    seeks: bool  # the beginning
+    seeks: bool  # to the beginning
 
 
-class Asked(NamedTuple):
-    """An op without its completion, whose values are plain numbers (jepsen_common.py)."""
+class OpenCommonOp(NamedTuple):
+    """An op that is not completed yet, with plain numbers as values (jepsen_common_lines.py)."""
 
-    process: int  # as it is numbered
+    process: int  # its number in the run
     f: bytes
-    sends: list[tuple[int, int]]  # partition, and the value as Jepsen has it
+    sends: list[tuple[int, int]]  # partition, and Jepsen's value
 
 
-class Carried(NamedTuple):
-    """What a completion of a send, poll or txn becomes."""
+class ConvertedOp(NamedTuple):
+    """The converted completion of a send, poll or txn."""
 
     f: str
     rest: dict[str, Any]  # sends and reads
-    blind: set[int]  # partitions of which a read could not be carried
-    apart: list[Reads]  # reads that have a poll of their own, one behind the other
+    blind: set[int]  # partitions with a read that could not be converted
+    apart: list[Reads]  # reads for polls of their own, in order
 
 
 @dataclass(slots=True, kw_only=True)
-class Carrier:
-    """Takes every op of the file and writes what format 1 has for it."""
+class Converter:
+    """Converts every op of the file and writes it in format 1."""
 
     source: JepsenFile
     lines: HistoryLines
@@ -161,77 +162,77 @@ class Carrier:
     nemesis: Nemesis
     left_out: Counter[str] = field(default_factory=Counter)
     changed: Counter[str] = field(default_factory=Counter)
-    missing: int = 0  # ops that may have sent or read, and are not carried or not in the file
+    missing: int = 0  # ops that may have sent or read, and are not converted or not in the file
     records: int = 0  # sends, polls and txns
     reach: Reach = field(default_factory=Reach)
     processes: set[int] = field(default_factory=set)
-    opened: dict[int, "Open | Asked"] = field(default_factory=dict)
-    # The partitions of which a process was shown records in this life.
+    opened: dict[int, "OpenOp | OpenCommonOp"] = field(default_factory=dict)
+    # The partitions of which a process read records in this life.
     positioned: dict[int, set[int]] = field(default_factory=dict)
-    _holds: dict[int, list[int]] = field(default_factory=dict)  # by its last ok assign or subscribe
+    _assigned: dict[int, list[int]] = field(default_factory=dict)  # by its last ok assign or subscribe
     _subscribed: set[int] = field(default_factory=set)
-    next_index: int = 0  # the index that Jepsen's next op should have
+    next_index: int = 0  # the expected index of Jepsen's next op
 
-    def take(self, told: Told) -> None:
-        fields = told.fields
-        kind, f, process = word(fields.get("type")), word(fields.get("f")), fields.get("process")
+    def convert(self, op: JepsenOp) -> None:
+        fields = op.fields
+        kind, f, process = name_of(fields.get("type")), name_of(fields.get("f")), fields.get("process")
         if f is None:
-            raise self.source.wrong(told.line, f"an op without :f: {shown(dict(fields))}")
+            raise self.source.wrong(op.line, f"an op without :f: {shown(dict(fields))}")
         self.count_index(fields.get("index"))
         if not fields.keys() <= FIELDS:
             self.left_out.update(f"field :{name}" for name in sorted(fields.keys() - FIELDS))
         if type(process) is not int:
-            self._other(told, f, word(process))
+            self._convert_other(op, f, name_of(process))
         elif not 0 <= process < LIFE:
-            raise self.source.wrong(told.line, f":process is {process}, and clients are 0 to {LIFE - 1}")
+            raise self.source.wrong(op.line, f":process is {process}, and clients are 0 to {LIFE - 1}")
         elif kind not in TYPES:
-            raise self.source.wrong(told.line, f":type is {shown(fields.get('type'))}, "
+            raise self.source.wrong(op.line, f":type is {shown(fields.get('type'))}, "
                                                f"not one of {', '.join(sorted(TYPES))}")
-        elif f in LOOKS:
+        elif f in QUERIES:
             self.left_out[f"{f} (line)"] += 1
-        elif f not in RECORDS and f not in HOLDS and f != "crash":
+        elif f not in RECORDS and f not in ASSIGNMENTS and f != "crash":
             self.left_out[f"op :{f} (line)"] += 1
             self.missing += 1
         else:
             self.processes.add(process)
-            step = self._invoked if kind == "invoke" else self._completed
-            step(told, process, str(kind), f)
+            step = self._convert_invocation if kind == "invoke" else self._convert_completion
+            step(op, process, str(kind), f)
 
     def end(self) -> None:
-        """The history ends here."""
+        """Writes what is open at the end of the history."""
         for f, fault in self.nemesis.end():
-            self._struck(None, None, f, fault)
+            self._write_fault(None, None, f, fault)
 
-    # -- who is no client ---------------------------------------------------------------------------------
+    # -- processes other than clients -----------------------------------------------------------------------
 
-    def _other(self, told: Told, f: str, who: str | None) -> None:
+    def _convert_other(self, op: JepsenOp, f: str, who: str | None) -> None:
         if who != "nemesis":
-            self.left_out[f"process {who or shown(told.fields.get('process'))} (line)"] += 1
+            self.left_out[f"process {who or shown(op.fields.get('process'))} (line)"] += 1
             self.missing += f in RECORDS
             return
-        time = self._time(told)
-        for name, fault in self.nemesis.take(Act(f=f, time=time or 0, value=told.fields.get("value"))):
-            self._struck(told, time, name, fault)
+        time = self._time(op)
+        for name, fault in self.nemesis.add(Act(f=f, time=time or 0, value=op.fields.get("value"))):
+            self._write_fault(op, time, name, fault)
 
-    def _struck(self, told: Told | None, time: int | None, f: str, fault: dict[str, Any]) -> None:
-        self.lines.write(time, NEMESIS, "info", f, {"fault": fault, **self._from(told)})
+    def _write_fault(self, op: JepsenOp | None, time: int | None, f: str, fault: dict[str, Any]) -> None:
+        self.lines.write(time, NEMESIS, "info", f, {"fault": fault, **self._from(op)})
 
     # -- clients ------------------------------------------------------------------------------------------
 
-    def _invoked(self, told: Told, process: int, kind: str, f: str) -> None:
+    def _convert_invocation(self, op: JepsenOp, process: int, kind: str, f: str) -> None:
         rest: dict[str, Any] = {}
         sends: Sends = []
         values: list[object] = []
         partitions: list[int] = []
         micro: list[tuple[str, Sequence[Any]]] = []
-        if f in HOLDS:
-            rest["partitions"] = partitions = self._keys(told)
-            if told.fields.get("seek-to-beginning?") and process in self.positioned:
+        if f in ASSIGNMENTS:
+            rest["partitions"] = partitions = self._keys(op)
+            if op.fields.get("seek-to-beginning?") and process in self.positioned:
                 self._forget(process)
                 self.changed["process in another life: it sought the beginning"] += 1
         elif f in RECORDS:
             self.records += 1
-            micro = list(self._micro(told))
+            micro = list(self._micro(op))
             for name, mop in micro:
                 if name == "send":
                     partition = self.names.partition(mop[1])
@@ -240,50 +241,51 @@ class Carrier:
                     self.reach.sent[partition] = self.lines.count
             if sends:
                 rest["sends"] = sends
-        as_f = f if f not in RECORDS or is_what_it_says(f, {name for name, _ in micro}) else "txn"
+        as_f = f if f not in RECORDS or is_named_rightly(f, {name for name, _ in micro}) else "txn"
         number = self.names.process(process)
-        self.lines.write(self._time(told), number, kind, as_f, rest | self._from(told))
-        self.opened[process] = Open(
-            process=number, told_f=f, f=as_f, sends=sends, values=values, partitions=partitions,
-            seeks=bool(told.fields.get("seek-to-beginning?")))
+        self.lines.write(self._time(op), number, kind, as_f, rest | self._from(op))
+        self.opened[process] = OpenOp(
+            process=number, jepsen_f=f, f=as_f, sends=sends, values=values, partitions=partitions,
+            seeks=bool(op.fields.get("seek-to-beginning?")))
 
-    def _completed(self, told: Told, process: int, kind: str, f: str) -> None:
-        asked = self.opened.pop(process, None)
-        if isinstance(asked, Asked):
-            asked = self._spelt_out(asked)
-        number = self.names.process(process) if asked is None else asked.process
-        carried = Carried(f, {}, set(), [])
-        if f in HOLDS:
-            asked_for = asked.partitions if asked is not None and told.fields.get("value") is None else None
-            carried.rest["partitions"] = self._keys(told) if asked_for is None else asked_for
-            self._moved(process, kind, f, carried.rest["partitions"])
+    def _convert_completion(self, op: JepsenOp, process: int, kind: str, f: str) -> None:
+        invocation = self.opened.pop(process, None)
+        if isinstance(invocation, OpenCommonOp):
+            invocation = self._as_open_op(invocation)
+        number = self.names.process(process) if invocation is None else invocation.process
+        converted = ConvertedOp(f, {}, set(), [])
+        if f in ASSIGNMENTS:
+            no_value = op.fields.get("value") is None
+            requested = invocation.partitions if invocation is not None and no_value else None
+            converted.rest["partitions"] = self._keys(op) if requested is None else requested
+            self._moved(process, kind, f, converted.rest["partitions"])
         elif f in RECORDS:
-            carried = self._carried(told, kind, asked, f)
+            converted = self._convert(op, kind, invocation, f)
         else:
             self.reach.finals.pop(number, None)
-        rest, time = carried.rest, self._time(told)
-        if error := self._error(told.fields.get("error")):
+        rest, time = converted.rest, self._time(op)
+        if error := self._error(op.fields.get("error")):
             rest["error"] = error
-        self.lines.write(time, number, kind, carried.f, rest | self._from(told))
-        self._note(number, kind, rest, carried.apart)
+        self.lines.write(time, number, kind, converted.f, rest | self._from(op))
+        self._note_progress(number, kind, rest, converted.apart)
         if rest.get("reads"):
             self.positioned.setdefault(process, set()).update(read["partition"] for read in rest["reads"])
-        if kind == "ok" and f in HOLDS:
-            self._seek(number, rest["partitions"], seeks=asked is not None and asked.seeks)
-        for reads in carried.apart:
+        if kind == "ok" and f in ASSIGNMENTS:
+            self._seek(number, rest["partitions"], seeks=invocation is not None and invocation.seeks)
+        for reads in converted.apart:
             self._poll_apart(time, process, kind, reads)
-        if carried.blind and process not in self._subscribed:  # whose position may move anyway
+        if converted.blind and process not in self._subscribed:  # a group member's position may move anyway
             self._forget(process)
 
-    def _spelt_out(self, asked: Asked) -> Open:
+    def _as_open_op(self, invocation: OpenCommonOp) -> OpenOp:
         sends = [{"partition": partition, "value": self._value(partition, value)}
-                 for partition, value in asked.sends]
-        f = asked.f.decode()
-        return Open(process=asked.process, told_f=f, f=f, sends=sends,
-                    values=[value for _, value in asked.sends], partitions=[], seeks=False)
+                 for partition, value in invocation.sends]
+        f = invocation.f.decode()
+        return OpenOp(process=invocation.process, jepsen_f=f, f=f, sends=sends,
+                    values=[value for _, value in invocation.sends], partitions=[], seeks=False)
 
-    def _note(self, number: int, kind: str, rest: Mapping[str, Any], apart: list[Reads]) -> None:
-        """How far this went."""
+    def _note_progress(self, number: int, kind: str, rest: Mapping[str, Any], apart: list[Reads]) -> None:
+        """Notes how far the op's sends and reads reach."""
         for send in rest.get("sends", ()):
             self.reach.sent[send["partition"]] = self.lines.count
             if kind == "ok":
@@ -293,21 +295,21 @@ class Carrier:
                 self.reach.was_read(number, read["partition"], read["offset"])
 
     def _seek(self, number: int, partitions: Iterable[int], *, seeks: bool) -> None:
-        """Who has sought the beginning may be about to read to the end; who has moved otherwise is not."""
+        """Begins a possible final read after a seek to the beginning; ends it after another move."""
         self.reach.finals.pop(number, None)
         if seeks:
             final = Final(line=self.lines.count, partitions=frozenset(partitions))
             self.reach.finals[number] = final
 
     def _poll_apart(self, time: int | None, process: int, kind: str, reads: Reads) -> None:
-        """A poll of its own for these reads, which owe the ones before no order."""
+        """Writes a poll of its own for reads that need not be ordered after earlier ones."""
         self.changed["reads in a poll of their own: their partition was reassigned in the op"] += 1
         if kind == "ok":
             number = self.names.process(process)
             again = {read["partition"] for read in reads}
-            holds = {*self._holds.get(process, ()), *self.positioned.get(process, ()), *again}
+            assigned = {*self._assigned.get(process, ()), *self.positioned.get(process, ()), *again}
             f = "subscribe" if process in self._subscribed else "assign"
-            for keys in (sorted(holds - again), sorted(holds)):
+            for keys in (sorted(assigned - again), sorted(assigned)):
                 self.lines.write(time, number, "invoke", f, {"partitions": keys})
                 self.lines.write(time, number, "ok", f, {"partitions": keys})
         else:
@@ -315,139 +317,142 @@ class Carrier:
         self.lines.write(time, number, "invoke", "poll", {})
         self.lines.write(time, number, kind, "poll", {"reads": reads})
 
-    def _carried(self, told: Told, kind: str, asked: Open | None, f: str) -> Carried:
+    def _convert(self, op: JepsenOp, kind: str, invocation: OpenOp | None, f: str) -> ConvertedOp:
         rest: dict[str, Any] = {}
         sends: Sends = []
         reads: Reads = []
         blind: set[int] = set()
-        micro = list(self._micro(told, or_none=True))
+        micro = list(self._micro(op, or_none=True))
         for name, mop in micro:
             if name == "send":
-                sends.append(self._sent(mop, asked, len(sends)))
+                sends.append(self._sent(mop, invocation, len(sends)))
             else:
-                reads += self._read(told, mop, blind)
+                reads += self._read(op, mop, blind)
         if blind:
             kept = [read for read in reads if read["partition"] not in blind]
             self.left_out["read of a partition of which one had no offset"] += len(reads) - len(kept)
             reads = kept
             self.reach.blind |= blind
-        if asked is not None and asked.told_f == f:
-            sends, f = sends or asked.sends, asked.f
-        elif not is_what_it_says(f, {name for name, _ in micro}):
+        if invocation is not None and invocation.jepsen_f == f:
+            sends, f = sends or invocation.sends, invocation.f
+        elif not is_named_rightly(f, {name for name, _ in micro}):
             f = "txn"
-        reads, apart = in_step(reads, self._reassigned(told))
+        reads, apart = split_reads(reads, self._reassigned(op))
         if sends:
             rest["sends"] = sends
         if reads or (f == "poll" and kind == "ok"):
             rest["reads"] = reads
-        return Carried(f, rest, blind, apart)
+        return ConvertedOp(f, rest, blind, apart)
 
-    def _micro(self, told: Told, *, or_none: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
-        """Each micro-op with its name, as [:send key value] and [:poll] or [:poll {key pairs}]."""
-        value = told.fields.get("value")
+    def _micro(self, op: JepsenOp, *, or_none: bool = False) -> Iterator[tuple[str, Sequence[Any]]]:
+        """Yields each micro-op with its name: [:send key value], [:poll] or [:poll {key pairs}]."""
+        value = op.fields.get("value")
         if value is None and or_none:
             return
         for mop in value if isinstance(value, SEQUENCE) else (value,):
-            name = word(mop[0]) if isinstance(mop, SEQUENCE) and mop else None
+            name = name_of(mop[0]) if isinstance(mop, SEQUENCE) and mop else None
             if name not in ("send", "poll") or not _SIZES[name][0] <= len(mop) <= _SIZES[name][1]:
-                raise self.source.wrong(told.line, f"{shown(mop)} is no micro-op of jepsen.tests.kafka: "
+                raise self.source.wrong(op.line, f"{shown(mop)} is no micro-op of jepsen.tests.kafka: "
                                                    "those are [:send key value] and [:poll]")
             yield name, mop
 
-    def _sent(self, mop: Sequence[Any], asked: Open | None, place: int) -> dict[str, int]:
-        """A micro-send of a completion: `[offset value]`, or the value alone."""
-        partition, told = self.names.partition(mop[1]), mop[2]
-        value, offset = told, None
-        if isinstance(told, SEQUENCE) and len(told) == 2 and not self._was_asked(told, asked, place):
-            offset, value = told
+    def _sent(self, mop: Sequence[Any], invocation: OpenOp | None, place: int) -> dict[str, int]:
+        """The send of a completion's micro-send: `[offset value]`, or the value alone."""
+        partition, content = self.names.partition(mop[1]), mop[2]
+        value, offset = content, None
+        if isinstance(content, SEQUENCE) and len(content) == 2 and not self._is_sent_value(
+                content, invocation, place):
+            offset, value = content
         send = {"partition": partition, "value": self._value(partition, value)}
         if offset is not None:
             if _is_offset(offset):
                 send["offset"] = offset
             else:
-                self.left_out["offset of a send that is none"] += 1
+                self.left_out["invalid offset of a send"] += 1
         return send
 
-    def _was_asked(self, told: object, asked: Open | None, place: int) -> bool:
-        """Whether this pair is the value itself, as it was to be sent."""
-        return asked is not None and place < len(asked.values) and bool(told == asked.values[place])
+    def _is_sent_value(self, pair: object, invocation: OpenOp | None, place: int) -> bool:
+        """Whether this pair is the value itself, as the invocation has it."""
+        if invocation is None or place >= len(invocation.values):
+            return False
+        return bool(pair == invocation.values[place])
 
-    def _read(self, told: Told, mop: Sequence[Any], blind: set[int]) -> Iterator[dict[str, int]]:
-        """The reads of a micro-poll; the partitions of which one had no offset are put into `blind`."""
+    def _read(self, op: JepsenOp, mop: Sequence[Any], blind: set[int]) -> Iterator[dict[str, int]]:
+        """Yields the reads of a micro-poll; adds partitions with a read without offset to `blind`."""
         found = mop[1] if len(mop) > 1 and mop[1] is not None else {}
         if not isinstance(found, dict):
-            raise self.source.wrong(told.line, f"a poll brings {{key [[offset value]]}}, not {shown(found)}")
+            raise self.source.wrong(op.line, f"a poll brings {{key [[offset value]]}}, not {shown(found)}")
         for key, pairs in found.items():
             partition = self.names.partition(key)
             if not isinstance(pairs, (*SEQUENCE, NoneType)):
-                raise self.source.wrong(told.line, f"a poll brings [[offset value]], not {shown(pairs)}")
+                raise self.source.wrong(op.line, f"a poll brings [[offset value]], not {shown(pairs)}")
             for pair in pairs or ():
                 if not isinstance(pair, SEQUENCE) or len(pair) != 2:
-                    raise self.source.wrong(told.line, f"a poll brings [offset value], not {shown(pair)}")
+                    raise self.source.wrong(op.line, f"a poll brings [offset value], not {shown(pair)}")
                 offset, value = pair
                 number = self.names.value(partition, value, new=value is not None)
                 if not _is_offset(offset):
                     self.left_out["read without an offset"] += 1
                     blind.add(partition)
                 elif number is None:
-                    self.left_out["read of nil, which nobody sent"] += 1
+                    self.left_out["read of nil, which was not sent"] += 1
                 else:
                     yield {"partition": partition, "offset": offset, "value": number}
 
-    def _reassigned(self, told: Told) -> set[int] | None:
-        """The partitions that came or went during the op; None: any may have."""
+    def _reassigned(self, op: JepsenOp) -> set[int] | None:
+        """The partitions that were reassigned during the op; None: unknown, any may have been."""
         found: set[int] = set()
-        log = told.fields.get("rebalance-log") or ()
+        log = op.fields.get("rebalance-log") or ()
         for event in log if isinstance(log, SEQUENCE) else (log,):
             keys = _get(event, "keys")
             if not isinstance(keys, (*SEQUENCE, frozenset)):
                 return None
-            found.update(map(self.names.partition, in_order(keys)))
+            found.update(map(self.names.partition, sorted_keys(keys)))
         return found
 
-    def _keys(self, told: Told) -> list[int]:
-        value = told.fields.get("value")
+    def _keys(self, op: JepsenOp) -> list[int]:
+        value = op.fields.get("value")
         if not isinstance(value, (*SEQUENCE, frozenset, NoneType)):
-            raise self.source.wrong(told.line, f":value names no keys: {shown(value)}")
-        return sorted(map(self.names.partition, in_order(value or ())))
+            raise self.source.wrong(op.line, f":value names no keys: {shown(value)}")
+        return sorted(map(self.names.partition, sorted_keys(value or ())))
 
-    # -- small things -------------------------------------------------------------------------------------
+    # -- fields -------------------------------------------------------------------------------------
 
     def _value(self, partition: int, value: object) -> int:
         number = self.names.value(partition, value)
         assert number is not None, f"no number for {value!r}"
         return number
 
-    def _time(self, told: Told) -> int | None:
-        time = told.fields.get("time")
+    def _time(self, op: JepsenOp) -> int | None:
+        time = op.fields.get("time")
         if type(time) is int and 0 <= time < _INT64:
             return time
-        self.changed["time that is none: that of the line before"] += 1
+        self.changed["invalid time: replaced by that of the line before"] += 1
         return None
 
-    def _from(self, told: Told | None) -> dict[str, int]:
-        """Jepsen's index, where it is another than ours."""
-        index = None if told is None else told.fields.get("index")
+    def _from(self, op: JepsenOp | None) -> dict[str, int]:
+        """Jepsen's index, if it differs from ours."""
+        index = None if op is None else op.fields.get("index")
         return {"jepsen": index} if _is_index(index) and index != self.lines.count else {}
 
     def _error(self, error: object) -> str | None:
-        """The error by one word: the first of Jepsen's, as Kafka writes it where Kafka has it."""
+        """The error as one word: the first of Jepsen's, by Kafka's name if there is one."""
         if error is None:
             return None
         said = _get(error, "type") if isinstance(error, dict) else error
-        name = word(said[0]) if isinstance(said, SEQUENCE) and said else word(said)
+        name = name_of(said[0]) if isinstance(said, SEQUENCE) and said else name_of(said)
         if said is not error or not isinstance(said, str | Keyword):
-            self.left_out["words of an error"] += 1
+            self.left_out["text of an error"] += 1
         return ERRORS.get(name, name.upper().replace("-", "_")) if name else "UNKNOWN"
 
     def count_index(self, index: object) -> None:
-        """An index that leaps tells of ops that are not in the file."""
+        """Counts an op's index; a gap means that ops are missing in the file."""
         if not _is_index(index):
             if index is not None:
-                self.changed["index that is none"] += 1
+                self.changed["invalid index"] += 1
             return
         if index > self.next_index:
-            self.left_out["op that the file lacks (its :index)"] += index - self.next_index
+            self.left_out["op missing in the file (by its :index)"] += index - self.next_index
             self.missing += index - self.next_index
         elif index < self.next_index:
             self.changed["index that is not above the one before"] += 1
@@ -456,7 +461,7 @@ class Carrier:
     def _moved(self, process: int, kind: str, f: str, partitions: list[int]) -> None:
         if kind != "ok":
             return
-        self._holds[process] = partitions
+        self._assigned[process] = partitions
         if f == "subscribe":
             self._subscribed.add(process)
         else:
@@ -467,14 +472,15 @@ class Carrier:
         self.positioned.pop(process, None)
 
 
-def is_what_it_says(f: str, names: set[str]) -> bool:
-    """Whether an op of these micro-ops may be called so in format 1."""
+def is_named_rightly(f: str, names: set[str]) -> bool:
+    """Whether an op with these micro-ops may have this f in format 1."""
     return f == "txn" or names == {f} or (f == "poll" and not names)
 
 
-def in_step(reads: Reads, reassigned: set[int] | None) -> tuple[Reads, list[Reads]]:
-    """The reads of an op, and those that are apart: where a read of a partition that was reassigned (None:
-    any) is not right behind the one before, it and what follows of that partition come in the next part."""
+def split_reads(reads: Reads, reassigned: set[int] | None) -> tuple[Reads, list[Reads]]:
+    """Splits an op's reads into those of the op, and further parts: if a read of a reassigned partition
+    (None: any) does not directly follow the one before, it and the later reads of that partition go into the
+    next part."""
     if reassigned is not None and not reassigned:
         return reads, []
     parts: list[Reads] = [[]]
@@ -493,14 +499,14 @@ def in_step(reads: Reads, reassigned: set[int] | None) -> tuple[Reads, list[Read
 
 
 def _get(form: object, name: str) -> Any:
-    """A field of a map, by a keyword or by JSON's string."""
+    """A field of a map, by a keyword or JSON's string."""
     if not isinstance(form, dict):
         return None
-    return next((value for key, value in form.items() if word(key) == name), None)
+    return next((value for key, value in form.items() if name_of(key) == name), None)
 
 
-def in_order(keys: Iterable[object]) -> Iterable[object]:
-    """A set's keys by their text: the same numbers whenever it is read."""
+def sorted_keys(keys: Iterable[object]) -> Iterable[object]:
+    """A set's keys sorted by their text, so that they get the same numbers each time."""
     return sorted(keys, key=text_of) if isinstance(keys, frozenset) else keys
 
 

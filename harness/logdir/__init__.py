@@ -1,8 +1,8 @@
-"""A Kafka log directory, read: our broker's and Apache Kafka's, frozen or dead. Nothing is written.
+"""Reads Kafka log directories, of our broker and of Apache Kafka, while the broker is frozen or dead.
 
-rows.py is the way in: the rows of a dump, and what else a replica's files say. Below it stand segments.py
-(a partition's files), transactions.py (which records were aborted), record_batches.py (what Kafka stores:
-message sets v0 and v1, record batches v2), compression.py and checkpoints.py.
+Begin with rows.py: the rows of a dump, and a replica's state by its files. It uses segments.py (a partition's
+files), transactions.py (which records were aborted), record_batches.py (Kafka's formats: messages v0 and v1,
+record batches v2), compression.py and checkpoints.py. Nothing is written.
 """
 
 from floodmark.harness.logdir.checkpoints import read_epochs, read_offsets

@@ -1,4 +1,4 @@
-"""Kafka's checkpoint files: a version (0), how many lines, the lines."""
+"""Reads Kafka's checkpoint files: a version (0), the number of lines, the lines."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from floodmark.harness.errors import FloodmarkError
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """A checkpoint of offsets (`topic partition offset` a line): empty where the file is not there."""
+    """Read a checkpoint of offsets (`topic partition offset` in each line); empty if there is no file."""
     found = {}
     for line in _checkpoint_lines(path, fields=3) or ():
         found[(line[0], int(line[1]))] = int(line[2])
@@ -14,26 +14,27 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
 
 
 def read_epochs(folder: Path) -> tuple[tuple[int, int], ...] | None:
-    """leader-epoch-checkpoint of a partition's folder: (epoch, start offset); None: there is no such file."""
+    """Read leader-epoch-checkpoint in a partition's folder: (epoch, start offset); None: there is no such
+    file."""
     lines = _checkpoint_lines(folder / "leader-epoch-checkpoint", fields=2)
     return None if lines is None else tuple((int(line[0]), int(line[1])) for line in lines)
 
 
 def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]] | None:
-    """Kafka's checkpoint files: a version (0), how many lines, the lines."""
+    """The lines of a checkpoint, split into fields; None: there is no such file."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise FloodmarkError(f"the checkpoint {path} cannot be read: {error}") from error
-    if not text:  # Kafka makes the file before it has anything to write, and reads it so
+    if not text:  # Kafka creates the file before it has anything to write, and accepts it empty
         return []
     lines = [line.split() for line in text.splitlines() if line.strip()]
-    sound = (len(lines) >= 2 and lines[0] == ["0"] and lines[1] == [str(len(lines) - 2)]
-             and all(len(line) == fields and all(word.lstrip("-").isdecimal() for word in line[fields - 2:])
+    valid = (len(lines) >= 2 and lines[0] == ["0"] and lines[1] == [str(len(lines) - 2)]
+             and all(len(line) == fields and all(field.lstrip("-").isdecimal() for field in line[fields - 2:])
                      for line in lines[2:]))
-    if not sound:
+    if not valid:
         raise FloodmarkError(f"the checkpoint {path} is damaged: it should be 0, a count and that many lines "
-                             f"of {fields} words")
+                             f"of {fields} fields")
     return lines[2:]

@@ -1,6 +1,6 @@
-"""What Kafka compresses, decompressed: gzip, snappy, lz4, zstd, each as its clients and brokers frame it.
+"""Decompresses gzip, snappy, lz4 and zstd in the framings that Kafka's clients and brokers use.
 
-Raises: DecompressionError, for bytes that are damaged or framed in no way that Kafka knows.
+Raises: DecompressionError, for bytes that are damaged or in a framing that Kafka does not know.
 """
 
 import gzip
@@ -10,10 +10,10 @@ from collections.abc import Callable
 
 import cramjam
 
-_XERIAL = b"\x82SNAPPY\x00"  # how Java frames snappy: blocks of their own, each with its length
+_XERIAL = b"\x82SNAPPY\x00"  # Java's framing of snappy: separate blocks, each with its length
 _LZ4_FRAME = b"\x04\x22\x4d\x18"
 _LZ4_INDEPENDENT, _LZ4_BLOCK_SUMS, _LZ4_SIZE, _LZ4_DICTIONARY = 0x20, 0x10, 0x08, 0x01  # flags of a frame
-_LZ4_PLAIN = 0x80000000  # this block is stored as it is
+_LZ4_PLAIN = 0x80000000  # the block is stored uncompressed
 
 
 class DecompressionError(ValueError):
@@ -21,7 +21,7 @@ class DecompressionError(ValueError):
 
 
 def decompress(codec: str, body: bytes, *, magic: int) -> bytes:
-    """The plain bytes. magic: the format of the batch, for lz4 is another thing in format v0."""
+    """Decompress the body. magic: the format of the batch; lz4 is framed differently in format v0."""
     try:
         if codec == "lz4" and magic == 0:
             return _lz4_of_v0(body)
@@ -30,11 +30,11 @@ def decompress(codec: str, body: bytes, *, magic: int) -> bytes:
     except (cramjam.DecompressionError, IndexError, EOFError, OSError, ValueError, struct.error,
             zlib.error) as error:
         raise DecompressionError(f"{codec}: {error}") from error
-    raise DecompressionError(f"compressed by {codec}, which Kafka's format does not have")
+    raise DecompressionError(f"compressed with {codec}, which Kafka's format does not have")
 
 
 def _snappy(body: bytes) -> bytes:
-    """Java's frame of blocks, or one raw block, as librdkafka writes it."""
+    """Decompress Java's frame of blocks, or one raw block, which librdkafka writes."""
     if not body.startswith(_XERIAL):
         return bytes(cramjam.snappy.decompress_raw(body))
     blocks, at = [], len(_XERIAL) + 8  # then come two versions, four bytes each
@@ -46,16 +46,16 @@ def _snappy(body: bytes) -> bytes:
 
 
 def _lz4_of_v0(body: bytes) -> bytes:
-    """A frame whose header's checksum nobody looks at, block by block.
+    """Decompress a frame block by block, without checking its header's checksum.
 
-    In format v0 that checksum is taken over the wrong bytes, by Kafka and by whoever writes for it
-    (KAFKA-3160), so that no library of lz4 takes the frame. As in Kafka, blocks must be independent.
+    In format v0, Kafka and its clients compute that checksum over the wrong bytes (KAFKA-3160), so lz4
+    libraries refuse the frame. As in Kafka, blocks must be independent.
     """
     flags, sizes = body[4], body[5]
     if body[:4] != _LZ4_FRAME or not flags & _LZ4_INDEPENDENT or flags & _LZ4_DICTIONARY:
-        raise DecompressionError("lz4: no frame of independent blocks")
+        raise DecompressionError("lz4: not a frame of independent blocks")
     at = 7 + (8 if flags & _LZ4_SIZE else 0)
-    room = bytearray(1 << (8 + 2 * (sizes >> 4 & 7)))
+    buffer = bytearray(1 << (8 + 2 * (sizes >> 4 & 7)))
     blocks: list[bytes] = []
     while True:
         (size,) = struct.unpack_from("<I", body, at)
@@ -63,7 +63,7 @@ def _lz4_of_v0(body: bytes) -> bytes:
             return b"".join(blocks)
         block = body[at + 4:at + 4 + (size & ~_LZ4_PLAIN)]
         if not size & _LZ4_PLAIN:
-            block = bytes(room[:cramjam.lz4.decompress_block_into(block, room)])
+            block = bytes(buffer[:cramjam.lz4.decompress_block_into(block, buffer)])
         blocks.append(block)
         at += 4 + (size & ~_LZ4_PLAIN) + (4 if flags & _LZ4_BLOCK_SUMS else 0)
 

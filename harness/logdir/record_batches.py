@@ -1,17 +1,18 @@
-"""What Kafka stores, read: record batches v2, and the messages of formats v0 and v1. The harness's own codec.
+"""Reads what Kafka stores: record batches v2, and messages of formats v0 and v1.
 
-Written from the format alone and sharing nothing with the broker's, so that the two check each other.
+It is written from the format's description and shares nothing with the broker's codec, so that the two check
+each other.
 
-Everything stored begins with an offset (8 bytes), a length (4) and 4 bytes that are the leader epoch in v2
-and the CRC before; then comes the format, its magic. A *batch* is what stands there: in v2 a header and
-records; in v0 and v1 one message, or a wrapper, which is a message whose value is compressed messages.
+A *batch* begins with an offset (8 bytes), a length (4) and 4 bytes that are the leader epoch in v2 and the
+CRC in v0 and v1; then comes the magic, which is the format's number. In v2 a batch is a header and records;
+in v0 and v1 it is one message, or a wrapper, which is a message whose value is compressed messages.
 
 Rules
-1. What is stored is told as it is stored: offset, epoch and CRC from the header, and whether the CRC fits.
-2. base_offset and, in v2, the leader epoch lie outside the CRC: they are never vouched for by it.
-3. Bytes that do not frame a batch are no batch (`frame` says None); records not to be had are a BatchError.
-4. A wrapper's offset is that of its last message. Inside it, v1 counts offsets from 0 (or, once compacted,
-   from wherever), and the last one's says which offset that is; v0 has the offsets themselves.
+1. A batch is reported as it is stored: offset, epoch and CRC from the header, and whether the CRC is right.
+2. The CRC does not cover base_offset and, in v2, the leader epoch.
+3. `frame` returns None for bytes that are not a batch; records that cannot be read are a BatchError.
+4. A wrapper's offset is that of its last message. Inside a wrapper, v1 has relative offsets (from 0, or from
+   any number after compaction), and v0 has absolute ones.
 """
 
 import struct
@@ -34,22 +35,22 @@ CONTROL_BIT = 0x20
 NO_EPOCH = -1
 NO_PRODUCER = -1
 _START = struct.Struct(">qi4xb")
-_OLD_CRC_FROM = 16  # that of a message covers everything from the magic on
-_OLD_BYTES = {0: 26, 1: 34}  # of a message without key and value; v1 has a timestamp
+_OLD_CRC_FROM = 16  # the CRC of a message covers everything from the magic on
+_OLD_BYTES = {0: 26, 1: 34}  # the size of a message without key and value; v1 has a timestamp
 _KEY_AT = {0: 18, 1: 26}
-_DELTA_AT = 23  # of a batch v2, its last record's
+_DELTA_AT = 23  # in a batch v2: the offset delta of its last record
 _CODECS = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 
 
 class BatchError(ValueError):
-    """The records of a batch cannot be had: it is damaged, or compressed by something unknown."""
+    """The records of a batch cannot be read: it is damaged, or its compression is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One batch, without its records. `size` is that of the whole batch in bytes.
+    """One batch, without its records. `size` is the size of the complete batch in bytes.
 
-    base_offset of a wrapper is its last message's offset: which one is its first, only its content says.
+    The base_offset of a wrapper is its last message's offset; the first one is only known from its content.
     """
 
     magic: int
@@ -60,7 +61,7 @@ class Frame:
     crc_ok: bool
     attributes: int
     producer_id: int
-    count: int  # of its records, 1 of a wrapper
+    count: int  # of its records; 1 for a wrapper
     size: int
 
     @property
@@ -80,16 +81,18 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
+    """One record of a batch, or one message."""
+
     offset: int
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
-    crc_ok: bool = True  # the CRC of its own that a message inside a wrapper has
+    crc_ok: bool = True  # a message inside a wrapper has a CRC of its own
 
 
 def size_of(data: bytes, at: int) -> int | None:
-    """How many bytes the batch has that seems to begin here; 0: there are too few bytes to say; None: what
-    stands here begins no batch."""
+    """The size of the batch that seems to begin here; 0: there are too few bytes to know it; None: these
+    bytes are not the begin of a batch."""
     if at + _START.size > len(data):
         return 0
     base, length, magic = _START.unpack_from(data, at)
@@ -105,7 +108,7 @@ def size_of(data: bytes, at: int) -> int | None:
 
 
 def last_offset(data: bytes, at: int) -> int:
-    """The offset of the last record of the batch that stands here whole."""
+    """The offset of the last record of the batch here, which must be complete."""
     base: int = _START.unpack_from(data, at)[0]
     if data[at + MAGIC_AT] != MAGIC:
         return base
@@ -113,7 +116,7 @@ def last_offset(data: bytes, at: int) -> int:
 
 
 def frame(data: bytes, position: int) -> Frame | None:
-    """The batch that begins here and is there to its last byte; None where none does."""
+    """Read the batch that begins here; None where there is no complete batch."""
     size = size_of(data, position)
     if not size or position + size > len(data):
         return None
@@ -127,7 +130,7 @@ def frame(data: bytes, position: int) -> Frame | None:
 
 
 def records(data: bytes, position: int, header: Frame) -> list[Record]:
-    """The records of the batch that `frame` found here, in order. BatchError if they cannot be had."""
+    """Read the records of the batch that `frame` found here, in order. BatchError if they cannot be read."""
     try:
         if header.magic != MAGIC:
             return _messages(data, position, header)
@@ -140,7 +143,7 @@ def records(data: bytes, position: int, header: Frame) -> list[Record]:
 
 
 def aborts(marker: Record) -> bool:
-    """Whether a control record ends its transaction by an abort (type 0), not by a commit (type 1)."""
+    """Whether a control record is an abort marker (type 0), not a commit marker (type 1)."""
     key = marker.key
     return key is not None and len(key) >= 4 and key[2:4] == b"\0\0"
 
@@ -155,27 +158,27 @@ def _message(data: bytes, at: int, size: int) -> Frame:
 
 
 def _messages(data: bytes, at: int, header: Frame) -> list[Record]:
-    """The message that stands here, or those that it wraps."""
+    """Read the message here, or the messages that it wraps."""
     key, value = _key_and_value(data, at, header)
     if header.codec is None:
         return [Record(offset=header.base_offset, key=key, value=value)]
     if value is None:
-        raise BatchError("a wrapper without messages")
+        raise BatchError("the wrapper has no messages")
     inside = decompress(header.codec, value, magic=header.magic)
     wrapped: list[Record] = []
     position = 0
     while position < len(inside):
         inner = frame(inside, position)
         if inner is None or inner.magic != header.magic or inner.codec is not None:
-            raise BatchError(f"no plain message of format v{header.magic} at byte {position} of a wrapper")
+            raise BatchError(f"no plain message of format v{header.magic} at byte {position} of the wrapper")
         key, value = _key_and_value(inside, position, inner)
         wrapped.append(Record(offset=inner.base_offset, key=key, value=value, crc_ok=inner.crc_ok))
         position += inner.size
     if not wrapped:
-        raise BatchError("a wrapper without messages")
+        raise BatchError("the wrapper has no messages")
     first = header.last_offset - wrapped[-1].offset if header.magic == 1 else 0
     if first < 0 or first + wrapped[-1].offset != header.last_offset:
-        raise BatchError(f"a wrapper whose last message has offset {wrapped[-1].offset}")
+        raise BatchError(f"the wrapper's last message has offset {wrapped[-1].offset}")
     return [Record(offset=first + one.offset, key=one.key, value=one.value, crc_ok=one.crc_ok)
             for one in wrapped]
 
@@ -185,7 +188,7 @@ def _key_and_value(data: bytes, at: int, header: Frame) -> tuple[bytes | None, b
     key, at = _field(data, at + _KEY_AT[header.magic], end)
     value, at = _field(data, at, end)
     if at != end:
-        raise BatchError(f"a message's fields end {end - at} bytes before the message")
+        raise BatchError(f"the message's fields end {end - at} bytes before the message")
     return key, value
 
 
@@ -212,7 +215,7 @@ def _parsed(body: bytes, header: Frame) -> list[Record]:
         found.append(_record(body, at, end, header.base_offset))
         at = end
     if at != len(body):
-        raise BatchError(f"{len(body) - at} bytes after the last of {header.count} records")
+        raise BatchError(f"there are {len(body) - at} bytes after the last of {header.count} records")
     return found
 
 
@@ -228,12 +231,12 @@ def _record(body: bytes, at: int, end: int, base_offset: int) -> Record:
         content, at = _sized(body, at)
         headers.append((name or b"", content))
     if at != end:
-        raise BatchError(f"a record's fields end {end - at} bytes before the record")
+        raise BatchError(f"the record's fields end {end - at} bytes before the record")
     return Record(offset=base_offset + delta, key=key, value=value, headers=tuple(headers))
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and the position after it."""
+    """Read a zigzag varint; returns it and the position after it."""
     shift = number = 0
     while True:
         byte = data[at]
@@ -243,7 +246,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), at
         shift += 7
         if shift > 63:
-            raise BatchError("a varint of more than ten bytes")
+            raise BatchError("a varint has more than ten bytes")
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:

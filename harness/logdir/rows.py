@@ -1,11 +1,12 @@
-"""The rows of a dump (logs/NODE.jsonl) from a Kafka log directory, and what else a replica's files say.
+"""Reads the rows of a dump (logs/NODE.jsonl) and a replica's state from a Kafka log directory.
 
 Rules
-1. Rows run by partition and offset, from log_start. A record that this run sent has a value (signature.py
-   says how it is known); every other record has value null.
-2. A tail that frames no batch is left out and counted as torn bytes; of a node that was not running so is a
-   last batch whose CRC does not fit: its recovery would cut it. Any other bad CRC is told as it is.
-3. What cannot be read is refused (FloodmarkError), never told as empty: a record missing here is a charge.
+1. Rows are ordered by partition and offset, from log_start. A record that this run sent has a value
+   (recognized as signature.py describes); any other record has value null.
+2. A tail that is not a batch is left out and counted as torn bytes. For a node that was not running, so is a
+   last batch with a wrong CRC, because recovery would remove it. Any other wrong CRC is reported.
+3. A log that cannot be read is a FloodmarkError, never an empty log: a missing record would be judged as a
+   loss.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,16 +32,16 @@ from floodmark.harness.logdir.record_batches import (
     records,
 )
 from floodmark.harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
-from floodmark.harness.logdir.transactions import Fates, fates_of
+from floodmark.harness.logdir.transactions import Transactions, transactions_of
 from floodmark.harness.signature import HEADER as HEADER_NAME
 from floodmark.harness.signature import value_of
 
-_PLAIN = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT  # attributes that the fast path leaves alone
-_NO_KEY = b"\x00\x00\x00\x01"  # a first record's attributes, both deltas zero, and no key
+_NOT_SIMPLE = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT  # attributes that the fast path does not handle
+_NO_KEY = b"\x00\x00\x00\x01"  # a first record: its attributes, two zero deltas, no key
 
 
 class Place(Protocol):
-    """Where a partition is kept, and its key in the history (protocols.PartitionSpec has these)."""
+    """A partition: its key in the history and its folder's name (protocols.PartitionSpec is one)."""
 
     @property
     def key(self) -> int: ...
@@ -52,18 +53,19 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """What one replica's files say of it. leo is exclusive; epochs None: no leader-epoch-checkpoint."""
+    """The state of one replica by its files. leo is exclusive; epochs None: there is no
+    leader-epoch-checkpoint."""
 
     log_start: int
     leo: int
     torn_bytes: int
     epochs: tuple[tuple[int, int], ...] | None  # (epoch, start offset), as checkpointed
-    checkpointed_hw: int  # 0 where none was written yet
+    checkpointed_hw: int  # 0 if none was written yet
 
 
 def dump(log_dir: Path, partitions: Sequence[Place], run_id: str, node: str, *,
          running: bool = True) -> Iterator[dict[str, Any]]:
-    """The rows of logs/NODE.jsonl, in order. A partition without a folder here has no rows."""
+    """Yield the rows of logs/NODE.jsonl, in order. A partition without a folder here has no rows."""
     starts = read_offsets(log_dir / "log-start-offset-checkpoint")
     for spec in sorted(partitions, key=lambda spec: spec.key):
         segments = segments_of(_folder(log_dir, spec))
@@ -74,7 +76,7 @@ def dump(log_dir: Path, partitions: Sequence[Place], run_id: str, node: str, *,
 
 
 def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
-    """What the files say of one replica. It walks the last segment only, for the LEO and a torn tail."""
+    """Read the state of one replica. Only the last segment is read, for the LEO and a torn tail."""
     folder = _folder(log_dir, spec)
     segments = segments_of(folder)
     start = _log_start(segments, read_offsets(log_dir / "log-start-offset-checkpoint"), spec)
@@ -91,38 +93,39 @@ def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
 
 def _rows(segments: Sequence[Segment], start: int, run_id: bytes, *,
           running: bool) -> Iterator[dict[str, Any]]:
-    # As our own records end: one header, its name and its value, each after its zigzag length.
+    # The end of our own records: one header, its name and its value, each after its zigzag length.
     tail = b"\x02" + bytes([2 * len(HEADER_NAME)]) + HEADER_NAME + bytes([2 * len(run_id)]) + run_id
-    fates: Fates | None = None
+    transactions: Transactions | None = None
     for segment in segments:
         last = segment is segments[-1]
         for data, at, size in batches_of(segment, drop_bad_last=last and not running):
-            quick = _quick(data, at, size, tail)
-            if quick is not None:
-                offset, epoch, value, crc = quick
+            simple = _read_simple_batch(data, at, size, tail)
+            if simple is not None:
+                offset, epoch, value, crc = simple
                 if offset >= start:
                     yield {"offset": offset, "epoch": epoch, "value": value, "crc": crc}
                 continue
             header = frame(data, at)
-            assert header is not None, (segment.path, at)  # batches_of gives only what frame() takes
-            if header.transactional and fates is None:
-                fates = fates_of(segments, running=running)
-            gone = fates is not None and fates.aborted(header)
-            for offset, ours, fits in _values(data, at, header, run_id, segment.path):
+            assert header is not None, (segment.path, at)  # batches_of yields only what frame() accepts
+            if header.transactional and transactions is None:
+                transactions = transactions_of(segments, running=running)
+            aborted = transactions is not None and transactions.aborted(header)
+            for offset, value, fits in _values(data, at, header, run_id, segment.path):
                 if offset >= start:
-                    yield _row(offset, ours, header, fits=fits, gone=gone)
+                    yield _row(offset, value, header, fits=fits, aborted=aborted)
 
 
-def _quick(data: bytes, at: int, size: int, tail: bytes) -> tuple[int, int, int, int] | None:
-    """(offset, epoch, value, crc) of a batch that is one plain, sound record of ours; None: the long way."""
+def _read_simple_batch(data: bytes, at: int, size: int, tail: bytes) -> tuple[int, int, int, int] | None:
+    """Read (offset, epoch, value, crc) of a batch with one plain, valid record of ours; None: it is another
+    batch."""
     if data[at + MAGIC_AT] != MAGIC:
         return None
     (base, _, epoch, _, crc, attributes, delta, _, _, _, _, _, count) = HEADER.unpack_from(data, at)
-    if count != 1 or delta or attributes & _PLAIN or base < 0:
+    if count != 1 or delta or attributes & _NOT_SIMPLE or base < 0:
         return None
     end = at + size
     body = at + HEADER_BYTES
-    body += 1 if data[body] < 0x80 else 2  # the record's length: one byte or two, or the next line fails
+    body += 1 if data[body] < 0x80 else 2  # the record's length: one byte or two, else the check below fails
     value_at = body + 5
     value_end = end - len(tail)
     if data[body:body + 4] != _NO_KEY or data[value_end:end] != tail:
@@ -137,24 +140,24 @@ def _quick(data: bytes, at: int, size: int, tail: bytes) -> tuple[int, int, int,
 
 def _values(data: bytes, at: int, header: Frame, run_id: bytes,
             path: Path) -> list[tuple[int, int | None, bool]]:
-    """Offset and value of each record, and whether every CRC over it fits. A damaged batch has all the
-    offsets it claims, and no values."""
+    """The offset and value of each record, and whether all its CRCs are right. A damaged batch has all the
+    offsets in its header, and no values."""
     try:
         return [(record.offset,
                  None if header.control else value_of(record.value, record.headers, run_id),
                  header.crc_ok and record.crc_ok) for record in records(data, at, header)]
     except BatchError as error:
-        if header.crc_ok:  # what was written is there, and it is we who cannot read it
+        if header.crc_ok:  # the batch is intact, but we cannot read it
             refuse(path, str(error))
     claimed = range(header.base_offset, header.last_offset + 1)
-    return [(offset, None, False) for offset in claimed[:header.size]]  # a damaged header may claim anything
+    return [(offset, None, False) for offset in claimed[:header.size]]  # a damaged header may have any
 
 
-def _row(offset: int, value: int | None, header: Frame, *, fits: bool, gone: bool) -> dict[str, Any]:
+def _row(offset: int, value: int | None, header: Frame, *, fits: bool, aborted: bool) -> dict[str, Any]:
     row: dict[str, Any] = {"offset": offset, "epoch": header.epoch, "value": value, "crc": header.crc}
     if not fits:
         row["crc_ok"] = False
-    if gone:
+    if aborted:
         row["aborted"] = True
     return row
 

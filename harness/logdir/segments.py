@@ -1,11 +1,11 @@
-"""A partition's log files: which there are, and the batches in them.
+"""Finds a partition's log segments, and the batches in them.
 
-A tail that frames no batch is torn, and ends the log. Of a node that was not running so is a last batch whose
-CRC does not fit, for its recovery would cut it.
+A tail that is not a batch is torn; the log ends before it. For a node that was not running, so is a last
+batch with a wrong CRC, because recovery would remove it.
 
-What the log cleaner writes has the suffix .cleaned until it is complete, then .swap until it stands in place
-of the segments that it was made from; a broker that was killed between puts it there when it starts. So a
-.swap counts, and the segments that begin inside it do not.
+The log cleaner writes a file with the suffix .cleaned; when it is complete it has the suffix .swap until it
+replaces the segments that it was made from. A broker that was killed in between replaces them at its next
+start. So a .swap counts, and the segments that begin inside it do not.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,17 +17,19 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.logdir.record_batches import frame, last_offset, size_of
 
 SUFFIX = ".log"
-WINDOW_BYTES = 4 << 20  # read at a time; a larger batch makes it larger
+WINDOW_BYTES = 4 << 20  # read at a time; more for a larger batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
+    """One segment file of a log."""
+
     base_offset: int
     path: Path
 
 
 def segments_of(folder: Path) -> list[Segment]:
-    """The segments of a log by base offset; none where there is no such folder."""
+    """The segments of a log, ordered by base offset; none where there is no such folder."""
     try:
         paths = list(folder.iterdir())
     except FileNotFoundError:
@@ -43,13 +45,13 @@ def segments_of(folder: Path) -> list[Segment]:
 
 
 def _named(paths: Sequence[Path], suffix: str) -> list[Segment]:
-    """Those whose names are a base offset and this suffix."""
+    """The files whose names are a base offset and this suffix."""
     return [Segment(base_offset=int(stem), path=path) for path in paths
             if path.name.endswith(suffix) and (stem := path.name.removesuffix(suffix)).isdecimal()]
 
 
 def batches_of(segment: Segment, *, drop_bad_last: bool) -> Iterator[tuple[bytes, int, int]]:
-    """Each framed batch as (window, position in it, size), up to the first bytes that frame none."""
+    """Yield each batch as (window, position in it, size), up to the first bytes that are not a batch."""
     try:
         with segment.path.open("rb") as file:
             data, at = file.read(WINDOW_BYTES), 0
@@ -74,19 +76,20 @@ def batches_of(segment: Segment, *, drop_bad_last: bool) -> Iterator[tuple[bytes
 
 
 def _bad_last(data: bytes, at: int, size: int) -> bool:
-    """Whether this batch's CRC does not fit and nothing that frames a batch comes after it."""
+    """Whether this batch's CRC is wrong and no batch follows it."""
     header = frame(data, at)
     return (header is None or not header.crc_ok) and frame(data, at + size) is None
 
 
 def end_of(segment: Segment, *, running: bool) -> tuple[int, int]:
-    """The LEO that a last segment gives, and how many bytes of it are torn."""
-    leo, sound = segment.base_offset, 0
+    """The LEO by the last segment, and the number of its torn bytes."""
+    leo, valid_bytes = segment.base_offset, 0
     for data, at, size in batches_of(segment, drop_bad_last=not running):
         leo = last_offset(data, at) + 1
-        sound += size
-    return leo, segment.path.stat().st_size - sound
+        valid_bytes += size
+    return leo, segment.path.stat().st_size - valid_bytes
 
 
 def refuse(path: Path, why: str) -> NoReturn:
+    """Raise a FloodmarkError for a file that cannot be read."""
     raise FloodmarkError(f"the log segment {path} cannot be read: {why}")

@@ -1,10 +1,9 @@
-"""Which records of a log were aborted.
+"""Finds which records of a log were aborted.
 
 Rules
-1. The log decides: the first marker of its producer after a batch says how its transaction ended.
-2. Where no such marker is in the log, for compaction has taken it, the segments' index of aborted
-   transactions (.txnindex) may still name the abort; a broker tells its consumers from there. What neither
-   knows is open.
+1. The log decides: the producer's first marker after a batch says how the batch's transaction ended.
+2. If compaction has removed that marker, the segments' index of aborted transactions (.txnindex) may still
+   have the abort; brokers use it to answer consumers. Otherwise the transaction counts as open.
 """
 
 import struct
@@ -22,7 +21,7 @@ _VERSION = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted:
-    """One entry of an index: from this producer's first record to the marker, both inclusive."""
+    """One entry of an index: the offsets from this producer's first record to the marker, both included."""
 
     producer_id: int
     first_offset: int
@@ -30,8 +29,8 @@ class Aborted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fates:
-    """How each producer's transactions ended: offset of each marker, ascending, and whether it aborts."""
+class Transactions:
+    """How each producer's transactions ended: the offset of each marker, ascending, and whether it aborts."""
 
     markers: Mapping[int, list[tuple[int, bool]]]
     index: Sequence[Aborted]
@@ -48,8 +47,8 @@ class Fates:
                    and entry.first_offset <= header.base_offset <= entry.last_offset for entry in self.index)
 
 
-def fates_of(segments: Sequence[Segment], *, running: bool) -> Fates:
-    """Those of a complete log, which is read for its markers."""
+def transactions_of(segments: Sequence[Segment], *, running: bool) -> Transactions:
+    """Read all markers of a log, and the indexes of its segments."""
     markers: dict[int, list[tuple[int, bool]]] = {}
     for segment in segments:
         for data, at, _ in batches_of(segment, drop_bad_last=segment is segments[-1] and not running):
@@ -57,12 +56,13 @@ def fates_of(segments: Sequence[Segment], *, running: bool) -> Fates:
             if header is not None and header.control and header.crc_ok:
                 for record in records(data, at, header):
                     markers.setdefault(header.producer_id, []).append((record.offset, aborts(record)))
-    return Fates(markers=markers, index=[entry for segment in segments for entry in aborted_index(segment)])
+    index = [entry for segment in segments for entry in aborted_index(segment)]
+    return Transactions(markers=markers, index=index)
 
 
 def aborted_index(segment: Segment) -> list[Aborted]:
-    """The aborted transactions that a segment's index names; none where there is no such file. A torn last
-    entry is left out."""
+    """Read the aborted transactions in a segment's index; none where there is no such file. An incomplete
+    last entry is left out."""
     path = segment.path.with_name(segment.path.name.replace(SUFFIX, ".txnindex"))
     try:
         data = path.read_bytes()

@@ -1,11 +1,11 @@
-"""Ends a run: freezes all brokers, reads every replica's log, and writes what each node believed.
+"""Ends a run: freezes all brokers, dumps every replica's log, and writes the state that each node reported.
 
 Rules
-1. Nodes that answer are read while they stand frozen, those that do not are killed first; nothing is ever
-   stopped gracefully, for leadership would wander. A cluster that cannot freeze is looked at again after it
-   was read: what moved meanwhile is unsettled.
-2. A file of the dump is complete or not there. A log that cannot be read is named and left out; of a
-   cluster whose logs nobody can read (observes_of says so) there are no dumps.
+1. Nodes that answer are frozen while their logs are read; the others are killed first. No node is stopped
+   gracefully, because leadership would move. A cluster that cannot freeze is observed again after its logs
+   were read: if anything moved in between, the run is not settled.
+2. A dump file is complete or absent. A log that cannot be read is reported and left out. If no log of the
+   cluster can be read (observes_of says so), there are no dumps.
 """
 
 import asyncio
@@ -37,13 +37,13 @@ from floodmark.harness.run import Run, json_line, write_pieces
 from floodmark.harness.trace import Merge, Raw
 
 _ROWS_A_PIECE = 10_000
-_OF_ROW = ("leader", "epoch", "log_start", "leo", "hw", "isr", "clean")  # of a running replica, in its row
+_ROW_FIELDS = ("leader", "epoch", "log_start", "leo", "hw", "isr", "clean")  # of a running replica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """`leaders` as run.json has them; problems: what could not be had, in words. moved: what did while the
-    logs of a cluster that cannot freeze were read."""
+    """The result of collecting. leaders: as in run.json. problems: what could not be read, for people. moved:
+    what changed while the logs of a cluster that cannot freeze were read."""
 
     frozen: View | None
     moved: str | None
@@ -55,8 +55,8 @@ class Collected:
 async def collect(
     cluster: Cluster, run: Run, specs: Sequence[PartitionSpec], run_id: str, origin_ns: int
 ) -> Collected:
-    """Freezes, dumps and ends the cluster; writes logs/, replicas.jsonl and, where it traces, trace.jsonl,
-    whose times count from origin_ns."""
+    """Freeze, dump and stop the cluster; write logs/, replicas.jsonl and, if it traces, trace.jsonl with
+    times from origin_ns."""
     problems: list[str] = []
     freezes = ability(cluster, Freezes)
     frozen: View | None = None
@@ -76,19 +76,19 @@ async def collect(
     await cluster.stop()
     await asyncio.to_thread(_write_twins, run)
     traces = ability(cluster, Traces)
-    raw = None if traces is None else traces.traces()
-    if raw is not None:
-        problems += await asyncio.to_thread(_write_trace, raw, run, origin_ns)
+    raw_trace = None if traces is None else traces.traces()
+    if raw_trace is not None:
+        problems += await asyncio.to_thread(_write_trace, raw_trace, run, origin_ns)
     known = [row for row in rows if UNKNOWN not in row.values()]
     run.write_replicas(sorted(known, key=lambda row: (row["partition"], row["node"])))
     return Collected(frozen=frozen, moved=moved, leaders=_leaders(frozen), problems=tuple(problems),
-                     clock_error_ns=None if raw is None else raw.clock_error_ns)
+                     clock_error_ns=None if raw_trace is None else raw_trace.clock_error_ns)
 
 
 def observes_of(cluster: Cluster) -> dict[str, Any]:
-    """run.json's `observes`: what this system cannot show at all. Nothing where it can show everything."""
+    """run.json's `observes`: which parts of its state the system shows. Empty if it shows everything."""
     dumps = ability(cluster, ReadsLogs) is not None or ability(cluster, KeepsLogs) is not None
-    replicas = not cluster.not_shown & {*_OF_ROW}
+    replicas = not cluster.not_shown & {*_ROW_FIELDS}
     traces = ability(cluster, Traces)
     events = None if traces is None else traces.traced_events
     if dumps and replicas and events is None:
@@ -98,29 +98,30 @@ def observes_of(cluster: Cluster) -> dict[str, Any]:
 
 
 def _write_twins(run: Run) -> None:
-    """Every dump once more, as Parquet, which the judge reads quicker; without it there are the lines."""
+    """Write every dump a second time as Parquet, which the judge reads faster. Without it, it reads the
+    lines."""
     for lines in sorted(run.logs_folder.glob("*.jsonl")):
         with suppress(FloodmarkError):
             write_twin(lines)
 
 
-def _write_trace(raw: Raw, run: Run, origin_ns: int) -> list[str]:
-    """trace.jsonl, in place of the raw files; what is missing in it."""
-    merge = Merge(raw, origin_ns)
+def _write_trace(raw_trace: Raw, run: Run, origin_ns: int) -> list[str]:
+    """Write trace.jsonl and delete the raw files; returns what is missing in it."""
+    merge = Merge(raw_trace, origin_ns)
     try:
         write_pieces(run.trace_path, merge.pieces())
     except FloodmarkError as error:
         return [f"the trace could not be written: {error}"]
     if not merge.problems:
-        for path in raw.files.values():
+        for path in raw_trace.files.values():
             path.unlink(missing_ok=True)
     return merge.problems
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Dumps:
-    """Reads the logs of nodes, from their folders or from a cluster that keeps none; what fails goes to
-    problems."""
+    """Dumps the logs of nodes, from their folders or from a cluster without files; failures are appended to
+    `problems`."""
 
     cluster: Cluster
     run: Run
@@ -129,13 +130,14 @@ class _Dumps:
     problems: list[str]
 
     async def write(self, node: str, *, running: bool) -> list[dict[str, Any]]:
-        """logs/NODE.jsonl. Returns the rows of replicas.jsonl that only the log of a dead node can give."""
+        """Write logs/NODE.jsonl. Returns the node's rows for replicas.jsonl if it does not run: its log is
+        then the only source."""
         kills, files = ability(self.cluster, Kills), ability(self.cluster, ReadsLogs)
-        kept = ability(self.cluster, KeepsLogs)
+        logs_in_memory = ability(self.cluster, KeepsLogs)
         try:
             if not running and kills is not None:
                 await kills.kill(node)
-            if files is None and kept is None:
+            if files is None and logs_in_memory is None:
                 return []
             folder = None if files is None else await files.log_dir(node)
         except FloodmarkError as error:
@@ -143,9 +145,9 @@ class _Dumps:
             return []
         if folder is not None:
             return await asyncio.to_thread(self._from_files, node, folder, running=running)
-        assert kept is not None, "asked above"
-        self._dump(node, kept.log_rows(node, self.run_id))
-        return [] if running else self._dead_rows(node, lambda spec: kept.log_state(node, spec.key))
+        assert logs_in_memory is not None, "checked above"
+        self._dump(node, logs_in_memory.log_rows(node, self.run_id))
+        return [] if running else self._dead_rows(node, lambda spec: logs_in_memory.log_state(node, spec.key))
 
     def _from_files(self, node: str, folder: Path, *, running: bool) -> list[dict[str, Any]]:
         self._dump(node, logdir.dump(folder, self.specs, self.run_id, node, running=running))
@@ -166,7 +168,8 @@ class _Dumps:
                 try:
                     rows.append(_dead_row(node, spec, describe(spec)))
                 except FloodmarkError as error:
-                    self.problems.append(f"{node} left no word on partition {spec.key}: {error}")
+                    self.problems.append(
+                        f"the state of partition {spec.key} on {node} cannot be read: {error}")
         return rows
 
 
@@ -177,14 +180,14 @@ def _pieces(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 def _running_row(replica: ReplicaView) -> dict[str, Any]:
     row = {"node": replica.node, "partition": replica.partition,
-           **{name: getattr(replica, name) for name in _OF_ROW}}
+           **{name: getattr(replica, name) for name in _ROW_FIELDS}}
     if replica.epochs is not UNKNOWN and replica.epochs is not None:
         row["epochs"] = [list(entry) for entry in replica.epochs]
     return row
 
 
 def _dead_row(node: str, spec: PartitionSpec, state: logdir.LogState) -> dict[str, Any]:
-    """clean is false: whatever ended it was no orderly stop of this run's making that a restart has seen."""
+    """The row of a node that does not run. clean is false: no restart has confirmed an orderly stop."""
     row: dict[str, Any] = {
         "node": node, "partition": spec.key, "running": False, "leader": None,
         "epoch": state.epochs[-1][0] if state.epochs else -1,
@@ -197,7 +200,7 @@ def _dead_row(node: str, spec: PartitionSpec, state: logdir.LogState) -> dict[st
 
 
 def _leaders(frozen: View | None) -> dict[str, Any]:
-    """The controller's word; a partition without a leader has no entry."""
+    """The leaders as the controller reports them; a partition without a leader has no entry."""
     if frozen is None:
         return {}
     return {

@@ -1,10 +1,10 @@
-"""Runs the main phase: n processes ask what the workload draws while the schedule runner strikes.
+"""Runs the main phase: n processes do the ops that the workload draws while the schedule runner strikes.
 
 Rules
-1. A process has at most one op open and asks nothing more after an info; its place is then taken by a new
-   process, numbered place + k * concurrency.
-2. The phase lasts until the duration is over and the schedule is done. Ops open then are waited for; what
-   they do not answer stays open in the history.
+1. A process has at most one open op, and sends no further request after an info; a new process then takes its
+   place, numbered place + k * concurrency.
+2. The phase lasts until the duration is over and the schedule is done. It then waits for the open ops; an op
+   that gets no answer stays open in the history.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ from floodmark.harness.trace import Feed
 
 SCRIPTED = 1_000_000  # scripted sends have processes from here on
 _DRAIN_TIMEOUT_S = 10.0
-_SCHEDULE_GRACE_S = 60.0  # for the acts themselves, beyond the time-outs of their moments
+_SCHEDULE_GRACE_S = 60.0  # for carrying out the acts, in addition to the time-outs of their moments
 _SCRIPTED_TIMEOUT_S = 10.0
-# A scripted send refused for one of these is tried again: nothing was written and the leader is on its way.
-_PASSING = frozenset({
+# A scripted send that fails with one of these is sent again: nothing was written, and there will be a leader.
+_TEMPORARY = frozenset({
     "CONNECTION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION",
     "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH",
 })
@@ -46,26 +46,27 @@ _PASSING = frozenset({
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the main phase does."""
+    """The load and the schedule of the main phase."""
 
     workload: Workload
     schedule_runner: ScheduleRunner
     schedule: Schedule
     seed: int
     concurrency: int
-    rate: float | None  # ops a second, all processes together; None: as fast as they go
+    rate: float | None  # ops a second, all processes together; None: as fast as possible
     duration_s: float
 
 
 class RunSight:
-    """protocols.Sight over a recorder, a cluster and its trace; all times are the run's."""
+    """Implements protocols.Sight by a recorder, a cluster and its trace; all times count from the run's
+    begin."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster) -> None:
         self._recorder = recorder
         self._cluster = cluster
         self._points = ability(cluster, Failpoints)
         self._explains = ability(cluster, ExplainsDeaths)
-        self._given: AcksGiven | None = None
+        self._acks_given: AcksGiven | None = None
 
     def now_ns(self) -> int:
         return self._recorder.now_ns()
@@ -77,13 +78,13 @@ class RunSight:
         await self._recorder.ack_or(timeout_s)
 
     def acks_given(self, partition: int, leader: str) -> int:
-        if self._given is None:
+        if self._acks_given is None:
             traces = ability(self._cluster, Traces)
             raw = None if traces is None else traces.traces()
             if raw is None:
-                raise FloodmarkError(f"without a trace nobody can say what {leader} has acked")
-            self._given = AcksGiven(Feed(raw, self._recorder.origin_ns, AcksGiven.EVENTS))
-        return self._given.count(partition, leader)
+                raise FloodmarkError(f"without a trace it is unknown what {leader} has acked")
+            self._acks_given = AcksGiven(Feed(raw, self._recorder.origin_ns, AcksGiven.EVENTS))
+        return self._acks_given.count(partition, leader)
 
     async def view(self) -> View:
         return await self._cluster.observe()
@@ -98,16 +99,16 @@ class RunSight:
         return tuple(self._cluster.died())
 
     def close(self) -> None:
-        if self._given is not None:
-            self._given.feed.close()
+        if self._acks_given is not None:
+            self._acks_given.feed.close()
 
     def _timed(self, met: Met) -> Met:
         return replace(met, time_ns=met.time_ns - self._recorder.origin_ns)
 
 
 class AcksGiven:
-    """Acked micro-sends by partition and leader, as the leaders' own trace tells them: of what a leader has
-    appended, what it has acked since. They count from the start of the cluster."""
+    """Counts acked micro-sends by partition and leader, from the leaders' own trace: the records that a
+    leader appended and later acked. It counts from the start of the cluster."""
 
     EVENTS = ("append", "ack")
 
@@ -118,10 +119,10 @@ class AcksGiven:
 
     def count(self, partition: int, leader: str) -> int:
         for line in self.feed.read_new_lines():
-            self._take(line)
+            self._apply_line(line)
         return self._acked[partition, leader]
 
-    def _take(self, line: Mapping[str, Any]) -> None:
+    def _apply_line(self, line: Mapping[str, Any]) -> None:
         place = (line["partition"], line["node"])
         appended = self._appended.setdefault(place, {})
         if line["event"] == "ack":
@@ -131,7 +132,7 @@ class AcksGiven:
 
 
 class _Pace:
-    """Spreads ops evenly; a pause that nobody used is not made up for."""
+    """Spreads ops evenly in time. If processes are late, the rate is not raised to catch up."""
 
     def __init__(self, rate: float | None) -> None:
         self._interval_s = 1 / rate if rate else 0.0
@@ -147,7 +148,8 @@ class _Pace:
 
 
 async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[int, ...]:
-    """Returns the positions of the schedule whose moment never came; raises what anything in it raised."""
+    """Run the phase; returns the positions of entries whose moment never came. Raises the first error of any
+    process or of the schedule."""
     stop = asyncio.Event()
     pace = _Pace(load.rate)
     processes = {
@@ -172,7 +174,7 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
 
 
 async def _drive(load: Load, process: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
-    """One process, from its first op to its last."""
+    """Run one process, from its first op to its last."""
     session = load.workload.session(process)
     try:
         for intent in load.workload.intents(process, Random(f"{load.seed}/{process}")):
@@ -187,8 +189,8 @@ async def _drive(load: Load, process: int, recorder: Recorder, pace: _Pace, stop
 
 
 async def ask(session: Session, process: int, intent: Intent, recorder: Recorder) -> Outcome:
-    """One op, from its invocation in the history to its completion there. No request leaves before the kernel
-    has the line of its invocation: who kills the harness loses no op that a broker may have seen."""
+    """Do one op, and record its invocation and its completion. No request is sent before the kernel has the
+    line of the invocation, so a killed harness loses no op that a broker may have seen."""
     invoked = recorder.invoke(process, intent)
     await recorder.written()
     outcome = await session.apply(intent)
@@ -197,7 +199,7 @@ async def ask(session: Session, process: int, intent: Intent, recorder: Recorder
 
 
 async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancels what still runs and waits until it has ended."""
+    """Cancel these tasks and wait until they have ended."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -205,15 +207,15 @@ async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
 
 
 def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Raises what one of these ended tasks raised, if any did."""
+    """Raise the first error of these ended tasks, if there is one."""
     errors = [task.exception() for task in tasks if not task.cancelled()]
     for error in filter(None, errors):
         raise error
 
 
 @dataclass(slots=True, kw_only=True)
-class _Scripted:
-    """A process that scripted ops are asked by."""
+class _ScriptedProcess:
+    """A process that does scripted ops."""
 
     process: int
     session: Session
@@ -221,13 +223,13 @@ class _Scripted:
 
 
 class ScriptedClients:
-    """Each scripted op by a process of its own, or by one kept for a client that the schedule numbers, until
-    that asks nothing more. Refusals that pass are asked again inside the op."""
+    """Does each scripted op with a new process, or with one kept for a client that the schedule numbers,
+    until that process is over. Temporary failures are retried inside the op."""
 
     def __init__(self, workload: Workload, recorder: Recorder) -> None:
         self._workload, self._recorder = workload, recorder
         self._processes = itertools.count(SCRIPTED)
-        self._kept: dict[int, _Scripted] = {}
+        self._by_client: dict[int, _ScriptedProcess] = {}
         self._turns: dict[int, asyncio.Lock] = {}  # a process has at most one op open
 
     async def send(self, intent: Intent) -> Outcome:
@@ -239,25 +241,25 @@ class ScriptedClients:
             finally:
                 await one.session.close()
         async with self._turns.setdefault(intent.client, asyncio.Lock()):
-            one = self._kept.get(intent.client) or self._new()
-            self._kept[intent.client] = one
+            one = self._by_client.get(intent.client) or self._new()
+            self._by_client[intent.client] = one
             outcome = await self._ask(one, intent)
             if outcome.type is Type.INFO or one.session.over:
-                del self._kept[intent.client]
+                del self._by_client[intent.client]
                 await one.session.close()
             return outcome
 
     async def close(self) -> None:
-        """Nobody asks any more."""
-        for one in self._kept.values():
+        """Close all sessions."""
+        for one in self._by_client.values():
             await one.session.close()
-        self._kept.clear()
+        self._by_client.clear()
 
-    def _new(self) -> _Scripted:
+    def _new(self) -> _ScriptedProcess:
         process = next(self._processes)
-        return _Scripted(process=process, session=self._workload.session(process))
+        return _ScriptedProcess(process=process, session=self._workload.session(process))
 
-    async def _ask(self, one: _Scripted, intent: Intent) -> Outcome:
+    async def _ask(self, one: _ScriptedProcess, intent: Intent) -> Outcome:
         recorder, session = self._recorder, one.session
         deadline_s = asyncio.get_running_loop().time() + _SCRIPTED_TIMEOUT_S
         if intent.f == "poll" and one.assigned != intent.partitions:
@@ -267,45 +269,45 @@ class ScriptedClients:
         await recorder.written()
         while True:
             outcome = await session.apply(intent)
-            passing = (outcome.type is Type.FAIL and outcome.error in _PASSING
-                       and intent.node is None)  # what a given node answers is what was asked for
-            if not passing or asyncio.get_running_loop().time() > deadline_s:
+            temporary = (outcome.type is Type.FAIL and outcome.error in _TEMPORARY
+                       and intent.node is None)  # the schedule wants a given node's answer, even a failure
+            if not temporary or asyncio.get_running_loop().time() > deadline_s:
                 break
         recorder.complete(invoked, outcome)
         return outcome
 
 
 async def _place(load: Load, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
-    """One place among the n: a process, and the next when it has ended."""
+    """Run one place among the n: a process, and a new one whenever it has ended."""
     process = place
     while not stop.is_set():
         await _drive(load, process, recorder, pace, stop)
         process += load.concurrency
 
 
-async def _until_done(asked: Collection[asyncio.Task[Any]], beside: Collection[asyncio.Task[None]], *,
+async def _until_done(required: Collection[asyncio.Task[Any]], others: Collection[asyncio.Task[None]], *,
                       timeout_s: float) -> None:
-    """Waits until all that was asked is done; a failure of any task ends it at once."""
+    """Wait until the required tasks are done; a failure of any task ends it at once."""
     deadline_s = asyncio.get_running_loop().time() + timeout_s
-    while not all(task.done() for task in asked):
+    while not all(task.done() for task in required):
         left_s = deadline_s - asyncio.get_running_loop().time()
         if left_s <= 0:
             raise FloodmarkError(f"the schedule was not carried out within {timeout_s:.0f} s")
-        waiting = {task for task in (*asked, *beside) if not task.done()}
+        waiting = {task for task in (*required, *others) if not task.done()}
         await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-        for task in (*asked, *beside):
+        for task in (*required, *others):
             if task.done():
                 task.result()
 
 
 def _bound_s(load: Load) -> float:
     return load.duration_s + _SCHEDULE_GRACE_S + sum(
-        entry.timeout_s + _planned_s(entry.moment) for entry in load.schedule)
+        entry.timeout_s + _planned_wait_s(entry.moment) for entry in load.schedule)
 
 
-def _planned_s(moment: object) -> float:
-    """The wait that moments of time ask for by themselves."""
+def _planned_wait_s(moment: object) -> float:
+    """How long this moment waits by its own times."""
     if not isinstance(moment, Mapping):
         return 0.0
     own_ns = max(moment.get("after_ns", 0), moment.get("time", 0)) + moment.get("then_ns", 0)
-    return float(own_ns) / 1e9 + sum(map(_planned_s, moment.get("of", ())))
+    return float(own_ns) / 1e9 + sum(map(_planned_wait_s, moment.get("of", ())))

@@ -1,13 +1,14 @@
-"""Waits after mending until the cluster is healthy, proves it with a probe, and reads every partition once
-more.
+"""Waits after mending until the cluster is healthy, checks that by probe writes, and reads every partition
+again.
 
 Rules
-1. settled means, within timeout_s of the controller's first answer: every partition led, its ISR full, a
-   probe write acked, and then LEO and HW equal on every replica. A time-out is recorded with what was
-   missing, and the run goes on.
-2. Probes and final reads are ops like any other, by processes of their own; a process ends at its first info.
-3. Only a partition that a final read took up to its end offset counts as read. A read that comes no further
-   for STALL_S is given up, and run.json says how far it came.
+1. A run is settled if, within timeout_s of the controller's first answer, every partition has a leader and a
+   full ISR, a probe write of each is acked, and then LEO and HW are equal on every replica. After a time-out
+   run.json says what was missing, and the run continues.
+2. Probes and final reads are ops like any other, with processes of their own; a process ends at its first
+   info.
+3. A partition counts as read only if a final read reached its end offset. A read without progress for STALL_S
+   is given up, and run.json says how far it got.
 """
 
 import asyncio
@@ -31,52 +32,52 @@ from floodmark.harness.protocols import (
 
 PROBES = 2_000_000  # processes that probe are numbered from here on
 READERS = 3_000_000
-STALL_S = 20.0  # longer than any single op of a client may take
-_LOOK_EVERY_S = 0.1
+STALL_S = 20.0  # longer than any single op of a client can take
+_OBSERVE_EVERY_S = 0.1
 _WATCH_EVERY_S = 0.5
 _BETWEEN_PROCESSES_S = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """What settling came to; `about` is run.json's `settle`."""
+    """The result of settling; `about` is run.json's `settle`."""
 
     settled: bool
     about: Mapping[str, Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
-    """What the looks at the cluster have shown so far."""
+class _Observations:
+    """What observing the cluster has shown so far."""
 
-    looked: bool = False  # the controller has answered at least once
-    led: set[int] = field(default_factory=set)  # partitions that had a leader at any look
-    full: set[int] = field(default_factory=set)  # with a full ISR at the last look
-    unmet: list[str] = field(default_factory=list)  # what kept the cluster from being healthy then
+    controller_answered: bool = False  # at least once
+    led: set[int] = field(default_factory=set)  # partitions that had a leader in any view
+    full: set[int] = field(default_factory=set)  # partitions with a full ISR in the latest view
+    unmet: list[str] = field(default_factory=list)  # why the cluster was not healthy in the latest view
 
 
 @dataclass(slots=True, kw_only=True)
 class Reach:
-    """How far the final read of a partition has come, over all processes that tried."""
+    """The progress of the final read of a partition, over all processes that tried."""
 
-    end: int | None = None  # the offset to reach; None: nobody has said yet
+    end: int | None = None  # the offset to reach; None: not known yet
     reached: int = 0
-    moved_s: float = 0.0  # when it last came further
+    moved_s: float = 0.0  # the time of the latest progress
     done: bool = False
 
-    def come(self, end: int | None, reached: int) -> None:
+    def update(self, end: int | None, reached: int) -> None:
         if reached > self.reached or (self.end is None and end is not None):
             self.moved_s = asyncio.get_running_loop().time()
         self.end = end if self.end is None else self.end
         self.reached = max(reached, self.reached)
 
-    def words(self) -> str:
-        return "nobody tells its end offset" if self.end is None else f"at {self.reached} of {self.end}"
+    def progress_text(self) -> str:
+        return "its end offset is unknown" if self.end is None else f"at {self.reached} of {self.end}"
 
 
 @dataclass(slots=True, kw_only=True)
-class _Asking:
-    """Processes that probe or read, and the partitions that are done."""
+class _ProcessPool:
+    """Makes the processes that probe or read, and knows which partitions are done."""
 
     workload: Workload
     recorder: Recorder
@@ -93,21 +94,22 @@ class _Asking:
 
 async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
                  timeout_s: float) -> Settled:
-    """Waits, at most timeout_s, until the cluster is healthy."""
-    asking = _Asking(workload=workload, recorder=recorder, next_process=PROBES)
-    probes = {asyncio.create_task(_probe(asking, spec.key)) for spec in specs}
+    """Wait until the cluster is healthy, at most timeout_s."""
+    pool = _ProcessPool(workload=workload, recorder=recorder, next_process=PROBES)
+    probes = {asyncio.create_task(_probe(pool, spec.key)) for spec in specs}
     try:
-        seen = await _until_whole(cluster, specs, probes, timeout_s)
+        observed = await _wait_until_healthy(cluster, specs, probes, timeout_s)
     finally:
         await end_all(probes)
     raise_first(probes)
-    no_ack = [spec.key for spec in specs if spec.key not in asking.done]
-    unmet = [f"no probe write of partition {key} was acked" for key in no_ack] + seen.unmet
+    no_ack = [spec.key for spec in specs if spec.key not in pool.done]
+    unmet = [f"no probe write of partition {key} was acked" for key in no_ack] + observed.unmet
     return Settled(settled=not unmet, about={
-        "timeout_s": timeout_s, "processes": asking.processes,
-        "no_leader": [spec.key for spec in specs if seen.looked and spec.key not in seen.led],
+        "timeout_s": timeout_s, "processes": pool.processes,
+        "no_leader": [spec.key for spec in specs
+                      if observed.controller_answered and spec.key not in observed.led],
         "no_ack": no_ack,
-        "isr_short": [spec.key for spec in specs if spec.key not in seen.full],
+        "isr_short": [spec.key for spec in specs if spec.key not in observed.full],
         "why": "; ".join(unmet) or None,
     })
 
@@ -115,13 +117,14 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
 async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[PartitionSpec],
                    timeout_s: float, *, stall_s: float = STALL_S,
                    reaches: dict[int, Reach] | None = None) -> Mapping[str, Any]:
-    """Reads every partition from its start to its end; run.json's `final_reads`, with how far those came that
-    did not reach it. `reaches` is filled while it goes on, for whoever shows that."""
-    asking = _Asking(workload=workload, recorder=recorder, next_process=READERS)
+    """Read every partition from its start to its end offset. Returns run.json's `final_reads`, with the
+    progress of the reads that did not reach it. `reaches` is updated during the reads, to show their
+    progress."""
+    pool = _ProcessPool(workload=workload, recorder=recorder, next_process=READERS)
     reaches = {} if reaches is None else reaches
     loop = asyncio.get_running_loop()
     reaches.update({spec.key: Reach(moved_s=loop.time()) for spec in specs})
-    readers = {asyncio.create_task(_read(asking, key, reach)): reach for key, reach in reaches.items()}
+    readers = {asyncio.create_task(_read(pool, key, reach)): reach for key, reach in reaches.items()}
     deadline_s = loop.time() + timeout_s
     waiting = set(readers)
     try:
@@ -133,46 +136,47 @@ async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[Parti
     finally:
         await end_all(readers)
     raise_first(readers)
-    lacking = {str(key): f"{reach.words()}, and no further in {stall_s:g} s" if loop.time() < deadline_s
-               else f"{reach.words()} after {timeout_s:g} s"
-               for key, reach in sorted(reaches.items()) if not reach.done}
-    return {"processes": asking.processes, "partitions": sorted(asking.done),
-            **({"lacking": lacking} if lacking else {})}
+    stalled = loop.time() < deadline_s
+    unread = {str(key): f"{reach.progress_text()}, without progress for {stall_s:g} s" if stalled
+              else f"{reach.progress_text()} after {timeout_s:g} s"
+              for key, reach in sorted(reaches.items()) if not reach.done}
+    return {"processes": pool.processes, "partitions": sorted(pool.done),
+            **({"lacking": unread} if unread else {})}
 
 
-def reading(reaches: Mapping[int, Reach]) -> str:
-    """The partitions that are still being read, in words."""
-    return ", ".join(f"partition {key} {reach.words()}" for key, reach in sorted(reaches.items())
+def reading_text(reaches: Mapping[int, Reach]) -> str:
+    """The partitions that are still being read, for people."""
+    return ", ".join(f"partition {key} {reach.progress_text()}" for key, reach in sorted(reaches.items())
                      if not reach.done)
 
 
 def what_moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str | None:
-    """What moved between two looks: an epoch, ISR, LEO or HW; None if nothing did."""
+    """What changed between two views: an epoch, ISR, LEO or HW; None: nothing."""
     for spec in specs:
         was, now = before.partitions.get(spec.key), after.partitions.get(spec.key)
         if was is None or now is None:
-            return f"the controller did not say who leads partition {spec.key}"
+            return f"the controller did not report the leader of partition {spec.key}"
         if (was.leader, was.epoch, set(was.isr)) != (now.leader, now.epoch, set(now.isr)):
-            return f"leader, epoch or ISR of partition {spec.key} moved while it was read"
+            return f"the leader, epoch or ISR of partition {spec.key} changed while it was read"
         for node in spec.replicas:
             old, new = before.replicas.get((node, spec.key)), after.replicas.get((node, spec.key))
             if old is None or new is None:
-                return f"{node} did not say how partition {spec.key} stands"
-            if _standing(old) != _standing(new):
-                return f"partition {spec.key} moved on {node} while it was read"
+                return f"{node} did not report its state of partition {spec.key}"
+            if _movable_state(old) != _movable_state(new):
+                return f"partition {spec.key} changed on {node} while it was read"
     return None
 
 
-def _standing(own: ReplicaView) -> tuple[object, ...]:
+def _movable_state(own: ReplicaView) -> tuple[object, ...]:
     return own.epoch, own.isr if own.isr is UNKNOWN else frozenset(own.isr), own.leo, own.hw
 
 
-def uneven_replicas(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
-    """What keeps the cluster from being healthy, in words; nothing if it is."""
+def uneven_replicas(view: View, specs: Sequence[PartitionSpec]) -> list[str]:
+    """Why the cluster is not healthy, for people; empty: it is."""
     unmet = []
     for spec in specs:
-        truth = look.partitions.get(spec.key)
-        leader = _leader(look, spec.key)
+        truth = view.partitions.get(spec.key)
+        leader = _leader(view, spec.key)
         if truth is None or leader is None:
             unmet.append(f"partition {spec.key} has no leader")
             continue
@@ -180,55 +184,56 @@ def uneven_replicas(look: View, specs: Sequence[PartitionSpec]) -> list[str]:
         if away:
             unmet.append(f"{', '.join(away)} never came back to the ISR of partition {spec.key}")
             continue
-        led = look.replicas.get((leader, spec.key))
+        led = view.replicas.get((leader, spec.key))
         for node in spec.replicas:
-            replica = look.replicas.get((node, spec.key))
+            replica = view.replicas.get((node, spec.key))
             if led is None or replica is None:
-                unmet.append(f"{leader if led is None else node} did not say how partition {spec.key} stands")
+                unmet.append(
+                    f"{leader if led is None else node} did not report its state of partition {spec.key}")
             elif replica.leader not in (leader, UNKNOWN) or replica.epoch not in (truth.epoch, UNKNOWN):
-                unmet.append(f"{node} has not learnt who leads partition {spec.key}")
+                unmet.append(f"{node} has not learned the leader of partition {spec.key}")
             elif UNKNOWN in (replica.leo, led.leo, led.hw):
-                unmet.append(f"nobody can see LEO and HW of partition {spec.key} on {node}")
+                unmet.append(f"the LEO and HW of partition {spec.key} on {node} are not visible")
             elif not replica.leo == led.leo == led.hw or replica.hw not in (led.hw, UNKNOWN):
                 unmet.append(f"{node} has LEO {replica.leo} and HW {replica.hw} of partition {spec.key}, "
                             f"the leader {leader} {led.leo} and {led.hw}")
     return unmet
 
 
-async def _until_whole(cluster: Cluster, specs: Sequence[PartitionSpec],
-                       probes: Collection[asyncio.Task[None]], timeout_s: float) -> _Seen:
-    """Looks until the cluster is healthy after the last probe was acked, or the time is over. Without the
-    controller nobody can be elected or come back into an ISR: the time counts from its first answer, for
-    which it has as long."""
+async def _wait_until_healthy(cluster: Cluster, specs: Sequence[PartitionSpec],
+                       probes: Collection[asyncio.Task[None]], timeout_s: float) -> _Observations:
+    """Observe the cluster until it is healthy after the last probe was acked, or until the time is over. The
+    time counts from the controller's first answer, which may take as long again: without the controller no
+    leader can be elected and no replica can return to an ISR."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + timeout_s
-    seen = _Seen()
+    observed = _Observations()
     while True:
         probed = all(probe.done() for probe in probes)
-        raise_first([probe for probe in probes if probe.done()])  # such as a full disk: no use to wait
+        raise_first([probe for probe in probes if probe.done()])  # such as a full disk: do not wait then
         try:
-            look = await cluster.observe()
-            if look.partitions and not seen.looked:
-                seen.looked, deadline_s = True, loop.time() + timeout_s
-            seen.led |= {spec.key for spec in specs if _leader(look, spec.key)}
-            seen.full = {spec.key for spec in specs if _isr_full(look, spec)}
-            seen.unmet = uneven_replicas(look, specs)
+            view = await cluster.observe()
+            if view.partitions and not observed.controller_answered:
+                observed.controller_answered, deadline_s = True, loop.time() + timeout_s
+            observed.led |= {spec.key for spec in specs if _leader(view, spec.key)}
+            observed.full = {spec.key for spec in specs if _isr_full(view, spec)}
+            observed.unmet = uneven_replicas(view, specs)
         except FloodmarkError as error:
-            seen.unmet = [f"the cluster could not be observed: {error}"]
-        if (probed and not seen.unmet) or loop.time() >= deadline_s:
-            return seen
-        await asyncio.sleep(_LOOK_EVERY_S)
+            observed.unmet = [f"the cluster could not be observed: {error}"]
+        if (probed and not observed.unmet) or loop.time() >= deadline_s:
+            return observed
+        await asyncio.sleep(_OBSERVE_EVERY_S)
 
 
-async def _probe(asking: _Asking, key: int) -> None:
-    """Sends to the partition until one send is acked."""
+async def _probe(pool: _ProcessPool, key: int) -> None:
+    """Send to the partition until one send is acked."""
     while True:
-        process, session = asking.session()
+        process, session = pool.session()
         try:
             while True:
-                outcome = await ask(session, process, asking.workload.probe(key), asking.recorder)
+                outcome = await ask(session, process, pool.workload.probe(key), pool.recorder)
                 if outcome.type is Type.OK:
-                    asking.done.add(key)
+                    pool.done.add(key)
                     return
                 if outcome.type is Type.INFO or session.over:
                     break
@@ -237,13 +242,13 @@ async def _probe(asking: _Asking, key: int) -> None:
         await asyncio.sleep(_BETWEEN_PROCESSES_S)
 
 
-async def _read(asking: _Asking, key: int, reach: Reach) -> None:
-    """Reads the partition to its end, by as many processes as it takes."""
+async def _read(pool: _ProcessPool, key: int, reach: Reach) -> None:
+    """Read the partition to its end offset, with as many processes as that takes."""
     while True:
-        process, session = asking.session()
+        process, session = pool.session()
         try:
-            if await _read_through(asking, process, session, key, reach):
-                asking.done.add(key)
+            if await _read_through(pool, process, session, key, reach):
+                pool.done.add(key)
                 reach.done = True
                 return
         finally:
@@ -251,18 +256,18 @@ async def _read(asking: _Asking, key: int, reach: Reach) -> None:
         await asyncio.sleep(_BETWEEN_PROCESSES_S)
 
 
-async def _read_through(asking: _Asking, process: int, session: Session, key: int, reach: Reach) -> bool:
-    """One process reads from the start; False when it ended before the end offset."""
+async def _read_through(pool: _ProcessPool, process: int, session: Session, key: int, reach: Reach) -> bool:
+    """Read from the start with one process; False: the process was over before the end offset."""
     end, reached = None, 0
     intent = Intent(f="assign", partitions=(key,))
     while True:
-        outcome = await ask(session, process, intent, asking.recorder)
+        outcome = await ask(session, process, intent, pool.recorder)
         if outcome.type is Type.INFO or session.over:
             return False
         end = _end(outcome, key) if end is None else end
         reached = max([reached, *(read.offset + 1 for read in outcome.reads)])
-        reach.come(end, reached)
-        if outcome.type is Type.FAIL:  # such as a partition without a leader: it is asked again in a moment
+        reach.update(end, reached)
+        if outcome.type is Type.FAIL:  # such as a partition without a leader: try again after a pause
             await asyncio.sleep(_BETWEEN_PROCESSES_S)
         if end is None:
             intent = Intent(f="list_offsets", partitions=(key,))
@@ -276,11 +281,11 @@ def _end(outcome: Outcome, key: int) -> int | None:
     return next((offset for partition, offset in outcome.offsets if partition == key), None)
 
 
-def _leader(look: View, key: int) -> str | None:
-    truth = look.partitions.get(key)
+def _leader(view: View, key: int) -> str | None:
+    truth = view.partitions.get(key)
     return truth.leader if truth else None
 
 
-def _isr_full(look: View, spec: PartitionSpec) -> bool:
-    truth = look.partitions.get(spec.key)
+def _isr_full(view: View, spec: PartitionSpec) -> bool:
+    truth = view.partitions.get(spec.key)
     return truth is not None and set(truth.isr) == set(spec.replicas)

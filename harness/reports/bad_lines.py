@@ -1,7 +1,7 @@
-"""Finds lines of a saved run that break format 1: each by file, line and what is wrong with it.
+"""Lists the lines of a saved run that break format 1, each with file, line number and what is wrong.
 
-The judge counts them all, names the first, and draws the consequences; this reads on from there, plainly, and
-only the files that the judge complains of, for a person to mend.
+The judge counts them and names the first of each file. This module reads on from there, only in the files
+that the judge complains about, so that a person can fix them.
 """
 
 import re
@@ -15,39 +15,39 @@ from floodmark.harness import history
 from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place
 
-MOST_LINES = 5  # lines of one file
-LOOKED_AT = 100_000  # lines from the first bad one on
+MOST_LINES = 5  # named of one file
+SCAN_LINES = 100_000  # lines read from the first bad one on
 _COMPLAINT = re.compile(r"^(history\.jsonl|logs/[^/]+\.jsonl):(\d+): (\d+) lines? ")
 _ENTRY = {"partition": int, "offset": int, "epoch": int, "crc": int}
 
 
 def bad_lines(run: RunAt[Place], verdict: Mapping[str, Any]) -> Iterator[str]:
-    """`FILE:LINE: what`, the first few of each file that the verdict complains of."""
+    """Yields `FILE:LINE: what is wrong`, the first few of each file that the verdict complains about."""
     for entry in verdict.get("unknown") or ():
         complaint = _COMPLAINT.match(str(entry["reason"]))
         if complaint is not None:
             name, first, count = complaint[1], int(complaint[2]), int(complaint[3])
-            wrong = what_is_wrong_with_op if name == "history.jsonl" else wrong_with_entry
+            wrong = flaw_of_op if name == "history.jsonl" else flaw_of_log_entry
             found_lines = lines_from(run, run.folder / name, first, wrong)
             yield from (f"{name}:{line}" for line in islice(found_lines, min(MOST_LINES, count)))
 
 
 def lines_from(
-    run: RunAt[Place], path: Place, first: int, wrong_with: Callable[[bytes], str | None]
+    run: RunAt[Place], path: Place, first: int, flaw_of: Callable[[bytes], str | None]
 ) -> Iterator[str]:
-    """`LINE: what` of the lines that something is wrong with, from this one on; lines count from 1."""
+    """Yields `LINE: what is wrong` for each bad line from line `first` on; lines count from 1."""
     try:
         with run.open(path) as file:
-            for number, line in islice(enumerate(file, 1), first - 1, first - 1 + LOOKED_AT):
-                wrong = None if line.isspace() else wrong_with(line)
+            for number, line in islice(enumerate(file, 1), first - 1, first - 1 + SCAN_LINES):
+                wrong = None if line.isspace() else flaw_of(line)
                 if wrong is not None:
                     yield f"{number}: {wrong}"
     except OSError:
         return
 
 
-def what_is_wrong_with_op(line: bytes) -> str | None:
-    """A torn last line is passed over."""
+def flaw_of_op(line: bytes) -> str | None:
+    """What is wrong with a line of the history; None: nothing, or it is a torn last line."""
     try:
         history.decode_op(line)
     except ValueError as error:
@@ -55,7 +55,7 @@ def what_is_wrong_with_op(line: bytes) -> str | None:
     return None
 
 
-def wrong_with_entry(line: bytes) -> str | None:
+def flaw_of_log_entry(line: bytes) -> str | None:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:

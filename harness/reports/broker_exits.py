@@ -1,4 +1,5 @@
-"""Says what a broker logged before it ended unasked: from run.json, else from the end of its log."""
+"""Finds the last log lines of brokers that ended by themselves: in run.json, else at the end of their
+logs."""
 
 import os
 from collections.abc import Mapping
@@ -19,25 +20,25 @@ def nodes_that_died(about: Mapping[str, Any]) -> list[str]:
 
 
 def final_log_lines(run: RunAt[P], about: Mapping[str, Any]) -> dict[str, str]:
-    """Of each node that died: what run.json has of its words, or the end of its log, or that there is
-    none."""
+    """By node that died: its last log lines from run.json, else from the end of its log, else "none"."""
     return {node: " | ".join(saved_log_lines(about, node)) or _tail(run, node)
             for node in nodes_that_died(about)}
 
 
 def died_unquoted(run: RunAt[P], about: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[str]:
-    """A sentence for each node that died; not where the paragraph of broker-died quotes its words."""
+    """A sentence for each node that died, unless the paragraph of the finding broker-died quotes its
+    lines."""
     found = any(found["name"] == BROKER_DIED for found in verdict.get("findings") or ())
-    return [f"{node} ended by itself; its last words: {words}"
-            for node, words in final_log_lines(run, about).items() if not (found and saved_log_lines(about,
-                                                                                                     node))]
+    return [f"{node} ended by itself; its last words: {lines}"
+            for node, lines in final_log_lines(run, about).items()
+            if not (found and saved_log_lines(about, node))]
 
 
 def saved_log_lines(about: Mapping[str, Any], node: str) -> list[str]:
-    """The node's last words in run.json: how it ended, then the end of its log. Empty: it has none."""
+    """What run.json has of the node's end: how it ended, then the end of its log. Empty: nothing."""
     saved = about.get("died_words")
-    words = saved.get(node) if isinstance(saved, Mapping) else None
-    lines = [line.strip() for line in words.splitlines() if line.strip()] if isinstance(words, str) else []
+    text = saved.get(node) if isinstance(saved, Mapping) else None
+    lines = [line.strip() for line in text.splitlines() if line.strip()] if isinstance(text, str) else []
     return lines if len(lines) <= LINES + 1 else [lines[0], "...", *lines[-LINES:]]
 
 

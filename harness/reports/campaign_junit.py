@@ -1,14 +1,14 @@
-"""`floodmark campaign ... --junit FILE`: a campaign as a JUnit report. Pure.
+"""Writes a campaign as a JUnit report, for `floodmark campaign ... --junit FILE`. Pure.
 
 Rules
-1. Three groups of test cases (their classname), so that nobody takes one for another: `floodmark.signature`
-   (a cause of violations), `floodmark.stuck` (a cause by which clusters no longer answer) and
-   `floodmark.case` (a case of the plan: whether its runs were made, could be judged and keep the gates).
-   And a single one, `floodmark.campaign`: whether the campaign came to its end.
+1. Test cases come in four groups (their classname): `floodmark.signature` (a cause of violations),
+   `floodmark.stuck` (a cause of clusters that stopped answering), `floodmark.case` (a case of the plan:
+   whether its runs were made, could be judged and pass the gates), and `floodmark.campaign` with a single
+   test case: whether the campaign finished.
 2. A signature that nobody has marked as known is a failure; a known one is skipped, with its reason; one that
-   is in the ledger and did not come this time passes, and so does what the guarantees permit. Of a case what
-   the harness could not make is an error, a broken gate and what nobody can tell a failure; a case
-   without a run is skipped.
+   is in the ledger and was not seen this time passes, and so does what the guarantees permit. A case is an
+   error if the harness failed to make a run, a failure if a gate was broken or a verdict is unknown, and
+   skipped if it has no run.
 3. Names are the same from night to night: a signature's sentence, a case's title.
 """
 
@@ -28,40 +28,40 @@ TO_ITS_END = "the campaign came to its end"
 
 
 def campaign_junit(results: Results, now: datetime.datetime) -> bytes:
-    """The file."""
-    cases = [ending(results), *(signature_case(cause) for cause in results.causes),
+    """The content of the file."""
+    cases = [finished_case(results), *(signature_case(cause) for cause in results.causes),
              *(matrix_case(cell, results) for cell in results.cells)]
     return document(cases, properties(results), now, sum(cell.took_s for cell in results.cells))
 
 
-def ending(results: Results) -> ElementTree.Element:
+def finished_case(results: Results) -> ElementTree.Element:
     return junit_case(TO_ITS_END, "error" if results.trouble else None, results.heading, type_="harness",
                       why=one_line(results.trouble), group=CAMPAIGN)
 
 
 def signature_case(cause: Cause) -> ElementTree.Element:
     kind = "failure" if cause.fails else "skipped" if cause.standing == KNOWN else None
-    why = f"known: {cause.reason}" if cause.standing == KNOWN else failure_words(cause)
-    return junit_case(cause.signature.sentence, kind, "\n".join(lines_of(cause)), why=one_line(why),
+    why = f"known: {cause.reason}" if cause.standing == KNOWN else failure_line(cause)
+    return junit_case(cause.signature.sentence, kind, "\n".join(detail_lines(cause)), why=one_line(why),
                       type_=cause.signature.finding, group=STUCK_GROUP if cause.is_stuck else SIGNATURE)
 
 
-def failure_words(cause: Cause) -> str:
-    """On one line: what, how often, which run, and what to type."""
-    parts = [cause.signature.sentence, f"{cause.word}, in {cause.rate}"]
+def failure_line(cause: Cause) -> str:
+    """One line: the signature, how often it was seen, the smallest run, and the command to type."""
+    parts = [cause.signature.sentence, f"{cause.standing_text}, in {cause.rate}"]
     parts += [f"smallest run {cause.smallest}", cause.commands[-1]] if cause.commands else []
     return "; ".join(parts)
 
 
-def lines_of(cause: Cause) -> Iterator[str]:
+def detail_lines(cause: Cause) -> Iterator[str]:
     yield f"{cause.signature.sentence}"
-    yield f"signature   {cause.id}: {cause.word}"
+    yield f"signature   {cause.id}: {cause.standing_text}"
     if cause.standing != ABSENT:
         yield f"rate        {cause.rate}: {cause.runs} of {cause.of}"
     if cause.first:
         yield f"seen        first {cause.first}, last {cause.last}"
     if cause.reproduced[1]:
-        yield f"reproduced  {cause.again}"
+        yield f"reproduced  {cause.reproduced_text}"
     if cause.smallest:
         yield f"smallest    {cause.smallest}"
     if cause.words:
@@ -70,32 +70,32 @@ def lines_of(cause: Cause) -> Iterator[str]:
 
 
 def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
-    """One outcome at most: the harness's failures before what cannot be told, both in the text."""
-    not_made, gates, untold = [], [], []
+    """A case of the plan. It has one outcome at most, the harness's failures first; the text lists all."""
+    not_made, gates, unknown = [], [], []
     for run in cell.runs:
         if run in results.gates:
-            gates.append(f"{named(run, results)}: {gates_of(run)}")
+            gates.append(f"{run_label(run, results)}: {gates_of(run)}")
         if run.why is not None:
-            not_made.append(f"{named(run, results)}: not made: {why_of(run)}")
+            not_made.append(f"{run_label(run, results)}: not made: {why_of(run)}")
         elif run in results.harness:
-            not_made.append(f"{named(run, results)}: {(run.judged or {}).get('kind')}: {why_of(run)}")
-        elif run in results.untold:
-            untold.append(f"{named(run, results)}: nobody can tell: {why_of(run)}: floodmark show "
+            not_made.append(f"{run_label(run, results)}: {(run.judged or {}).get('kind')}: {why_of(run)}")
+        elif run in results.unknown:
+            unknown.append(f"{run_label(run, results)}: unknown: {why_of(run)}: floodmark show "
                           f"{results.where(run)}")
     kind, why = None, ""
-    if not_made or gates or untold:
+    if not_made or gates or unknown:
         kind = "error" if not_made else "failure"
         counts = [f"{len(lines)} {word}" for lines, word in (
-            (not_made, "not made"), (gates, "that broke a gate"), (untold, "that nobody can tell")) if lines]
-        why = f"{', '.join(counts)} of {many(len(cell.runs), 'run')}; {(not_made or gates or untold)[0]}"
+            (not_made, "not made"), (gates, "that broke a gate"), (unknown, "unknown")) if lines]
+        why = f"{', '.join(counts)} of {many(len(cell.runs), 'run')}; {(not_made or gates or unknown)[0]}"
     elif not cell.runs:
         kind, why = "skipped", "no run of it was begun"
-    return junit_case(cell.name, kind, "\n".join([made(cell), *not_made, *gates, *untold]), why=one_line(why),
-                      type_="harness" if not_made else "gate" if gates else "unknown", took_s=cell.took_s,
-                      group=CASE)
+    return junit_case(cell.name, kind, "\n".join([runs_summary(cell), *not_made, *gates, *unknown]),
+                      why=one_line(why), took_s=cell.took_s, group=CASE,
+                      type_="harness" if not_made else "gate" if gates else "unknown")
 
 
-def made(cell: Cell) -> str:
+def runs_summary(cell: Cell) -> str:
     """`3 runs: 1 invalid, 2 valid; signatures: ...`."""
     kinds: dict[str, int] = {}
     for run in cell.runs:
@@ -105,7 +105,7 @@ def made(cell: Cell) -> str:
     return f"{many(len(cell.runs), 'run')}{f': {counts}' if counts else ''}"
 
 
-def named(run: RunState, results: Results) -> str:
+def run_label(run: RunState, results: Results) -> str:
     return f"{results.where(run)} (seed {run.seed})"
 
 
@@ -114,7 +114,7 @@ def properties(results: Results) -> Iterator[tuple[str, str]]:
     for cause in results.causes:
         sentence = cause.signature.sentence
         yield f"{sentence}: signature", cause.id
-        yield f"{sentence}: seen", cause.word
+        yield f"{sentence}: seen", cause.standing_text
         yield f"{sentence}: rate", cause.rate
         if cause.smallest:
             yield f"{sentence}: folder", cause.smallest

@@ -1,10 +1,11 @@
-"""`floodmark campaign ... --markdown FILE`: a campaign as a page, fit for a GitHub step summary. Pure.
+"""Writes a campaign as a Markdown page for a GitHub step summary: `campaign ... --markdown FILE`. Pure.
 
 Rules
-1. First the line of the night, then the signatures, new ones first, then what to type for those that fail.
-2. Clusters that got stuck, runs that broke a gate, what the harness failed at, and what nobody can tell stand
-   in tables of their own.
-3. Words of a run are never markup, and the page stays under a limit, as gate_markdown.py keeps them.
+1. The page begins with the campaign's counts, then the signatures, new ones first; at its end are the
+   commands to type for those that fail.
+2. Clusters that got stuck, runs that broke a gate, failures of the harness, and runs whose verdict is unknown
+   each have a table of their own.
+3. Text of a run is never markup, and the page stays under a limit (markdown_report.py).
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,12 +16,12 @@ from floodmark.harness.reports.markdown_report import LIMIT, RESERVED, cell, fen
 from floodmark.harness.reports.phrases import many
 
 Row = Sequence[str]
-OF_A_TABLE = 0.4  # of the limit at most
+TABLE_SHARE = 0.4  # of the limit at most
 SIGNATURES = ("", "signature", "rate", "reproduced", "first seen", "smallest run")
 
 
 def campaign_markdown(results: Results, limit: int = LIMIT) -> bytes:
-    """The page."""
+    """The content of the file."""
     page = f"## floodmark: {text(results.heading)}\n"
     page += table("", SIGNATURES, [row(cause) for cause in results.violations], limit)
     page += table("Clusters that got stuck", (*SIGNATURES, "how"), [
@@ -28,11 +29,11 @@ def campaign_markdown(results: Results, limit: int = LIMIT) -> bytes:
     page += table("Runs that broke a gate", ("case", "seed", "gate", "run"), [
         (run.case.title, str(run.seed), gates_of(run), results.where(run)) for run in results.gates], limit)
     page += table("The harness failed", ("case", "seed", "why", "run"), [
-        (run.case.title, str(run.seed), why_of(run), judged(run, results))
+        (run.case.title, str(run.seed), why_of(run), judged_folder(run, results))
         for run in (*results.not_made, *results.harness)], limit)  # fmt: skip
-    page += table("Nobody can tell", ("case", "seed", "run", "why"), [
-        (run.case.title, str(run.seed), judged(run, results), why_of(run))
-        for run in results.untold], limit)  # fmt: skip
+    page += table("Unknown", ("case", "seed", "run", "why"), [
+        (run.case.title, str(run.seed), judged_folder(run, results), why_of(run))
+        for run in results.unknown], limit)  # fmt: skip
     page += table("In the ledger, and not seen this time", SIGNATURES, [
         row(cause) for cause in results.causes if cause.standing == ABSENT], limit)  # fmt: skip
     sections, left_out = fitting((section(cause) for cause in results.causes if cause.fails),
@@ -44,30 +45,30 @@ def campaign_markdown(results: Results, limit: int = LIMIT) -> bytes:
 
 
 def table(title: str, head: Row, rows: Iterable[Row], limit: int) -> str:
-    """Nothing where there is no row."""
-    lines = [f"| {' | '.join(cell(words) for words in one)} |\n" for one in rows]
+    """A table, cut to its share of the limit; empty if there are no rows."""
+    lines = [f"| {' | '.join(cell(value) for value in one)} |\n" for one in rows]
     if not lines:
         return ""
     top = f"\n### {title}\n" if title else ""
     top += f"\n| {' | '.join(head)} |\n|{'---|' * len(head)}\n"
-    shown, left_out = fitting(lines, int(limit * OF_A_TABLE / 4))
+    shown, left_out = fitting(lines, int(limit * TABLE_SHARE / 4))
     more = f"\n*Cut for length: {many(left_out, 'more row')}.*\n" if left_out else ""
     return top + "".join(shown) + more
 
 
 def row(cause: Cause) -> Row:
     rate = cause.rate if cause.standing != ABSENT else ""
-    return (cause.word, f"{cause.signature.sentence} ({cause.id})", rate, cause.again, cause.first,
-            cause.smallest)
+    return (cause.standing_text, f"{cause.signature.sentence} ({cause.id})", rate, cause.reproduced_text,
+            cause.first, cause.smallest)
 
 
-def judged(run: RunState, results: Results) -> str:
-    """The judge's word and the folder; of a run that was not made there is neither."""
+def judged_folder(run: RunState, results: Results) -> str:
+    """The judge's result and the folder; empty for a run that was not made."""
     return f"{run.judged['kind']}: {results.where(run)}" if run.judged is not None else ""
 
 
 def section(cause: Cause) -> str:
-    """One signature that fails: the sentence, and what to type."""
+    """The section of one signature that fails: its sentence, and the commands to type."""
     return "\n".join(["", f"### {text(cause.signature.sentence)}", "",
-                      text(f"{cause.word}: {cause.runs} of {cause.of} runs; {cause.rate}"), "",
+                      text(f"{cause.standing_text}: {cause.runs} of {cause.of} runs; {cause.rate}"), "",
                       *(fenced(cause.commands) if cause.commands else ()), ""])

@@ -1,11 +1,11 @@
-"""What a campaign has come to, as data for all who report it: signatures, the matrix, failures. Pure.
+"""Sums up a campaign as data for its reports: signatures, the matrix of cases, failures. Pure.
 
 Rules
-1. A violation, a cluster that got stuck and a failure of the harness are three things, in lists of their own.
-2. What fails the campaign's exit code is exactly what `fails` says of a signature, and `trouble`, `gates`,
-   `not_made`, `harness` and `untold`: reports for CI servers are red where the exit code is not 0.
-3. Folders are named as the campaign's folder was named by whoever asked: the commands of a report can be
-   typed where its campaign was run.
+1. Violations, clusters that got stuck, and failures of the harness are kept in separate lists.
+2. The exit code is not 0 exactly if some signature `fails`, or `trouble`, `gates`, `not_made`, `harness` or
+   `unknown` is not empty; the reports for CI servers show a failure in the same cases.
+3. Paths begin with the campaign's folder as the caller named it, so that the commands of a report can be
+   typed where the campaign was run.
 """
 
 import shlex
@@ -19,7 +19,7 @@ from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.gates import GATE, sentences
 from floodmark.harness.campaign.journal import RECORDED, RunState, State, smallest
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.campaign.quantities import time_words
+from floodmark.harness.campaign.quantities import time_text
 from floodmark.harness.campaign.rates import per_100
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.trend import earlier_than
@@ -28,7 +28,7 @@ from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
 from floodmark.harness.verdict import BUG
 
-STUCK = checks.STUCK  # also the kind of a run that shows nothing worse
+STUCK = checks.STUCK  # also the kind of a run with no worse finding
 NEW, OLD, KNOWN, PERMITTED, ABSENT = "new", "seen before", "known", "permitted", "not seen"
 _ORDER = (NEW, OLD, KNOWN, PERMITTED, ABSENT)
 
@@ -47,7 +47,7 @@ class Cause:
     last: str = ""
     reproduced: tuple[int, int] = (0, 0)  # k of N
     smallest: str = ""  # the folder of the smallest run that shows it
-    words: str = ""  # what the judge says of that run, where it is no violation
+    words: str = ""  # the judge's sentence on that run, for a stuck cluster
 
     @property
     def fails(self) -> bool:
@@ -58,7 +58,7 @@ class Cause:
         return self.signature.finding == STUCK
 
     @property
-    def word(self) -> str:
+    def standing_text(self) -> str:
         """`new`, `since 2026-11-20`, `known: KAFKA-1234`."""
         if self.standing == OLD:
             return f"since {self.first}"
@@ -69,22 +69,22 @@ class Cause:
         return per_100(self.runs, self.of)
 
     @property
-    def again(self) -> str:
-        """`4/5`; `-`: nobody has tried."""
+    def reproduced_text(self) -> str:
+        """`4/5`: reproduced in 4 of 5 attempts; `-`: no attempt yet."""
         return f"{self.reproduced[0]}/{self.reproduced[1]}" if self.reproduced[1] else "-"
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Look, and again; nothing where no folder is known."""
-        return tuple(shlex.join(["floodmark", word, self.smallest])
-                     for word in ("show", "reproduce") if self.smallest)
+        """The commands that show the smallest run and reproduce it; none if no folder is known."""
+        return tuple(shlex.join(["floodmark", command, self.smallest])
+                     for command in ("show", "reproduce") if self.smallest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """One case of the matrix and the runs that were made of it."""
 
-    name: str  # the same from night to night
+    name: str  # the same in every campaign
     case: Case
     runs: tuple[RunState, ...]
     took_s: float
@@ -92,15 +92,15 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
-    """A campaign as it stands. trouble: what kept it from its end; "": nothing."""
+    """A campaign so far. trouble: why it did not finish; "": it did, or is still running."""
 
-    line: str  # of the night: runs, acked writes, faults, time
+    line: str  # runs, acked writes, faults, time
     causes: tuple[Cause, ...] = ()  # new ones first
     cells: tuple[Cell, ...] = ()
     gates: tuple[RunState, ...] = ()  # broke a gate of the plan
-    not_made: tuple[RunState, ...] = ()  # the harness made no run
-    harness: tuple[RunState, ...] = ()  # it made one that is none
-    untold: tuple[RunState, ...] = ()  # nobody can tell what came of it
+    not_made: tuple[RunState, ...] = ()  # the harness failed to make a run
+    harness: tuple[RunState, ...] = ()  # the run failed in the harness, or was interrupted
+    unknown: tuple[RunState, ...] = ()  # the verdict is unknown
     trouble: str = ""
     folder: str = ""
 
@@ -115,8 +115,8 @@ class Results:
     @property
     def counts(self) -> str:
         """`2 new, 1 known, 1 new (stuck)`."""
-        counts = [f"{number} {standing}{word}"
-                  for causes, word in ((self.violations, ""), (self.stuck, " (stuck)"))
+        counts = [f"{number} {standing}{remark}"
+                  for causes, remark in ((self.violations, ""), (self.stuck, " (stuck)"))
                   for standing in _ORDER
                   if (number := sum(cause.standing == standing for cause in causes))]
         return ", ".join(counts) or "nothing found"
@@ -125,7 +125,7 @@ class Results:
     def heading(self) -> str:
         """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 1 stuck, 409 valid; ...`."""
         heading = f"{self.counts}; {self.line}"
-        return f"{heading}; it did not end: {self.trouble}" if self.trouble else heading
+        return f"{heading}; it did not finish: {self.trouble}" if self.trouble else heading
 
     def where(self, run: RunState) -> str:
         return str(Path(self.folder) / run.folder)
@@ -147,7 +147,7 @@ def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: S
         gates=tuple(run for run in runs if (run.judged or {}).get("gates")),
         not_made=tuple(run for run in runs if run.why is not None),
         harness=tuple(run for run in runs if kinds.get(run.number) in (HARNESS, CUT_SHORT)),
-        untold=tuple(run for run in runs if kinds.get(run.number) == UNKNOWN),
+        unknown=tuple(run for run in runs if kinds.get(run.number) == UNKNOWN),
         trouble=trouble,
         folder=folder,
     )
@@ -177,11 +177,11 @@ def totals_of(state: State) -> Totals:
 
 
 def line_of(state: State) -> str:
-    """`412 runs: 2 invalid, 410 valid; 1,900,000 acked writes, 1,200 faults, 3 h 58 min; the time is over`.
-    """
+    """`412 runs: 2 invalid, 410 valid; 1,900,000 acked writes, 1,200 faults, 3 h 58 min; the time is
+    over`."""
     of = totals_of(state)
     counted = (f"{many(of.runs, 'run')}: {of.kinds}; {of.acked:,} acked writes, {of.faults:,} faults, "
-            f"{time_words(state.spent_s)}")
+            f"{time_text(state.spent_s)}")
     return counted if state.why_ended is None or state.ended_early else f"{counted}; {state.why_ended}"
 
 
@@ -191,12 +191,12 @@ def _worst_first(kind: str) -> tuple[int, str]:
 
 
 def why_of(run: RunState) -> str:
-    """What the harness, or the judge of what is no violation, said; "": nothing."""
+    """Why the harness could not make the run, or the judge's sentence if it is no violation; "": nothing."""
     return run.why if run.why is not None else str((run.judged or {}).get("why") or "")
 
 
 def gates_of(run: RunState) -> str:
-    """The gates that it breaks, in words."""
+    """A sentence for each gate that the run broke."""
     return sentences((run.judged or {}).get("gates", ()))
 
 
@@ -204,8 +204,8 @@ def gates_of(run: RunState) -> str:
 
 
 def causes_of(state: State, ledger: Ledger, about: Mapping[str, Any], folder: str) -> list[Cause]:
-    """Those that the campaign saw, the new ones first; then those of the ledger that its systems did not show
-    this time."""
+    """The signatures that the campaign saw, the new ones first; then those that the ledger has for its
+    systems and that were not seen this time."""
     judged = state.judged_by_system()
     found = state.runs_by_signature()
     earlier = earlier_than(ledger, about)
@@ -223,7 +223,7 @@ def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], 
              earlier: Set[str], folder: str) -> Cause:
     """earlier: the campaigns before this one, as the ledger has them."""
     entry = ledger.of(signature)
-    days = [ledger.nights[name].began[:10] for name in ledger.seen(entry)] if entry is not None else []
+    days = [ledger.nights[name].began[:10] for name in ledger.nights_with(entry)] if entry is not None else []
     where, words = entry.smallest.folder if entry is not None and entry.smallest is not None else "", ""
     if showing:
         least = smallest(showing)
@@ -248,23 +248,25 @@ def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], 
     )
 
 
-def told_apart(signatures: Sequence[Signature]) -> tuple[list[str], str]:
-    """For a table: what each is, with those of its guarantees that not all have; and those that all have."""
+def distinguishing_texts(signatures: Sequence[Signature]) -> tuple[list[str], str]:
+    """For a table: a text for each signature with those of its guarantees that not all have; then the
+    guarantees that all have."""
     promised = [one.guarantees.split() for one in signatures]
-    common = [word for word in promised[0] if all(word in words for words in promised)] if promised else []
-    whats = []
-    for one, words in zip(signatures, promised, strict=True):
-        own = " ".join(word for word in words if word not in common)
+    common = [one for one in promised[0] if all(one in each for each in promised)] if promised else []
+    texts = []
+    for one, guarantees in zip(signatures, promised, strict=True):
+        own = " ".join(guarantee for guarantee in guarantees if guarantee not in common)
         permitted = f", permitted by {one.permitted_by}" if one.permitted_by else ""
-        whats.append(f"{one.what}{f' [{own}]' if own else ''}{permitted}")
-    return whats, " ".join(common)
+        texts.append(f"{one.finding_and_step}{f' [{own}]' if own else ''}{permitted}")
+    return texts, " ".join(common)
 
 
-# -- the matrix ---------------------------------------------------------------------------------------------
+# -- the matrix of cases ------------------------------------------------------------------------------------
 
 
 def cells_of(state: State, matrix: Sequence[Case]) -> list[Cell]:
-    """Every case of the plan, then those of runs that an earlier night's find asked for."""
+    """Every case of the plan, then the cases of runs that were made because of an earlier campaign's
+    finding."""
     took_s: dict[int, float] = {}
     for line in state.lines:
         if line["event"] == RECORDED:

@@ -1,8 +1,8 @@
-"""Prints the doctor's findings: a line each, and beneath a no what is missing and what to do.
+"""Formats the doctor's results: a line for each item, and under each "no" what is missing and what to do.
 
 Rules
-1. Pure: from values to lines; click.echo takes the colour out where standard output is no terminal.
-2. Lines are folded to the terminal, and to WIDTH where it is wider.
+1. Pure: from values to lines; click.echo drops the colours if standard output is no terminal.
+2. Lines are wrapped to the terminal's width, WIDTH at most.
 """
 
 import shutil
@@ -15,22 +15,22 @@ import click
 
 WIDTH = 100
 LEAST_WIDTH = 40
-LEAST_WORDS = 32  # beside the marks
+LEAST_TEXT = 32  # columns for the text beside the marks
 _MARKS: Mapping[bool | None, tuple[str, str]] = {
     True: ("yes", "green"), False: ("no", "yellow"), None: ("?", "yellow")}
-_LACKED = ("NO", "red")  # a cluster needs it
+_MISSING = ("NO", "red")  # the chosen cluster needs it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
-    part: str  # the heading under which it stands
-    what: str
-    can: bool | None  # None: it could not be known
-    told: str = ""  # what was found, or why not
-    todo: str = ""  # what to do where it is not so
-    needed_by: tuple[str, ...] = ()  # the clusters that cannot be without it
+    part: str  # the heading it is listed under
+    item: str
+    can: bool | None  # None: unknown
+    detail: str = ""  # what was found, or why not
+    todo: str = ""  # what to do if it is missing
+    needed_by: tuple[str, ...] = ()  # the clusters that cannot run without it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +41,19 @@ class FaultRow:
     does: str
     local: bool
     memory: bool
-    containers: bool | None  # None: not known yet
-    told: str = ""  # by what means, or why containers cannot
+    containers: bool | None  # None: unknown
+    detail: str = ""  # by what means, or why containers cannot
     todo: str = ""
 
 
 def lines(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: Mapping[str, Sequence[str]], *,
           chosen: str, unknown: str, width: int | None = None) -> list[str]:
-    """All of it, for people. chosen: the cluster whose lacks are serious; unknown: why faults may be so."""
+    """All lines. chosen: the cluster whose missing parts are marked red; unknown: why a fault may be
+    unknown."""
     if width is None:
         width = max(LEAST_WIDTH, min(WIDTH, shutil.get_terminal_size((WIDTH, 24)).columns))
     found: list[str] = []
-    column = max(len(row.what) for row in rows) + 2
+    column = max(len(row.item) for row in rows) + 2
     for part, of_it in groupby(rows, key=lambda row: row.part):
         found.append(click.style(part, bold=True))
         for row in of_it:
@@ -65,13 +66,13 @@ def lines(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: Mapping[str, S
 
 def _row(row: Row, chosen: str, column: int, width: int) -> list[str]:
     serious = row.can is False and chosen in row.needed_by
-    mark = _styled(_LACKED if serious else _MARKS[row.can], 3)
+    mark = _styled(_MISSING if serious else _MARKS[row.can], 3)
     indent = 7 + column
-    if width - indent < LEAST_WIDTH // 2:  # so narrow that what was found stands beneath
-        found = [f"  {mark}  {row.what}", *_folded(row.told, width, 7)]
+    if width - indent < LEAST_WIDTH // 2:  # too narrow: the detail goes below
+        found = [f"  {mark}  {row.item}", *_folded(row.detail, width, 7)]
     else:
-        first, *more = _folded(row.told, width, indent) or [""]
-        found = [f"  {mark}  {row.what:<{column}}{first.strip()}".rstrip(), *more]
+        first, *more = _folded(row.detail, width, indent) or [""]
+        found = [f"  {mark}  {row.item:<{column}}{first.strip()}".rstrip(), *more]
     return found + (_folded(f"-> {row.todo}", width, 7) if row.todo and not row.can else [])
 
 
@@ -83,11 +84,11 @@ def _faults(faults: Sequence[FaultRow], width: int) -> list[str]:
         marks = _styled(_MARKS[row.local], 7) + _styled(_MARKS[row.memory], 7)
         marks += _styled(_MARKS[row.containers], 12)
         indent = column + 28
-        if width - indent < LEAST_WORDS:  # no room for words beside: only those that must be said
-            found += [f"  {row.fault:<{column}}{marks}".rstrip(), *_folded(row.told, width, 4)]
+        if width - indent < LEAST_TEXT:  # too narrow: only the necessary text, below
+            found += [f"  {row.fault:<{column}}{marks}".rstrip(), *_folded(row.detail, width, 4)]
         else:
-            words = f"{row.does} ({row.told})" if row.told and row.containers else row.told or row.does
-            first, *more = _folded(words, width, indent)
+            text = f"{row.does} ({row.detail})" if row.detail and row.containers else row.detail or row.does
+            first, *more = _folded(text, width, indent)
             found += [f"  {row.fault:<{column}}{marks}{first.strip()}".rstrip(), *more]
         if row.todo and row.containers is False:
             found += _folded(f"-> {row.todo}", width, 4)
@@ -106,6 +107,6 @@ def _folded(text: str, width: int, indent: int) -> list[str]:
 
 
 def _styled(mark: tuple[str, str], width: int) -> str:
-    """Padded outside the colour, whose signs take no room."""
+    """The mark in its colour, padded to a width; the colour codes take no column."""
     word, colour = mark
     return click.style(word, fg=colour) + " " * (width - len(word))

@@ -1,14 +1,15 @@
-"""Gathers what a run's files show of one finding: who acked it, who had it, who has it now, what came
-between.
+"""Collects the evidence for a finding from a run's files: who acked the record, which replicas had it and
+have it now, and what happened in between.
 
-Theory. An example of a finding names a place (partition, offset), a value, lines of the history, a line of
-the trace; here they are looked up, and what lies around them: the leader's ack of that send, the appends
-before it, the final logs at that offset, what took a copy away since, and, for what is permitted, the acts
-that permit it.
+Theory. An example of a finding names a place (partition, offset), a value, lines of the history, or a line of
+the trace. They are looked up here together with what belongs to them: the leader's ack of that send, the
+appends before it, the final logs at that offset, what removed a copy since, and, for a permitted finding, the
+faults and elections that permit it.
 
 Rules
-1. Evidence is what a line says. Where two lines could be meant, or a window was cut, nothing is claimed.
-2. All of it is optional: a run without a trace, or with files missing, gives less.
+1. Evidence is what a line says. If two lines are possible, or a window was not read to its end, nothing is
+   claimed.
+2. All evidence is optional: a run without a trace, or with missing files, has less.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,55 +24,55 @@ from floodmark.harness.reports.trace_text import TraceLine
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
-OPS = 6  # that a finding names, at most looked up
-FATES = 4  # copies that went
-OF_A_RECORD = (  # findings about what stands, or does not, at an offset
+OPS = 6  # ops looked up, of those that a finding names
+LOSSES = 4  # lost copies
+OF_A_RECORD = (  # findings about the record at an offset
     names.LOST_WRITE, names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.DIVERGED, names.UNDER_REPLICATED,
     names.EPOCH_LINEAGE, names.UNSEEN, names.DUPLICATE, names.PHANTOM, names.G1A, names.LEADER_INCOMPLETE,
     names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION, names.ACK_RULE, names.MALFORMED_LOG,
 )  # fmt: skip
-OF_AN_ENTRY = ("gap", "doubled", "disordered", "crc")  # how a log is none, that an entry of it shows
+OF_AN_ENTRY = ("gap", "doubled", "disordered", "crc")  # flaws of a log that one of its entries shows
 OF_A_LOSS = (names.LOST_WRITE, names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acker:
-    """The line of the trace by which a send was acked."""
+class AckEvent:
+    """The line of the trace that says that a leader acked a send."""
 
     line: TraceLine
-    holders: tuple[str, ...] | None  # who had appended the record by then; None: nobody knows
-    index: int | None  # of the op; None: of nobody's in particular
+    appended_by: tuple[str, ...] | None  # the nodes that had appended the record by then; None: unknown
+    index: int | None  # of the op; None: the ack of no known op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:
-    """What a replica holds at the finding's offset in the end."""
+    """What a replica's final log has at the finding's offset."""
 
     node: str
     leads: bool
-    readable: bool  # its dump is there
+    readable: bool  # it has a dump
     record: Record | None
-    begins: int | None = None  # its log start and LEO, by its own word
-    ends: int | None = None
+    log_start: int | None = None  # as the replica's row of replicas.jsonl says
+    leo: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One example of one group of findings, with all that the files tell of it."""
+    """One example of one group of findings, with everything that the files show about it."""
 
     found: Json  # the group, as verdict.json has it
     example: Json
     about: Json  # run.json
-    ops: tuple[Op, ...] = ()  # that the finding names, in its order
-    ackers: tuple[Acker, ...] = ()
+    ops: tuple[Op, ...] = ()  # the ops that the finding names, in its order
+    ack_events: tuple[AckEvent, ...] = ()
     copies: tuple[Copy, ...] = ()
     event: TraceLine | None = None
-    fates: tuple[TraceLine, ...] = ()  # what took copies away after the ack
-    acts: tuple[Op | TraceLine, ...] = ()  # the faults and elections that permit it, or might have
-    perhaps: bool = False  # permitted, but nobody saw for certain
+    copy_losses: tuple[TraceLine, ...] = ()  # lines that removed a copy after the ack
+    acts: tuple[Op | TraceLine, ...] = ()  # faults and elections that permit it, or might
+    perhaps: bool = False  # permitted, but without proof
     traced: bool = False
-    elections: tuple[TraceLine, ...] = ()  # of logs that part, all; of an end that fell, those in between
-    skipped: tuple[int, Record] | None = None  # of a poll-skip: a record it passed over, by offset
+    elections: tuple[TraceLine, ...] = ()  # for `diverged` all; for `end-offset-regressed` those in between
+    skipped: tuple[int, Record] | None = None  # of a poll-skip: a record that was passed over, by offset
 
     @property
     def name(self) -> str:
@@ -84,11 +85,11 @@ class Evidence:
 
     @property
     def nodes(self) -> list[str]:
-        """Those that the example names."""
+        """The nodes that the example names."""
         return [str(node) for node in listed(self.example.get("nodes"))]
 
     def concerns(self, partition: int, offset: int | None, value: int | None) -> bool:
-        """Whether a send or read is of the finding's record, or at its place."""
+        """Whether a send or read is about the finding's record, or at its offset."""
         if partition != self.number("partition"):
             return False
         return (value is not None and value == self.number("value")) or (
@@ -97,16 +98,16 @@ class Evidence:
 
 @dataclass(slots=True, kw_only=True)
 class Gathering:
-    """One run's evidence; what several findings need is looked up once."""
+    """Looks up the evidence of one run; what several findings need is looked up once."""
 
     files: RunFiles
     about: Json
     unknown: Sequence[Json] = ()
-    _ackers: dict[tuple[int, int, int], tuple[tuple[Found, Acker], ...]] = field(default_factory=dict)
-    _fates: dict[tuple[int, int, int], tuple[TraceLine, ...]] = field(default_factory=dict)
+    _ack_events: dict[tuple[int, int, int], tuple[tuple[Found, AckEvent], ...]] = field(default_factory=dict)
+    _losses: dict[tuple[int, int, int], tuple[TraceLine, ...]] = field(default_factory=dict)
 
-    def of(self, found: Json, example: Json) -> Evidence:
-        """All that the files tell of this example."""
+    def evidence_for(self, found: Json, example: Json) -> Evidence:
+        """Everything that the files show about this example."""
         evidence = Evidence(
             found=found, example=example, about=self.about, traced=self.files.trace.size() > 0,
             perhaps=is_perhaps(found, self.unknown),
@@ -115,19 +116,19 @@ class Gathering:
         evidence = replace(evidence, ops=self.ops(evidence))
         event = self.event(evidence)
         evidence = replace(evidence, event=None if event is None else event[1])
-        ackers = list(self.ackers(evidence))
-        if not ackers and event is not None and not evidence.ops:
-            ackers = self.acked_before(evidence, *event)
-        evidence = replace(evidence, ackers=tuple(line for _, line in ackers))
+        ack_events = list(self.ack_events(evidence))
+        if not ack_events and event is not None and not evidence.ops:
+            ack_events = self.acked_before(evidence, *event)
+        evidence = replace(evidence, ack_events=tuple(line for _, line in ack_events))
         return replace(
-            evidence, fates=self.fates(evidence, ackers), acts=self.acts(evidence),
+            evidence, copy_losses=self.copy_losses(evidence, ack_events), acts=self.acts(evidence),
             skipped=self.skipped(evidence), elections=self.elections(evidence),
         )
 
     # -- the history ----------------------------------------------------------------------------------------
 
     def ops(self, evidence: Evidence) -> tuple[Op, ...]:
-        """The ops that the example names; where it names none, the send of its record."""
+        """The ops that the example names; if it names none, the send of its record."""
         indexes = [index for index in listed(evidence.example.get("ops")) if type(index) is int]
         if indexes:
             return tuple(op for op in map(self.files.op, indexes[:OPS]) if op is not None)
@@ -144,8 +145,8 @@ class Gathering:
         number = evidence.number("event")
         return None if number is None else self.files.event(number + 1)
 
-    def ackers(self, evidence: Evidence) -> Iterable[tuple[Found, Acker]]:
-        """The lines by which the acked sends were acked."""
+    def ack_events(self, evidence: Evidence) -> Iterable[tuple[Found, AckEvent]]:
+        """The trace's ack of each acked send among the ops."""
         if not evidence.traced:
             return
         for op in evidence.ops:
@@ -155,12 +156,12 @@ class Gathering:
             if send is None or invoked is None:
                 continue
             key = op.index, send.partition, send.value
-            if key not in self._ackers:
-                self._ackers[key] = tuple(self.acker(op, invoked, send))
-            yield from self._ackers[key]
+            if key not in self._ack_events:
+                self._ack_events[key] = tuple(self.ack_event(op, invoked, send))
+            yield from self._ack_events[key]
 
-    def acker(self, op: Op, invoked: Op, send: Send) -> Iterable[tuple[Found, Acker]]:
-        """The one line of the trace that acked this send, if it is one."""
+    def ack_event(self, op: Op, invoked: Op, send: Send) -> Iterable[tuple[Found, AckEvent]]:
+        """The line of the trace that acked this send, if exactly one fits."""
         assert send.offset is not None
         error = self.about.get("clock_error_ns")
         slack = error if type(error) is int else 0
@@ -168,19 +169,21 @@ class Gathering:
             invoked.time - slack, op.time + slack, send.partition, "ack", "append")
         firsts: dict[tuple[str, int | None], tuple[Found, TraceLine]] = {}
         for found, line in window.lines:
-            whose = line.word("node"), line.whole_number("epoch")
+            whose = line.name_in("node"), line.whole_number("epoch")
             fits = line.event == "ack" and reaches(line, "offset", send.offset)
             if fits and send.epoch in (None, whose[1]):
                 firsts.setdefault(whose, (found, line))
-        if len(firsts) != 1 or not window.whole:
+        if len(firsts) != 1 or not window.complete:
             return
         (found, line), = firsts.values()
         earlier = [each for at, each in window.lines if at.begin < found.begin]
         numbered = self.files.numbered(found, line.fields)
-        yield found, Acker(line=numbered, holders=holders(earlier, send.offset), index=op.index)
+        yield found, AckEvent(line=numbered, appended_by=appended_by(earlier, send.offset), index=op.index)
 
-    def acked_before(self, evidence: Evidence, found: Found, event: TraceLine) -> list[tuple[Found, Acker]]:
-        """Of a record that only the trace knows: the first ack of it or of what came behind it."""
+    def acked_before(
+        self, evidence: Evidence, found: Found, event: TraceLine
+    ) -> list[tuple[Found, AckEvent]]:
+        """For a record that only the trace knows: the first ack of it or of a later record."""
         partition, offset = evidence.number("partition"), evidence.number("offset")
         if partition is None or offset is None or evidence.name not in names.GUILTY or event.event == "ack":
             return []
@@ -189,23 +192,26 @@ class Gathering:
         acks = [(at, line) for at, line in window.lines
                 if line.event == "ack" and reaches(line, "offset", offset)
                 and (epoch is None or reaches(line, "epoch", epoch))]
-        if not acks or not window.whole:
+        if not acks or not window.complete:
             return []
         at, line = acks[0]
         earlier = [each for each_at, each in window.lines if each_at.begin < at.begin]
-        return [(at, Acker(line=self.files.numbered(at, line.fields), holders=holders(earlier, offset),
-                           index=None))]
+        return [(at, AckEvent(line=self.files.numbered(at, line.fields),
+                              appended_by=appended_by(earlier, offset), index=None))]
 
-    def fates(self, evidence: Evidence, ackers: Sequence[tuple[Found, Acker]]) -> tuple[TraceLine, ...]:
-        """What took the copies of a lost record away: of each holder the first cut, or start without it."""
+    def copy_losses(
+        self, evidence: Evidence, ack_events: Sequence[tuple[Found, AckEvent]]
+    ) -> tuple[TraceLine, ...]:
+        """How the copies of a lost record went: for each node that had it, the first truncation or start
+        without it."""
         partition, offset = evidence.number("partition"), evidence.number("offset")
-        if evidence.name not in OF_A_LOSS or not ackers or partition is None or offset is None:
+        if evidence.name not in OF_A_LOSS or not ack_events or partition is None or offset is None:
             return ()
-        at, acker = ackers[0]
+        at, ack_event = ack_events[0]
         key = partition, offset, at.begin
-        if key not in self._fates:
-            self._fates[key] = tuple(self._lost_copies(partition, offset, at, acker.holders or ()))
-        return self._fates[key]
+        if key not in self._losses:
+            self._losses[key] = tuple(self._lost_copies(partition, offset, at, ack_event.appended_by or ()))
+        return self._losses[key]
 
     def _lost_copies(
         self, partition: int, offset: int, at: Found, had_it: tuple[str, ...]
@@ -214,18 +220,18 @@ class Gathering:
         for word in ("truncate", "start"):
             left = set(had_it)
             for found, line in self.files.after(at.begin, partition, word) if left else ():
-                node, end = line.word("node"), line.whole_number("to" if word == "truncate" else "leo")
+                node, end = line.name_in("node"), line.whole_number("to" if word == "truncate" else "leo")
                 if node in left and end is not None and end <= offset:
                     left.discard(node)
                     if node not in firsts or found.begin < firsts[node][0].begin:
                         firsts[node] = found, line
                 if not left:
                     break
-        for found, line in sorted(firsts.values(), key=lambda each: each[0].begin)[:FATES]:
+        for found, line in sorted(firsts.values(), key=lambda each: each[0].begin)[:LOSSES]:
             yield self.files.numbered(found, line.fields)
 
     def elections(self, evidence: Evidence) -> tuple[TraceLine, ...]:
-        """Those that the finding may be a case of."""
+        """The elections that may have caused the finding."""
         partition, times = evidence.number("partition"), [op.time for op in evidence.ops]
         if partition is None or not evidence.traced:
             return ()
@@ -240,7 +246,7 @@ class Gathering:
     # -- the logs -------------------------------------------------------------------------------------------
 
     def copies(self, evidence: Evidence) -> tuple[Copy, ...]:
-        """What each replica holds at the offset in the end."""
+        """What each replica's final log has at the offset."""
         partition, offset = evidence.number("partition"), evidence.number("offset")
         if evidence.name not in OF_A_RECORD or partition is None or offset is None or offset < 0:
             return ()
@@ -252,16 +258,16 @@ class Gathering:
 
     def copy(self, node: str, partition: int, offset: int, leads: bool) -> Copy:
         row = self.files.replicas.get((node, partition), {})
-        begins, ends = (value if type(value) is int else None for value in (
+        log_start, leo = (value if type(value) is int else None for value in (
             row.get("log_start"), row.get("leo")))
-        expected = (begins is None or begins <= offset) and (ends is None or offset < ends)
+        expected = (log_start is None or log_start <= offset) and (leo is None or offset < leo)
         return Copy(
-            node=node, leads=leads, readable=self.files.readable(node), begins=begins, ends=ends,
+            node=node, leads=leads, readable=self.files.readable(node), log_start=log_start, leo=leo,
             record=self.files.record(node, partition, offset, expected=expected),
         )
 
     def skipped(self, evidence: Evidence) -> tuple[int, Record] | None:
-        """A record of this run that the leader's final log holds between two reads."""
+        """A record that the leader's final log has between two reads and that a poll passed over."""
         partition, offset = evidence.number("partition"), evidence.number("offset")
         if evidence.name not in (names.POLL_SKIP, names.INT_POLL_SKIP) or partition is None or offset is None:
             return None
@@ -277,7 +283,8 @@ class Gathering:
     # -- what permits it, or might have ---------------------------------------------------------------------
 
     def acts(self, evidence: Evidence) -> tuple[Op | TraceLine, ...]:
-        """After the send: what permits its loss; of a loss that nothing permits, what took data."""
+        """The acts after the send that permit its loss; for a loss that nothing permits, the acts that lost
+        data."""
         partition, cause = evidence.number("partition"), evidence.found.get("permitted_by")
         if partition is None:
             return ()
@@ -294,11 +301,12 @@ class Gathering:
                 for found, line in self.files.after(0, partition, "elect")
                 if line.fields.get("clean") is False
                 and (begin is None or reaches(line, "time", begin))] if evidence.traced else []
-        return tuple(seen[:FATES]) or asked
+        return tuple(seen[:LOSSES]) or asked
 
 
 def is_perhaps(found: Json, unknown: Sequence[Json]) -> bool:
-    """Whether the judge says that it may be otherwise: then the name and its cause are among the unknown."""
+    """Whether the permission is uncertain: the judge then lists the finding's name and its cause as
+    unknown."""
     cause = found.get("permitted_by")
     return cause is not None and any(
         found["name"] in entry["names"] and f"whether {cause} covers" in str(entry["reason"])
@@ -314,26 +322,26 @@ def mapping(value: object) -> Mapping[str, Any]:
 
 
 def written(evidence: Evidence) -> int | None:
-    """The value of the record of the example's epoch, if some log still has it."""
+    """The value of the record with the example's epoch, if some final log has it."""
     epoch = evidence.number("epoch")
     records = [copy.record for copy in evidence.copies if copy.record is not None]
     return next((one.value for one in records if epoch is not None and one.epoch == epoch), None)
 
 
 def reaches(line: TraceLine, name: str, least: int) -> bool:
-    """Whether the field is a number, and not below that."""
+    """Whether the field is a number and at least `least`."""
     number = line.whole_number(name)
     return number is not None and number >= least
 
 
-def holders(lines: Iterable[TraceLine], offset: int) -> tuple[str, ...]:
-    """Who has appended the offset in these lines."""
+def appended_by(lines: Iterable[TraceLine], offset: int) -> tuple[str, ...]:
+    """The nodes that appended the offset in these lines."""
     nodes: dict[str, None] = {}
     for line in lines:
         first, count = line.whole_number("offset"), line.whole_number("count")
         if line.event == "append" and first is not None and count is not None and (
                 first <= offset < first + count):
-            nodes[line.word("node")] = None
+            nodes[line.name_in("node")] = None
     return tuple(sorted(nodes))
 
 
@@ -348,7 +356,7 @@ def replicas_of(about: Json, partition: int) -> list[str]:
 
 
 def concerned(op: Op, partition: int) -> bool:
-    """Whether an election that was asked for was of this partition."""
+    """Whether a requested election was for this partition."""
     fault = op.fault or {}
     partitions = fault.get("partitions", fault.get("partition"))
     return partitions is None or partition in (partitions if isinstance(partitions, list) else [partitions])

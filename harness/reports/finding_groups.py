@@ -1,12 +1,12 @@
-"""Groups the findings that are one event: the gravest stands for it, those that follow from it are a line
+"""Groups the findings that are about one event: the gravest is its root, those that follow from it get a line
 each.
 
-A loss is seen by many checks: the record is gone, a reader had seen it, a replica cut it, another became the
-leader without it. To a reader that is one thing that happened, not six.
+Many checks see one loss: the record is gone, a reader had seen it, a replica truncated it, another became
+leader without it. For a reader that is one event, not six.
 
 Rules
-1. A finding joins a graver one only where every example that is shown is about the same record, the same
-   place, or the same line of the trace; a cut also where it took that place. When in doubt it stands alone.
+1. A finding joins a graver one only if every example that is shown is about the same record, the same place,
+   or the same line of the trace; a truncation also if it removed that place. When in doubt it stays alone.
 2. Both must be of one class: a bug is never printed as part of what a setting permits, nor the reverse.
 3. Only what can follow from the graver one, or lead to it, joins it (OF_ONE_EVENT).
 """
@@ -25,7 +25,7 @@ Json = Mapping[str, Any]  # an object of run.json or verdict.json
 Place = tuple[int, int]  # partition, and an offset or a value
 
 HISTORY = "history.jsonl"
-PLACES = 3  # lines named behind a finding
+PLACES = 3  # lines named after a finding
 # How a record came to be lost.
 _CAUSES = frozenset({
     names.UNSAFE_TRUNCATION, names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_ISR,
@@ -51,10 +51,10 @@ OF_ONE_EVENT: Mapping[str, frozenset[str]] = {
     names.UNSAFE_ISR: frozenset({names.CANDIDATE_INCOMPLETE}),
     names.RECOVERY_LOSS: frozenset({names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE}),
 }
-_CLAUSES = {  # of what a node did to the record that the event is about
-    names.UNSAFE_TRUNCATION: "{} cut it off, although it was committed",
+_CLAUSES = {  # what a node did with the event's record
+    names.UNSAFE_TRUNCATION: "{} truncated it, although it was committed",
     names.LEADER_INCOMPLETE: "{} began to lead without it",
-    names.UNCLEAN_ELECTION: "{} was elected uncleanly, and nobody had allowed it",
+    names.UNCLEAN_ELECTION: "{} was elected uncleanly, which nothing allowed",
     names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
 }
 _SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
@@ -64,22 +64,22 @@ _REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Follower:
-    """A group of findings that is part of an event."""
+    """A group of findings that belongs to an event but is not its root."""
 
     found: Json
     clause: str
-    places: str  # where its examples stand in the files; empty where they name no lines
+    places: str  # the lines of its examples in the files; empty if they name none
 
     @property
     def head(self) -> str:
-        """Its name, and how many there are of it."""
+        """Its name, and their number if there are several."""
         count = self.found["count"]
         return str(self.found["name"]) + (f" ({count})" if count != 1 else "")
 
 
 @dataclass(slots=True, kw_only=True)
 class Event:
-    """A group of findings that stands for what happened, and those that belong to it."""
+    """One thing that happened: the gravest group of findings, and the groups that belong to it."""
 
     root: Json
     followers: list[Follower] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Event:
 
 
 def group_findings(gathering: Gathering, findings: Sequence[Json]) -> list[Event]:
-    """The findings, the gravest first, by event."""
+    """The events; findings must be in order, the gravest first."""
     events: list[Event] = []
     for found in findings:
         event = next((event for event in events if belongs_to(gathering, event, found)), None)
@@ -123,7 +123,7 @@ def belongs_to(gathering: Gathering, event: Event, found: Json) -> bool:
 
 
 def is_about(gathering: Gathering, event: Event, name: str, example: Json) -> bool:
-    """Whether an example of such a finding is of the event's record, place or line."""
+    """Whether an example of a finding called `name` is about the event's record, place or line."""
     partition, line = int_of(example, "partition"), int_of(example, "event")
     offset, value = int_of(example, "offset"), int_of(example, "value")
     if partition is None:
@@ -138,24 +138,24 @@ def is_about(gathering: Gathering, event: Event, name: str, example: Json) -> bo
     if name in _SKIPS and offset is not None:
         return passed_over(gathering, example, partition, offset, event)
     if offset is not None and event.root["count"] > len(examples_of(event.root)):
-        # Not all of its places are named, but the first of them: what lies behind those is taken for one.
+        # Only the first of its places are named: any later offset is taken to be one of them.
         return bool(event.offsets) and (partition, offset) > max(event.offsets)
-    return line is not None and cuts(gathering, line, partition, event)
+    return line is not None and truncates(gathering, line, partition, event)
 
 
 def is_election(gathering: Gathering, line: int, event: Event) -> bool:
-    """Whether a line of the trace is the election of the leader that an event's line tells of."""
+    """Whether a line of the trace is the election of the leader that one of the event's lines names."""
     found = gathering.files.event(line + 1)
     if found is None or found[1].event != "elect":
         return False
     chosen = [found[1].fields.get(key) for key in ("leader", "epoch", "partition")]
     lines = filter(None, (gathering.files.event(number + 1) for number in event.lines))
-    return any(chosen == [told.fields.get(key) for key in ("node", "epoch", "partition")]
-               for _, told in lines if told.event == "become_leader")
+    return any(chosen == [role.fields.get(key) for key in ("node", "epoch", "partition")]
+               for _, role in lines if role.event == "become_leader")
 
 
 def passed_over(gathering: Gathering, example: Json, partition: int, offset: int, event: Event) -> bool:
-    """Whether all that a consumer passed over are places of the event: what is gone cannot be read."""
+    """Whether all offsets that a consumer passed over belong to the event: what is lost cannot be read."""
     ops = [gathering.files.op(index) for index in items(example, "ops") if type(index) is int]
     before = [read.offset for op in ops if op is not None for read in op.reads or ()
               if read.partition == partition and read.offset is not None and read.offset < offset]
@@ -164,8 +164,8 @@ def passed_over(gathering: Gathering, example: Json, partition: int, offset: int
     return all((partition, each) in event.offsets for each in range(max(before) + 1, offset))
 
 
-def cuts(gathering: Gathering, line: int, partition: int, event: Event) -> bool:
-    """Whether a line of the trace is a cut that took one of the event's places."""
+def truncates(gathering: Gathering, line: int, partition: int, event: Event) -> bool:
+    """Whether a line of the trace is a truncation that removed one of the event's offsets."""
     found = gathering.files.event(line + 1)
     if found is None or found[1].event != "truncate":
         return False
@@ -174,11 +174,11 @@ def cuts(gathering: Gathering, line: int, partition: int, event: Event) -> bool:
         each == partition and first <= offset < behind for each, offset in event.offsets)
 
 
-# -- told ---------------------------------------------------------------------------------------------------
+# -- text ---------------------------------------------------------------------------------------------------
 
 
 def clause(found: Json) -> str:
-    """What it is, in a clause about the event's record."""
+    """A clause that says what the finding is about the event's record."""
     examples = examples_of(found)
     nodes = sorted({str(node) for example in examples for node in items(example, "nodes")})
     if found["name"] in _CLAUSES and nodes:
@@ -189,8 +189,8 @@ def clause(found: Json) -> str:
 
 
 def places(found: Json) -> str:
-    """`trace.jsonl:58, 64`: the lines to blame; where there are none, what clients were answered. Of examples
-    for which an earlier line is to blame, `n1, seq 58; n2, seq 64`: the lines that show them."""
+    """`trace.jsonl:58, 64`: the lines to blame; if there are none, the clients' ops. For examples whose blame
+    is on an earlier line, `n1, seq 58; n2, seq 64`: the lines that show them."""
     examples = examples_of(found)
     earlier = [is_blamed_on_another_line(example) for example in examples]
     own = [match[1] for example, other in zip(examples, earlier, strict=True) if other
@@ -207,7 +207,7 @@ def places(found: Json) -> str:
 
 
 def is_blamed_on_another_line(example: Json) -> bool:
-    """Whether the judge names a step of somebody as the first that was wrong."""
+    """Whether the judge names a step of some node as the first wrong one."""
     blame = split_blame(str(example.get("text") or ""))[1]
     return bool(blame) and UNDECIDED not in blame
 
@@ -216,11 +216,11 @@ def examples_of(found: Json) -> list[Json]:
     return [example for example in items(found, "examples") if isinstance(example, Mapping)]
 
 
-def items(told: Json, key: str) -> list[Any]:
-    value = told.get(key)
+def items(fields: Json, key: str) -> list[Any]:
+    value = fields.get(key)
     return list(value) if isinstance(value, list | tuple) else []
 
 
-def int_of(told: Json, key: str) -> int | None:
-    value = told.get(key)
+def int_of(fields: Json, key: str) -> int | None:
+    value = fields.get(key)
     return value if type(value) is int else None

@@ -1,8 +1,8 @@
-"""Tells a finding in plain words: what happened, when it was acked and by whom, who had it and who has it,
-the event to blame, why that is (not) allowed, and where in the files all this stands.
+"""Writes the paragraph about a finding: what happened, when and by whom it was acked, which replicas had it
+and have it, the event to blame, why that is (not) allowed, and the lines of the files that show it.
 
-Pure: from evidence to a few headed sentences. A sentence that the evidence does not bear is left out. What
-was said of an earlier finding of the run (the same event, the same permission) is not said again.
+Pure: from evidence to a few sentences with heads. A sentence without evidence is left out. What was said
+about an earlier finding of the run (the same event, the same permission) is not repeated.
 """
 
 import re
@@ -13,12 +13,12 @@ from floodmark.checkers.text.blame_words import UNDECIDED, split_blame
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.op import Op, Read, Send, Type
-from floodmark.harness.reports.finding_evidence import Acker, Copy, Evidence, mapping
+from floodmark.harness.reports.finding_evidence import AckEvent, Copy, Evidence, mapping
 from floodmark.harness.reports.phrases import fault_text, seconds
 from floodmark.harness.reports.trace_text import TraceLine, clause_of, listed, number
 from floodmark.harness.verdict import BUG
 
-# The guarantees that decide about a finding, by run.json's names and as people call them.
+# The guarantees that decide about a finding: their names in run.json, and as people call them.
 OF_LOSSES = (("acks", "acks"), ("min_insync_replicas", "min.insync.replicas"),
              ("unclean_leader_election", "unclean elections"))
 OF_PRODUCERS = (("acks", "acks"), ("retries", "retries"), ("idempotence", "idempotence"))
@@ -26,14 +26,14 @@ OF_READERS = (("isolation", "isolation"),)
 RETRIED = (names.DUPLICATE, names.NONMONOTONIC_SEND, names.INT_NONMONOTONIC_SEND)
 ISOLATED = (names.G1A, names.PRECOMMITTED_READ, *names.CYCLES)
 
-# Errors after which the record may be in some log: a client that takes them for a certain no is wrong.
+# Errors after which the record may be in some log: a client must not count them as a certain failure.
 IN_DOUBT = frozenset({
     "TIMEOUT", "CONNECTION", "REQUEST_TIMED_OUT", "NETWORK_EXCEPTION", "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
     "NOT_LEADER_OR_FOLLOWER", "NOT_LEADER_FOR_PARTITION",
 })  # fmt: skip
 
 SENTENCE = 1_000  # characters, at most
-LAST_WORDS = 10  # lines of a broker that died
+LAST_WORDS = 10  # of a broker that died
 SHOWN = 3  # acts that permit a finding
 HISTORY = "history.jsonl"
 
@@ -45,13 +45,13 @@ Record = Send | Read
 
 
 def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
-    """The paragraph about one example. `before`: the examples that are printed above it, of the same run."""
+    """The paragraph about one example. `before`: the evidence of the paragraphs above it, of the same run."""
     parts = [
         ("what", f"{what_happened(evidence)} {blame_of(evidence)}".rstrip()),
-        ("when", unless_said_before(when_and_by_whom, evidence, before)),
-        ("held", unless_said_before(who_held_it, evidence, before)),
+        ("when", unless_repeated(when_and_by_whom, evidence, before)),
+        ("held", unless_repeated(copies_then_and_now, evidence, before)),
         ("guilty" if is_blamed(evidence) else "event", blamed_event(evidence, before)),
-        ("copies", fates_of_copies(evidence, before)),
+        ("copies", copy_loss_text(evidence, before)),
         *quote_died_broker(evidence),
         ("why", why_it_counts(evidence, before)),
     ]
@@ -59,9 +59,9 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
 
 
 def what_happened(evidence: Evidence) -> str:
-    """The example's sentence, without the lines that are named by file and number below."""
+    """The example's sentence, without references to lines that the paragraph names by file and number."""
     text = split_blame(str(evidence.example.get("text") or dict(evidence.example)))[0]
-    if telling_ops(evidence) and evidence.name not in names.CYCLES:
+    if conclusive_ops(evidence) and evidence.name not in names.CYCLES:
         text = _INDEXES.sub("", text)
     if evidence.name == names.BROKER_DIED and lines_of_died_broker(evidence):
         text = text.split("; its last words: ")[0].removesuffix(".") + "."  # quoted below, line by line
@@ -69,31 +69,32 @@ def what_happened(evidence: Evidence) -> str:
 
 
 def blame_of(evidence: Evidence) -> str:
-    """Who is to blame, or that nobody can tell, where the judge says it."""
+    """The judge's sentence on who is to blame, or that this is unknown; empty if there is none."""
     return split_blame(str(evidence.example.get("text") or ""))[1]
 
 
 def quote_died_broker(evidence: Evidence) -> Iterator[Part]:
-    """What a broker said before it ended by itself: how it ended, then the end of its log, as it stands."""
+    """How a broker that died ended, then the end of its log, line by line and unchanged."""
     for at, line in enumerate(lines_of_died_broker(evidence)):
         yield ("words" if at == 0 else "", line)
 
 
 def lines_of_died_broker(evidence: Evidence) -> list[str]:
-    """The lines that run.json has of them; of very many the first and the last."""
+    """The lines that run.json has about it; of very many the first and the last."""
     if evidence.name != names.BROKER_DIED or not evidence.nodes:
         return []
-    words = mapping(evidence.about.get("died_words")).get(evidence.nodes[0])
-    lines = [line.rstrip() for line in words.splitlines() if line.strip()] if isinstance(words, str) else []
+    text = mapping(evidence.about.get("died_words")).get(evidence.nodes[0])
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()] if isinstance(text, str) else []
     return lines if len(lines) <= LAST_WORDS else [lines[0], "...", *lines[2 - LAST_WORDS:]]
 
 
-def unless_said_before(tell: Callable[[Evidence], str], evidence: Evidence, before: Sequence[Evidence]
-                      ) -> str:
-    """The sentence; of one that was said of an earlier finding, where."""
-    sentence = tell(evidence)
-    same = next((one.name for one in before if sentence and tell(one) == sentence), None)
-    return sentence if same is None else f"as told above, of {same}."
+def unless_repeated(
+    write: Callable[[Evidence], str], evidence: Evidence, before: Sequence[Evidence]
+) -> str:
+    """The sentence; if it was written for an earlier finding already, a reference to that one."""
+    sentence = write(evidence)
+    same = next((one.name for one in before if sentence and write(one) == sentence), None)
+    return sentence if same is None else f"as described above for {same}."
 
 
 def shorten_sentence(sentence: str) -> str:
@@ -108,21 +109,21 @@ def line_of(op: Op) -> str:
 
 
 def when_and_by_whom(evidence: Evidence) -> str:
-    """What the clients asked and were answered, in the order of the history, and which leader acked."""
+    """What the clients asked and what answers they got, in the history's order, and which leader acked."""
     if evidence.name == names.STUCK:
         settling = mapping(evidence.about.get("settle")).get("why")
         return f"settling: {settling} (run.json)." if settling else ""
     clauses = []
-    for op in sorted(telling_ops(evidence), key=lambda op: op.index):
-        ackers = [one for one in evidence.ackers if one.index == op.index]
-        where = "".join([line_of(op), *map(acked_by, ackers)])
+    for op in sorted(conclusive_ops(evidence), key=lambda op: op.index):
+        ack_events = [one for one in evidence.ack_events if one.index == op.index]
+        where = "".join([line_of(op), *map(acked_by, ack_events)])
         clauses.append(f"at {seconds(op.time)} {op_clause(evidence, op)} ({where})")
-    clauses += [f"{clause_of(one.line)}" for one in evidence.ackers if one.index is None]
+    clauses += [f"{clause_of(one.line)}" for one in evidence.ack_events if one.index is None]
     return "; ".join(clauses) + "." if clauses else ""
 
 
-def telling_ops(evidence: Evidence) -> list[Op]:
-    """Those that tell something: an invocation whose completion is there too does not, but for real time."""
+def conclusive_ops(evidence: Evidence) -> list[Op]:
+    """The ops worth a sentence: completions, and invocations without one; for realtime-order all."""
     ops = evidence.ops
     if evidence.name == names.REALTIME_ORDER:
         return list(ops)
@@ -137,7 +138,7 @@ def op_clause(evidence: Evidence, op: Op) -> str:
     clauses += [read_clause(evidence, op)] if op.reads else []
     if not clauses and op.offsets is not None:
         ends = [end for partition, end in op.offsets if partition == evidence.number("partition")]
-        clauses = [f"was told that the log ends at {ends[0]}"] if ends else []
+        clauses = [f"got {ends[0]} as the log's end"] if ends else []
     if op.reads and op.type is not Type.OK:
         clauses.append(f"in a {op.f} that ended in {op.type}")
     return f"{who} {' and '.join(clauses) or f'asked for {op.f} ({op.type})'}"
@@ -145,20 +146,21 @@ def op_clause(evidence: Evidence, op: Op) -> str:
 
 def send_clause(evidence: Evidence, op: Op) -> str:
     records = concerned_records(evidence, op.sends or ())
-    what = ", ".join(str(send.value) for send in records[:SHOWN]) + (", ..." if len(records) > SHOWN else "")
-    what += other_partitions(evidence, records)
+    values = ", ".join(str(send.value) for send in records[:SHOWN])
+    values += ", ..." if len(records) > SHOWN else ""
+    values += other_partitions(evidence, records)
     error = f" ({op.error})" if op.error else ""
     if op.type is Type.OK:
-        return f"was acked {what}{offsets(records)}"
+        return f"was acked {values}{offsets(records)}"
     return {
-        Type.INVOKE: f"began to send {what}",
-        Type.FAIL: f"was told for certain that its send of {what} failed{error}",
-        Type.INFO: f"never learnt what became of its send of {what}{error}",
+        Type.INVOKE: f"began to send {values}",
+        Type.FAIL: f"got a certain failure of its send of {values}{error}",
+        Type.INFO: f"never learned whether its send of {values} succeeded{error}",
     }[op.type]
 
 
 def read_clause(evidence: Evidence, op: Op) -> str:
-    """The reads about the record; else where the poll went."""
+    """The reads of the record; else the offsets that the poll read."""
     records = concerned_records(evidence, op.reads or ())
     where = other_partitions(evidence, records)
     if len(records) == 1:
@@ -167,15 +169,15 @@ def read_clause(evidence: Evidence, op: Op) -> str:
 
 
 def concerned_records(evidence: Evidence, records: Sequence[Record]) -> list[Record]:
-    """Those of the finding's record or place; where none is, all of its partition; or else all."""
+    """The records of the finding's value or offset; if none is, those of its partition; else all."""
     here = [record for record in records if record.partition == evidence.number("partition")]
-    its = [record for record in here
-           if evidence.concerns(record.partition, record.offset, record.value)]
-    return its or here or list(records)
+    exact = [record for record in here
+             if evidence.concerns(record.partition, record.offset, record.value)]
+    return exact or here or list(records)
 
 
 def other_partitions(evidence: Evidence, records: Sequence[Record]) -> str:
-    """Which partition they are of, where it is not the finding's."""
+    """The records' partitions, if they are not the finding's."""
     partitions = sorted({record.partition for record in records})
     if not partitions or partitions == [evidence.number("partition")]:
         return ""
@@ -191,9 +193,9 @@ def offsets(records: Sequence[Record]) -> str:
     return f" at offsets {there[0]} to {there[-1]}"
 
 
-def acked_by(acker: Acker) -> str:
+def acked_by(ack_event: AckEvent) -> str:
     """`; by n1 as the leader of epoch 0, its ISR n1, n2 and n3, its HW 4, trace.jsonl:53`."""
-    line = acker.line
+    line = ack_event.line
     alone = " alone" if len(line.names("isr")) == 1 else ""
     acks = line.fields.get("acks")
     weak = "" if acks == "all" else f" with acks={acks}"
@@ -201,24 +203,24 @@ def acked_by(acker: Acker) -> str:
             f"{listed(line.names('isr'))}{alone}, its HW {number(line, 'hw')}, {line.place}")
 
 
-# -- who had it, who has it ----------------------------------------------------------------------------------
+# -- which replicas had it, and have it ---------------------------------------------------------------------
 
 
-def who_held_it(evidence: Evidence) -> str:
-    """Then, by the appends before the ack; now, by the final logs."""
+def copies_then_and_now(evidence: Evidence) -> str:
+    """Which replicas had appended the record when it was acked, and which have it in their final logs."""
     if evidence.skipped is not None:
         at, record = evidence.skipped
-        return (f"between what it read the leader's log holds, for one, {record.value} at offset {at} "
+        return (f"between its reads the leader's log has, for example, {record.value} at offset {at} "
                 f"({record.place}).")
     if not evidence.copies:
         return ""
-    then = [f"when it was acked, {listed(one.holders)} had appended it"
-            for one in evidence.ackers[:1] if one.holders]
+    then = [f"when it was acked, {listed(one.appended_by)} had appended it"
+            for one in evidence.ack_events[:1] if one.appended_by]
     return "; ".join([*then, who_has_it_now(evidence), *read_to_the_end(evidence)]) + "."
 
 
 def read_to_the_end(evidence: Evidence) -> Iterator[str]:
-    """Of what was not seen, who had every chance to."""
+    """For an unseen record: the processes that read to the end after settling."""
     processes = mapping(evidence.about.get("final_reads")).get("processes")
     if evidence.name == names.UNSEEN and isinstance(processes, list) and processes:
         who = listed([str(process) for process in processes[:SHOWN]])
@@ -226,7 +228,8 @@ def read_to_the_end(evidence: Evidence) -> Iterator[str]:
 
 
 def who_has_it_now(evidence: Evidence) -> str:
-    """`at offset 3 in the end n3 (the leader), n1 and n2 have 4 of epoch 2`: who has the same, together."""
+    """`at offset 3 in the end n3 (the leader), n1 and n2 have 4 of epoch 2`: equal copies are listed
+    together."""
     offset = evidence.number("offset")
     together: dict[str, list[Copy]] = {}
     bytes_differ = have_different_bytes(evidence.copies)
@@ -234,16 +237,16 @@ def who_has_it_now(evidence: Evidence) -> str:
         crc = f", CRC {copy.record.crc}" if bytes_differ and copy.record is not None else ""
         together.setdefault(copy_text(copy, offset) + crc, []).append(copy)
     clauses = []
-    for what, copies in together.items():
+    for text, copies in together.items():
         nodes = [f"{copy.node} (the leader)" if copy.leads else copy.node for copy in copies]
         verb = "has" if len(nodes) == 1 else "have"
         place = next((f" ({copy.record.place})" for copy in copies if copy.record is not None), "")
-        clauses.append(f"{listed(nodes)} {verb} {what}{place}")
+        clauses.append(f"{listed(nodes)} {verb} {text}{place}")
     return f"at offset {offset} in the end {', '.join(clauses)}"
 
 
 def have_different_bytes(copies: Sequence[Copy]) -> bool:
-    """Whether what is one record by its epoch and value has other bytes somewhere."""
+    """Whether two copies have the same epoch and value but different bytes."""
     records = [copy.record for copy in copies if copy.record is not None]
     return len({(one.epoch, one.value, one.crc) for one in records}) > len(
         {(one.epoch, one.value) for one in records})
@@ -257,10 +260,10 @@ def copy_text(copy: Copy, offset: int | None) -> str:
         return f"{value}{of_epoch}" + (f" ({record.flaw})" if record.flaw else "")
     if not copy.readable:
         return "no dump"
-    if offset is not None and copy.ends is not None and copy.ends <= offset:
-        return f"nothing (LEO {copy.ends})"
-    if offset is not None and copy.begins is not None and offset < copy.begins:
-        return f"nothing (log start {copy.begins})"
+    if offset is not None and copy.leo is not None and copy.leo <= offset:
+        return f"nothing (LEO {copy.leo})"
+    if offset is not None and copy.log_start is not None and offset < copy.log_start:
+        return f"nothing (log start {copy.log_start})"
     return "nothing"
 
 
@@ -268,27 +271,27 @@ def copy_text(copy: Copy, offset: int | None) -> str:
 
 
 def blamed_event(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """The line of the trace that the judge blames, and what it means."""
+    """The line of the trace that the judge blames, and what it did to the record."""
     event = evidence.event
     if event is None:
         return ""
     if any(one.event is not None and one.event.number == event.number for one in before):
-        return f"the line told above, {event.place}."
+        return f"the line quoted above, {event.place}."
     return f"{clause_of(event)}{meaning(evidence, event)}."
 
 
-def fates_of_copies(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """What became of the other copies."""
+def copy_loss_text(evidence: Evidence, before: Sequence[Evidence]) -> str:
+    """How the other copies were lost."""
     event = evidence.event
     if event is not None and any(
             one.event is not None and one.event.number == event.number for one in before):
         return ""
-    fates = [fate for fate in evidence.fates if event is None or fate.number != event.number]
-    return f"{'; '.join(map(clause_of, fates))}." if fates else ""
+    losses = [line for line in evidence.copy_losses if event is None or line.number != event.number]
+    return f"{'; '.join(map(clause_of, losses))}." if losses else ""
 
 
 def is_blamed(evidence: Evidence) -> bool:
-    """Whether somebody broke the rules, and the judge knows by which line."""
+    """Whether the finding is a bug and the judge knows which line of the trace caused it."""
     is_known = UNDECIDED not in blame_of(evidence)
     return evidence.found["class"] == BUG and evidence.event is not None and is_known
 
@@ -299,15 +302,15 @@ def meaning(evidence: Evidence, event: TraceLine) -> str:
     if offset is None:
         return ""
     if evidence.name == names.CANDIDATE_INCOMPLETE and event.event != "truncate":
-        return f": from then on {listed(evidence.nodes)} might have been chosen without it"
+        return f": from then on {listed(evidence.nodes)} could have been elected without it"
     if event.event == "truncate":
         first, behind = event.whole_number("to"), event.whole_number("from")
         if first is not None and behind is not None and first <= offset < behind:
-            return f": offset {offset} was among what it cut"
+            return f": it removed offset {offset}"
     if event.event == "become_leader":
         end = event.whole_number("leo")
         if end is not None and end <= offset:
-            return f": without offset {offset}, which the next record it takes will get"
+            return f": without offset {offset}, which its next record will get"
     return ""
 
 
@@ -315,9 +318,9 @@ def meaning(evidence: Evidence, event: TraceLine) -> str:
 
 
 def why_it_counts(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """The law and that nothing permits this; or what permits it, and how to have it fail."""
+    """The broken law and that nothing permits this; or what permits it, and how to make it fail."""
     if evidence.found["class"] == BUG:
-        return " ".join([*broken_law(evidence, before), *fact_to_note(evidence, before)])
+        return " ".join([*broken_law(evidence, before), *note_fact(evidence, before)])
     return why_permitted(evidence, before)
 
 
@@ -332,20 +335,20 @@ def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     elif any(one.found["class"] == BUG for one in before):
         yield "Nothing here permits it."
     else:
-        yield f"Neither {promised(evidence)} nor what struck permit it here."
+        yield f"Neither {promised(evidence)} nor the faults permit it here."
     guarantees = mapping(evidence.about.get("guarantees"))
     acks = guarantees.get("acks", "all")
     if acks != "all" and evidence.name == names.SAW_THEN_LOST:
-        yield f"Nor does acks={acks}: what a reader was shown had been committed."
+        yield f"Nor does acks={acks}: a record that a reader saw had been committed."
     if evidence.acts and not any(one.acts == evidence.acts for one in before):
-        but = ("flush.messages=1 promised that what was acked is on the disk"
+        but = ("flush.messages=1 guarantees that acked records are on disk"
                if guarantees.get("flush") == "every" else
-               "a leader was never chosen from such copies alone")
-        yield f"Data were taken: {first_acts(evidence.acts)}; but {but}."
+               "no leader was chosen from such copies alone")
+        yield f"Data was lost: {first_acts(evidence.acts)}; but {but}."
 
 
 def promised(evidence: Evidence) -> str:
-    """The settings that might have permitted it, and do not."""
+    """The settings that might have permitted the finding and do not."""
     guarantees = mapping(evidence.about.get("guarantees"))
     asked = OF_READERS if evidence.name in ISOLATED else OF_LOSSES
     asked = OF_PRODUCERS if evidence.name in RETRIED else asked
@@ -358,27 +361,27 @@ def promised(evidence: Evidence) -> str:
     return f"the settings ({', '.join(settings)})" if settings else "the settings"
 
 
-def fact_to_note(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
-    """One fact that the case at hand turns on, if there is one."""
-    for fact in facts_at_hand(evidence):
-        if not any(fact in facts_at_hand(one) for one in before):
+def note_fact(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
+    """One commonly misread fact that explains this case, if there is one."""
+    for fact in relevant_facts(evidence):
+        if not any(fact in relevant_facts(one) for one in before):
             thought = FACTS[fact].thought.removesuffix(".")
             yield f"Many believe that {thought[0].lower()}{thought[1:]} ({fact}). {FACTS[fact].holds}"
             return
 
 
-def facts_at_hand(evidence: Evidence) -> Iterator[str]:
-    """The facts of which this evidence is a case: what came about by the very thing that the fact tells."""
+def relevant_facts(evidence: Evidence) -> Iterator[str]:
+    """The ids of the facts (checkers' FACTS) that this evidence is a case of."""
     event, name = evidence.event, evidence.name
     if evidence.found["class"] != BUG:
         return
     truncated = event is not None and event.event == "truncate"
     if truncated and evidence.about.get("rules") == "high-watermark":
         yield "S20"
-    isrs = [one.line.names("isr") for one in evidence.ackers]
+    isrs = [one.line.names("isr") for one in evidence.ack_events]
     leaders = {copy.node for copy in evidence.copies if copy.leads}
     if name == names.LOST_WRITE and isrs and isrs[0] and leaders.isdisjoint(isrs[0]) and leaders:
-        yield "S1"  # who leads in the end was not waited for
+        yield "S1"  # the final leader was not in the ISR of the ack
     if name == names.ACK_RULE and evidence.example.get("how") == "member":
         yield "S2"
     if name == names.G1A and any(op.type is Type.FAIL and op.error in IN_DOUBT for op in evidence.ops):
@@ -392,16 +395,16 @@ def facts_at_hand(evidence: Evidence) -> Iterator[str]:
 
 
 def why_permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
-    """`Not a bug: permitted by acks: ...`; the meaning only once a run."""
+    """`Not counted as a bug: permitted by acks: ...`; the meaning only once a run."""
     cause = str(evidence.found.get("permitted_by"))
-    head = f"Not held for a bug: permitted by {cause}"
+    head = f"Not counted as a bug: permitted by {cause}"
     if any(one.found.get("permitted_by") == cause for one in before):
-        return f"{head}, as told above."
+        return f"{head}, as described above."
     permission = PERMISSIONS.get(cause)
     sentences = [f"{head}: {permission.means}." if permission else f"{head}."]
     sentences += [f"Here: {first_acts(evidence.acts)}."] if evidence.acts else []
     if evidence.perhaps:
-        sentences.append("Perhaps: without a trace nobody saw whether it covers all of it.")
+        sentences.append("Perhaps: without a trace it is unknown whether that covers all of it.")
     sentences.append("With --strict it fails the gate.")
     return " ".join(sentences)
 

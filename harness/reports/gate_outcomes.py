@@ -1,10 +1,9 @@
-"""Sums up what the gate makes of one folder, as data, and has the words that reports for CI servers share.
+"""Sums up one folder's result at the gate as data, and formats what the reports for CI servers share.
 
 Rules
-1. A report says what the exit code says: both are the ruling's (rulings.py), never what the verdict reads
-   like.
-2. Text from a run may hold anything; what no XML and no page can show is spelt out (`\\x1b`).
-3. What is cut for its length says so.
+1. A report and the exit code agree: both come from the ruling (run_outcome.py), not from the verdict alone.
+2. Text from a run may contain anything; characters that XML or a page cannot show are escaped (`\\x1b`).
+3. Text that was cut for its length says so.
 """
 
 import re
@@ -16,13 +15,13 @@ import click
 
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import UNREADABLE
-from floodmark.harness.reports.phrases import many, told_class
+from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.run_outcome import INVALID, Ruling
 from floodmark.harness.run_location import Place
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
-# All but these is allowed in XML 1.0, and harmless on a page: nor do they turn the direction of writing.
+# Everything else is allowed in XML 1.0 and safe on a page: it does not change the direction of writing.
 _UNFIT = re.compile(
     r"[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
     r"|[\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
@@ -31,16 +30,16 @@ _UNFIT = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One folder before the gate."""
+    """The result of one folder at the gate."""
 
     folder: Place
     ruling: Ruling
-    told: Json  # the verdict, as verdict.json has it
-    about: Json | None = None  # run.json, where anything was judged
-    tested: str = UNREADABLE  # what it tested, whether or not anything was judged
-    reading: verdict_text.Reading | None = None  # of the run's files; None: of the verdict alone
+    verdict: Json  # the verdict, in verdict.json's form
+    about: Json | None = None  # run.json, if anything was judged
+    tested: str = UNREADABLE  # the name of what it tested, whether or not anything was judged
+    reading: verdict_text.Reading | None = None  # of the run's files; None: only of the verdict
     failing: tuple[Json, ...] = ()  # the findings that fail the gate, the worst first
-    remarks: tuple[tuple[str, str], ...] = ()  # what a report says besides: a head and a text each
+    remarks: tuple[tuple[str, str], ...] = ()  # further lines of a report: a head and a text each
 
     @property
     def code(self) -> int:
@@ -51,31 +50,32 @@ class Outcome:
         return self.ruling.word
 
     @property
-    def read(self) -> verdict_text.Reading:
-        """What the files tell."""
-        return self.reading or verdict_text.reading_of(self.folder, self.told, self.about)
+    def loaded_reading(self) -> verdict_text.Reading:
+        """The reading of the files, made now if there is none."""
+        return self.reading or verdict_text.reading_of(self.folder, self.verdict, self.about)
 
     @property
     def unknown(self) -> tuple[Json, ...]:
-        """What the judge may have missed."""
-        return tuple(self.told.get("unknown") or ())
+        """The verdict's `unknown`: what the judge may have missed."""
+        return tuple(self.verdict.get("unknown") or ())
 
 
 def report_of(outcome: Outcome) -> str:
-    """The report as `check` prints it, with its colours."""
+    """The report as `check` prints it, in colour."""
     remarks = [*(("harness", reason) for reason in outcome.ruling.harness), *outcome.remarks]
     lines = [f"  {head:<9}  {text}" for head, text in remarks]
     return "\n".join([
-        verdict_text.report(outcome.folder, outcome.told, outcome.about, ruled=outcome.ruling,
+        verdict_text.report(outcome.folder, outcome.verdict, outcome.about, ruled=outcome.ruling,
                        reading=outcome.reading), *lines])
 
 
 def why(outcome: Outcome) -> str:
-    """On one line, why the folder fails, or why nobody can tell; nothing for one that is simply valid."""
+    """One line: why the folder fails or is unknown; empty if it is valid."""
     if outcome.ruling.kind == INVALID and outcome.failing:
-        worst, *others = outcome.failing  # the worst with its sentence first: a list of tests shows no more
+        worst, *others = outcome.failing  # its sentence comes first: a list of tests shows no more
         besides = ", ".join(f"{found['name']} {found['count']}" for found in others)
-        return one_line(f"{group_words(worst)}. {sentence(worst)}{f' Besides: {besides}.' if others else ''}")
+        rest = f" Besides: {besides}." if others else ""
+        return one_line(f"{group_summary(worst)}. {sentence(worst)}{rest}")
     reasons = list(outcome.ruling.harness)
     if outcome.unknown:
         first, *others = outcome.unknown
@@ -84,13 +84,13 @@ def why(outcome: Outcome) -> str:
     return one_line("; ".join(reasons))
 
 
-def group_words(found: Json) -> str:
+def group_summary(found: Json) -> str:
     """`lost-write: 3 findings, a bug`."""
-    return f"{found['name']}: {many(found['count'], 'finding')}, {click.unstyle(told_class(found))}"
+    return f"{found['name']}: {many(found['count'], 'finding')}, {click.unstyle(class_text(found))}"
 
 
 def sentence(found: Json) -> str:
-    """The worst of a group, in words."""
+    """The sentence of a group's worst example."""
     examples = found.get("examples") or ()
     return str(examples[0].get("text") or dict(examples[0])) if examples else ""
 
@@ -100,12 +100,12 @@ def one_line(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """The text without colours, and with nothing in it that is not to be seen."""
+    """The text without colours, its invisible characters escaped."""
     return _UNFIT.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), click.unstyle(text))
 
 
 def cut(text: str, limit: int) -> str:
-    """At most so many characters, and how many more there were."""
+    """The text's first `limit` characters, and how many more there were."""
     if len(text) <= limit:
         return text
     return f"{text[:limit]} ... (cut: {many(len(text) - limit, 'more character')})"

@@ -1,14 +1,14 @@
-"""`--junit FILE`: the folders of one call as a JUnit report, a test case each.
+"""Writes the folders of one call as a JUnit report, a test case each: `--junit FILE`.
 
 Rules
-1. A test case has one outcome at most, the gate's: servers show only the first of several. `failure`: a bug;
-   or unknown, for the job is red then, and a report without a red case would not say why. `error`: the
-   harness. `skipped`: unknown that --allow-unknown let through, which is neither green nor red.
-2. A test case is called by what was tested, the same every night (case_names.py): a CI server follows a test
-   by its name. Which folder that was, and its seed, are properties.
-3. Elements and attributes are those of Jenkins' schema (junit-10.xsd), which refuses others: a test case may
-   have no properties there, so a run's stand among those of the suite, behind the case's name.
-4. The XML is well-formed whatever the findings hold.
+1. A test case has one outcome at most, the gate's: servers show only the first of several. `failure`: a bug,
+   or unknown, because the job fails then and the report must say why. `error`: a failure of the harness.
+   `skipped`: unknown that --allow-unknown let through.
+2. A test case is named after what was tested, the same every time (case_names.py): a CI server tracks a test
+   by its name. The folder and the seed are properties.
+3. Elements and attributes are those of Jenkins' schema (junit-10.xsd), which rejects others. A test case may
+   have no properties there, so the suite's properties have them, with the case's name in front.
+4. The XML is well-formed whatever text the findings contain.
 """
 
 import datetime
@@ -31,13 +31,13 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN
 MESSAGE_CHARS = 1_000
 REPORT_CHARS = 20_000
 TAIL_BYTES = 1 << 16
-OF_A_RUN = ("id", "seed", "rules", "cluster")  # what of run.json is told
+OF_A_RUN = ("id", "seed", "rules", "cluster")  # keys of run.json that become properties
 KINDS: Mapping[int, str] = {EXIT_INVALID: "failure", EXIT_UNKNOWN: "failure", EXIT_HARNESS: "error"}
 Counts = Mapping[str, int]
 
 
 def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
-    """The file."""
+    """The content of the file."""
     seconds = [seconds_of(outcome.folder) for outcome in outcomes]
     names = numbered(outcome.tested for outcome in outcomes)
     cases = [case_of(name, outcome, took_s) for name, outcome, took_s in zip(
@@ -47,7 +47,7 @@ def junit(outcomes: Sequence[Outcome], now: datetime.datetime) -> bytes:
 
 def document(cases: Sequence[ElementTree.Element], properties: Iterable[tuple[str, str]],
              now: datetime.datetime, took_s: float) -> bytes:
-    """One suite of these cases."""
+    """The XML of one suite with these cases."""
     counts = {
         "tests": str(len(cases)),
         "failures": str(with_outcome(cases, "failure")),
@@ -76,42 +76,43 @@ def with_outcome(cases: Sequence[ElementTree.Element], kind: str) -> int:
 
 
 def case_of(name: str, outcome: Outcome, took_s: float | None) -> ElementTree.Element:
-    """One folder."""
+    """The test case of one folder."""
     return junit_case(name, kind_of(outcome), report_of(outcome), type_=type_of(outcome), why=why(outcome),
                       took_s=took_s)
 
 
 def junit_case(name: str, kind: str | None, text: str, *, type_: str = "", why: str = "",
                took_s: float | None = None, group: str = "floodmark") -> ElementTree.Element:
-    """kind: failure, error, skipped, or None of a case that passed. The text stands where servers show it: in
-    the outcome, else in system-out."""
+    """A test case. kind: failure, error, skipped, or None if it passed. The text is put where servers show
+    it: in the outcome's element, else in system-out."""
     attributes = {"classname": group, "name": visible(name)}
     attributes |= {"time": f"{took_s:.3f}"} if took_s is not None else {}
     case = ElementTree.Element("testcase", attributes)
     text = visible(cut(text, REPORT_CHARS))
     if kind is not None:
-        told = ElementTree.SubElement(case, kind, {
+        element = ElementTree.SubElement(case, kind, {
             "type": type_, "message": visible(cut(why, MESSAGE_CHARS))})
-        told.text = text
+        element.text = text
     if kind in (None, "skipped"):
         ElementTree.SubElement(case, "system-out").text = text
     return case
 
 
 def kind_of(outcome: Outcome) -> str | None:
-    """The element that tells the outcome; None for a case that simply passed."""
+    """The element for the outcome; None for a case that passed."""
     return KINDS.get(outcome.code) or ("skipped" if outcome.unknown else None)
 
 
 def type_of(outcome: Outcome) -> str:
-    """What servers group by: the worst finding, or what it is that is none."""
+    """The type that servers group by: the worst finding's name, else `harness`, `interrupted` or
+    `unknown`."""
     if outcome.ruling.kind == INVALID and outcome.failing:
         return str(outcome.failing[0]["name"])
     return {HARNESS: "harness", CUT_SHORT: CUT_SHORT}.get(outcome.ruling.kind, "unknown")
 
 
 def properties_of(names: Sequence[str], outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str]]:
-    """Which run each test case was."""
+    """The suite's properties: the run of each test case."""
     for case, outcome in zip(names, outcomes, strict=True):
         about = outcome.about or {}
         yield f"{case}: folder", harmless(str(outcome.folder))
@@ -119,25 +120,26 @@ def properties_of(names: Sequence[str], outcomes: Sequence[Outcome]) -> Iterator
 
 
 def seconds_of(folder: Place) -> float | None:
-    """How long the run took, by the last complete line of its history; None where no such line says it."""
+    """The run's length by the last complete line of its history; None if there is no such line."""
     try:
         run = RunAt(folder=folder)
         with run.open(run.history_path) as file:
-            told = orjson.loads(last_line(file))["time"]
+            time_ns = orjson.loads(last_line(file))["time"]
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError):
         return None
-    return told / 1e9 if type(told) is int and told >= 0 else None
+    return time_ns / 1e9 if type(time_ns) is int and time_ns >= 0 else None
 
 
 def last_line(file: BinaryIO) -> bytes:
-    """The last that is whole and not blank; from the end, for a final read is long and a history longer."""
+    """The last complete line that is not blank, searched from the end: lines can be long, histories
+    longer."""
     size = file.seek(0, io.SEEK_END)
     tail = TAIL_BYTES
     while True:
         file.seek(max(0, size - tail))
         lines = file.read().split(b"\n")[:-1]
-        begun = lines if tail >= size else lines[1:]  # of the first the beginning is missing
-        whole = next((line for line in reversed(begun) if line.strip()), None)
-        if whole is not None or tail >= size:
-            return whole or b""
+        begun = lines if tail >= size else lines[1:]  # the first line lacks its beginning
+        complete = next((line for line in reversed(begun) if line.strip()), None)
+        if complete is not None or tail >= size:
+            return complete or b""
         tail *= 8

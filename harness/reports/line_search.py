@@ -1,11 +1,11 @@
-"""Finds lines of a run's big files without reading a file whole, where its order allows that.
+"""Finds lines of a run's big files without reading all of a file, if the order of its lines allows that.
 
 Rules
-1. Lines in the order of a key are found by halving: a look-up reads some dozens of blocks, whatever the size
-   of the file. A line without the key is passed over. In a file that is not in order a line may not be found;
-   what is found is what was asked for.
-2. Line numbers (from 1) are counted once a file, a block at a time; a second question costs a block.
-3. A search goes forward in blocks and ends when its budget of bytes is spent.
+1. Lines in the order of a key are found by binary search: a look-up reads a few dozen blocks, whatever the
+   file's size. Lines without the key are skipped. In a file that is not in order a line may not be found, but
+   a line that is found is a right one.
+2. Line numbers (from 1) are counted once a file, a block at a time; the next question costs one block.
+3. A search reads forward in blocks and ends when its budget of bytes is used up.
 4. A file that is missing or cannot be read has no lines.
 """
 
@@ -17,14 +17,14 @@ from typing import BinaryIO, TypeVar
 from floodmark.harness.run_location import Place, open_inside, size_inside
 
 BLOCK_BYTES = 1 << 18
-KEYLESS = 8  # lines in a row without the key, after which a place counts as having none
+KEYLESS = 8  # lines in a row without the key, after which the search gives up at this place
 
 Key = TypeVar("Key", int, tuple[int, int])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A line and where it begins, in bytes."""
+    """A line and the byte it begins at."""
 
     begin: int
     line: bytes
@@ -43,15 +43,15 @@ class Budget:
 
 @dataclass(slots=True)
 class LineFile:
-    """A file of lines. Nothing is read until asked for."""
+    """A file of lines that is read on demand."""
 
     path: Place
-    folder: Place  # a stranger's perhaps: the file must lie in it
+    folder: Place  # it may be untrusted: the file must be inside it
     _feeds: list[int] = field(default_factory=lambda: [0])  # line feeds before each block counted so far
-    _whole: bool = False  # every block was counted
+    _counted: bool = False  # every block was counted
 
     def first_at_or_above(self, key_of: Callable[[bytes], Key | None], wanted: Key) -> Found | None:
-        """The first line whose key is not below the one wanted."""
+        """The first line whose key is `wanted` or higher."""
         try:
             with open_inside(self.path, self.folder) as file:
                 low, high = 0, self.size()
@@ -74,7 +74,7 @@ class LineFile:
             return 0
 
     def lines_from(self, begin: int, end: int) -> Iterator[Found]:
-        """The lines that begin in these bytes, the first being the one at `begin`."""
+        """Yields the lines that begin at bytes `begin` to `end`; a line must begin at `begin`."""
         try:
             with open_inside(self.path, self.folder) as file:
                 file.seek(begin)
@@ -85,12 +85,12 @@ class LineFile:
             return
 
     def spaced(self) -> bool:
-        """Whether there is a space behind the colons, by the first line."""
+        """Whether the first line has a space after its colons."""
         first = next(self.lines_from(0, 1), None)
         return first is not None and b'": ' in first.line
 
     def line_after(self, at: int) -> int:
-        """Where the first line begins that begins at or after this byte."""
+        """Where the first line at or after this byte begins."""
         try:
             with open_inside(self.path, self.folder) as file:
                 return start_after(file, at)
@@ -100,7 +100,7 @@ class LineFile:
     # -- by number ------------------------------------------------------------------------------------------
 
     def numbered(self, number: int) -> Found | None:
-        """The line of that number, from 1."""
+        """The line with that number, from 1."""
         feeds, begin = number - 1, 0
         if feeds < 0 or (feeds and not self._count(lambda: self._feeds[-1] >= feeds)):
             return None
@@ -130,23 +130,24 @@ class LineFile:
             return None
 
     def _count(self, enough: Callable[[], bool]) -> bool:
-        """Counts on until that is so; False where the file has no more, or cannot be read."""
-        if enough() or self._whole:
+        """Counts further blocks until `enough` is true; False if the file ends before, or cannot be read."""
+        if enough() or self._counted:
             return enough()
         try:
             with open_inside(self.path, self.folder) as file:
                 file.seek((len(self._feeds) - 1) * BLOCK_BYTES)
                 while not enough() and (block := file.read(BLOCK_BYTES)):
                     self._feeds.append(self._feeds[-1] + block.count(b"\n"))
-                self._whole = not enough()
+                self._counted = not enough()
         except OSError:
             return False
         return enough()
 
-    # -- by what is in it -----------------------------------------------------------------------------------
+    # -- by content -----------------------------------------------------------------------------------
 
-    def holding(self, needle: bytes, budget: Budget, begin: int = 0) -> Iterator[Found]:
-        """The lines from `begin` on (where one begins) that hold these bytes, as far as the budget goes."""
+    def containing(self, needle: bytes, budget: Budget, begin: int = 0) -> Iterator[Found]:
+        """Yields the lines from `begin` on (the begin of a line) that contain these bytes, within the
+        budget."""
         rest = b""
         try:
             with open_inside(self.path, self.folder) as file:
@@ -163,7 +164,7 @@ class LineFile:
 
 
 def search_within(text: bytes, needle: bytes, begin: int) -> Iterator[Found]:
-    """The lines of a piece of a file, which begins at `begin`, that hold the needle."""
+    """Yields the lines of a piece of a file that contain the needle; the piece begins at byte `begin`."""
     at = text.find(needle)
     while at >= 0:
         start = text.rfind(b"\n", 0, at) + 1
@@ -173,7 +174,7 @@ def search_within(text: bytes, needle: bytes, begin: int) -> Iterator[Found]:
 
 
 def after_feed(block: bytes, number: int) -> int:
-    """Where the bytes behind the so manieth line feed begin."""
+    """The index after the block's line feed with this number, from 1."""
     at = -1
     for _ in range(number):
         at = block.index(b"\n", at + 1)
@@ -190,7 +191,7 @@ def start_after(file: BinaryIO, at: int) -> int:
 def keyed(
     file: BinaryIO, at: int, end: int, key_of: Callable[[bytes], Key | None]
 ) -> tuple[Found, Key] | None:
-    """The first line with a key that begins at or after a byte and before the end, and its key."""
+    """The first line with a key between two bytes, and the key."""
     begin = start_after(file, at)
     file.seek(begin)
     for _ in range(KEYLESS):

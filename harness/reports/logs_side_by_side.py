@@ -1,6 +1,6 @@
-"""Prints the replicas' final logs side by side at an offset: which has what, and where they part.
+"""Prints the replicas' final logs side by side around an offset, and marks where they differ.
 
-A dump is read line by line and only what is asked for is kept: a log of a million records costs no memory.
+A dump is read line by line and only the wanted rows are kept: a log of a million records costs no memory.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -16,22 +16,22 @@ from floodmark.harness.reports.safe_text import harmless, harmless_data, is_plai
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import is_safe_name
 
-AROUND = 3  # offsets before and after the one asked
+AROUND = 3  # offsets before and after the one asked for
 HEAD = 12  # width of the first column
 NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What one replica holds at one offset."""
+    """One replica's entry at one offset."""
 
     offset: int
-    text: str  # epoch/value, and what is the matter with it
+    text: str  # epoch/value, and its flaws
     crc: object
 
 
 def check_partition(about: Mapping[str, Any], partition: int | None) -> int:
-    """The partition meant; one that the run does not have is a usage error, and so is none among several."""
+    """The partition to show; UsageError if the run lacks it, or if none is named and the run has several."""
     there = sorted(int(key) for key in about.get("partitions") or () if str(key).isdecimal())
     if partition is None and len(there) == 1:
         return there[0]
@@ -44,7 +44,7 @@ def check_partition(about: Mapping[str, Any], partition: int | None) -> int:
 
 
 def show_logs(run: Run, about: Mapping[str, Any], partition: int, offset: int) -> None:
-    """One line an offset, one column a node; then each replica's own LEO and HW."""
+    """Prints a line for each offset and a column for each node; then each replica's own LEO and HW."""
     described = (about.get("partitions") or {}).get(str(partition))
     nodes = [str(node) for node in described.get("replicas") or ()] if isinstance(described, dict) else []
     wanted = range(max(0, offset - AROUND), offset + AROUND + 1)
@@ -60,19 +60,19 @@ def show_logs(run: Run, about: Mapping[str, Any], partition: int, offset: int) -
         cells = {node: columns[node].get(at) for node in nodes}
         if at == offset or any(cells.values()):
             texts = [cell.text if cell else NOTHING for cell in cells.values()]
-            click.echo(line(">" if at == offset else " ", str(at), texts, width) + parting(cells))
+            click.echo(line(">" if at == offset else " ", str(at), texts, width) + difference_remark(cells))
     for name in ("LEO", "HW"):
         click.echo(line(" ", name, [str(rows.get(node, {}).get(name.lower(), "?")) for node in nodes], width))
     if not any(offset in log for log in columns.values()):
-        click.echo(f"  no replica's dump holds offset {offset}")
+        click.echo(f"  no replica's dump has offset {offset}")
 
 
 def line(mark: str, head: str, cells: Sequence[str], width: int) -> str:
     return f"  {mark} {head:>{HEAD - 4}}" + "".join(f"{cell:>{width}}" for cell in cells)
 
 
-def parting(cells: Mapping[str, Cell | None]) -> str:
-    """A remark where the replicas do not hold the same: the same epoch and value may still be other bytes."""
+def difference_remark(cells: Mapping[str, Cell | None]) -> str:
+    """A remark if the replicas differ at an offset; also if only the bytes differ."""
     there = {node: cell for node, cell in cells.items() if cell is not None}
     remarks: list[str] = []
     if len({cell.text for cell in there.values()}) > 1:
@@ -89,7 +89,7 @@ def parting(cells: Mapping[str, Cell | None]) -> str:
 
 
 def cells_of(run: Run, node: str, partition: int, wanted: Collection[int]) -> Iterator[Cell]:
-    """One node's dump, at the offsets wanted."""
+    """Yields the entries of one node's dump at the wanted offsets."""
     for row in dump_rows(run, node, wanted):
         if row.get("partition") == partition and row.get("offset") in wanted:
             value = "control" if row.get("value") is None else row["value"]
@@ -100,7 +100,8 @@ def cells_of(run: Run, node: str, partition: int, wanted: Collection[int]) -> It
 
 
 def dump_rows(run: Run, node: str, wanted: Collection[int]) -> Iterable[Mapping[str, Any]]:
-    """The rows of a dump in either form; one that cannot be read is named on stderr, and counts as empty."""
+    """The rows of a dump, JSON lines or Parquet; one that cannot be read is reported on stderr and is
+    empty."""
     if not is_safe_name(node):
         click.echo(f"floodmark: no file can be named for the replica {node[:60]!a}", err=True)
         return
@@ -125,7 +126,7 @@ def dump_rows(run: Run, node: str, wanted: Collection[int]) -> Iterable[Mapping[
 
 
 def json_rows(run: Run, path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows that are rows: the judge tells of the others."""
+    """Yields the lines that are JSON objects; the judge reports the others."""
     with run.open(path) as file:
         for text in file:
             try:
@@ -137,7 +138,7 @@ def json_rows(run: Run, path: Path) -> Iterator[Mapping[str, Any]]:
 
 
 def replica_rows(run: Run) -> Iterator[Mapping[str, Any]]:
-    """What each replica believed, where it was written."""
+    """Yields the rows of replicas.jsonl: what each replica believed at the end."""
     try:
         yield from json_rows(run, run.replicas_path)
     except FileNotFoundError:

@@ -1,12 +1,11 @@
-"""`--markdown FILE`: the folders of one call as a page, fit for a GitHub step summary.
+"""Writes the folders of one call as a Markdown page for a GitHub step summary: `--markdown FILE`.
 
 Rules
-1. First a table of all runs, the worst first; then a section for each that fails: what happened, and what to
-   type to see it again.
-2. Words of a run are never markup: whatever could be is written as a character reference, or stands in a
-   fence longer than any that it holds.
-3. The page stays under LIMIT bytes: GitHub drops a whole summary that is above 1 MiB. What is left out is
-   told.
+1. The page begins with a table of all runs, the worst first. Each run that fails has a section: what
+   happened, and the commands that show it.
+2. Text of a run is never markup: characters that could be are written as character references, or the text is
+   in a fence that is longer than any inside it.
+3. The page stays under LIMIT bytes: GitHub drops a summary above 1 MiB. The page says what it leaves out.
 """
 
 import re
@@ -15,28 +14,28 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.gate_outcomes import Outcome, cut, group_words, one_line, visible
+from floodmark.harness.reports.gate_outcomes import Outcome, cut, group_summary, one_line, visible
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import EXITS, HARNESS
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID
 
 LIMIT = 1_000_000  # bytes
-OF_THE_TABLE = 0.6  # of that at most
+TABLE_SHARE = 0.6  # of LIMIT, at most
 CELL_CHARS = 300
 LINE_CHARS = 1_500
 LINES = 100  # of one section
-RESERVED = 300  # bytes, for a word on what was left out
+RESERVED = 300  # bytes, for the note on what was left out
 WORST_FIRST = tuple(EXITS)
 HEAD = ("| run | verdict | findings | permitted | unknown, because |", "|---|---|---|---|---|")
 _MARKUP = re.compile(r"[&<>|`\\*_\[\]~$#]")
-_BEGINS = re.compile(r"^(?:[-+=]|\d(?=\d*[.)]))")  # an item or an underline, at the head of a line
+_BEGINS = re.compile(r"^(?:[-+=]|\d(?=\d*[.)]))")  # begins a list item, or underlines a heading
 
 
 def markdown(heading: str, outcomes: Sequence[Outcome], limit: int = LIMIT) -> bytes:
-    """The page."""
+    """The content of the file."""
     ordered = sorted(outcomes, key=lambda outcome: WORST_FIRST.index(outcome.ruling.kind))
     top = "\n".join([f"## floodmark: {text(heading)}", "", *HEAD, ""])
-    room = int(limit * OF_THE_TABLE) - len(top.encode())
+    room = int(limit * TABLE_SHARE) - len(top.encode())
     rows, left_out = fitting((row(outcome) for outcome in ordered), room)
     page = top + "".join(rows)
     if left_out:
@@ -51,7 +50,7 @@ def markdown(heading: str, outcomes: Sequence[Outcome], limit: int = LIMIT) -> b
 
 
 def fitting(pieces: Iterable[str], room: int) -> tuple[list[str], int]:
-    """The pieces up to the first that no longer fits into so many bytes; and how many were left out."""
+    """The pieces up to the first that no longer fits into `room` bytes, and how many were left out."""
     taken: list[str] = []
     left_out = 0
     for piece in pieces:
@@ -67,8 +66,8 @@ def fitting(pieces: Iterable[str], room: int) -> tuple[list[str], int]:
 
 
 def row(outcome: Outcome) -> str:
-    """One run."""
-    findings = verdict_text.worst_first(outcome.told.get("findings") or ())
+    """The table row of one run."""
+    findings = verdict_text.worst_first(outcome.verdict.get("findings") or ())
     bugs = [f"{found['name']} {found['count']}" for found in findings if found["class"] == BUG]
     permitted = [f"{found['name']} {found['count']} ({found['permitted_by']})"
                  for found in findings if found["class"] != BUG]
@@ -80,15 +79,16 @@ def row(outcome: Outcome) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def cell(words: str) -> str:
-    return text(cut(one_line(words), CELL_CHARS))
+def cell(value: str) -> str:
+    """A value as the text of a table cell."""
+    return text(cut(one_line(value), CELL_CHARS))
 
 
 def not_made(outcomes: Sequence[Outcome], limit: int) -> list[str]:
-    """A line for each set of checks that were not made, and of how many runs that is so."""
-    told = Counter(words for outcome in outcomes for words in verdict_text.left_undone(outcome.told))
-    lines = (f"\nNot made in {many(number, 'run')}: {text(cut(one_line(words), LINE_CHARS))}\n"
-             for words, number in told.items())
+    """A line for each set of checks that were not made, with the number of runs."""
+    counts = Counter(checks for outcome in outcomes for checks in verdict_text.left_undone(outcome.verdict))
+    lines = (f"\nNot made in {many(number, 'run')}: {text(cut(one_line(checks), LINE_CHARS))}\n"
+             for checks, number in counts.items())
     return fitting(lines, limit // 10)[0]
 
 
@@ -96,7 +96,7 @@ def not_made(outcomes: Sequence[Outcome], limit: int) -> list[str]:
 
 
 def section(outcome: Outcome) -> str:
-    """What happened in one run, and the commands that show it."""
+    """The section of one run: what happened, and the commands that show it."""
     lines = [line for line in finding_lines(outcome) if line.strip()]
     if len(lines) > LINES:
         lines[LINES:] = [f"- ... and {many(len(lines) - LINES, 'more line')}: verdict.json has all"]
@@ -105,15 +105,15 @@ def section(outcome: Outcome) -> str:
 
 
 def finding_lines(outcome: Outcome) -> Iterator[str]:
-    """As items of a list."""
-    yield from (item(f"{head}: {line}") for head, line in outcome.read.summary)
+    """Yields what happened as items of a list."""
+    yield from (item(f"{head}: {line}") for head, line in outcome.loaded_reading.summary)
     if outcome.about is not None:
         yield item(f"ran: {verdict_text.ran_text(outcome.about)}")
-        yield from (item(line) for line in verdict_text.struck_text(outcome.read))
+        yield from (item(line) for line in verdict_text.struck_text(outcome.loaded_reading))
     yield from (item(f"{HARNESS}: {reason}") for reason in outcome.ruling.harness)
-    for account in outcome.read.accounts:
+    for account in outcome.loaded_reading.accounts:
         found, parts = account.found, account.shown
-        yield item(group_words(found))
+        yield item(group_summary(found))
         yield from (item(f"{head}: {sentence}", 1) for head, sentence in parts)
         others = verdict_text.others(found, parts)
         yield from (item(f"also: {other}" if parts else other, 1) for other in others)
@@ -124,23 +124,25 @@ def finding_lines(outcome: Outcome) -> Iterator[str]:
                     for one in account.followers)
     for entry in outcome.unknown:
         yield item(f"cannot tell {verdict_text.shortened(entry['names'])}: {entry['reason']}")
-    yield from (item(f"not made: {words}") for words in verdict_text.left_undone(outcome.told))
-    yield from (item(f"{head}: {words}") for head, words in outcome.remarks)
+    yield from (item(f"not made: {checks}") for checks in verdict_text.left_undone(outcome.verdict))
+    yield from (item(f"{head}: {remark}") for head, remark in outcome.remarks)
 
 
-def item(words: str, depth: int = 0) -> str:
-    return f"{'  ' * depth}- {text(cut(one_line(words), LINE_CHARS))}"
+def item(content: str, depth: int = 0) -> str:
+    """A list item at this depth."""
+    return f"{'  ' * depth}- {text(cut(one_line(content), LINE_CHARS))}"
 
 
 def commands(outcome: Outcome) -> list[str]:
-    """Look, why, again; where there is nothing to look at, judge again."""
-    typed = verdict_text.next_commands(outcome.folder, outcome.told, outcome.about)
+    """The commands to show, explain and reproduce; if there is nothing to show, the command to judge
+    again."""
+    typed = verdict_text.next_commands(outcome.folder, outcome.verdict, outcome.about)
     otherwise = ["floodmark", "check" if outcome.about is None else "show", str(outcome.folder)]
     return [line.split(maxsplit=1)[1] for line in typed] or [shlex.join(otherwise)]
 
 
 def fenced(lines: Sequence[str]) -> list[str]:
-    """The lines as they are, in a fence that none of them can end."""
+    """The lines in a fence that none of them can end."""
     shown = [cut(visible(line), LINE_CHARS) for line in lines]
     longest = max((len(ticks) for line in shown for ticks in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -148,7 +150,7 @@ def fenced(lines: Sequence[str]) -> list[str]:
 
 
 def text(words: str) -> str:
-    """Words on one line that no Markdown takes for markup."""
+    """One line of text, escaped so that Markdown finds no markup in it."""
     plain = visible(words).replace("\n", " ").replace("\t", " ")
     return _BEGINS.sub(reference, _MARKUP.sub(reference, plain))
 

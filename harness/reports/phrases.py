@@ -1,8 +1,8 @@
-"""Words ops, faults and verdicts for people: one line each; colour only where a terminal shows it.
+"""Formats ops, faults and findings for people, one line each; in colour where a terminal shows it.
 
 Rules
-1. Pure: from values to text. click.echo takes the colour out where standard output is no terminal.
-2. An op of many records shows first those that the reader asked about.
+1. Pure: from values to text. click.echo drops the colours if standard output is no terminal.
+2. Of an op with many records, those that the reader asked about come first.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from floodmark.harness.verdict import BUG
 
 RECORDS_SHOWN = 4  # of one op
 PERMITS: Mapping[str, str] = {
-    "acks": "with these acks nobody promised that the record would survive its leader",
+    "acks": "with these acks a record need not survive its leader",
     "unclean.leader.election.enable": "an unclean election may lose what was acked",
     "fault budget": "more copies lost their data to faults than min.insync.replicas covers",
     "retries": "retries without idempotence may append a record twice, or late",
@@ -35,20 +35,20 @@ def many(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def told_class(found: Mapping[str, Any]) -> str:
-    """What a group of findings is held for."""
+def class_text(found: Mapping[str, Any]) -> str:
+    """What a group of findings counts as: `a bug`, or what permits it."""
     if found["class"] == BUG:
         return click.style("a bug", fg="red")
     return click.style(f"permitted by {found['permitted_by']}", fg="yellow")
 
 
 def ruled_table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns, the first row ruled off."""
+    """The rows as text in columns, with dashes under the first row."""
     return "\n".join(align_columns(rows, ruled=True))
 
 
 def align_columns(rows: Sequence[Sequence[str]], *, ruled: bool = False) -> list[str]:
-    """A line for each row, columns two spaces apart. ruled: dashes stand under the first row."""
+    """A line for each row, columns two spaces apart. ruled: dashes under the first row."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     shown = [rows[0], tuple("-" * width for width in widths), *rows[1:]] if ruled else rows
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -56,7 +56,7 @@ def align_columns(rows: Sequence[Sequence[str]], *, ruled: bool = False) -> list
 
 
 def cut_text(text: str, limit: int) -> str:
-    """The text, or as many of its words as fit."""
+    """The text, cut after a word if it is longer than the limit."""
     return text if len(text) <= limit else text[:limit - 4].rsplit(" ", 1)[0] + " ..."
 
 
@@ -65,13 +65,13 @@ def seconds(time_ns: int) -> str:
 
 
 def op_line(op: Op, asked: Asked = nothing_asked) -> str:
-    """Index, seconds, who, what."""
+    """An op on one line: index, seconds, process, and what it did."""
     if op.process == NEMESIS:
-        who, what = "nemesis", fault_text(op)
+        who, did = "nemesis", fault_text(op)
     else:
         who = f"process {op.process}"
-        what = f"{op.f:<5} {op.type:<6} {details(op, asked)}{' ' + op.error if op.error else ''}"
-    return f"{op.index:>8} {op.time / 1e9:9.3f} s  {who:<16} {what}".rstrip()
+        did = f"{op.f:<5} {op.type:<6} {details(op, asked)}{' ' + op.error if op.error else ''}"
+    return f"{op.index:>8} {op.time / 1e9:9.3f} s  {who:<16} {did}".rstrip()
 
 
 def details(op: Op, asked: Asked) -> str:
@@ -86,7 +86,7 @@ def details(op: Op, asked: Asked) -> str:
 
 
 def records(items: Iterable[Record], asked: Asked) -> Iterable[str]:
-    """`p0: 17 at 5`: those asked about; where none is, the first few."""
+    """Yields `p0: 17 at 5`: the records asked about; if there are none, the first few."""
     every = list(items)
     shown = ([item for item in every if asked(item)] or every)[:RECORDS_SHOWN]
     for item in shown:
@@ -101,7 +101,7 @@ def records(items: Iterable[Record], asked: Asked) -> Iterable[str]:
 
 
 def fault_text(op: Op) -> str:
-    """What the nemesis did, to whom, at which moment if one was asked for, and what it took with it."""
+    """A fault on one line: what the nemesis did, to which nodes, at which moment, and what data was lost."""
     fault = op.fault or {}
     named = [] if "grudge" in fault else [str(node) for node in listed(fault.get("nodes"))]
     parts = [" ".join([op.f, *named]), *grudge(fault.get("grudge")), *election(op, fault),
@@ -118,7 +118,8 @@ def listed(value: object) -> list[object]:
 def grudge(value: object) -> list[str]:
     if not isinstance(value, Mapping):
         return []
-    return [f"{node} hears not {' '.join(map(str, listed(unheard)))}" for node, unheard in value.items()]
+    return [f"{node} receives nothing from {' '.join(map(str, listed(unheard)))}"
+            for node, unheard in value.items()]
 
 
 def election(op: Op, fault: Mapping[str, Any]) -> list[str]:
@@ -131,7 +132,7 @@ def election(op: Op, fault: Mapping[str, Any]) -> list[str]:
 
 
 def failpoint(value: object) -> list[str]:
-    """`F.truncated, hold, p0, epoch 2`: a point and its conditions, in the words of schedules."""
+    """`F.truncated, hold, p0, epoch 2`: a failpoint and its conditions, as schedules write them."""
     if not isinstance(value, Mapping):
         return []
     plain = [str(value[key]) for key in ("name", "action") if key in value]
@@ -147,27 +148,27 @@ def loss(fault: Mapping[str, Any]) -> list[str]:
     parts = [f"{node} lost {many(number, 'record')}" for node, number in records.items()
              if isinstance(number, int)] if isinstance(records, Mapping) else []
     parts += [f"p{key} kept to {leo}" for key, leo in kept.items()] if isinstance(kept, Mapping) else []
-    gone = "all it held is gone" if fault.get("kind") == "wiped" else "what was not fsynced is gone"
+    gone = "all data lost" if fault.get("kind") == "wiped" else "what was not fsynced is lost"
     return parts or [gone]
 
 
 def asked_moment(moment: Mapping[str, Any]) -> str:
-    """The moment as it was asked for; times are not worth saying, the line has its own."""
+    """The moment that was asked for; empty for a time, because the line has its own."""
     if moment.get("at") == "ack":
         by = f" by {moment['leader']}" if "leader" in moment else ""
         return f"asked at ack {moment.get('count')} of p{moment.get('partition')}{by}"
     if moment.get("at") == "failpoint":
         return f"asked at failpoint {moment.get('name')} of {moment.get('node')}"
     if moment.get("at") in ("sequence", "first"):
-        told = [asked_moment(one) for one in listed(moment.get("of")) if isinstance(one, Mapping)]
-        return (" and then " if moment["at"] == "sequence" else " or ").join(one for one in told if one)
+        parts = [asked_moment(one) for one in listed(moment.get("of")) if isinstance(one, Mapping)]
+        return (" and then " if moment["at"] == "sequence" else " or ").join(one for one in parts if one)
     if moment.get("at") == "state":
-        return "asked when the cluster is healthy" if moment.get("healthy") else "asked at a state seen"
+        return "asked when the cluster is healthy" if moment.get("healthy") else "asked at an observed state"
     return ""
 
 
 def where_struck(op: Op, partition: int | None) -> str:
-    """Leader and ISR of the partition as the fault found them, where it tells."""
+    """Leader and ISR of the partition at the time of the fault, if it recorded them."""
     where = (op.fault or {}).get("where")
     if not isinstance(where, Mapping) or partition is None:
         return ""

@@ -1,4 +1,5 @@
-"""Shows a run's progress on stderr: one line rewritten on a terminal, a plain line now and then elsewhere."""
+"""Shows a run's progress on stderr: on a terminal one line that is rewritten, else a line every few
+seconds."""
 
 import sys
 from types import TracebackType
@@ -10,14 +11,14 @@ PLAIN_EVERY_S = 5.0
 
 
 class ProgressLine:
-    """A context: leaves the cursor on a fresh line."""
+    """Writes progress to a stream. A context manager: at its end the cursor is on a new line."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
         self._rewrites = self._stream.isatty()
         self._width = 0
         self._phase = ""
-        self._told_s = 0.0
+        self._shown_s = 0.0
 
     def __enter__(self) -> "ProgressLine":
         return self
@@ -30,20 +31,20 @@ class ProgressLine:
             self._stream.flush()
 
     def show(self, progress: Progress) -> None:
-        """Show where the run is; without a terminal, at each new phase and every few seconds."""
+        """Shows the progress; without a terminal only at each new phase and every few seconds."""
         line = line_of(progress)
         if self._rewrites:
             self._stream.write("\r" + line.ljust(self._width))
             self._width = len(line)
-        elif progress.phase != self._phase or progress.elapsed_s - self._told_s >= PLAIN_EVERY_S:
+        elif progress.phase != self._phase or progress.elapsed_s - self._shown_s >= PLAIN_EVERY_S:
             self._stream.write(line + "\n")
-            self._told_s = progress.elapsed_s
+            self._shown_s = progress.elapsed_s
         self._phase = progress.phase
         self._stream.flush()
 
 
 def line_of(progress: Progress) -> str:
-    """Phase, seconds, counts, speed, faults in force."""
+    """The progress line: phase, seconds, counts, speed, faults in force."""
     faults = f"  in force: {', '.join(progress.in_force)}" if progress.in_force else ""
     reading = f"  {progress.reading}" if progress.reading else ""
     return (

@@ -1,9 +1,10 @@
-"""Tells what became of a record, in five lines at most: by whom it was acked, what struck, who truncated it,
-who was elected, what is gone. And has the lines of the trace between the first and the last of these.
+"""Summarises what happened to a record in five lines: the ack, the faults, truncations, elections, and the
+loss. It also finds the lines of the trace between the first and the last of these.
 
 Rules
-1. A line stands where the files bear it: without a trace nobody is said to have cut or elected anything.
-2. Each line fits a terminal of WIDE columns; of many things the first few are named, and how many more.
+1. A line is only written with evidence: without a trace there are no lines on truncations and elections.
+2. Each line fits a terminal of WIDE columns; of many items it has the first few, and the number of the
+   others.
 """
 
 import re
@@ -12,12 +13,12 @@ from dataclasses import dataclass
 
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.op import Op, Send, Type
-from floodmark.harness.reports.finding_evidence import OF_A_LOSS, Acker, Evidence, Gathering, replicas_of
+from floodmark.harness.reports.finding_evidence import OF_A_LOSS, AckEvent, Evidence, Gathering, replicas_of
 from floodmark.harness.reports.finding_narrative import (
     HISTORY,
     Part,
     blame_of,
-    telling_ops,
+    conclusive_ops,
     what_happened,
     who_has_it_now,
 )
@@ -27,32 +28,32 @@ from floodmark.harness.verdict import BUG
 
 WITHOUT = "without it: its log ended at {}"
 WIDE = 120
-HEAD = 13  # columns before the words
-BEFORE_NS = 3_000_000_000  # of an event that no op leads to, what came so long before it
-AT_AN_OFFSET = frozenset({  # findings that what the logs hold at one offset tells best
+HEAD = 13  # columns before the text
+BEFORE_NS = 3_000_000_000  # if no op leads to the event, the story begins so long before it
+AT_AN_OFFSET = frozenset({  # findings that the logs' entries at one offset show best
     names.SAW_THEN_LOST, names.INCONSISTENT_OFFSETS, names.DIVERGED, names.UNDER_REPLICATED,
     names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION, names.ACK_RULE,
 })  # fmt: skip
 _PLACE = re.compile(r" \(logs/[^()]+\)")
-_QUIET = frozenset({"arm", "release"})  # a failpoint is no fault: what it does has a line of its own
+_QUIET = frozenset({"arm", "release"})  # a failpoint is no fault; the fault it triggers has a line of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Course:
-    """A finding's event from its promise to its end."""
+    """The course of a finding's event, from its promise to its end."""
 
     evidence: Evidence
-    rivals: tuple[Evidence, ...] = ()  # of logs that part: the records in question, the first acked first
-    since_ns: int | None  # None: nobody knows when
-    until_ns: int | None  # None: not before the run's end, or nobody knows
-    promised: bool = False  # a client was told something, and that is when the time begins
-    strikes: tuple[Op, ...] = ()  # set about in that time
-    before: tuple[Op, ...] = ()  # and before it
+    rivals: tuple[Evidence, ...] = ()  # if logs differ: the records there, first acked first
+    since_ns: int | None  # None: unknown
+    until_ns: int | None  # None: the run's end, or unknown
+    promised: bool = False  # a client got an answer, and the time begins with it
+    strikes: tuple[Op, ...] = ()  # acts of the nemesis that began in that time
+    before: tuple[Op, ...] = ()  # acts before it
     changes: tuple[TraceLine, ...] = ()  # the trace's truncations, elections and ISR changes in that time
 
 
 def course_of(gathering: Gathering, evidence: Evidence) -> Course:
-    """Looked up once for the summary and for the timeline."""
+    """The course of a finding, for the summary and for the timeline."""
     rivals = rivals_of(gathering, evidence)
     since = min((time for one in (evidence, *rivals) if (time := since_of(one)) is not None), default=None)
     until = until_of(evidence)
@@ -64,26 +65,26 @@ def course_of(gathering: Gathering, evidence: Evidence) -> Course:
     changes = gathering.files.changes(since, until, partition) if partition is not None else []
     return Course(
         evidence=evidence, rivals=rivals, since_ns=since, until_ns=until, changes=tuple(changes),
-        promised=bool(rivals or evidence.ackers or telling_ops(evidence)),
+        promised=bool(rivals or evidence.ack_events or conclusive_ops(evidence)),
         strikes=tuple(op for op in acts if since <= began(op) and (until is None or began(op) <= until)),
         before=tuple(op for op in acts if began(op) < since))
 
 
 def rivals_of(gathering: Gathering, evidence: Evidence) -> tuple[Evidence, ...]:
-    """Where logs part at an offset: of each record that some log has there, by whom and when it was acked."""
+    """For logs that differ at an offset: the evidence of each record there that was acked."""
     if evidence.name not in (names.DIVERGED, names.EPOCH_LINEAGE):
         return ()
     values = {copy.record.value for copy in evidence.copies if copy.record is not None} - {None}
-    found = [gathering.of(evidence.found, {**evidence.example, "value": value, "ops": []})
+    found = [gathering.evidence_for(evidence.found, {**evidence.example, "value": value, "ops": []})
              for value in sorted(value for value in values if value is not None)]
-    return tuple(sorted((one for one in found if since_of(one) is not None and telling_ops(one)),
+    return tuple(sorted((one for one in found if since_of(one) is not None and conclusive_ops(one)),
                         key=lambda one: since_of(one) or 0))
 
 
 def since_of(evidence: Evidence) -> int | None:
-    """When the promise was given; of an event that no op leads to, a little before it."""
-    times = [time for one in evidence.ackers[:1] if (time := one.line.whole_number("time")) is not None]
-    times += [op.time for op in telling_ops(evidence)]
+    """The time of the promise; if no op leads to the event, a little before it."""
+    times = [time for one in evidence.ack_events[:1] if (time := one.line.whole_number("time")) is not None]
+    times += [op.time for op in conclusive_ops(evidence)]
     if times:
         return min(times)
     event = None if evidence.event is None else evidence.event.whole_number("time")
@@ -91,24 +92,24 @@ def since_of(evidence: Evidence) -> int | None:
 
 
 def until_of(evidence: Evidence) -> int | None:
-    """When the last copy went, or the line to blame was written, or the last op named was over."""
-    if evidence.name in OF_A_LOSS and not evidence.fates:
+    """The time when the last copy was lost, or of the line to blame, or of the last op named."""
+    if evidence.name in OF_A_LOSS and not evidence.copy_losses:
         return None
     if evidence.name in names.GUILTY and blame_of(evidence):
-        return None  # the line to blame came before what shows the finding
-    lines = [*evidence.fates, *([evidence.event] if evidence.event is not None else [])]
+        return None  # the line to blame is earlier than the lines that show the finding
+    lines = [*evidence.copy_losses, *([evidence.event] if evidence.event is not None else [])]
     times = [time for line in lines if (time := line.whole_number("time")) is not None]
     return max(times, default=max((op.time for op in evidence.ops[1:]), default=None))
 
 
 def began(op: Op) -> int:
-    """When an act of the nemesis was set about: what it brings about comes after that, and its line later."""
+    """The time when an act of the nemesis began: its effects come after that, its line at its end."""
     value = (op.fault or {}).get("began")
     return value if type(value) is int and 0 <= value <= op.time else op.time
 
 
 def concerns(op: Op, here: set[str]) -> bool:
-    """Whether an act is of nodes that hold the partition, or of no nodes in particular."""
+    """Whether an act is about nodes that have a replica of the partition, or about no particular nodes."""
     nodes = (op.fault or {}).get("nodes")
     return op.f not in _QUIET and (
         not here or not isinstance(nodes, list) or not nodes or not here.isdisjoint(map(str, nodes)))
@@ -118,46 +119,47 @@ def concerns(op: Op, here: set[str]) -> bool:
 
 
 def summary(course: Course) -> list[Part]:
-    """Heads and lines, none longer than WIDE with its head. None at all where there is no course of events,
-    but the finding alone, which its own paragraph tells."""
+    """The heads and lines of the summary, none longer than WIDE with its head. Empty if there is nothing but
+    the finding itself, which has its own paragraph."""
     evidence = course.evidence
     begins = ("acked", acks) if (acks := acked(course)) else ("seen", seen(evidence))
     lines = [begins, ("struck", struck(course)), ("truncated", truncated(evidence)),
              ("elected", elected(course)), last(evidence)]
-    told = [(head, cut_text(line, WIDE - HEAD)) for head, line in lines if line]
-    return told if any(head != "struck" for head, _ in told[:-1]) else []
+    shown = [(head, cut_text(line, WIDE - HEAD)) for head, line in lines if line]
+    return shown if any(head != "struck" for head, _ in shown[:-1]) else []
 
 
-def heads_told_in_summary(course: Course) -> frozenset[str]:
-    """The heads of those parts of the finding's paragraph that the summary has told in full."""
+def heads_covered_by_summary(course: Course) -> frozenset[str]:
+    """The heads of the paragraph's parts that the summary covers completely."""
     heads = dict(summary(course))
     return frozenset(part for part, is_so in (
-        ("when", "acked" in heads and len(telling_ops(course.evidence)) <= 1),
+        ("when", "acked" in heads and len(conclusive_ops(course.evidence)) <= 1),
         ("held", "gone" in heads or "now" in heads), ("copies", "truncated" in heads)) if is_so)
 
 
 def acked(course: Course) -> str:
     """`0.970 s 3 at offset 3 of partition 0, by leader n1, epoch 0, ISR n1 n2 n3 (trace.jsonl:55)`; where
-    logs part, each record that was acked there."""
+    logs differ, each record that was acked there."""
     acks: list[str] = []
     rivals = [one for one in course.rivals if first_ack(one)[0] is not None]
     for evidence in rivals or (course.evidence,):
         op, send = first_ack(evidence)
-        acker = acker_of(evidence, op)
-        what = record(evidence, send)
+        ack_event = acker_of(evidence, op)
+        where = record(evidence, send)
         if acks and send is not None:
-            what = f"{send.value} there"
-        if acker is not None:
-            who = by(acker) if not rivals[1:] else f"epoch {number(acker.line, 'epoch')}"
-            acks.append(f"{when(acker.line)}{what}, {who} ({place(acker.line, first=not acks)})")
+            where = f"{send.value} there"
+        if ack_event is not None:
+            who = by(ack_event) if not rivals[1:] else f"epoch {number(ack_event.line, 'epoch')}"
+            acks.append(f"{when(ack_event.line)}{where}, {who} ({place(ack_event.line, first=not acks)})")
         elif op is not None:
             who = "" if acks else f", to process {op.process}"
-            acks.append(f"{seconds(op.time)} {what}{who} ({HISTORY}:{op.index + 1})")
+            acks.append(f"{seconds(op.time)} {where}{who} ({HISTORY}:{op.index + 1})")
     return fitting(acks)
 
 
 def seen(evidence: Evidence) -> str:
-    """`0.580 s process 4 read 3 at offset 3 of partition 0 (history.jsonl:12)`: of what nobody was acked."""
+    """`0.580 s process 4 read 3 at offset 3 of partition 0 (history.jsonl:12)`, for a record without an
+    ack."""
     for op in evidence.ops:
         for one in op.reads or ():
             if evidence.concerns(one.partition, one.offset, one.value):
@@ -167,34 +169,34 @@ def seen(evidence: Evidence) -> str:
 
 
 def first_ack(evidence: Evidence) -> tuple[Op | None, Send | None]:
-    """The first of the finding's ops that acked its record; of one of no known value, what stood there."""
+    """The first of the finding's ops that acked its record, or, if its value is unknown, a record there."""
     value = evidence.number("value")
-    for op in sorted(telling_ops(evidence), key=lambda op: op.index):
+    for op in sorted(conclusive_ops(evidence), key=lambda op: op.index):
         for send in (op.sends or ()) if op.type is Type.OK else ():
             if evidence.concerns(send.partition, send.offset, send.value) and value in (None, send.value):
                 return op, send
     return None, None
 
 
-def acker_of(evidence: Evidence, op: Op | None) -> Acker | None:
-    """The line of the trace for that ack; for a record that only the trace knows the first, or the event."""
+def acker_of(evidence: Evidence, op: Op | None) -> AckEvent | None:
+    """The trace's line for that ack; for a record that only the trace knows, its first ack or the event."""
     event = evidence.event
     if op is None and event is not None and event.event == "ack":
-        return Acker(line=event, holders=None, index=None)
+        return AckEvent(line=event, appended_by=None, index=None)
     index = None if op is None else op.index
-    return next((one for one in evidence.ackers if one.index == index), None)
+    return next((one for one in evidence.ack_events if one.index == index), None)
 
 
-def by(acker: Acker) -> str:
-    """The leader, its epoch, who was in its ISR, and whether they had the record."""
-    line, isr, holders = acker.line, acker.line.names("isr"), acker.holders
+def by(ack_event: AckEvent) -> str:
+    """The leader, its epoch and ISR, and which members had the record if not all did."""
+    line, isr, having = ack_event.line, ack_event.line.names("isr"), ack_event.appended_by
     acks = line.fields.get("acks")
-    told = f"by leader {line.node}, epoch {number(line, 'epoch')}"
-    told += "" if acks == "all" else f", acks={acks}"
-    told += f", ISR {' '.join(isr)}{' alone' if len(isr) == 1 else ''}"
-    if holders is None or not holders or set(holders) >= set(isr):
-        return told
-    return f"{told}; only {' '.join(sorted(set(holders) & set(isr))) or 'others'} had it"
+    text = f"by leader {line.node}, epoch {number(line, 'epoch')}"
+    text += "" if acks == "all" else f", acks={acks}"
+    text += f", ISR {' '.join(isr)}{' alone' if len(isr) == 1 else ''}"
+    if having is None or not having or set(having) >= set(isr):
+        return text
+    return f"{text}; only {' '.join(sorted(set(having) & set(isr))) or 'others'} had it"
 
 
 def when(line: TraceLine) -> str:
@@ -206,13 +208,13 @@ def record(evidence: Evidence, send: Send | None) -> str:
     """`3 at offset 3 of partition 0`."""
     value = evidence.number("value") if send is None else send.value
     offset = evidence.number("offset") if send is None or send.offset is None else send.offset
-    words = [] if value is None else [str(value)]
-    words += [] if offset is None else [f"offset {offset}" if value is None else f"at offset {offset}"]
-    return " ".join([*words, f"of partition {evidence.number('partition')}"])
+    parts = [] if value is None else [str(value)]
+    parts += [] if offset is None else [f"offset {offset}" if value is None else f"at offset {offset}"]
+    return " ".join([*parts, f"of partition {evidence.number('partition')}"])
 
 
 def struck(course: Course) -> str:
-    """`0.976 s kill n1; 0.977 s pause n2`, as many as fit; where nothing struck since, what did before."""
+    """`0.976 s kill n1; 0.977 s pause n2`, as many as fit; if nothing struck since, the acts before."""
     acts = [f"{seconds(began(op))} {short(op)}" for op in course.strikes]
     if acts or course.since_ns is None or not course.promised:
         return fitting(acts)
@@ -221,72 +223,73 @@ def struck(course: Course) -> str:
 
 
 def short(op: Op) -> str:
-    """What and whom, and what was lost with it."""
+    """An act in short: its name, its nodes or kind, and what was lost."""
     fault = op.fault or {}
     nodes = fault.get("nodes")
     on = [str(node) for node in nodes] if isinstance(nodes, list) else []
     kind = [str(fault["kind"])] if isinstance(fault.get("kind"), str) else []
-    words = [op.f, *(kind if op.f in ("cut", "packet") and kind else [*on, *kind])]
+    parts = [op.f, *(kind if op.f in ("cut", "packet") and kind else [*on, *kind])]
     lost = fault.get("lost_records")
     lost_all = [f"lost {each}" for each in lost.values()] if isinstance(lost, dict) else []
     if fault.get("lost") is True:
-        words.append(f"({', '.join(lost_all)})" if len(lost_all) == 1 else "(data lost)")
-    words += ["(unclean)"] if fault.get("unclean") is True else []
-    return " ".join(words)
+        parts.append(f"({', '.join(lost_all)})" if len(lost_all) == 1 else "(data lost)")
+    parts += ["(unclean)"] if fault.get("unclean") is True else []
+    return " ".join(parts)
 
 
 def truncated(evidence: Evidence) -> str:
-    """Each copy that was cut off, or was not there when its node came back, in order."""
+    """Each truncation of the record, and each start without it, in order."""
     event = evidence.event
-    lines = list(evidence.fates)
+    lines = list(evidence.copy_losses)
     if event is not None and event.event == "truncate" and event.number not in [one.number for one in lines]:
         lines = sorted([*lines, event], key=lambda line: line.whole_number("time") or 0)
-    in_full, in_brief = cuts_of(lines, whys=True), cuts_of(lines, whys=False)
-    whole = "; ".join(in_full)
-    return whole if len(whole) <= WIDE - HEAD else fitting(in_brief)
+    in_full, in_brief = truncation_clauses(lines, reasons=True), truncation_clauses(lines, reasons=False)
+    text = "; ".join(in_full)
+    return text if len(text) <= WIDE - HEAD else fitting(in_brief)
 
 
-def cuts_of(lines: Sequence[TraceLine], *, whys: bool) -> list[str]:
-    """A clause each; what is as in the clause before is not said again."""
-    told: list[str] = []
-    said = ""
+def truncation_clauses(lines: Sequence[TraceLine], *, reasons: bool) -> list[str]:
+    """A clause for each line; what is the same as in the clause before is not repeated."""
+    clauses: list[str] = []
+    previous = ""
     for line in lines:
-        what = (f" from {number(line, 'from')} to {number(line, 'to')}" if line.event == "truncate" else
+        change = (f" from {number(line, 'from')} to {number(line, 'to')}" if line.event == "truncate" else
                 f" started with LEO {number(line, 'leo')}")
         why = line.fields.get("why")
-        what += f' "{why}"' if whys and isinstance(why, str) and why else ""
-        told.append(f"{when(line)}{line.node}{what if what != said else ''} ({place(line, first=not told)})")
-        said = what
-    return told
+        change += f' "{why}"' if reasons and isinstance(why, str) and why else ""
+        shown = change if change != previous else ""
+        clauses.append(f"{when(line)}{line.node}{shown} ({place(line, first=not clauses)})")
+        previous = change
+    return clauses
 
 
 def place(line: TraceLine, *, first: bool) -> str:
-    """`trace.jsonl:58`, and on the same line of a report then `:64`."""
+    """`trace.jsonl:58`; for the next one on the same line of a report `:64`."""
     return line.place if first or line.number is None else f":{line.number}"
 
 
 def elected(course: Course) -> str:
-    """The elections up to the first whose leader lacked the record; of many the last few."""
+    """The elections up to the first one whose leader lacked the record; of many the last few."""
     offset = course.evidence.number("offset")
-    ends = {(line.word("node"), line.whole_number("epoch")): line.whole_number("leo")
+    ends = {(line.name_in("node"), line.whole_number("epoch")): line.whole_number("leo")
             for line in course.changes if line.event == "become_leader"}
-    told: list[str] = []
+    clauses: list[str] = []
     chosen: set[object] = set()
     for line in course.changes:
-        whose = line.word("leader" if line.event == "elect" else "node"), line.whole_number("epoch")
+        whose = line.name_in("leader" if line.event == "elect" else "node"), line.whole_number("epoch")
         end = ends.get(whose)
         lacked = course.promised and end is not None and offset is not None and end <= offset
         if line.event == "elect":
             chosen.add(whose)
-            told.append(election(line, end if lacked else None, first=not told))
-        elif line.event == "become_leader" and lacked and whose not in chosen:  # nobody else was elected
-            told.append(f"{when(line)}{line.node} leads epoch {number(line, 'epoch')} again, "
-                        f"{WITHOUT.format(end)} ({place(line, first=not told)})")
+            clauses.append(election(line, end if lacked else None, first=not clauses))
+        elif line.event == "become_leader" and lacked and whose not in chosen:  # without an election
+            clauses.append(f"{when(line)}{line.node} leads epoch {number(line, 'epoch')} again, "
+                        f"{WITHOUT.format(end)} ({place(line, first=not clauses)})")
         else:
             continue
         if lacked:
             break
-    return fitting(told, from_the_end=True)
+    return fitting(clauses, from_the_end=True)
 
 
 def election(line: TraceLine, end: int | None, *, first: bool) -> str:
@@ -299,9 +302,9 @@ def election(line: TraceLine, end: int | None, *, first: bool) -> str:
 
 
 def last(evidence: Evidence) -> Part:
-    """What is gone; of what is not lost, what the logs hold in the end."""
-    looked = any(copy.readable for copy in evidence.copies)  # else nobody can tell what the logs hold
-    in_the_end = held_now(evidence) if looked else ""
+    """The last line: what was lost; for other findings, what the final logs have."""
+    has_dumps = any(copy.readable for copy in evidence.copies)  # else the logs' contents are unknown
+    in_the_end = final_copies(evidence) if has_dumps else ""
     if evidence.name != names.LOST_WRITE:
         shown = in_the_end if evidence.name in AT_AN_OFFSET else ""
         return ("now" if shown else "found", (shown or what_happened(evidence)).removesuffix("."))
@@ -314,15 +317,16 @@ def last(evidence: Evidence) -> Part:
     return ("gone", f"{record}; {how}" if how else what_happened(evidence))
 
 
-def held_now(evidence: Evidence) -> str:
-    """`offset 3: n3 (the leader) has 4 of epoch 2 (logs/n3.jsonl:4), n1 has nothing`: one place is enough."""
+def final_copies(evidence: Evidence) -> str:
+    """`offset 3: n3 (the leader) has 4 of epoch 2 (logs/n3.jsonl:4), n1 has nothing`, with one reference to a
+    file."""
     text = who_has_it_now(evidence).replace(" in the end", ":", 1).removeprefix("at ")
     first = _PLACE.search(text)
     return text if first is None else text[:first.end()] + _PLACE.sub("", text[first.end():])
 
 
 def fitting(items: Sequence[str], *, from_the_end: bool = False) -> str:
-    """As many as fit on a line, at least one, and how many more."""
+    """As many items as fit on a line, at least one, and the number of the others."""
     for shown in range(len(items), 0, -1):
         left = len(items) - shown
         parts = [*([f"{left} before"] if left else []), *items[-shown:]] if from_the_end else [
@@ -337,11 +341,10 @@ def fitting(items: Sequence[str], *, from_the_end: bool = False) -> str:
 
 
 def change_line(line: TraceLine, *, where: bool = False) -> str:
-    """A line of the trace among the ops: seconds, who, what, where; of which partition, where that is not
-    said."""
+    """A line of the trace in the ops' format: seconds, node, change, place. where: with its partition."""
     time = line.whole_number("time") or 0
     of = f"p{number(line, 'partition')}: " if where else ""
-    return f"{'':>8} {time / 1e9:9.3f} s  {line.word('node'):<16} {of}{change(line)} ({line.place})"
+    return f"{'':>8} {time / 1e9:9.3f} s  {line.name_in('node'):<16} {of}{change(line)} ({line.place})"
 
 
 def change(line: TraceLine) -> str:
@@ -352,7 +355,7 @@ def change(line: TraceLine) -> str:
     if line.event == "truncate":
         why = line.fields.get("why")
         quoted = f' "{why}"' if isinstance(why, str) and why else ""
-        return f"cut its log {number(line, 'from')} to {number(line, 'to')} in {epoch}{quoted}"
+        return f"truncated its log from {number(line, 'from')} to {number(line, 'to')} in {epoch}{quoted}"
     if line.event == "become_leader":
         return f"leads {epoch} with LEO {number(line, 'leo')}, HW {number(line, 'hw')}"
     if line.event == "elect":

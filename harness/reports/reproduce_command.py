@@ -1,7 +1,7 @@
 """Builds the command that reproduces a saved run, or None where its folder lacks what that needs.
 
-The command is `floodmark reproduce`: it strikes where the saved run struck and tells how often the finding
-came back, for the interleaving of the clients does not come again, and one try tells little.
+The command is `floodmark reproduce`. It repeats the saved run's faults several times and counts how often the
+finding comes back: the clients' interleaving differs each time, so one attempt proves little.
 """
 
 import shlex
@@ -17,13 +17,13 @@ from floodmark.harness.saved_run import Settings, read_schedule, read_settings
 
 
 def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | None = None) -> str | None:
-    """`floodmark reproduce ...`, to be typed; None where the folder lacks what that needs."""
+    """The command `floodmark reproduce ...`; None if the folder lacks what it needs."""
     try:
         settings = read_settings(about, str(folder))
         refuse_unknown(settings, str(folder))
         read_schedule(about, settings, str(folder))
     except FloodmarkError:
-        return None  # a foreign or damaged run.json: there is nothing to be typed then
+        return None  # a damaged run.json, or one of another version
     run = Run(folder=folder)
     if not run.has(run.history_path):
         return None
@@ -31,7 +31,7 @@ def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | Non
 
 
 def refuse_unknown(settings: Settings, source: str) -> None:
-    """Names that this floodmark does not know are refused before anything starts."""
+    """Raises FloodmarkError for names that this floodmark does not know."""
     for kind, name, names in (
         ("rules", settings.rules, catalog.RULES),
         ("cluster", settings.cluster, catalog.names(CLUSTER)),
@@ -40,11 +40,11 @@ def refuse_unknown(settings: Settings, source: str) -> None:
         ("acks", settings.acks, ("all", "1", "0")),
     ):
         if name not in names:
-            raise FloodmarkError(f"{source} cannot be had again: this floodmark has no {kind} {name!r}; "
+            raise FloodmarkError(f"{source} cannot be reproduced: this floodmark has no {kind} {name!r}; "
                                  f"there are: {', '.join(names)}")
     usual = tuple(f"n{number}" for number in range(1, len(settings.nodes) + 1))
     if settings.nodes != usual:
-        raise FloodmarkError(f"{source} cannot be had again: its nodes are {', '.join(settings.nodes)}, and "
-                             f"a cluster of so many has {', '.join(usual)}")
+        raise FloodmarkError(f"{source} cannot be reproduced: its nodes are {', '.join(settings.nodes)}, but "
+                             f"a cluster of this size has {', '.join(usual)}")
     if not settings.assignment:
-        raise FloodmarkError(f"{source} cannot be had again: its run.json names no partition")
+        raise FloodmarkError(f"{source} cannot be reproduced: its run.json names no partition")

@@ -1,12 +1,13 @@
-"""Compares reproductions with the run that they repeat: how often, how near, anchored to what.
+"""Compares reproductions with the run that they repeat: how often the finding came back, and how close the
+faults were to their moments.
 
 Rules
 1. Pure: from values to values and text.
-2. "The same finding" is one of the same name and class. Its partition and how it was lost are told beside it,
-   for an interleaving may take another record the same way.
-3. How late a fault struck is counted from the instant that its moment asks for, as the reproduction's own
-   history has it; of a failpoint from when the broker stood there; of a state from the look. How many acks
-   it lies apart is counted against the first run, in the partition that the anchors go by.
+2. "The same finding" has the same name and class. Its partition and how the record was lost are shown beside
+   it, because another interleaving may lose another record in the same way.
+3. How late a fault struck is counted from the instant of its moment in the reproduction's own history; for a
+   failpoint, from when the broker reached it; for a state, from when it was observed. The distance in acks is
+   counted against the first run, in the partition that the anchors use.
 """
 
 import statistics
@@ -36,7 +37,7 @@ class Attempt:
     folder: Path
     ended: str
     missed: tuple[int, ...]
-    past: ScheduleHistory
+    history: ScheduleHistory
     verdict: Json  # as verdict.json
     died: tuple[str, ...] = ()
 
@@ -47,9 +48,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrikeDifference:
-    """How far one fault lay from its moment, and from where it struck then."""
+    """How far one fault was from its moment, and from its place in the first run."""
 
-    late_ns: int | None  # None: it cannot be told
+    late_ns: int | None  # None: unknown
     acks: int
 
 
@@ -57,7 +58,7 @@ class StrikeDifference:
 
 
 def finding_of(verdict: Json, name: str, klass: str) -> Json | None:
-    """The group of findings of this name and class."""
+    """The group of findings with this name and class."""
     for found in verdict.get("findings") or ():
         if (found["name"], found["class"]) == (name, klass):
             return dict(found)
@@ -65,7 +66,7 @@ def finding_of(verdict: Json, name: str, klass: str) -> Json | None:
 
 
 def same_in(sought: Json, attempt: Attempt, key: str) -> bool:
-    """Whether an example agrees with one of then in this key (partition, how)."""
+    """Whether an example has the same value of this key (partition, how) as one of the first run's."""
     found = finding_of(attempt.verdict, sought["name"], sought["class"])
     then = {example.get(key) for example in sought.get("examples") or ()} - {None}
     now = {example.get(key) for example in (found or {}).get("examples") or ()}
@@ -84,90 +85,90 @@ def rate_text(hits: int, of: int) -> str:
     return f"{hits}/{of}, {100 * hits / of:.0f} % (95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
 
 
-# -- how near -----------------------------------------------------------------------------------------------
+# -- how close ----------------------------------------------------------------------------------------------
 
 
-def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, ground: AnchorBasis
+def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, basis: AnchorBasis
                    ) -> StrikeDifference | None:
-    """How near this fault came; None where it did not strike, or its moment was missed, or it struck without
-    the state that it was tied to."""
-    strike = attempt.past.strikes.get(anchor.position)
+    """How much this strike differs from the saved run's; None if it did not strike, its moment was missed, or
+    it struck without the state that it should wait for."""
+    strike = attempt.history.strikes.get(anchor.position)
     if strike is None or anchor.strike is None or anchor.position in attempt.missed:
         return None
     if anchor.by == "state" and strike.first:
         return None
-    partition = ground.partition_of(anchor.strike)
-    acks = (attempt.past.acks(partition).count_by(strike.began_ns)
-            - ground.past.acks(partition).count_by(anchor.strike.began_ns))
-    return StrikeDifference(late_ns=late_ns(anchor.now, strike, attempt.past, anchor.position), acks=acks)
+    partition = basis.partition_of(anchor.strike)
+    acks = (attempt.history.acks(partition).count_by(strike.began_ns)
+            - basis.history.acks(partition).count_by(anchor.strike.began_ns))
+    return StrikeDifference(late_ns=late_ns(anchor.now, strike, attempt.history, anchor.position), acks=acks)
 
 
-def late_ns(entry: Entry, strike: Strike, past: ScheduleHistory, position: int) -> int | None:
-    """From the instant that the moment asks for to the strike."""
-    done_ns = past.done_before(position)
-    due_ns = done_ns if entry.moment is None else _due(entry.moment, past, done_ns)
-    if due_ns is None:
-        due_ns = strike.reached_ns if strike.met_ns is None else strike.met_ns + _later(entry.moment)
-    return None if due_ns is None else max(0, strike.began_ns - due_ns)
+def late_ns(entry: Entry, strike: Strike, history: ScheduleHistory, position: int) -> int | None:
+    """The time from the moment's instant to the strike."""
+    done_ns = history.done_before(position)
+    moment_ns = done_ns if entry.moment is None else _due_time(entry.moment, history, done_ns)
+    if moment_ns is None:
+        moment_ns = strike.reached_ns if strike.met_ns is None else strike.met_ns + _delay_ns(entry.moment)
+    return None if moment_ns is None else max(0, strike.began_ns - moment_ns)
 
 
-def _later(moment: Mapping[str, Any] | None) -> int:
-    """How long after the failpoint it was to strike."""
-    told = moment or {}
-    last = told["of"][-1] if told.get("at") == "sequence" else {}
-    return int(told.get("then_ns", 0)) + int(last.get("then_ns", 0))
+def _delay_ns(moment: Mapping[str, Any] | None) -> int:
+    """How long after the failpoint the fault was due."""
+    fields = moment or {}
+    last = fields["of"][-1] if fields.get("at") == "sequence" else {}
+    return int(fields.get("then_ns", 0)) + int(last.get("then_ns", 0))
 
 
-def _due(moment: Mapping[str, Any], past: ScheduleHistory, done_ns: int | None) -> int | None:
-    """When the moment had come by this history; None where the history does not tell."""
+def _due_time(moment: Mapping[str, Any], history: ScheduleHistory, done_ns: int | None) -> int | None:
+    """The time at which the moment came, by this history; None if the history does not show it."""
     kind = moment["at"]
     if kind == "sequence":
-        due_ns = done_ns
+        moment_ns = done_ns
         for part in moment["of"]:
-            part_ns = _due({**part, "then_ns": 0}, past, done_ns)
-            if part_ns is None or due_ns is None:
+            part_ns = _due_time({**part, "then_ns": 0}, history, done_ns)
+            if part_ns is None or moment_ns is None:
                 return None
-            due_ns = max(due_ns, part_ns) + part.get("then_ns", 0)
+            moment_ns = max(moment_ns, part_ns) + part.get("then_ns", 0)
     elif kind == "after":
-        due_ns = None if done_ns is None else done_ns + moment["after_ns"]
+        moment_ns = None if done_ns is None else done_ns + moment["after_ns"]
     elif kind == "time":
-        due_ns = max(moment["time"], (done_ns or 0) + moment.get("after_ns", 0))
+        moment_ns = max(moment["time"], (done_ns or 0) + moment.get("after_ns", 0))
     elif kind == "ack" and "leader" not in moment:
-        times = past.acks(moment["partition"]).times
-        due_ns = times[moment["count"] - 1] if moment["count"] <= len(times) else None
+        times = history.acks(moment["partition"]).times
+        moment_ns = times[moment["count"] - 1] if moment["count"] <= len(times) else None
     else:
-        due_ns = None
-    return None if due_ns is None else due_ns + moment.get("then_ns", 0)
+        moment_ns = None
+    return None if moment_ns is None else moment_ns + moment.get("then_ns", 0)
 
 
 def nearness(all_apart: Sequence[StrikeDifference]) -> dict[str, float]:
-    """Median and worst, in milliseconds and in acks; a key is absent where nothing was told."""
+    """Median and worst distance, in milliseconds and in acks; a key is absent if it is unknown for all."""
     late = [one.late_ns / 1e6 for one in all_apart if one.late_ns is not None]
     acks = [abs(one.acks) for one in all_apart]
-    told: dict[str, float] = {}
+    distances: dict[str, float] = {}
     if late:
-        told |= {"late_ms_median": statistics.median(late), "late_ms_worst": max(late)}
+        distances |= {"late_ms_median": statistics.median(late), "late_ms_worst": max(late)}
     if acks:
-        told |= {"acks_median": statistics.median(acks), "acks_worst": max(acks)}
-    return told
+        distances |= {"acks_median": statistics.median(acks), "acks_worst": max(acks)}
+    return distances
 
 
-# -- told ---------------------------------------------------------------------------------------------------
+# -- text ---------------------------------------------------------------------------------------------------
 
 
 def shown_anchors(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
-    """The faults, and whatever else has another anchor than it had."""
+    """The faults, and other entries whose anchor is new."""
     return [one for one in anchors if one.then.f not in ACTS or one.by != "asked"]
 
 
-def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], ground: AnchorBasis) -> str:
-    """A row a fault: what was asked, what it met, what it is tied to now, and how that went."""
+def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], basis: AnchorBasis) -> str:
+    """A row for each fault: the moment asked for, where it struck, its anchor now, and how close it came."""
     rows = [("", "fault", "asked then", "struck then", "anchored now", "met", "late ms", "acks apart")]
     for one in shown_anchors(anchors):
-        found = [compare_strikes(one, attempt, ground) for attempt in attempts]
+        found = [compare_strikes(one, attempt, basis) for attempt in attempts]
         near = [each for each in found if each is not None]
         rows.append((
-            str(one.position), _who(one), _asked(one, anchors), _struck(one, ground),
+            str(one.position), _who(one), _asked(one, anchors), _struck(one, basis),
             "as asked" if one.by == "asked" else f"{moment_text(one.now.moment)} ({one.why})",
             f"{len(near)}/{len(attempts)}", _late(near), _acks(near)))
     return "\n".join(f"  {line}" for line in align_columns(rows))
@@ -180,24 +181,24 @@ def _who(one: ReanchoredEntry) -> str:
 
 
 def _asked(one: ReanchoredEntry, anchors: Sequence[ReanchoredEntry]) -> str:
-    """Its moment; of what was to follow a wait at once, that wait's."""
+    """The entry's moment; if it was to follow a wait at once, the wait's."""
     before = anchors[one.position - 1].then if one.position else None
     if one.then.moment is None and before is not None and before.f == "wait":
         return f"once {moment_text(before.moment)}"
     return moment_text(one.then.moment)
 
 
-def _struck(one: ReanchoredEntry, ground: AnchorBasis) -> str:
+def _struck(one: ReanchoredEntry, basis: AnchorBasis) -> str:
     if one.strike is None:
         return "left no line"
-    partition = ground.partition_of(one.strike)
-    count = ground.past.acks(partition).count_by(one.strike.began_ns)
+    partition = basis.partition_of(one.strike)
+    count = basis.history.acks(partition).count_by(one.strike.began_ns)
     leader = one.strike.leader(partition)
     isr = one.strike.isr(partition)
-    told = [f"{one.strike.began_ns / 1e9:.3f} s", f"p{partition}: ack {count}"]
-    told += [f"leader {leader}"] if leader else []
-    told += [f"ISR {' '.join(isr)}"] if isr is not None else []
-    return ", ".join(told)
+    parts = [f"{one.strike.began_ns / 1e9:.3f} s", f"p{partition}: ack {count}"]
+    parts += [f"leader {leader}"] if leader else []
+    parts += [f"ISR {' '.join(isr)}"] if isr is not None else []
+    return ", ".join(parts)
 
 
 def _late(near: Sequence[StrikeDifference]) -> str:
@@ -213,7 +214,7 @@ def _acks(near: Sequence[StrikeDifference]) -> str:
 
 
 def moment_text(moment: Mapping[str, Any] | None) -> str:
-    """A moment in a few words."""
+    """A moment in short: `ack 5 of p0 + 1.0 ms`."""
     if moment is None:
         return "at once"
     later = moment.get("then_ns", 0)
@@ -249,9 +250,9 @@ def _value(value: object) -> str:
 def _states(state: Mapping[str, Any]) -> list[str]:
     """The first few conditions of a state."""
     parts = [part for group in ("all", "any") for part in state.get(group, ())] or [state]
-    told = []
+    shown = []
     for part in parts[:STATES_SHOWN]:
         whose = f"{part['replica']} " if "replica" in part else ""
-        told.append(f"{whose}{part['field']} {part['is']} {_value(part['value'])}"
+        shown.append(f"{whose}{part['field']} {part['is']} {_value(part['value'])}"
                     if "field" in part else "...")
-    return [*told, "..."] if len(parts) > STATES_SHOWN else told
+    return [*shown, "..."] if len(parts) > STATES_SHOWN else shown

@@ -1,8 +1,8 @@
 """Reads single lines of a run's files: an op by its index, an event by its line, a record by its offset.
 
 Rules
-1. Nothing is read whole that may be large (seeking.py); searches through a file share one budget a run.
-2. Whatever is missing, torn, or not as format 1 has it is simply not there: the judge tells of that.
+1. Large files are never read completely (line_search.py); searches through files share one budget a run.
+2. Lines that are missing, torn, or not in format 1 count as absent: the judge reports them.
 """
 
 import re
@@ -22,7 +22,7 @@ from floodmark.harness.reports.trace_text import TraceLine
 from floodmark.harness.run import Run
 from floodmark.harness.run_location import is_safe_name
 
-SEARCH_BYTES = 1 << 29  # of a run, by all searches together
+SEARCH_BYTES = 1 << 29  # of one run, for all searches together
 WINDOW_BYTES = 1 << 23  # of a trace, around one moment
 BACK_BYTES = 1 << 20  # of a history, before one line
 ROWS_BYTES = 1 << 24  # a replicas.jsonl above that is not read
@@ -39,26 +39,26 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What a log holds at an offset."""
+    """A log's entry at an offset."""
 
     epoch: int | None
-    value: int | None  # None: not one of this run's
+    value: int | None  # None: not written by this run
     crc: int | None = None  # of its batch
-    flaw: str | None = None  # what is the matter with it
+    flaw: str | None = None  # what is wrong with it
     place: str  # `logs/n1.jsonl:4`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The lines of a trace between two times, those of one partition that hold one of the words."""
+    """The lines of a trace between two times that are about one partition and have one of some events."""
 
     lines: tuple[tuple[Found, TraceLine], ...]
-    whole: bool  # all of them, up to the second time
+    complete: bool  # it has all lines up to the second time
 
 
 @dataclass
 class RunFiles:
-    """A run folder's big files, opened when they are asked. Keep one for all questions about a run."""
+    """A run folder's big files, opened on demand. Use one object for all questions about a run."""
 
     run: Run
     budget: Budget = field(default_factory=lambda: Budget(left=SEARCH_BYTES))
@@ -82,13 +82,13 @@ class RunFiles:
     # -- the history ----------------------------------------------------------------------------------------
 
     def op(self, index: int) -> Op | None:
-        """The op of that line."""
+        """The op with that index."""
         found = self.history.first_at_or_above(number_by(_INDEX), index)
         op = op_in(found)
         return op if op is not None and op.index == index else None
 
     def invocation(self, op: Op) -> Op | None:
-        """What this op completes: the last that its process asked before."""
+        """The invocation that this op completes: the last one of its process before it."""
         if op.type is Type.INVOKE:
             return op
         found = self.history.first_at_or_above(number_by(_INDEX), op.index)
@@ -98,12 +98,12 @@ class RunFiles:
         last: Op | None = None
         for each in self.history.lines_from(begin, found.begin):
             if b'"invoke"' in each.line and str(op.process).encode() in each.line:
-                asked = op_in(each)
-                last = asked if asked is not None and asked.process == op.process else last
+                invoked = op_in(each)
+                last = invoked if invoked is not None and invoked.process == op.process else last
         return last
 
     def send_of(self, partition: int, value: int) -> tuple[Op, ...]:
-        """The first invocation that sends the value there, and its completion."""
+        """The first invocation that sends the value to the partition, and its completion."""
         key = partition, value
         if key not in self.sends:
             self.sends[key] = self._send_of(partition, value)
@@ -112,7 +112,7 @@ class RunFiles:
     def _send_of(self, partition: int, value: int) -> tuple[Op, ...]:
         gap = b" " if self.history.spaced() else b""
         invoked: Op | None = None
-        for found in self.history.holding(b'"value":%b%d' % (gap, value), self.budget):
+        for found in self.history.containing(b'"value":%b%d' % (gap, value), self.budget):
             op = op_in(found)
             if op is None or not any((s.partition, s.value) == (partition, value) for s in op.sends or ()):
                 continue
@@ -121,37 +121,37 @@ class RunFiles:
             invoked = invoked or op
         return () if invoked is None else (invoked,)
 
-    def acts(self, word: str) -> list[Op]:
-        """The nemesis's lines that hold this key, in order."""
-        told: list[Op] = []
-        for found in self.history.holding(b'"%b"' % word.encode(), self.budget):
+    def acts_with_key(self, word: str) -> list[Op]:
+        """The nemesis's ops that have this key, in order."""
+        found_acts: list[Op] = []
+        for found in self.history.containing(b'"%b"' % word.encode(), self.budget):
             op = op_in(found)
             if op is not None and op.process == NEMESIS and op.fault is not None:
-                told.append(op)
-            if len(told) == ACTS:
+                found_acts.append(op)
+            if len(found_acts) == ACTS:
                 break
-        return told
+        return found_acts
 
     @cached_property
     def nemesis(self) -> list[Op]:
-        """All its lines, in order; of a history of any size, for they are few and quickly found."""
+        """All ops of the nemesis, in order; they are few and quickly found, so this has no budget."""
         gap = b" " if self.history.spaced() else b""
-        found = self.history.holding(b'"process":%b%d' % (gap, NEMESIS), Budget(left=self.history.size()))
+        found = self.history.containing(b'"process":%b%d' % (gap, NEMESIS), Budget(left=self.history.size()))
         return [op for op in map(op_in, found) if op is not None and op.process == NEMESIS]
 
     @cached_property
     def losses(self) -> list[Op]:
-        """The acts that took written data with them."""
-        return [op for op in self.acts("lost") if (op.fault or {}).get("lost") is True]
+        """The acts that lost written data."""
+        return [op for op in self.acts_with_key("lost") if (op.fault or {}).get("lost") is True]
 
     @cached_property
     def unclean_asked(self) -> list[Op]:
-        return [op for op in self.acts("unclean") if (op.fault or {}).get("unclean") is True]
+        return [op for op in self.acts_with_key("unclean") if (op.fault or {}).get("unclean") is True]
 
     # -- the trace ------------------------------------------------------------------------------------------
 
     def event(self, number: int) -> tuple[Found, TraceLine] | None:
-        """The line of that number, from 1."""
+        """The trace's line with that number, from 1."""
         found = self.trace.numbered(number)
         fields = None if found is None else fields_of(found.line)
         return None if found is None or fields is None else (found, TraceLine(number=number, fields=fields))
@@ -160,55 +160,57 @@ class RunFiles:
         return TraceLine(number=self.trace.number_of(found.begin), fields=fields)
 
     def between(self, first_ns: int, last_ns: int, partition: int, *words: str) -> Window:
-        """What the trace tells of a partition between two times."""
+        """The trace's lines with these events about a partition between two times."""
         begin = self.trace.first_at_or_above(number_by(_TIME), first_ns)
         if begin is None:
-            return Window(lines=(), whole=False)
+            return Window(lines=(), complete=False)
         lines: list[tuple[Found, TraceLine]] = []
         for found in self.trace.lines_from(begin.begin, begin.begin + WINDOW_BYTES):
             time = _TIME.search(found.line)
             if time is not None and int(time[1]) > last_ns:
-                return Window(lines=tuple(lines), whole=True)
-            lines += self._of(found, partition, words)
-        return Window(lines=tuple(lines), whole=begin.begin + WINDOW_BYTES >= self.trace.size())
+                return Window(lines=tuple(lines), complete=True)
+            lines += self._matching(found, partition, words)
+        return Window(lines=tuple(lines), complete=begin.begin + WINDOW_BYTES >= self.trace.size())
 
     def before(self, found: Found, partition: int, *words: str) -> Window:
-        """What it tells of a partition right before a line."""
+        """The trace's lines with these events about a partition right before a line."""
         begin = self.trace.line_after(max(0, found.begin - WINDOW_BYTES))
-        lines = [told for each in self.trace.lines_from(begin, found.begin)
-                 for told in self._of(each, partition, words)]
-        return Window(lines=tuple(lines), whole=begin == 0)
+        lines = [match for each in self.trace.lines_from(begin, found.begin)
+                 for match in self._matching(each, partition, words)]
+        return Window(lines=tuple(lines), complete=begin == 0)
 
     def after(self, begin: int, partition: int, word: str) -> Iterator[tuple[Found, TraceLine]]:
-        """All such events from there on, as far as the budget goes."""
-        for found in self.trace.holding(b'"%b"' % word.encode(), self.budget, begin):
-            yield from self._of(found, partition, (word,))
+        """Yields the partition's events of this name from byte `begin` on, within the budget."""
+        for found in self.trace.containing(b'"%b"' % word.encode(), self.budget, begin):
+            yield from self._matching(found, partition, (word,))
 
     def changes(self, first_ns: int, last_ns: int | None, partition: int | None) -> list[TraceLine]:
-        """Truncations, elections and ISR changes of a partition (None: of any) between two times (None: to
-        the end), in order: what the controller says of the ISR, and each new leader's own word, which has its
-        LEO. Of very many the first."""
+        """Truncations, elections, new leaders and ISR changes of a partition (None: of any) between two times
+        (None: to the end), in order. ISR changes are the controller's; a new leader's line has its LEO. Of
+        very many the first."""
         begin = self.trace.first_at_or_above(number_by(_TIME), first_ns)
         if begin is None:
             return []
         gap, found = b" " if self.trace.spaced() else b"", list[tuple[Found, Row]]()
         for word in CHANGES:
             needle = b'"event":%b"%b"' % (gap, word.encode())
-            for each in self.trace.holding(needle, self.budget, begin.begin):
+            for each in self.trace.containing(needle, self.budget, begin.begin):
                 fields = fields_of(each.line)
                 if fields is None or fields.get("event") != word or (
                         partition is not None and fields.get("partition") != partition):
                     continue
                 time = fields.get("time")
                 if type(time) is not int or (last_ns is not None and time > last_ns):
-                    break  # lines are in the order of time
+                    break  # the lines are in the order of time
                 if len(found) == MANY:
                     break
                 if word != "isr" or "leo" not in fields:
                     found.append((each, fields))
         return [self.numbered(each, fields) for each, fields in sorted(found, key=lambda one: one[0].begin)]
 
-    def _of(self, found: Found, partition: int, words: tuple[str, ...]) -> list[tuple[Found, TraceLine]]:
+    def _matching(
+        self, found: Found, partition: int, words: tuple[str, ...]
+    ) -> list[tuple[Found, TraceLine]]:
         if not any(b'"%b"' % word.encode() in found.line for word in words):
             return []
         fields = fields_of(found.line)
@@ -225,8 +227,8 @@ class RunFiles:
         return self.run.has(self._lines(node)) or self.run.has(parquet)
 
     def record(self, node: str, partition: int, offset: int, *, expected: bool = True) -> Record | None:
-        """What the node's final log holds there. Where a record is to be expected, it is also looked for in
-        a dump that is out of order."""
+        """The entry of the node's final log at the offset. expected: search also a dump that is not in
+        order."""
         if not is_safe_name(node):
             return None
         dump, place = self.dump(node), f"{self.run.logs_folder.name}/{node}"
@@ -237,7 +239,7 @@ class RunFiles:
         found = dump.first_at_or_above(place_of, (partition, offset))
         if found is None or not is_at(fields_of(found.line), partition, offset):
             gap = b" " if dump.spaced() else b""
-            found = next((each for each in dump.holding(b'"offset":%b%d' % (gap, offset), self.budget)
+            found = next((each for each in dump.containing(b'"offset":%b%d' % (gap, offset), self.budget)
                           if is_at(fields_of(each.line), partition, offset)), None) if expected else None
         row = None if found is None else fields_of(found.line)
         if found is None or row is None:
@@ -246,7 +248,7 @@ class RunFiles:
         return record_of(row, f"{place}.jsonl" + ("" if number is None else f":{number}"))
 
     def dump(self, node: str) -> LineFile:
-        """The final dump, as lines."""
+        """The final dump as lines."""
         return self.dumps.setdefault(node, LineFile(self._lines(node), self.run.folder))
 
     def _lines(self, node: str) -> Path:
@@ -254,7 +256,7 @@ class RunFiles:
 
     @cached_property
     def replicas(self) -> Mapping[tuple[str, int], Row]:
-        """What each replica believed at the end."""
+        """The rows of replicas.jsonl by node and partition: what each replica believed at the end."""
         file = LineFile(self.run.replicas_path, self.run.folder)
         found = file.lines_from(0, file.size()) if file.size() <= ROWS_BYTES else ()
         rows = [row for each in found if (row := fields_of(each.line)) is not None]
@@ -270,7 +272,7 @@ def op_in(found: Found | None) -> Op | None:
 
 
 def fields_of(line: bytes) -> dict[str, Any] | None:
-    """The JSON object of a line, with nothing in its texts that would not be seen; None where it is none."""
+    """The JSON object of a line, its texts safe to print; None if it is none."""
     try:
         fields = orjson.loads(line)
     except orjson.JSONDecodeError:
@@ -281,7 +283,7 @@ def fields_of(line: bytes) -> dict[str, Any] | None:
 
 
 def parquet_rows(run: Run, path: Path, offset: int) -> list[Row]:
-    """The rows of a dump at that offset; none where it cannot be read."""
+    """The rows of a Parquet dump at that offset; empty if it cannot be read."""
     from pyarrow import ArrowInvalid
     from pyarrow.parquet import read_table
 
@@ -298,7 +300,7 @@ def is_at(row: Row | None, partition: int, offset: int) -> bool:
 
 def record_of(row: Row, place: str) -> Record:
     numbers = {name: row[name] for name in ("epoch", "value", "crc") if type(row.get(name)) is int}
-    flaws = [word for word, is_so in (("its bytes do not fit their CRC", row.get("crc_ok") is False),
+    flaws = [flaw for flaw, is_so in (("its bytes do not fit their CRC", row.get("crc_ok") is False),
                                       ("aborted", row.get("aborted") is True)) if is_so]
     return Record(epoch=numbers.get("epoch"), value=numbers.get("value"), crc=numbers.get("crc"),
                   flaw=", ".join(flaws) or None, place=place)

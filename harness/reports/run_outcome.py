@@ -1,14 +1,13 @@
-"""Decides what came of a run, in a word and by an exit code; nobody else does.
-
-`run`, `check`, `rejudge`, `show`, `scenario`, `demo`, `reproduce` and the reports for CI servers ask here, so
-that the word above a report, the count above many, the colour of a test case and the exit code agree.
+"""Decides the outcome of a run: one word and an exit code. No other module does.
+`run`, `check`, `rejudge`, `show`, `scenario`, `demo`, `reproduce` and the reports for CI servers use it, so
+that headings, counts, test cases and exit codes agree.
 
 Rules
-1. A bug outranks all else. What the options let through is no bug; what --strict takes for one is.
-2. Then comes what went wrong with the run itself, which no option lets through: it was interrupted, it ended
-   early (a broker that never became ready ends a run so), nothing could be judged, the verdict could not be
-   written. A broker that was ready and ended by itself is the cluster's bug: the judge's finding broker-died.
-3. Then what nobody can tell. What is left is valid, or was let through: that is never called valid.
+1. A bug comes before everything else. A finding that --allow names is none; with --strict a permitted one is.
+2. Next are failures of the run itself, which no option allows: it was interrupted, it ended early (for
+   example because a broker never became ready), nothing could be judged, or the verdict could not be written.
+   A broker that was ready and ended by itself is the cluster's bug: the judge's finding broker-died.
+3. Next is unknown. The rest is valid, or let through by an option, which is never called valid.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,7 @@ from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKN
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
-LISTS = ("died", "schedule")  # of run.json, which the judge does not need and a report does
+LISTS = ("died", "schedule")  # keys of run.json that reports need and the judge does not
 
 INVALID, HARNESS, CUT_SHORT = "invalid", "failed in the harness", "interrupted"
 UNKNOWN, LET_THROUGH, VALID = "unknown", "let through", "valid"
@@ -36,11 +35,11 @@ _COLOURS = {EXIT_INVALID: "red", EXIT_HARNESS: "red", EXIT_UNKNOWN: "yellow", EX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What came of one run."""
+    """The outcome of one run."""
 
     kind: str  # one of EXITS
-    word: str  # the kind, and the judge's word where that is another
-    harness: tuple[str, ...] = ()  # what went wrong with the run itself, a sentence each
+    word: str  # the kind, with the judge's result if it differs
+    harness: tuple[str, ...] = ()  # failures of the run itself, a sentence each
 
     @property
     def code(self) -> int:
@@ -53,21 +52,21 @@ class Ruling:
         return click.style(word, fg=_COLOURS[self.code], bold=True)
 
 
-def ruling(told: Json, about: Json | None, policy: Policy | None = None, *,
+def ruling(verdict: Json, about: Json | None, policy: Policy | None = None, *,
            failed: Iterable[str] = ()) -> Ruling:
-    """Of a verdict (verdict.json's form) and run.json (None: it cannot be had). `failed`: what went wrong
-    besides."""
+    """The outcome by a verdict (verdict.json's form) and run.json (None: missing). failed: further failures
+    of the run itself."""
     policy = policy or Policy()
-    harness = (*harness_failures(told, about), *failed)
-    judged = VALID if told.get("valid") is True else INVALID if told.get("valid") is False else UNKNOWN
-    if any(fails(found, policy) for found in told.get("findings") or ()):
+    harness = (*harness_failures(verdict, about), *failed)
+    judged = VALID if verdict.get("valid") is True else INVALID if verdict.get("valid") is False else UNKNOWN
+    if any(fails(found, policy) for found in verdict.get("findings") or ()):
         word = INVALID if judged == INVALID else f"{INVALID} by --strict"
         return Ruling(kind=INVALID, word=word, harness=harness)
     if harness:
         kind = CUT_SHORT if was_interrupted(about) else HARNESS
-        return Ruling(kind=kind, word=f"{kind} (judged {judged})" if told.get("counts") else kind,
+        return Ruling(kind=kind, word=f"{kind} (judged {judged})" if verdict.get("counts") else kind,
                       harness=harness)
-    if (told.get("unknown") or judged == UNKNOWN) and not policy.allow_unknown:
+    if (verdict.get("unknown") or judged == UNKNOWN) and not policy.allow_unknown:
         return Ruling(kind=UNKNOWN, word=UNKNOWN if judged == UNKNOWN else f"{UNKNOWN} (invalid let through)")
     if judged != VALID:
         return Ruling(kind=LET_THROUGH, word=f"{judged}, {LET_THROUGH}")
@@ -79,12 +78,12 @@ def fails(found: Json, policy: Policy) -> bool:
     return found["name"] not in policy.allow and (policy.strict or found["class"] == BUG)
 
 
-def harness_failures(told: Json, about: Json | None) -> tuple[str, ...]:
-    """What went wrong that says nothing of the cluster."""
-    if not told.get("counts"):
+def harness_failures(verdict: Json, about: Json | None) -> tuple[str, ...]:
+    """The failures of the run itself, a sentence each; they say nothing about the cluster."""
+    if not verdict.get("counts"):
         return ("nothing was judged",)
     if about is None or not all(isinstance(about.get(name) or [], list) for name in LISTS):
-        return (f"its run.json has gone, or has no list where there should be: {', '.join(LISTS)}",)
+        return (f"its run.json is missing, or has no list where there should be: {', '.join(LISTS)}",)
     ended = about.get("ended")
     return (f"the run ended early: {ended}",) if ended not in (None, DONE) else ()
 

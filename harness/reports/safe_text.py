@@ -1,14 +1,13 @@
-"""Makes text from a folder safe for a terminal: what a terminal or a reader would obey is spelt out.
+"""Makes text from a folder safe to print: control characters are shown as escapes.
 
-A run folder may come from a stranger, and its names, errors and reasons are printed. An escape sequence would
-move the cursor, hide text or set the window's title; a control for the direction of writing would show words
-in another order; a line break would begin a line that nobody wrote. All of these are shown as `\\x1b`,
-`\\u202e`, `\\n`.
+A run folder may come from an untrusted source, and its names, errors and reasons are printed. An escape
+sequence could move the cursor, hide text or set the window's title; a control for the direction of writing
+could reorder the text; a line break could fake a line of output. They are shown as `\\x1b`, `\\u202e`, `\\n`.
 
 Rules
-1. Commands take what a folder says through here when they read it, before it is put into any sentence: our
-   own colours and line breaks come later and are left alone.
-2. Text without such characters is not changed, so that names still are names.
+1. Commands pass a folder's text through this module when they read it, before they put it into sentences: our
+   own colours and line breaks are added later and stay.
+2. Text without such characters is not changed.
 """
 
 from dataclasses import replace
@@ -20,50 +19,50 @@ from floodmark.harness.op import Op
 
 T = TypeVar("T")
 
-OF_SEVERAL_LINES = frozenset({"died_words"})  # fields of run.json: whoever prints them parts their lines
+OF_SEVERAL_LINES = frozenset({"died_words"})  # fields of run.json that keep their line breaks
 
 
 def harmless(text: str, *, breaks: bool = False) -> str:
-    """The text with nothing in it that is not to be seen; `breaks`: line breaks stay, for it is of several
+    """The text with its unprintable characters escaped. breaks: keep line breaks, for a text of several
     lines."""
     if text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or (breaks and letter == "\n") else spelt(letter)
+    return "".join(letter if letter.isprintable() or (breaks and letter == "\n") else escaped(letter)
                    for letter in text)
 
 
-def spelt(letter: str) -> str:
+def escaped(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
-def harmless_data(told: T) -> T:
-    """The same of every text in a JSON value, keys too. One without such text is given back as it is."""
+def harmless_data(value: T) -> T:
+    """A JSON value with `harmless` applied to every text, also to keys; the same object if nothing
+    changes."""
     try:
-        if is_plain(orjson.dumps(told)):
-            return told
+        if is_plain(orjson.dumps(value)):
+            return value
     except TypeError:
         pass  # a number or a text that orjson does not write
-    changed: T = _changed(told)
+    changed: T = _changed(value)
     return changed
 
 
 def is_plain(line: bytes) -> bool:
-    """Whether JSON holds plain ASCII texts only, by its bytes: a control character stands there as an escape,
-    but for DEL."""
+    """Whether JSON text contains only printable ASCII: JSON escapes every control character but DEL."""
     return line.isascii() and b"\\" not in line and b"\x7f" not in line
 
 
-def _changed(told: Any, *, breaks: bool = False) -> Any:
-    if isinstance(told, str):
-        return harmless(told, breaks=breaks)
-    if isinstance(told, dict):
-        return {_changed(key): _changed(value, breaks=breaks or key in OF_SEVERAL_LINES)
-                for key, value in told.items()}
-    return [_changed(item, breaks=breaks) for item in told] if isinstance(told, list | tuple) else told
+def _changed(value: Any, *, breaks: bool = False) -> Any:
+    if isinstance(value, str):
+        return harmless(value, breaks=breaks)
+    if isinstance(value, dict):
+        return {_changed(key): _changed(item, breaks=breaks or key in OF_SEVERAL_LINES)
+                for key, item in value.items()}
+    return [_changed(item, breaks=breaks) for item in value] if isinstance(value, list | tuple) else value
 
 
 def harmless_op(line: bytes, op: Op) -> Op:
-    """An op read from this line."""
+    """The op read from this line, its texts safe to print."""
     if is_plain(line):
         return op
     return replace(op, f=harmless(op.f), error=harmless_data(op.error), fault=harmless_data(op.fault))

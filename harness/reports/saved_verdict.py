@@ -1,7 +1,6 @@
-"""Reads a run's run.json and verdict.json as plain mappings, if they have the shape that reports need.
-
-`is_verdict` and `read_about` say which keys those are. The folder may come from a stranger: every text of it
-passes safe_text.py here.
+"""Reads a run's run.json and verdict.json as mappings, and checks that they have the shape that reports need.
+`read_about` and `is_verdict` check the keys. The folder may come from an untrusted source: every text goes
+through safe_text.py here.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from floodmark.harness.run import FORMAT, VERDICT_BYTES_AT_MOST, P, Run, RunAt
 
 
 def read_about(run: Run) -> Mapping[str, Any]:
-    """run.json, if what is shown of it has the right shape; FloodmarkError if not."""
+    """run.json; FloodmarkError if the keys that reports show have the wrong type."""
     about = harmless_data(run.about())
     for name in ("partitions", "guarantees", "settle", "leaders", "final_reads", "config"):
         if not isinstance(about.get(name) or {}, dict):
@@ -25,7 +24,7 @@ def read_about(run: Run) -> Mapping[str, Any]:
 
 
 def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
-    """The saved verdict; FloodmarkError where there is none, or none that can be read."""
+    """The saved verdict; FloodmarkError if there is none, or it cannot be read."""
     judge = f"floodmark check {run.folder}"
     try:
         verdict = orjson.loads(run.read(run.verdict_path, at_most=VERDICT_BYTES_AT_MOST))
@@ -39,20 +38,20 @@ def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
     return harmless_data(dict(verdict))
 
 
-def is_verdict(told: Any) -> bool:
-    """Whether what is shown of it is there."""
-    if not isinstance(told, dict) or told.get("format") != FORMAT or "valid" not in told:
+def is_verdict(value: Any) -> bool:
+    """Whether the value has the keys of a verdict that reports show."""
+    if not isinstance(value, dict) or value.get("format") != FORMAT or "valid" not in value:
         return False
-    findings, unknown = told.get("findings"), told.get("unknown", [])
+    findings, unknown = value.get("findings"), value.get("unknown", [])
     return (isinstance(findings, list) and isinstance(unknown, list)
-            and isinstance(told.get("counts") or {}, dict)
+            and isinstance(value.get("counts") or {}, dict)
             and all(isinstance(found, dict) and is_group(found) for found in findings)
             and all(isinstance(entry, dict) and {"names", "reason"} <= entry.keys()
                     and are_texts(entry["names"]) for entry in unknown))
 
 
 def is_group(found: Mapping[str, Any]) -> bool:
-    """One entry of `findings`."""
+    """Whether the value is a group of findings: an entry of `findings`."""
     examples = found.get("examples") or []
     return ({"name", "class", "permitted_by", "count"} <= found.keys()
             and isinstance(found["name"], str) and NAME.fullmatch(found["name"]) is not None
@@ -61,5 +60,5 @@ def is_group(found: Mapping[str, Any]) -> bool:
                     and are_texts(example.get("nodes") or []) for example in examples))
 
 
-def are_texts(told: Any) -> bool:
-    return isinstance(told, list) and all(isinstance(item, str) for item in told)
+def are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

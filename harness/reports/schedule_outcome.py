@@ -1,11 +1,12 @@
-"""Counts what struck a run, from the nemesis's lines, and says what was planned and did not strike.
+"""Counts the faults that struck a run, by its history, and lists the planned ones that did not.
 
 Rules
-1. A strike is a line of the history. The schedule says what was planned, which is not the same.
-2. A planned act whose moment never came is told as missed, by run.json's `missed`. Not one that mends: that
-   is carried out all the same where there is anything to mend, and then has its line.
-3. Of a run that ended early, what the schedule had left is told too. An entry of a whole run that left no
-   line found nobody to act on (a start of all that is down, when nothing is), and nothing is said of it.
+1. A strike is a line of the nemesis in the history. The schedule only says what was planned.
+2. A planned act whose moment never came counts as missed (run.json's `missed`), unless it mends: mending is
+   carried out anyway if there is something to mend, and then has its line.
+3. If the run ended early, the rest of the schedule is listed too. In a run that ended normally, an entry
+   without a line had no node to act on (a start of all nodes that are down, when none is) and is not
+   mentioned.
 """
 
 from collections import Counter
@@ -24,16 +25,16 @@ Counts = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strikes:
-    """How many of which acts, by their f."""
+    """How many acts of each f struck, failed, were missed or were left."""
 
     struck: Counts = field(default_factory=Counter)
-    failed: Counts = field(default_factory=Counter)  # of those, the ones that failed half-way
-    missed: Counts = field(default_factory=Counter)  # did not strike: the moment never came
-    left: Counts = field(default_factory=Counter)  # did not strike: the run ended before
+    failed: Counts = field(default_factory=Counter)  # those of `struck` that failed half-way
+    missed: Counts = field(default_factory=Counter)  # did not strike because the moment never came
+    left: Counts = field(default_factory=Counter)  # did not strike because the run ended before
 
 
 def strikes_of(ops: Iterable[Op], about: Json) -> Strikes:
-    """Of the nemesis's ops and run.json."""
+    """Counts the strikes by the nemesis's ops and run.json."""
     struck, failed = Counter[str](), Counter[str]()
     for op in ops:
         struck[op.f] += 1
@@ -54,10 +55,10 @@ def list_of(about: Json, name: str) -> list[Any]:
 
 
 def strikes_text(strikes: Strikes) -> str:
-    """`3 kill, 3 start; missed, for the moment never came: 8 kill`. Empty where nothing was to strike."""
+    """`3 kill, 3 start; missed because the moment never came: 8 kill`. Empty if nothing was planned."""
     parts = [listed(strikes.struck) or "nothing"]
     parts += [f"failed half-way: {listed(strikes.failed)}"] if strikes.failed else []
-    parts += [f"missed, for the moment never came: {listed(strikes.missed)}"] if strikes.missed else []
+    parts += [f"missed because the moment never came: {listed(strikes.missed)}"] if strikes.missed else []
     parts += [f"not begun when the run ended: {listed(strikes.left)}"] if strikes.left else []
     return "; ".join(parts) if strikes.struck or len(parts) > 1 else ""
 
@@ -67,17 +68,18 @@ def listed(counts: Counts) -> str:
 
 
 def missed_entries_text(schedule: Schedule, about: Mapping[str, Any]) -> list[str]:
-    """Of a run just made: each entry that was missed, and why."""
-    told = []
+    """Lines about each missed entry of a run that was just made, with the reason."""
+    lines = []
     for position in about["missed"]:
         entry = schedule[position]
-        told.append(f"entry {position} of the schedule was missed: {' '.join((entry.f, *entry.nodes))}")
-        told += missed_moment_text(about["missed_words"].get(str(position), {}), indent=2)
-    return told
+        lines.append(f"entry {position} of the schedule was missed: {' '.join((entry.f, *entry.nodes))}")
+        lines += missed_moment_text(about["missed_words"].get(str(position), {}), indent=2)
+    return lines
 
 
 def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:
-    """What was waited for, what was seen instead, and the likely reasons; nothing where nothing is told."""
+    """Lines about what was waited for, what was seen instead, and the likely reasons; empty if there are
+    none."""
     return [" " * indent + line for line in _lines(words)]
 
 

@@ -1,6 +1,5 @@
-"""Words a line of the trace as a clause: who did what, from what to what, when, and where the line stands.
-
-Pure. A line of somebody else's making may lack anything: what is not there is not told.
+"""Writes a line of the trace as a clause: which node did what and when, and the line's place in the file.
+Pure. A line made by another tool may lack any field: what is missing is left out.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,12 +20,12 @@ class TraceLine:
     fields: Fields
 
     def whole_number(self, name: str) -> int | None:
-        """An integer field; None where it is none."""
+        """An integer field; None if it is missing or no integer."""
         value = self.fields.get(name)
         return value if type(value) is int else None
 
-    def word(self, name: str) -> str:
-        """A field that names something; `?` where it is none."""
+    def name_in(self, name: str) -> str:
+        """A text field; `?` if it is missing or no text."""
         value = self.fields.get(name)
         return value if isinstance(value, str) and value else "?"
 
@@ -36,13 +35,13 @@ class TraceLine:
 
     @property
     def node(self) -> str:
-        """Who tells it."""
-        node = self.word("node")
+        """The node that wrote the line, as text: `n1`, `the controller`."""
+        node = self.name_in("node")
         return f"the {node}" if node == "controller" else node
 
     @property
     def event(self) -> str:
-        return self.word("event")
+        return self.name_in("event")
 
     @property
     def place(self) -> str:
@@ -56,7 +55,7 @@ def listed(items: tuple[str, ...] | list[str]) -> str:
 
 
 def clause_of(line: TraceLine) -> str:
-    """`at 1.033 s n3 cut its log from 4 to 3 ("to the high watermark") in epoch 1 (trace.jsonl:60)`."""
+    """`at 1.033 s n3 truncated its log from 4 to 3 ("to the high watermark") in epoch 1 (trace.jsonl:60)`."""
     time = line.whole_number("time")
     when = "" if time is None else f"at {seconds(time)} "
     return f"{when}{_WORDS.get(line.event, other)(line)} ({line.place})"
@@ -74,7 +73,8 @@ def number(line: TraceLine, name: str) -> str:
 def truncate(line: TraceLine) -> str:
     why = line.fields.get("why")
     quoted = f' ("{why}")' if isinstance(why, str) and why else ""
-    return f"{line.node} cut its log from {number(line, 'from')} to {number(line, 'to')}{quoted}{epoch(line)}"
+    ends = f"from {number(line, 'from')} to {number(line, 'to')}"
+    return f"{line.node} truncated its log {ends}{quoted}{epoch(line)}"
 
 
 def become_leader(line: TraceLine) -> str:
@@ -83,7 +83,7 @@ def become_leader(line: TraceLine) -> str:
 
 
 def become_follower(line: TraceLine) -> str:
-    return (f"{line.node} became a follower of {line.word('leader')}{epoch(line)}, "
+    return (f"{line.node} became a follower of {line.name_in('leader')}{epoch(line)}, "
             f"its LEO {number(line, 'leo')}")
 
 
@@ -96,7 +96,7 @@ def elect(line: TraceLine) -> str:
 
 def isr(line: TraceLine) -> str:
     if line.whole_number("leo") is not None:
-        return f"{line.node} learnt that the ISR is {listed(line.names('isr'))}{epoch(line)}"
+        return f"{line.node} learned that the ISR is {listed(line.names('isr'))}{epoch(line)}"
     return f"{line.node} made the ISR {listed(line.names('isr'))}{epoch(line)}"
 
 
@@ -114,7 +114,7 @@ def hw(line: TraceLine) -> str:
 
 
 def role(line: TraceLine) -> str:
-    return {"leader": "leading", "follower": "following"}.get(line.word("role"), "in no role")
+    return {"leader": "leading", "follower": "following"}.get(line.name_in("role"), "in no role")
 
 
 def append(line: TraceLine) -> str:
@@ -125,7 +125,7 @@ def append(line: TraceLine) -> str:
 
 def fetch(line: TraceLine) -> str:
     asked = f"for offset {number(line, 'offset')}{epoch(line)}"
-    return f"{line.node} was asked by {line.word('follower')} {asked}"
+    return f"{line.node} was asked by {line.name_in('follower')} {asked}"
 
 
 def start(line: TraceLine) -> str:
@@ -134,12 +134,12 @@ def start(line: TraceLine) -> str:
     return f"{line.node} started and found LEO {number(line, 'leo')}, HW {number(line, 'hw')}"
 
 
-def of_broker(words: str) -> Callable[[TraceLine], str]:
-    return lambda line: f"{line.node} {words} {line.word('broker')}"
+def of_broker(verb: str) -> Callable[[TraceLine], str]:
+    return lambda line: f"{line.node} {verb} {line.name_in('broker')}"
 
 
 def other(line: TraceLine) -> str:
-    return f"{line.node} told of `{line.event}`"
+    return f"{line.node} recorded `{line.event}`"
 
 
 _WORDS: Mapping[str, Callable[[TraceLine], str]] = {

@@ -1,5 +1,5 @@
 """Schedules as data: entries, their moments and failpoints, and their JSON form.
 
-Any code that plans, runs or saves faults may import it; it imports only the op, the faults and the errors.
-Begin with entry.py: its docstring describes the whole form. json_form.py reads and writes it, strictly.
+All code that plans, runs or saves faults can import it; it imports only ops, faults and errors itself. Begin
+with entry.py: its docstring describes the complete form. json_form.py reads it strictly, and writes it.
 """

@@ -1,53 +1,59 @@
-"""Lists the broker's failpoints as the harness knows them: where each is, and the actions that it allows.
+"""Lists the broker's failpoints: where each is, and the actions that it allows.
 
-The list is written on both sides on purpose, like the codecs; a contract test compares them. Entries use them
-as harness/schedule/entry.py describes.
+The broker has its own list, on purpose, like the codecs; a contract test compares the two.
+harness/schedule/entry.py describes how entries use them.
 """
 
 from dataclasses import dataclass
 
 REPORT, CRASH, HOLD, DELAY, DROP, DUPLICATE = "report", "crash", "hold", "delay", "drop", "duplicate"
-STOPS = (REPORT, CRASH, HOLD, DELAY)
-LOST = (*STOPS, DROP)  # for a message, which can be lost
-TWICE = (*LOST, DUPLICATE)  # for a message that can be duplicated, too
-ACTIONS = TWICE
+STOP_ACTIONS = (REPORT, CRASH, HOLD, DELAY)
+MESSAGE_ACTIONS = (*STOP_ACTIONS, DROP)  # for a message that can be dropped
+ALL_ACTIONS = (*MESSAGE_ACTIONS, DUPLICATE)  # for a message that can also be duplicated
+ACTIONS = ALL_ACTIONS
 SCOPES = ("partition", "broker")
-STANDING = (HOLD, DELAY)  # actions that scope broker allows
+BROKER_SCOPE_ACTIONS = (HOLD, DELAY)  # actions that scope broker allows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A place between two steps of the protocol."""
+    """A failpoint, which is a place between two steps of the protocol. when: the moment it marks, for
+    messages."""
 
     name: str
-    stands: str
-    actions: tuple[str, ...] = STOPS
+    when: str
+    actions: tuple[str, ...] = STOP_ACTIONS
     of_controller: bool = False
 
 
 POINTS: dict[str, Point] = {
     point.name: point
     for point in (
-        Point(name="F.appended", stands="a follower has appended, its HW not moved"),
-        Point(name="F.before_refetch", stands="a follower's next fetch, not sent", actions=LOST),
-        Point(name="F.truncated", stands="a follower has truncated and not fetched again"),
-        Point(name="F.epoch_req", stands="the first question of a leader epoch, not sent", actions=LOST),
-        Point(name="F.fetch_resp", stands="the answer to a fetch has come, not taken", actions=TWICE),
-        Point(name="F.followed", stands="a replica has become follower"),
-        Point(name="L.elected", stands="a replica has become leader and done nothing yet"),
-        Point(name="L.acked", stands="the leader has acked, its followers' HW is behind"),
-        Point(name="L.hw", stands="the leader's HW has moved"),
-        Point(name="P.parked", stands="a produce waits for its ISR"),
-        Point(name="L.alter_sent", stands="an ISR proposed, not sent", actions=TWICE),
-        Point(name="L.alter_answer", stands="the answer to a proposal has come, not taken", actions=TWICE),
-        Point(name="D.ckpt", stands="the HW checkpoint is written"),
-        Point(name="D.ckpt_done", stands="all HWs were looked at, and written if one had moved",
+        Point(name="F.appended", when="a follower has appended and not moved its HW yet"),
+        Point(name="F.before_refetch", when="a follower has not sent its next fetch yet",
+              actions=MESSAGE_ACTIONS),
+        Point(name="F.truncated", when="a follower has truncated and not fetched again yet"),
+        Point(name="F.epoch_req", when="a replica has not sent its first request for a leader epoch yet",
+              actions=MESSAGE_ACTIONS),
+        Point(name="F.fetch_resp", when="a follower has not processed a fetch response yet",
+              actions=ALL_ACTIONS),
+        Point(name="F.followed", when="a replica has become follower"),
+        Point(name="L.elected", when="a replica has become leader and done nothing yet"),
+        Point(name="L.acked", when="the leader has acked, and its followers' HW is lower"),
+        Point(name="L.hw", when="the leader's HW has moved"),
+        Point(name="P.parked", when="a produce waits for the ISR"),
+        Point(name="L.alter_sent", when="the leader has not sent its proposal of an ISR yet",
+              actions=ALL_ACTIONS),
+        Point(name="L.alter_answer", when="the leader has not processed the response to a proposal yet",
+              actions=ALL_ACTIONS),
+        Point(name="D.ckpt", when="the HW checkpoint is written"),
+        Point(name="D.ckpt_done", when="all HWs were checked, and written if one had moved",
               actions=(REPORT, CRASH)),
-        Point(name="D.fsync", stands="a log is fsynced"),
-        Point(name="B.registered", stands="the broker is registered"),
-        Point(name="C.elected", stands="who leads now, not sent to a broker", actions=TWICE,
-              of_controller=True),
-        Point(name="C.alter_applied", stands="an ISR applied, the answer not sent", actions=LOST,
-              of_controller=True),
+        Point(name="D.fsync", when="a log is fsynced"),
+        Point(name="B.registered", when="the broker is registered"),
+        Point(name="C.elected", when="the controller has not sent a new leader to a broker yet",
+              actions=ALL_ACTIONS, of_controller=True),
+        Point(name="C.alter_applied", when="the controller has applied an ISR and not sent the response yet",
+              actions=MESSAGE_ACTIONS, of_controller=True),
     )
 }

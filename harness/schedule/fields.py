@@ -1,4 +1,4 @@
-"""Checks the single fields of schedules (names, numbers, partitions, flags); errors name the place.
+"""Checks single fields of schedules (names, numbers, partitions, flags); errors name the field's place.
 
 `at` is always that place, for people: `FILE: entry 3 (kill): nodes`.
 """
@@ -23,16 +23,19 @@ class Known:
     partitions: tuple[int, ...] | None
 
 
-def refuse(at: str, what: str) -> NoReturn:
-    raise UsageError(f"{at}: {what}")
+def refuse(at: str, problem: str) -> NoReturn:
+    """Raise a UsageError for the field at this place."""
+    raise UsageError(f"{at}: {problem}")
 
 
 def quoted(value: object) -> str:
+    """The value as JSON, shortened."""
     text = json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def fields_of(at: str, value: object) -> dict[str, Any]:
+    """Check that the value is a JSON object."""
     if not isinstance(value, dict):
         refuse(at, f"is {quoted(value)}, should be an object")
     return value
@@ -40,6 +43,7 @@ def fields_of(at: str, value: object) -> dict[str, Any]:
 
 def check_keys(at: str, fields: Mapping[str, Any], allowed: Sequence[str], *, needs: Sequence[str] = ()
               ) -> None:
+    """Check that an object has only allowed keys and all needed ones."""
     for key in fields:
         if key not in allowed:
             refuse(at, f"does not know the key {quoted(key)}; valid: {', '.join(allowed)}")
@@ -49,6 +53,7 @@ def check_keys(at: str, fields: Mapping[str, Any], allowed: Sequence[str], *, ne
 
 
 def one_of(at: str, value: object, allowed: Collection[str]) -> str:
+    """Check that the value is one of the allowed names."""
     if not isinstance(value, str) or value not in allowed:
         refuse(at, f"is {quoted(value)}; valid: {', '.join(allowed)}")
     return value
@@ -117,5 +122,5 @@ def names(at: str, value: object, known: Known, *, roles: bool, pseudo: bool = F
 
 
 def node_or_role(at: str, value: object, known: Known) -> str:
-    """One node, by name or by a role of its."""
+    """Check one node, by name or by a role."""
     return name(at, value, known, roles=True)

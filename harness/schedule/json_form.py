@@ -1,8 +1,7 @@
 """Reads schedules from JSON strictly, and writes them: run.json's `schedule` and `--schedule FILE`.
 
 Rules
-1. A key, an f, a role, a field, a failpoint or an OP that is not known is refused, and the refusal lists the
-   valid ones.
+1. An unknown key, f, role, field, failpoint or OP is refused, and the message lists the valid ones.
 2. A moment may wait for a failpoint only if an earlier entry arms it on that node, with fitting conditions.
 3. write() then read() gives the same schedule; the schedule runner can carry out whatever read() accepts.
 4. entry.py describes the form; fields.py reads names, numbers and flags.
@@ -19,7 +18,7 @@ from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS, registered_fault
 from floodmark.harness.run_location import read_at_most
 from floodmark.harness.schedule.entry import ACTS, EVERY, MOMENT_TIMEOUT_S, ROLES, Entry, Schedule
-from floodmark.harness.schedule.failpoints import ACTIONS, DELAY, POINTS, SCOPES, STANDING, Point
+from floodmark.harness.schedule.failpoints import ACTIONS, BROKER_SCOPE_ACTIONS, DELAY, POINTS, SCOPES, Point
 from floodmark.harness.schedule.fields import (
     Known,
     check_keys,
@@ -41,8 +40,8 @@ from floodmark.harness.schedule.fields import (
 )
 
 NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
-OF_BROKER = ("running", "unfenced")  # of a broker, whatever its replicas; always seen
-REPLICA_FIELDS = (*NUMBERS, "leader", "isr", *OF_BROKER)
+BROKER_FIELDS = ("running", "unfenced")  # of a broker, not of its replicas; always visible
+REPLICA_FIELDS = (*NUMBERS, "leader", "isr", *BROKER_FIELDS)
 CONTROLLER_FIELDS = ("leader", "epoch", "isr")
 ORDERS = ("==", "!=", "<", "<=", ">", ">=")
 SAMENESS = ("==", "!=")
@@ -156,11 +155,11 @@ def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
     replica = fields.get("replica")
     allowed = CONTROLLER_FIELDS if replica is None else REPLICA_FIELDS
     if replica is None and fields.get("field") in REPLICA_FIELDS and fields["field"] not in allowed:
-        refuse(at, f"has no `replica`: whose? The controller knows only {', '.join(allowed)}")
+        refuse(at, f"has no `replica`; the controller knows only {', '.join(allowed)}")
     field = one_of(f"{at}.field", fields.get("field"), allowed)
     if replica is not None and replica != EVERY:
         node_or_role(f"{at}.replica", replica, known)
-    if field not in OF_BROKER and fields.get("partition") is None:
+    if field not in BROKER_FIELDS and fields.get("partition") is None:
         refuse(at, "has no `partition`")
     if fields.get("partition") is not None:
         partition(f"{at}.partition", fields["partition"], known)
@@ -171,12 +170,12 @@ def _literal(at: str, field: str, operator: str, value: object, known: Known) ->
     if field in NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int):
             refuse(at, f"is {quoted(value)}, should be a number or an observation")
-    elif field in OF_BROKER:
+    elif field in BROKER_FIELDS:
         flag(at, value, known)
     elif field == "isr" and operator in SAMENESS:
         names(at, value, known, roles=False)
     elif field == "leader" and value is None:
-        return  # nobody leads
+        return  # no leader
     else:
         name(at, value, known, roles=False)
 
@@ -194,14 +193,14 @@ def read_arm(at: str, value: object, known: Known) -> dict[str, Any]:
     point = POINTS[one_of(f"{at}.name", fields["name"], POINTS)]
     if one_of(f"{at}.action", fields["action"], ACTIONS) not in point.actions:
         refuse(f"{at}.action", f"is {quoted(fields['action'])}, which does not fit {point.name} "
-                               f"({point.stands}); valid: {', '.join(point.actions)}")
+                               f"({point.when}); valid: {', '.join(point.actions)}")
     if (fields["action"] == DELAY) != ("for_ms" in fields):
-        refuse(at, "has no `for_ms` (a step's `for TIME`): how long is the delay" if fields["action"] == DELAY
-               else f"takes no `for_ms` (a step's `for TIME`): {fields['action']} is no delay")
+        refuse(at, "has no `for_ms` (a step's `for TIME`)" if fields["action"] == DELAY
+               else f"takes no `for_ms` (a step's `for TIME`): {fields['action']} is not a delay")
     if "for_ms" in fields:
         whole_number(f"{at}.for_ms", fields["for_ms"], 1)
     if one_of(f"{at}.scope", fields.get("scope", SCOPES[0]), SCOPES) == "broker":
-        one_of(f"{at}.action (scope broker)", fields["action"], STANDING)
+        one_of(f"{at}.action (scope broker)", fields["action"], BROKER_SCOPE_ACTIONS)
     _conditions(at, fields, known)
     return dict(fields)
 
@@ -234,10 +233,10 @@ def refuse_unarmed_moments(sources: Sequence[str], schedule: Sequence[Entry]) ->
     for position, (source, entry) in enumerate(zip(sources, schedule, strict=True)):
         place = f"{source}: entry {position} ({entry.f}): moment"
         for at, asked in failpoint_moments(entry.moment, place) if entry.moment is not None else ():
-            if not any(one.answers(asked) for one in arms):
+            if not any(one.can_fulfil(asked) for one in arms):
                 there = ", ".join(str(one) for one in arms) or "nothing"
-                refuse(at, f"waits for {asked['name']} at {asked['node']}, which no entry before has armed "
-                           f"so; armed by then: {there}")
+                refuse(at, f"waits for {asked['name']} at {asked['node']}, which no earlier entry has armed "
+                           f"so; armed before: {there}")
         if entry.f == "arm":
             arms += (_Armed(node=node, point=entry.args["point"]) for node in entry.nodes)
 
@@ -247,8 +246,8 @@ class _Armed:
     node: str
     point: Mapping[str, Any]
 
-    def answers(self, asked: Mapping[str, Any]) -> bool:
-        """Whether this may fulfil the moment. A role may turn out to be any broker."""
+    def can_fulfil(self, asked: Mapping[str, Any]) -> bool:
+        """Whether this armed point can fulfil the moment. A role can mean any broker."""
         same = self.node == asked["node"] or (
             bool({self.node, asked["node"]} & (ROLES - {CONTROLLER})) and CONTROLLER not in (
                 self.node, asked["node"]))
@@ -288,7 +287,7 @@ ACKS = ("all", "1", "0")
 BYTES_AT_MOST = 1 << 30  # of a file: the run.json of a million partitions has a third of this
 QUALITIES = ("loss", "delay_ms", "jitter_ms", "rate_kbit")
 _COMMON = ("f", "nodes", "moment", "timeout_s")
-OF_STRIKES = ("asked", "began", "error", "lost", "reached", "where")  # what a history adds to a fault's args
+HISTORY_KEYS = ("asked", "began", "error", "lost", "reached", "where")  # keys of a history's fault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +306,7 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
     """Load a schedule from a file: a JSON array of entries, or TOML with `[[schedule]]` tables (by
     suffix)."""
     try:
-        with path.open("rb") as file:  # a pipe may be meant; what never ends is not waited for
+        with path.open("rb") as file:  # it may be a pipe, so the size is limited
             data = read_at_most(file, BYTES_AT_MOST)
         if data is None:
             raise UsageError(f"the schedule {path} is larger than {BYTES_AT_MOST >> 20} MiB")
@@ -318,7 +317,7 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
         value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(f"the schedule {path} does not parse: {error}") from error
-    if isinstance(value, dict) and "schedule" in value:  # TOML holds no bare array; a whole run.json
+    if isinstance(value, dict) and "schedule" in value:  # TOML cannot be an array; or it is a run.json
         value = value["schedule"]
     return read(value, source=str(path), nodes=nodes, partitions=partitions)
 
@@ -326,7 +325,7 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
 def read(data: object, *, source: str = "schedule", sources: Sequence[str] | None = None,
          nodes: Sequence[str] | None = None, partitions: Sequence[int] | None = None) -> Schedule:
     """Read a schedule from JSON values. Names are checked against `nodes` and `partitions` where given.
-    sources: where each entry was written, for a refusal; None: all of them in `source`."""
+    sources: the place of each entry, for messages; None: `source` for all of them."""
     if not isinstance(data, list):
         refuse(source, f"is {quoted(data)}, should be an array of entries")
     sources = [source] * len(data) if sources is None else sources
@@ -360,7 +359,7 @@ def _write_entry(entry: Entry) -> dict[str, Any]:
 def _read_entry(at: str, item: object, known: Known) -> Entry:
     fields = fields_of(at, item)
     if "f" not in fields:
-        refuse(at, "has no `f`: what is to be done")
+        refuse(at, "has no `f`, which says what to do")
     f = fields["f"]
     if isinstance(f, str) and f not in _FORMS and registered_fault(f) is not None:
         form = _registered_form(f"{at} ({f})", fields)
@@ -370,7 +369,7 @@ def _read_entry(at: str, item: object, known: Known) -> Entry:
     check_keys(at, fields, (*_COMMON, *form.args), needs=form.needs)
     nodes = tuple(names(f"{at}: nodes", fields.get("nodes", []), known, roles=True))
     if form.nodes == "must" and not nodes:
-        refuse(at, "has no `nodes`: who is meant, names or roles")
+        refuse(at, "has no `nodes` (names or roles)")
     if form.nodes == "none" and nodes:
         refuse(at, "takes no `nodes`")
     args = {key: form.args[key](f"{at}: {key}", fields[key], known) for key in fields if key not in _COMMON}
@@ -384,12 +383,12 @@ def _read_entry(at: str, item: object, known: Known) -> Entry:
 
 
 def _registered_form(at: str, fields: Mapping[str, Any]) -> _Form:
-    """Of a fault that another distribution brings: whatever JSON has, under keys that are not the history's.
-    """
+    """The form of a fault of another distribution: any JSON values, under keys that the history does not
+    use."""
     args = [key for key in fields if key not in _COMMON]
     for key in args:
-        if key in OF_STRIKES:
-            refuse(at, f"has the key {quoted(key)}, which the history needs for itself")
+        if key in HISTORY_KEYS:
+            refuse(at, f"has the key {quoted(key)}, which the history uses itself")
     return _Form(nodes="may", args={key: partition if key == "partition" else _json_value for key in args})
 
 
@@ -397,14 +396,14 @@ def _json_value(at: str, value: object, _: Known) -> object:
     try:
         json.dumps(value, allow_nan=False)
     except (TypeError, ValueError):
-        refuse(at, f"is {quoted(value)}, which JSON cannot say")
+        refuse(at, f"is {quoted(value)}, which is not valid in JSON")
     return value
 
 
 def _check_combinations(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) -> None:
     """Refuse fields that need or exclude one another."""
     if f in ("cut", "packet", "reset") and bool(nodes) == ("grudge" in args):
-        refuse(at, "needs either `grudge` (whom each node does not hear) or `nodes` (to be set apart)")
+        refuse(at, "needs either `grudge` (node -> from whom it receives nothing) or `nodes` (to cut off)")
     if f == "packet":
         _qualities(at, args)
     if f == "power_cut" and "keep" in args and "keep_share" in args:
@@ -417,10 +416,10 @@ def _grudge(at: str, value: object, known: Known) -> dict[str, list[str]]:
     pairs = fields_of(at, value)
     if not pairs:
         refuse(at, "is empty: nothing would be cut")
-    for hearer in pairs:
-        name(at, hearer, known, roles=True, pseudo=True)
-    return {hearer: names(f"{at}.{hearer}", unheard, known, roles=True, pseudo=True)
-            for hearer, unheard in pairs.items()}
+    for receiver in pairs:
+        name(at, receiver, known, roles=True, pseudo=True)
+    return {receiver: names(f"{at}.{receiver}", senders, known, roles=True, pseudo=True)
+            for receiver, senders in pairs.items()}
 
 
 def _keep(at: str, value: object, known: Known) -> dict[str, int]:
@@ -472,9 +471,9 @@ def _clock_offset(at: str, value: object, _: Known) -> int:
 def _qualities(at: str, args: Mapping[str, Any]) -> None:
     """Refuse a packet fault without any quality, or with more jitter than delay."""
     if not any(key in args for key in QUALITIES):
-        refuse(at, f"says not what packets suffer: {', '.join(QUALITIES)}")
+        refuse(at, f"has none of {', '.join(QUALITIES)}")
     if args.get("jitter_ms", 0) > args.get("delay_ms", 0):
-        refuse(f"{at}: jitter_ms", "is more than `delay_ms`: nothing arrives before it was sent")
+        refuse(f"{at}: jitter_ms", "is more than `delay_ms`: a packet would arrive before it was sent")
 
 
 _ON_NODES = _Form(nodes="must", args={"partition": partition})

@@ -1,7 +1,8 @@
-"""What one strike of a random nemesis is, as data: its steps, and what it may draw on.
+"""Defines fault patterns, which are single strikes of a random nemesis as data, and what they are drawn from.
 
-A nemesis draws fault patterns one at a time (nemesis/fault_patterns.py has floodmark's own), and
-nemesis/random_plans.py places them in time: within the budget, with calm between, mended at the end.
+A nemesis draws fault patterns one at a time (nemesis/fault_patterns.py has floodmark's own);
+nemesis/random_plans.py places them in time: within the budget, with pauses between them, all mended at the
+end.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,13 +11,13 @@ from random import Random
 from typing import Any
 
 LEAST_S, LONGEST_S = 0.5, 4.0
-SESSION_S = 2.0  # of a test cluster, unless it is set otherwise
+SESSION_S = 2.0  # of a test cluster, by default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One entry, `at_s` after its episode begins. healthy: not before the cluster is. sooner: a moment at
-    which it strikes if that comes before `at_s`."""
+    """One entry, `at_s` after the begin of its pattern. healthy: it also waits until the cluster is healthy.
+    sooner: a moment at which it strikes if that comes before `at_s`."""
 
     at_s: float
     f: str
@@ -28,7 +29,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPattern:
-    """Steps in order, at least one. touches: nodes it disturbs till its end. alone: no other overlaps it."""
+    """The steps of one strike, in order, at least one. touches: the nodes that it disturbs until its end.
+    alone: no other pattern may overlap it."""
 
     steps: tuple[Step, ...]
     touches: tuple[str, ...] = ()
@@ -36,7 +38,7 @@ class FaultPattern:
 
     @property
     def cuts(self) -> bool:
-        """Whether a heal is its: one heals every cut there is."""
+        """Whether it has a heal, which heals the cuts of all patterns."""
         return any(step.f == "heal" for step in self.steps)
 
     @property
@@ -46,10 +48,10 @@ class FaultPattern:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PatternScope:
-    """What an episode may draw on. free: nodes that no other episode disturbs, at least one. session_s: after
-    such a silence the controller fences a broker. least_s, longest_s: how long a fault lasts in the rhythm of
-    the plan just then. links_cut: whether links can be cut. flush_every: every write is fsynced, so that a
-    power cut takes nothing that was acked, however many lose power."""
+    """What a pattern can be drawn from. free: nodes that no other pattern disturbs, at least one. session_s:
+    the controller fences a broker after so long without a heartbeat. least_s, longest_s: how long a fault
+    lasts at the plan's current pace. links_cut: whether links can be cut. flush_every: every write is
+    fsynced, so a power cut loses nothing that was acked, however many nodes lose power."""
 
     random: Random
     nodes: tuple[str, ...]
@@ -63,15 +65,16 @@ class PatternScope:
     flush_every: bool = False
 
     def victim(self) -> str:
+        """Draw one of the free nodes."""
         return self.random.choice(self.free)
 
     def victims(self, count: int) -> tuple[str, ...]:
-        """So many of the free nodes, or as many as leave one node undisturbed; at least one."""
+        """Draw `count` of the free nodes, or fewer, so that one stays undisturbed; at least one."""
         spare = len(self.free) - 1
         return tuple(self.random.sample(self.free, max(1, min(count, spare))))
 
     def while_s(self, least: float | None = None, most: float | None = None) -> float:
-        """A length drawn between these; those not given are the rhythm's."""
+        """Draw a duration between `least` and `most`, by default the plan's current ones."""
         longest_s = self.longest_s if most is None else most
         least_s = self.least_s if least is None else least if most is not None else max(least, self.least_s)
         return round(self.random.uniform(least_s, max(least_s, longest_s)), 3)

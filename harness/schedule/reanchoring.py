@@ -1,20 +1,18 @@
 """Gives each entry of a saved schedule a new moment, so that a reproduction strikes where the run did.
 
 Rules
-1. A moment that waits for an ack, a state or a failpoint stays as it is. A time is replaced by the state of
-   the run that its strike met, and `by` says which:
+1. A moment that waits for an ack, a state or a failpoint stays as it is. A time is replaced by the state that
+   the strike met in the saved run, and `by` says which:
      acks   sends invoked after the entry before were being acked: the k-th ack of the partition, plus the
-     time
-            that had passed since; not sooner than half of the time since the entry before
-     state  no acks were coming, and it met another leader or ISR than the strike before: the same time after
-            the entry before (if that is long enough to observe the cluster), and once they are so again;
-            if they do not become so in STATE_LATE_NS, without them: in a dense schedule what is missed, or
-            waited for long, moves all that follows
-     after  no acks were coming, or it undoes a fault: the same time after the entry before, whose effect then
-            sets the pace (sessions, lags)
+            time since that ack; not earlier than half of the time since the entry before
+     state  no acks were coming, and the leader or ISR had changed since the strike before: the same time
+            after the entry before (if that is long enough to observe the cluster), and once leader and ISR
+            are the same again; if they are not within STATE_LATE_NS, it strikes without them: a missed
+            moment or a long wait in a dense schedule would shift everything after it
+     after  no acks were coming, or it undoes a fault: the same time after the entry before
      time   it is the first, or it never struck: unchanged
-2. A node that led the partition when it was struck becomes the role `leader`, if no other node is down or
-   paused until the fault is undone: else the role could mean a node that is already down.
+2. A node that led the partition when it was struck is replaced by the role `leader`, if no other node is down
+   or paused until the fault is undone; otherwise the role could mean a node that is already down.
 """
 
 from collections.abc import Mapping
@@ -26,10 +24,10 @@ from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
 
 LONGEST_S = 3600.0  # the longest time-out in a schedule
-STATE_TIMEOUT_S = 10.0  # longer than sessions and lags, by which the fault before has its effect
-STATE_LATE_NS = 2_000_000_000  # so much later at most: as long as a session
-LOOKED_NS = 50_000_000  # observing the cluster takes so long that an earlier strike would come late
-FRESH_NS = 100_000_000  # an ack at most so long before a strike shows that acks were coming
+STATE_TIMEOUT_S = 10.0  # longer than session and lag times, after which the fault before has its effect
+STATE_LATE_NS = 2_000_000_000  # the longest wait for a state: as long as a session
+OBSERVE_NS = 50_000_000  # observing the cluster takes about so long, so earlier strikes would come late
+FRESH_NS = 100_000_000  # if the last ack before a strike is not older than this, acks were coming
 _UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # the role of the node that each of these mends
 _LEADS = frozenset({"kill", "stop", "pause", "expire", "power_cut", "disk"})  # may strike by role
 
@@ -42,21 +40,21 @@ class ReanchoredEntry:
     then: Entry
     now: Entry
     strike: Strike | None  # of the saved run
-    by: str  # asked (as it was), acks, state, after, time
+    by: str  # asked (unchanged), acks, state, after, time
     why: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnchorBasis:
-    """The saved run, for choosing moments. focus: the partition whose acks and leader count, usually that of
-    the finding; None: the first that the struck node led, or the first of all."""
+    """What moments are chosen from: the saved run's history. focus: the partition whose acks and leader are
+    used, usually the finding's; None: the first that the struck node led, or the first of all."""
 
-    past: ScheduleHistory
+    history: ScheduleHistory
     partitions: tuple[int, ...]
     focus: int | None = None
 
     def partition_of(self, strike: Strike) -> int:
-        """The partition whose acks and leader are the anchor of this strike."""
+        """The partition whose acks and leader are used for this strike."""
         if self.focus is not None and self.focus in self.partitions:
             return self.focus
         led = (key for key in self.partitions if strike.leader(key) in strike.nodes)
@@ -71,7 +69,7 @@ def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[Reanchore
 
 
 def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis) -> ReanchoredEntry:
-    strike = basis.past.strikes.get(position)
+    strike = basis.history.strikes.get(position)
 
     def build(moment: Mapping[str, Any] | None, by: str, why: str) -> ReanchoredEntry:
         return ReanchoredEntry(position=position, then=then, now=replace(entry, moment=moment), strike=strike,
@@ -79,13 +77,13 @@ def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis
 
     moment = then.moment
     if moment is None or moment["at"] != "time":
-        return build(moment, "asked", "as it was asked")
-    done_ns = basis.past.done_before(position)
+        return build(moment, "asked", "unchanged")
+    done_ns = basis.history.done_before(position)
     if strike is None:
         least_ns = moment.get("after_ns")
         if position == 0 or least_ns is None:
-            return build(moment, "time", "it left no line: as asked")
-        return build({"at": "after", "after_ns": least_ns}, "after", "it left no line: the distance asked")
+            return build(moment, "time", "it has no line: unchanged")
+        return build({"at": "after", "after_ns": least_ns}, "after", "it has no line: the same distance")
     distance_ns = moment.get("after_ns", 0) if done_ns is None else max(0, strike.began_ns - done_ns)
     found = None if then.f in MENDING else _anchor_by_acks(strike, basis, done_ns)
     if found is not None:
@@ -98,7 +96,7 @@ def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis
     if then.f in MENDING:
         return build(after, "after", "it undoes a fault")
     met = _anchor_by_state(position, entry, strike, basis)
-    if met is not None and distance_ns >= LOOKED_NS:
+    if met is not None and distance_ns >= OBSERVE_NS:
         entry = replace(entry, timeout_s=STATE_TIMEOUT_S)
         at_latest = {"at": "after", "after_ns": distance_ns + STATE_LATE_NS}
         once = {"at": "first", "of": [met, at_latest]}
@@ -107,9 +105,10 @@ def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis
 
 
 def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> dict[str, Any] | None:
-    """The last ack before the strike, if acks of sends invoked since the entry before were coming."""
+    """The moment of the last ack before the strike, if sends that were invoked after the entry before were
+    being acked."""
     partition = basis.partition_of(strike)
-    acks = basis.past.acks(partition)
+    acks = basis.history.acks(partition)
     count = acks.count_by(strike.began_ns)
     if count == 0:
         return None
@@ -121,10 +120,11 @@ def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> 
 
 def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorBasis
                      ) -> dict[str, Any] | None:
-    """The leader and ISR that it met, if the strike before met others and so has caused them."""
+    """The moment at which leader and ISR are as the strike met them, if they changed after the strike
+    before."""
     partition = basis.partition_of(strike)
     met = (strike.leader(partition), strike.isr(partition))
-    earlier = (basis.past.strikes.get(index) for index in range(position - 1, -1, -1))
+    earlier = (basis.history.strikes.get(index) for index in range(position - 1, -1, -1))
     before = next((one for one in earlier if one is not None and one.where), None)
     if before is None or None in met or met == (before.leader(partition), before.isr(partition)):
         return None
@@ -141,7 +141,7 @@ def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry
     """Replace node names by roles, in the entries that struck a leader and in those that undo them."""
     changed: dict[int, Entry] = {}
     for position, entry in enumerate(schedule):
-        strike = basis.past.strikes.get(position)
+        strike = basis.history.strikes.get(position)
         if strike is None or entry.f not in _LEADS or len(entry.nodes) != 1 or strike.nodes != entry.nodes:
             continue
         partition = basis.partition_of(strike)

@@ -1,9 +1,9 @@
-"""Reads from a saved history when and where each entry of its schedule struck, and when acks came.
+"""Reads a saved history: when and where each entry of its schedule struck, and when sends were acked.
 
 Rules
-1. It reads the history alone. Entries have their lines in the schedule's order; a line of the nemesis that
+1. It reads only the history. The lines of entries are in the schedule's order; a line of the nemesis that
    belongs to no entry (a death at a failpoint) is skipped.
-2. An entry without a line (missed, or nothing to mend) has no strike: nothing is guessed.
+2. An entry without a line (missed, or nothing to mend) has no strike.
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ class Strike:
     reached_ns: int | None = None  # when its moment was noticed
     met_ns: int | None = None  # when a broker met the failpoint that it waited for, by that broker's clock
     where: Mapping[str, Any] = field(default_factory=dict)  # acks, leader, isr by partition, from its op
-    first: int | None = None  # of alternatives (the last part of its moment) the one that came
+    first: int | None = None  # if its moment had alternatives (in its last part): the one that came
 
     def leader(self, partition: int) -> str | None:
         """The partition's leader when it struck, if the op says so."""
@@ -54,17 +54,18 @@ class Acks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleHistory:
-    """What a history says about its schedule."""
+    """The strikes and acks of a saved run."""
 
     strikes: Mapping[int, Strike]  # by position in the schedule
     partitions: Mapping[int, Acks]
-    done: tuple[int | None, ...]  # when each entry was done; None: unknown
+    done: tuple[int | None, ...]  # the time at which each entry was done; None: unknown
 
     def acks(self, partition: int) -> Acks:
         return self.partitions.get(partition, Acks())
 
     def done_before(self, position: int) -> int | None:
-        """When the entry before was done, if that is known; for the first entry the run's begin."""
+        """The time at which the entry before was done, if that is known; for the first entry the run's
+        begin."""
         return 0 if position == 0 else self.done[position - 1]
 
 
@@ -72,7 +73,7 @@ def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHist
     """Read the history in one pass."""
     reader = _HistoryReader(schedule)
     for op in ops:
-        reader.take(op)
+        reader.read_op(op)
     done = _find_done_times(schedule, reader.strikes)
     return ScheduleHistory(strikes=reader.strikes, done=done, partitions={
         partition: Acks(times=tuple(time for time, _ in acked), invoked=tuple(asked for _, asked in acked))
@@ -80,7 +81,7 @@ def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHist
 
 
 def _find_done_times(schedule: Schedule, strikes: Mapping[int, Strike]) -> tuple[int | None, ...]:
-    """When each entry was done: at its line, or, without a line, at the time that was its moment."""
+    """Find when each entry was done: at the time of its line, or, without a line, at its moment's time."""
     done: list[int | None] = []
     before: int | None = 0
     for position, entry in enumerate(schedule):
@@ -109,7 +110,7 @@ class _HistoryReader:
             send["value"]: position for position, entry in enumerate(schedule)
             for send in entry.args.get("sends", ())}
 
-    def take(self, op: Op) -> None:
+    def read_op(self, op: Op) -> None:
         if op.process == NEMESIS:
             self._strike(op)
         elif op.f == "send" and op.type is Type.INVOKE:

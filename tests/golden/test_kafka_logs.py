@@ -21,7 +21,7 @@ from kafka_logs import (
 
 from floodmark.harness.logdir.record_batches import frame
 from floodmark.harness.logdir.segments import batches_of, segments_of
-from floodmark.harness.logdir.transactions import Fates, aborted_index, fates_of
+from floodmark.harness.logdir.transactions import Transactions, aborted_index, transactions_of
 
 HERE = Path(__file__).parent / "kafka_logs"
 VERSIONS = ("2.8.2", "4.3.1")
@@ -50,8 +50,8 @@ def test_the_aborted_are_those_that_were_aborted(version: str) -> None:
 def test_the_index_alone_knows_the_aborted_too(version: str) -> None:
     """Of the same batches, as if compaction had taken the markers."""
     (segment,) = segments_of(HERE / version / "transactions-0")
-    by_index = Fates(markers={}, index=aborted_index(segment))
-    by_markers = fates_of([segment], running=True)
+    by_index = Transactions(markers={}, index=aborted_index(segment))
+    by_markers = transactions_of([segment], running=True)
     headers = [frame(data, at) for data, at, _ in batches_of(segment, drop_bad_last=False)]
 
     assert all(header and by_index.aborted(header) == by_markers.aborted(header) for header in headers)

@@ -136,6 +136,6 @@ def test_who_dies_before_the_first_op_is_judged_all_the_same(
     assert answer.code == 1, answer.out + answer.err
     assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
     about = json.loads((folder / "run.json").read_text())
-    assert about["died_words"]["n1"].startswith("SIGABRT ended it, and nothing here had sent that\n")
-    assert "no broker runs that could be asked to create a topic" in about["ended"]
+    assert about["died_words"]["n1"].startswith("SIGABRT ended it, which floodmark did not send\n")
+    assert "no broker runs that could create a topic" in about["ended"]
     wait_until_gone(folder)

@@ -165,7 +165,7 @@ def test_what_is_permitted_is_said_to_be(judged: Judged) -> None:
 def test_a_torn_last_line_is_ignored_and_counted(judged: Judged) -> None:
     """It does not count against the run."""
     assert judged.verdict("torn")["valid"] is True
-    assert "1 half line ignored" in judged.said("torn")
+    assert "1 incomplete line ignored" in judged.said("torn")
 
 
 @pytest.mark.parametrize(("name", "message"), [
@@ -267,13 +267,13 @@ def test_a_gate_that_lets_everything_through_answers_0_and_says_what_it_let_thro
         "check", judged.folder / INVALID, judged.folder / UNKNOWN, "--allow", "lost-write", "--allow-unknown")
     assert answer.code == 0
     assert "--allow: lost-write let through" in answer.about(judged.folder / INVALID)
-    assert "--allow-unknown: unknown lets it through" in answer.about(judged.folder / UNKNOWN)
+    assert "--allow-unknown: unknown let through" in answer.about(judged.folder / UNKNOWN)
 
 
 def test_strict_takes_what_is_permitted_for_a_bug_and_says_so(judged: Judged) -> None:
     answer = floodmark("check", judged.folder / PERMITTED, "--strict")
     assert answer.code == 1
-    assert "--strict: lost-write taken for bugs" in answer.out
+    assert "--strict: lost-write counted as bugs" in answer.out
 
 
 def test_without_a_folder_the_latest_run_is_judged(

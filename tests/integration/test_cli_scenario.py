@@ -10,7 +10,7 @@ from command_line import floodmark
 from run_processes import wait_until_gone
 
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario_runs import TRIES, Part, _taken, play
+from floodmark.harness.commands.scenario_runs import TRIES, Part, _make_run, play
 from floodmark.nemesis.scenario import load
 
 OWN = '''\
@@ -136,7 +136,7 @@ def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) ->
     assert likely == []  # no guess if no cause fits
     assert played.folder.name == "own-kip-320-again-3"
     assert len(list((tmp_path / "out").iterdir())) == TRIES
-    assert sum("so once more: missed: own.toml line 9" in line for line in said) == TRIES - 1
+    assert sum("trying again: missed: own.toml line 9" in line for line in said) == TRIES - 1
     assert said[-1].startswith("[1/1] own on kip-320: ")
 
 
@@ -147,7 +147,8 @@ def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tm
              "wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come\n")
     text = OWN.replace("send 0..3\npower_cut n1 keep 2\n", steps).replace("nodes = 1", "nodes = 2")
     scenario = load(own(tmp_path, text), scenario_words())
-    played = asyncio.run(_taken(Part(scenario=scenario, row=scenario.rows[0]), "local", tmp_path / "out", 1))
+    part = Part(scenario=scenario, row=scenario.rows[0])
+    played = asyncio.run(_make_run(part, "local", tmp_path / "out", 1))
     why = played.why or ""
     assert "line 9: wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come" in why
     assert "partition 0: leader n1, epoch 0, ISR n1, n2; 3 records acked" in why
@@ -159,7 +160,7 @@ def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tm
 
 def test_a_key_that_no_broker_knows_is_usage_before_anything_is_played(tmp_path: Path) -> None:
     """Also values that do not fit together, in the broker's words; with file and row."""
-    for config, why in (('"min.insync.replica" = 1', "no broker knows this key; the nearest that there is"),
+    for config, why in (('"min.insync.replica" = 1', "no broker knows this key; the closest valid key"),
                         ('"replica.lag.time.max.ms" = 10', "may not be above replica.lag.time.max.ms (10)")):
         file = own(tmp_path, OWN.replace("[cluster]", f"[config]\n{config}\n[cluster]"))
         answer = floodmark("scenario", "run", file, "--out", tmp_path / "out")

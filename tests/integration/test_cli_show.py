@@ -234,7 +234,7 @@ def test_a_dump_in_parquet_is_read_as_well(tmp_path: Path) -> None:
 
 def test_an_offset_that_nobody_holds_is_reported(tmp_path: Path) -> None:
     out = floodmark("show", golden(tmp_path, PARTED), "--offset", 4711).out
-    assert "no replica's dump holds offset 4711" in out
+    assert "no replica's dump has offset 4711" in out
 
 
 def test_a_dump_that_is_missing_is_reported_and_the_others_are_shown(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
     (("-c", "=2"), "-c takes KEY=VALUE, not '='"),
     (("-c", "min.insync.replicas=two"), "-c min.insync.replicas takes a positive integer, not 'two'"),
     (("-c", "node.id=7"), "-c node.id=... cannot be set"),
-    (("-c", "min.insync.replica=1"), "knows this key; the nearest that there is: min.insync.replicas"),
-    (("-c", "foo=bar"), "-c foo: no broker knows this key; there are: auto.create.topics.enable"),
+    (("-c", "min.insync.replica=1"), "no broker knows this key; the closest valid key: min.insync.replicas"),
+    (("-c", "foo=bar"), "-c foo: no broker knows this key; valid keys: auto.create.topics.enable"),
     (("-c", "cleanup.policy=compact"), "-c cleanup.policy: no broker knows this key"),
     (("-c", "linger.ms=5"), "-c linger.ms: no broker knows this key"),
     (("-c", "replica.lag.time.max.ms=soon"), "replica.lag.time.max.ms takes a positive integer, not 'soon'"),
@@ -139,7 +139,7 @@ def test_a_cluster_whose_harness_has_gone_is_reported(tmp_path: Path) -> None:
     (tmp_path / "work" / "cluster.json").write_text(json.dumps({"socket": str(tmp_path / "s"), "pid": 4711}))
     answer = floodmark("cluster", "state", "--folder", tmp_path)
     assert answer.code == 4
-    assert "not up any more (it was process 4711)" in answer.err
+    assert "no longer up (it was process 4711)" in answer.err
 
 
 def test_whom_to_strike_must_be_said() -> None:

@@ -164,7 +164,7 @@ def test_mending_looks_at_the_clock_itself(tmp_path: Path) -> None:
 def test_a_cluster_without_the_library_says_so(tmp_path: Path) -> None:
     clocks = Clocks(EngineResources(tmp_path, ("n1",), clocks=False))
 
-    with pytest.raises(FloodmarkError, match="n1 cannot be set off: the cluster has no libfaketime"):
+    with pytest.raises(FloodmarkError, match="n1 cannot be shifted: the cluster has no libfaketime"):
         asyncio.run(clocks.bump("n1", 5))
     assert asyncio.run(clocks.mend()) == []
 
@@ -198,7 +198,7 @@ def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
             on.lab.client.api.kill(on.lab.broker("n1"), "SIGABRT")
             await on.until(lambda: not on.pods.lives("n1"), "n1 to end")
             assert on.cluster.died() == ["n1"]
-            assert on.pods.felled == []
+            assert on.pods.faulted_exits == []
 
     asyncio.run(scene())
 
@@ -211,7 +211,7 @@ def test_a_broker_that_holds_more_is_ended_and_excused(tmp_path: Path) -> None:
             before = await on.kernel_limit("n1")
             await on.limits.limit("n1", 8)
             await on.until(lambda: not on.pods.lives("n1"), "n1 to end")
-            assert [(name, why) for name, why, _ in on.pods.felled] == [("n1", WHY)]
+            assert [(name, why) for name, why, _ in on.pods.faulted_exits] == [("n1", WHY)]
             assert on.cluster.died() == []
 
             await on.limits.limit("n1", None)
@@ -231,10 +231,10 @@ def test_the_kernel_ends_a_broker_that_comes_to_need_more(tmp_path: Path) -> Non
             await on.limits.limit("n1", fits_mb)
             assert on.pods.lives("n1")
             await asyncio.to_thread(produce, on.cluster, 12)
-            await on.until(lambda: not on.pods.lives("n1"), "n1 to end for want of memory")
-            assert [(name, why) for name, why, _ in on.pods.felled] == [("n1", WHY)]
+            await on.until(lambda: not on.pods.lives("n1"), "n1 to end for lack of memory")
+            assert [(name, why) for name, why, _ in on.pods.faulted_exits] == [("n1", WHY)]
             assert on.cluster.died() == []
-            assert "want of memory" in on.cluster.last_words("n1")
+            assert "lack of memory" in on.cluster.last_words("n1")
 
             assert await on.limits.mend() == []
             await on.cluster.start_node("n1")

@@ -140,22 +140,22 @@ def test_a_paused_broker_stands_still_and_resumes(
         one = stage.cluster
         await stage.as_in_the_beginning()
         await one.pause("n2")
-        assert await stage.pods.stands_still("n2")
-        assert not await stage.pods.stands_still("n1")
+        assert await stage.pods.is_stopped("n2")
+        assert not await stage.pods.is_stopped("n1")
         with monkeypatch.context() as elsewhere:  # as if the harness did not see the engine's processes
             elsewhere.setattr(pods, "Path", lambda path: Path("/nowhere") / path.lstrip("/"))
-            assert await stage.pods.stands_still("n2")
-            assert not await stage.pods.stands_still("n1")
+            assert await stage.pods.is_stopped("n2")
+            assert not await stage.pods.is_stopped("n1")
         await one.pause("n2")
         await stage.write(3)
         look = await stage.seen(lambda look: isr(look) == {"n1", "n3"}, "n2 to leave the ISR")
         assert "n2" in look.running
         assert ("n2", 0) not in look.replicas
-        with pytest.raises(FloodmarkError, match="n2 is paused and cannot stop in order"):
+        with pytest.raises(FloodmarkError, match="n2 is paused and cannot be stopped"):
             await one.stop_node("n2")
         await one.resume("n2")
         await one.resume("n2")
-        assert not await stage.pods.stands_still("n2")
+        assert not await stage.pods.is_stopped("n2")
         assert ("n2", 0) in (await stage.all_in_sync()).replicas
 
         await one.pause("n2")
@@ -200,7 +200,7 @@ def test_an_end_that_is_excused_is_no_death(stage: Stage) -> None:
         await stage.seen(lambda look: "n3" not in look.running, "n3 to end")
         del stage.pods.excused["n3"]
         assert stage.cluster.died() == []
-        [(name, why, time_ns)] = stage.pods.felled
+        [(name, why, time_ns)] = stage.pods.faulted_exits
         assert (name, why) == ("n3", "a test")
         assert began_ns < time_ns <= time.monotonic_ns()
         await stage.cluster.start_node("n3")

@@ -121,9 +121,9 @@ def test_a_power_cut_may_spare_what_was_not_fsynced_and_finds_a_dead_broker(
         await stage.write(1)
         assert await leo(stage) == 10
 
-        volumes._loops.devices["n1"] = "/dev/null"  # this one cannot be cut off
+        volumes._loops.devices["n1"] = "/dev/null"  # this one cannot be shut down
         assert await stage.cluster.power_cut("n1") == {"keep": {0: 9}, "lost_records": 1, "how": "files"}
-        assert "cannot be cut off, its power cut is played on files" in capsys.readouterr().err
+        assert "cannot be shut down, its power cut is simulated on files" in capsys.readouterr().err
 
     with stage_of_one(tmp_path) as (stage, volumes):
         stage.play(story(stage, volumes))
@@ -148,7 +148,7 @@ def test_without_disks_of_their_own_brokers_lose_the_same_and_it_is_reported(
 
     with stage_of_one(tmp_path) as (stage, volumes):
         assert not volumes.own
-        assert "have no disks of their own here, power cuts are played on files" in capsys.readouterr().err
+        assert "have no disks of their own here, power cuts are simulated on files" in capsys.readouterr().err
         stage.play(story(stage, volumes))
 
 

@@ -338,7 +338,7 @@ def test_what_is_left_is_named(net: Rig) -> None:
         await net.lab.exec(container, ["sh", "-c", "iptables -t mangle -F; tc qdisc del dev lo root"])
         assert [line.partition(": ")[2].split()[0] for line in residue[:-1]] == ["mangle", "qdisc", "qdisc"]
         assert residue[0].endswith("has: mangle -A INPUT -s 192.0.2.1/32 -j DROP")
-        assert residue[-1] == "what held packets up in the network of n2 ended before the heal"
+        assert residue[-1] == "the program that delays packets in the network of n2 ended before the heal"
 
     net.play(story)
 

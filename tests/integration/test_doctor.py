@@ -26,8 +26,8 @@ from floodmark.harness.cluster.containers.ability_probe import (
     READ_ONLY,
     RESET,
     Abilities,
+    abilities_of,
     probe,
-    understood,
 )
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_facts import facts
@@ -78,7 +78,7 @@ def left(client: docker.DockerClient, run: str) -> list[Any]:
 def tried(client: docker.DockerClient, image: str, run: str, what: str,
           options: Mapping[str, Any]) -> dict[str, Any]:
     """One container's answer."""
-    return dict(ability_probe._try(client, image, run, what, options))
+    return dict(ability_probe._run_test(client, image, run, what, options))
 
 
 def test_the_doctor_describes_this_engine(
@@ -104,11 +104,11 @@ def test_what_was_found_is_remembered_until_it_is_asked_for_anew(
     def look_again(*_: object) -> Abilities:
         raise FloodmarkError("it was tried again")
 
-    monkeypatch.setattr(ability_probe, "_try_all", look_again)
+    monkeypatch.setattr(ability_probe, "_test_all", look_again)
     if found[LOOPS].can:  # else other runs may have used all loop devices, and it is not remembered
         assert probe(client, image) == found
     with pytest.raises(FloodmarkError, match="tried again"):
-        probe(client, image, anew=True)
+        probe(client, image, afresh=True)
 
 
 def test_a_container_without_rights_can_do_nothing_that_needs_them(
@@ -116,7 +116,7 @@ def test_a_container_without_rights_can_do_nothing_that_needs_them(
     """Each no comes from the kernel. Whatever needs no right is still a yes."""
     network = {**tried(client, image, run, "network", BARE), "folder_seen": False,
                "between_ns": (0, 1 << 63)}
-    found = understood(network, tried(client, image, run, "disks", BARE))
+    found = abilities_of(network, tried(client, image, run, "disks", BARE))
 
     assert {name for name, ability in found.items() if not ability.can} == {
         FOLDER, CUT, RESET, LOSS, DELAY, RATE, LOOPS, READ_ONLY, MEMORY}
@@ -136,7 +136,7 @@ def test_an_image_without_the_program_is_named_as_the_trouble(client: docker.Doc
     base = facts(client).base
     assert base is not None
 
-    with pytest.raises(FloodmarkError, match=r"was to try out network ended with code 2: .*probe\.py"):
+    with pytest.raises(FloodmarkError, match=r"that tests network ended with code 2: .*probe\.py"):
         tried(client, base, run, "network", BARE)
 
 
@@ -145,8 +145,8 @@ def test_an_engine_that_is_silent_is_not_waited_for(
     """A probe that is late still removes its container."""
     monkeypatch.setattr(ability_probe, "PROBE_S", 0.0)
 
-    with pytest.raises(FloodmarkError, match="waited 0 s for the containers that try out"):
-        probe(client, image, anew=True)
+    with pytest.raises(FloodmarkError, match="waited 0 s for the containers that test"):
+        probe(client, image, afresh=True)
     deadline = time.monotonic() + LATE_S
     while any(thread.name == "probe" for thread in threading.enumerate()):
         assert time.monotonic() < deadline, f"waited {LATE_S} s for the last probe; {left(client, run)}"

@@ -43,8 +43,8 @@ def test_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         result = get("4.3.1")
 
     assert result.exit_code == 4
-    assert (f"floodmark: Kafka 4.3.1 cannot be fetched, for Maven cannot reach http://127.0.0.1:{port}/: "
-            "mend the network") in result.stderr
+    assert (f"floodmark: Kafka 4.3.1 cannot be fetched: Maven cannot reach http://127.0.0.1:{port}/: "
+            "fix the network") in result.stderr
 
 
 @pytest.mark.kafka

@@ -30,7 +30,7 @@ from real_kafka import RealKafka, dump_log_segments, skip_without
 from floodmark.harness.logdir import describe
 from floodmark.harness.logdir.record_batches import frame
 from floodmark.harness.logdir.segments import batches_of, segments_of
-from floodmark.harness.logdir.transactions import aborted_index, fates_of
+from floodmark.harness.logdir.transactions import aborted_index, transactions_of
 from floodmark.harness.protocols import PartitionSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long]
@@ -132,7 +132,7 @@ def test_transactions(written: Written) -> None:
 def test_markers_and_index_say_the_same(written: Written) -> None:
     """For every batch of a transaction that has ended."""
     segments = segments_of(written.log_dir / "transactions-0")
-    fates = fates_of(segments, running=True)
+    fates = transactions_of(segments, running=True)
     index = [entry for segment in segments for entry in aborted_index(segment)]
     compared = 0
     for segment in segments:

@@ -72,7 +72,7 @@ async def net() -> AsyncIterator[Net]:
     argv = [sys.executable, "-m", "floodmark.harness.cluster.local.link_proxies"]
     process = subprocess.Popen(argv, stdin=its)
     its.close()
-    lines = await control_client.over(ours, "the links")
+    lines = await control_client.open_lines(ours, "the links")
     accepted: dict[str, asyncio.Queue[Stream]] = {node: asyncio.Queue() for node in ("n1", "n2")}
     listens = {node: ports.choose() for node in accepted}
     links = {pair: ports.choose() for pair in (("n1", "n2"), ("n2", "n1"))}

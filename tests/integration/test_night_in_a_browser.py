@@ -46,8 +46,8 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (CRASH, "invalid", (LOST,)), (CRASH, "valid", (ALLOWED,)), (CUT, "invalid", (GONE,)),
         (CUT, "stuck", (HUNG,)), (CUT, "not made", ()), (odd, "unknown", ()),
         (odd, "invalid", (replace(LOST, system=odd.system, step=NASTY),)))  # fmt: skip
-    before = Ledger(nights={"night1": EARLIER}).finding(GONE, "night1", 3, faults={}, smallest=None)
-    before = before.marking(GONE.id, reason=NASTY, since="2026-02-02")
+    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 3, faults={}, smallest=None)
+    before = before.with_mark(GONE.id, reason=NASTY, since="2026-02-02")
     folder = tmp_path / "nights" / "monday"
     ledger = noted(before, state, ABOUT, folder)
     written(folder, state.lines, ledger, plan=PLAN)

@@ -93,7 +93,7 @@ def test_a_command_that_fails_is_the_harness_trouble_in_its_own_words(up: Up, tm
 
     assert ran.code == 4
     assert "entry 0 of the schedule (kill n2)" in ran.err
-    assert "ended with 7, having said: no key for n2" in ran.err
+    assert "ended with 7; its output: no key for n2" in ran.err
     assert not any(name.startswith("floodmark-") for name in topics(up.bootstrap))
 
 
@@ -104,7 +104,7 @@ def test_a_command_that_fails_is_the_harness_trouble_in_its_own_words(up: Up, tm
     (("--nodes", "5"), "--nodes cannot be chosen"),
     (("--rules", "kip-101", "--links", "proxied"), "--rules, --links cannot be chosen"),
     (("--replication-factor", "4"), "there are 3"),
-    (("-c", "retention.ms=1000"), "-c retention.ms: the topics of a run keep all that is acked"),
+    (("-c", "retention.ms=1000"), "-c retention.ms: the topics of a run must keep all acked records"),
 ])
 def test_what_is_refused(up: Up, tmp_path: Path, words: tuple[str, ...], why: str) -> None:
     ran = floodmark("run", "--bootstrap", up.bootstrap, *words, "--out", tmp_path / "run")
@@ -121,7 +121,7 @@ def test_a_schedule_with_faults_is_refused_too(up: Up, tmp_path: Path) -> None:
                     faults_file(up, tmp_path / "f.toml"), "--out", tmp_path / "run")
 
     assert ran.code == 2
-    assert "without --i-may-break-this" in ran.err
+    assert "need --i-may-break-this" in ran.err
 
 
 def test_an_interrupted_run_removes_its_topics(up: Up, tmp_path: Path) -> None:

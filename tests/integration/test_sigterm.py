@@ -15,7 +15,7 @@ import pytest
 from command_line import floodmark, golden
 from run_processes import marked, processes_of, wait_until
 
-from floodmark.harness.commands.error_exits import code_of, raised_by_sigterm, sigterm_kept
+from floodmark.harness.commands.error_exits import code_of, raised_by_sigterm, sigterm_handler_restored
 
 WAIT_S = 120.0
 OURS = f"floodmark-{os.getuid()}"  # the locks of ports: this user's later runs need them
@@ -117,7 +117,7 @@ def test_it_is_raised_once_and_what_tidies_up_is_not_disturbed(capsys: pytest.Ca
 def test_an_event_loop_that_took_it_gives_it_back() -> None:
     with raised_by_sigterm():
         ours = signal.getsignal(signal.SIGTERM)
-        with sigterm_kept():
+        with sigterm_handler_restored():
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         assert signal.getsignal(signal.SIGTERM) == ours
 

@@ -157,7 +157,7 @@ def test_when_the_supervisor_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_
             processes._supervisor.kill()
             await asyncio.wait_for(process.ended.wait(), WAIT_S)
             assert (processes.died, processes.lives("n1")) == ([], False)
-            assert processes.lost == "the supervisor, parent of all brokers, ended, and they with it"
+            assert processes.lost == "the supervisor, parent of all brokers, ended, and all brokers with it"
         finally:
             await processes.end()
 

@@ -28,8 +28,8 @@ def none_of_them(_: object) -> None:
 class Counting(CommonLines):
     taken = 0
 
-    def take(self, line: re.Match[bytes]) -> bool:
-        taken = super().take(line)
+    def convert(self, line: re.Match[bytes]) -> bool:
+        taken = super().convert(line)
         Counting.taken += taken
         return taken
 

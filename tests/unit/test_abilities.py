@@ -177,9 +177,9 @@ def bare_look(**known: Any) -> View:
 def test_what_is_unknown_keeps_a_cluster_from_settling_only_where_nothing_else_shows_it() -> None:
     assert uneven_replicas(bare_look(), [SPEC]) == []
     assert uneven_replicas(bare_look(leo=UNKNOWN), [SPEC])[0] == (
-        "nobody can see LEO and HW of partition 0 on n1")
+        "the LEO and HW of partition 0 on n1 are not visible")
     assert what_moved(bare_look(), bare_look(), [SPEC]) is None
-    assert what_moved(bare_look(), bare_look(leo=7), [SPEC]) == "partition 0 moved on n1 while it was read"
+    assert what_moved(bare_look(), bare_look(leo=7), [SPEC]) == "partition 0 changed on n1 while it was read"
 
 
 def test_an_unknown_field_fulfils_nothing_and_is_no_none() -> None:
@@ -210,7 +210,7 @@ def test_a_cluster_that_shows_no_logs_and_cannot_freeze_is_collected_all_the_sam
 def test_what_moves_while_a_cluster_that_cannot_freeze_is_read_is_unsettled(tmp_path: Path) -> None:
     told, _ = collected(tmp_path, Kept(look(), look(epoch=3)))
 
-    assert told.moved == "leader, epoch or ISR of partition 0 moved while it was read"
+    assert told.moved == "the leader, epoch or ISR of partition 0 changed while it was read"
 
 
 def test_the_logs_of_a_cluster_without_files_are_dumped_as_it_keeps_them(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_loss_is_told_from_the_ack_to_the_logs(folder: Path) -> None:
                 "nothing (LEO 1), n1 has 7 of epoch 2 (logs/n1.jsonl:2), n3 has no dump.",
         "why": "Whoever is in the ISR had the record when it was acked, and the next leader comes from the "
                "ISR: neither kills nor pauses, cuts or clean elections may cost it. Neither the settings "
-               "(acks=all, min.insync.replicas=2, unclean elections off) nor what struck permit it here.",
+               "(acks=all, min.insync.replicas=2, unclean elections off) nor the faults permit it here.",
     }
 
 
@@ -138,8 +138,8 @@ def test_what_took_the_copies_is_told_beside_the_guilty_event(folder: Path) -> N
         line(8_000, "n1", "start", clean=False, leo=1, hw=0), line(9_000, "n1", "start", clean=False, leo=0)])
     (account,) = told(folder, group("lost-write", {**LOST, "event": 5}))
     assert account["guilty"] == (
-        'at 0.000 s n2 cut its log from 2 to 1 ("so") in epoch 2 (trace.jsonl:6): offset 1 was among what '
-        "it cut.")
+        'at 0.000 s n2 truncated its log from 2 to 1 ("so") in epoch 2 (trace.jsonl:6): it removed '
+        "offset 1.")
     assert account["copies"] == "at 0.000 s n1 started and found LEO 1, HW 0 (trace.jsonl:7)."
 
 
@@ -149,7 +149,7 @@ def test_without_a_line_to_blame_it_is_told_how_the_copies_went(folder: Path) ->
     (account,) = told(folder, group())
     assert "guilty" not in account
     assert "event" not in account
-    assert account["copies"] == "at 0.000 s n2 cut its log from 2 to 1 in epoch 2 (trace.jsonl:4)."
+    assert account["copies"] == "at 0.000 s n2 truncated its log from 2 to 1 in epoch 2 (trace.jsonl:4)."
 
 
 def test_of_what_was_not_seen_the_readers_are_named(folder: Path) -> None:
@@ -165,11 +165,11 @@ def test_what_was_said_is_not_said_again(folder: Path) -> None:
     accounts = told(folder, group("saw-then-lost", seen, by="fault budget"), group("lost-write", lost),
                     group("unseen", {**seen, "ops": []}, by="fault budget"))
     assert accounts[0]["guilty"].startswith("at 0.000 s n1 acked up to offset 1")
-    assert [one["event"] for one in accounts[1:]] == ["the line told above, trace.jsonl:3."] * 2
-    assert [one["held"] for one in accounts[1:]] == ["as told above, of lost-write."] * 2
+    assert [one["event"] for one in accounts[1:]] == ["the line quoted above, trace.jsonl:3."] * 2
+    assert [one["held"] for one in accounts[1:]] == ["as described above for lost-write."] * 2
     assert "an ack is no fsync" in accounts[1]["why"]
     assert accounts[1]["why"].endswith("With --strict it fails the gate.")
-    assert accounts[2]["why"] == "Not held for a bug: permitted by fault budget, as told above."
+    assert accounts[2]["why"] == "Not counted as a bug: permitted by fault budget, as described above."
 
 
 NOT_WAITED_FOR = {**ABOUT, "leaders": {"0": {"leader": "n3"}}}
@@ -214,7 +214,7 @@ def test_a_fact_is_told_only_where_the_run_is_a_case_of_it(
 @pytest.mark.parametrize("cause", sorted({"acks", "retries", "subscribe", "isolation"}))
 def test_what_is_permitted_says_by_what_and_how_to_have_it_fail(folder: Path, cause: str) -> None:
     (account,) = told(folder, group("duplicate", by=cause))
-    assert account["why"].startswith(f"Not held for a bug: permitted by {cause}: ")
+    assert account["why"].startswith(f"Not counted as a bug: permitted by {cause}: ")
     assert "--strict" in account["why"]
     assert "Perhaps" not in account["why"]
 
@@ -242,13 +242,13 @@ def test_the_faults_that_permit_a_loss_are_named(folder: Path) -> None:
     written(folder / "history.jsonl", [early, *sent, *after])
     found = {**LOST, "ops": [1, 2]}
     (account,) = told(folder, group("lost-write", found, by="fault budget"))
-    here = "Here: at 6.000 s power_cut n2; what was not fsynced is gone (history.jsonl:7). With"
+    here = "Here: at 6.000 s power_cut n2; what was not fsynced is lost (history.jsonl:7). With"
     assert here in account["why"]
 
 
 @pytest.mark.parametrize(("flush", "but"), [
-    ("os", "but a leader was never chosen from such copies alone."),
-    ("every", "but flush.messages=1 promised that what was acked is on the disk.")])
+    ("os", "but no leader was chosen from such copies alone."),
+    ("every", "but flush.messages=1 guarantees that acked records are on disk.")])
 def test_a_loss_that_a_fault_does_not_permit_says_why_not(folder: Path, flush: str, but: str) -> None:
     written(folder / "history.jsonl", [*SENT, act(2, "power_cut", nodes=["n2"], lost=True)])
     about = {**ABOUT, "guarantees": {**ABOUT["guarantees"], "flush": flush}}
@@ -318,8 +318,9 @@ READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in
 
 @pytest.mark.parametrize(("op", "deed"), [
     (completion("fail", sends=SENDS, error="NOT_ENOUGH_REPLICAS"),
-     "was told for certain that its send of 7 failed (NOT_ENOUGH_REPLICAS)"),
-    (completion("info", sends=SENDS, error="TIMEOUT"), "never learnt what became of its send of 7 (TIMEOUT)"),
+     "got a certain failure of its send of 7 (NOT_ENOUGH_REPLICAS)"),
+    (completion("info", sends=SENDS, error="TIMEOUT"),
+     "never learned whether its send of 7 succeeded (TIMEOUT)"),
     (completion("ok", "poll", reads=READS), "read 7 at offset 1"),
     (completion("info", "poll", reads=READS), "read 7 at offset 1 and in a poll that ended in info"),
     (completion("ok", "poll", reads=READS[:1]), "read 6 at offset 0"),
@@ -327,7 +328,7 @@ READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in
      "read of partition 3 at offsets 0, 1, 4"),
     (completion("ok", "poll", reads=[]), "asked for poll (ok)"),
     (completion("ok", "list_offsets", offsets=[{"partition": 1, "offset": 8}, {"partition": 0, "offset": 3}]),
-     "was told that the log ends at 3"),
+     "got 3 as the log's end"),
     (completion("ok", "txn", sends=[{"partition": 2, "value": 8, "offset": 5}], reads=READS),
      "was acked 8 of partition 2 at offset 5 and read 7 at offset 1"),
     (completion("ok", "assign", partitions=[0]), "asked for assign (ok)"),

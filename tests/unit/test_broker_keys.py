@@ -4,7 +4,15 @@ import pytest
 
 from floodmark.broker import check_config
 from floodmark.broker.server import config
-from floodmark.harness.broker_config import INT_MAX, KEYS, LONG_MAX, OF_TOPICS, OURS, checked, why_not
+from floodmark.harness.broker_config import (
+    INT_MAX,
+    KEYS,
+    LONG_MAX,
+    SET_BY_CLUSTER,
+    TOPIC_KEYS,
+    checked,
+    why_not,
+)
 from floodmark.harness.errors import UsageError
 
 TRIED = ("-1", "0", "1", "2", "100", str(INT_MAX), str(INT_MAX + 1), str(LONG_MAX), str(LONG_MAX + 1), "true",
@@ -13,9 +21,9 @@ TRIED = ("-1", "0", "1", "2", "100", str(INT_MAX), str(INT_MAX + 1), str(LONG_MA
 
 def test_both_tables_have_the_same_keys() -> None:
     """What may be set and what is the cluster's own is all that a broker knows."""
-    assert KEYS.keys() | OURS == config._KEYS.keys()
-    assert not KEYS.keys() & OURS
-    assert set(OF_TOPICS.values()) <= KEYS.keys()
+    assert KEYS.keys() | SET_BY_CLUSTER == config._KEYS.keys()
+    assert not KEYS.keys() & SET_BY_CLUSTER
+    assert set(TOPIC_KEYS.values()) <= KEYS.keys()
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))
@@ -32,14 +40,14 @@ def test_a_value_passes_here_only_if_the_broker_takes_it_and_is_refused_only_if_
 
 
 @pytest.mark.parametrize(("key", "value", "told"), [
-    ("min.insync.replica", "2", "min.insync.replica: no broker knows this key; the nearest that there is: "
+    ("min.insync.replica", "2", "min.insync.replica: no broker knows this key; the closest valid key: "
                                 "min.insync.replicas"),
-    ("replica.lag.max.ms", "2", "the nearest that there is: replica.lag.time.max.ms"),
-    ("flush.message", "1", "the nearest that there is: flush.messages"),
-    ("foo", "bar", "there are: auto.create.topics.enable, "),
+    ("replica.lag.max.ms", "2", "the closest valid key: replica.lag.time.max.ms"),
+    ("flush.message", "1", "the closest valid key: flush.messages"),
+    ("foo", "bar", "valid keys: auto.create.topics.enable, "),
     ("cleanup.policy", "compact", "no broker knows this key"),  # a topic's
     ("linger.ms", "5", "no broker knows this key"),  # a client's
-    ("acks", "1", "acks is a client's setting, and no broker knows it: --acks says that"),
+    ("acks", "1", "acks is a setting of clients, not of brokers: use --acks"),
     ("node.id", "7", "node.id=... cannot be set"),
     ("min.insync.replicas", "two", "min.insync.replicas takes a positive integer, not 'two'"),
     ("min.insync.replicas", "0", "min.insync.replicas takes a positive integer, not 0"),

@@ -28,7 +28,7 @@ def night(folder: Path, *outcomes: Told) -> Path:
     journal = Journal(folder / "journal.jsonl")
 
     def say(event: str, number: int, **fields: Any) -> None:
-        journal.say(event, time_s=number, run=number, **fields)
+        journal.append(event, time_s=number, run=number, **fields)
 
     for number, (kind, shown) in enumerate(outcomes, 1):
         say(BEGAN, number, case=Case(rules="kip-279").as_json(), seed=number, folder=f"runs/{number}")
@@ -70,13 +70,14 @@ def test_violations_stuck_clusters_and_failures_of_the_harness_are_three_things(
     assert [row[-1].strip() for row in told["stuck"]] == ["as before"]
     assert [[cell.strip() for cell in row] for row in told["runs"]] == [
         ["the harness failed", "1 of 3", "1 of 5", "1", "as before"],
-        ["nobody can tell", "0 of 3", "1 of 5", "1", "new"]]
+        ["unknown", "0 of 3", "1 of 5", "1", "new"]]
 
 
 def test_a_cluster_that_is_newly_stuck_fails_until_it_is_known(tmp_path: Path) -> None:
     assert compared(tmp_path, (VALID,), (("stuck", (HUNG,)),)).code == 1
     ledger = Ledger(nights={"b": Night(began="2026", version="1", commit=None, runs={})})
-    ledger = ledger.finding(HUNG, "b", 1, faults={}, smallest=None).marking(HUNG.id, reason="x", since="2026")
+    ledger = ledger.with_finding(HUNG, "b", 1, faults={}, smallest=None)
+    ledger = ledger.with_mark(HUNG.id, reason="x", since="2026")
     ledgers.save(tmp_path / "ledger.json", ledger)
     again = floodmark("campaign", "diff", tmp_path / "a", tmp_path / "b")
     assert (again.code, "new (known)" in again.out) == (0, True)

@@ -28,14 +28,15 @@ CASE = Case(rules="kip-320").as_json()
 
 def written(path: Path) -> Path:
     journal = Journal(path)
-    journal.say(OPENED, time_s=100)
+    journal.append(OPENED, time_s=100)
     for number in (1, 2, 3, 4):
-        journal.say(BEGAN, time_s=100 + number, run=number, case=CASE, seed=number, folder=f"runs/{number}")
-    journal.say(RECORDED, time_s=110, run=1)
-    journal.say(RECORDED, time_s=110, run=2)
-    journal.say(FAILED, time_s=111, run=3, why="no port")
-    journal.say(JUDGED, time_s=120, run=1, kind="valid", signatures=[])
-    journal.say(REPRODUCED, time_s=130, signature="ab12", folder="again/ab12/1", shown=True)
+        journal.append(BEGAN, time_s=100 + number, run=number, case=CASE, seed=number,
+                       folder=f"runs/{number}")
+    journal.append(RECORDED, time_s=110, run=1)
+    journal.append(RECORDED, time_s=110, run=2)
+    journal.append(FAILED, time_s=111, run=3, why="no port")
+    journal.append(JUDGED, time_s=120, run=1, kind="valid", signatures=[])
+    journal.append(REPRODUCED, time_s=130, signature="ab12", folder="again/ab12/1", shown=True)
     journal.close()
     return path
 
@@ -52,8 +53,8 @@ def test_the_state_is_what_was_said(tmp_path: Path) -> None:
 
 def test_time_between_sessions_is_not_spent(tmp_path: Path) -> None:
     journal = Journal(written(tmp_path / "journal.jsonl"))
-    journal.say(OPENED, time_s=10_000)
-    journal.say(ENDED, time_s=10_005, why="the time is over")
+    journal.append(OPENED, time_s=10_000)
+    journal.append(ENDED, time_s=10_005, why="the time is over")
     journal.close()
     state = state_of(list(read_lines(tmp_path / "journal.jsonl")))
     assert (state.spent_s, state.why_ended) == (35, "the time is over")
@@ -68,7 +69,7 @@ def test_wherever_it_is_cut_off_the_lines_before_stand(tmp_path: Path) -> None:
         assert len(lines) == data[:end].count(b"\n")
         state_of(lines)
         journal = Journal(torn)
-        journal.say(ENDED, time_s=200, why="cut")
+        journal.append(ENDED, time_s=200, why="cut")
         journal.close()
         assert list(read_lines(torn)) == [*lines, {"event": ENDED, "time_s": 200, "why": "cut"}]
 
@@ -80,33 +81,34 @@ def test_a_full_disk_takes_a_line_or_none_of_it(tmp_path: Path) -> None:
     journal = Journal(path)
     refused = pytest.raises(FloodmarkError, match=r"cannot write .*journal\.jsonl: File too large")
     with files_no_larger_than(len(before) + 10), refused:
-        journal.say(FAILED, time_s=140, run=4, why="no room")
+        journal.append(FAILED, time_s=140, run=4, why="no room")
     assert path.read_bytes() == before
-    journal.say(RECORDED, time_s=150, run=4)
+    journal.append(RECORDED, time_s=150, run=4)
     journal.close()
     assert [line["event"] for line in read_lines(path)][-2:] == [REPRODUCED, RECORDED]
 
 
 def test_the_smallest_run_is_the_one_of_the_fewest_bytes(tmp_path: Path) -> None:
     state = state_of(read_lines(written(tmp_path / "journal.jsonl")))
-    state.take({"event": JUDGED, "time_s": 140, "run": 2, "kind": "invalid", "size_bytes": 7})
-    state.take({"event": JUDGED, "time_s": 140, "run": 4, "kind": "invalid", "size_bytes": 5})
+    state.apply_line({"event": JUDGED, "time_s": 140, "run": 2, "kind": "invalid", "size_bytes": 7})
+    state.apply_line({"event": JUDGED, "time_s": 140, "run": 4, "kind": "invalid", "size_bytes": 5})
     assert smallest([state.runs[2], state.runs[4]]).number == 4
 
 
 def test_what_the_harness_spoilt_says_nothing_of_its_system(tmp_path: Path) -> None:
     """Unless a bug shows in it all the same."""
     state = state_of(read_lines(written(tmp_path / "journal.jsonl")))
-    state.take({"event": JUDGED, "time_s": 140, "run": 2, "harness": True, "signatures": []})
+    state.apply_line({"event": JUDGED, "time_s": 140, "run": 2, "harness": True, "signatures": []})
     assert state.judged_by_system() == {"kip-320": 1}
-    state.take({"event": JUDGED, "time_s": 140, "run": 2, "harness": True, "signatures": [{"system": "x"}]})
+    state.apply_line({"event": JUDGED, "time_s": 140, "run": 2, "harness": True,
+                      "signatures": [{"system": "x"}]})
     assert state.judged_by_system() == {"kip-320": 2}
 
 
 def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"event":"opened","time_s":1}\n{oops\n')
-    with pytest.raises(FloodmarkError, match=r"journal.jsonl:2: is no line of a journal"):
+    with pytest.raises(FloodmarkError, match=r"journal.jsonl:2: is not a line of a journal"):
         list(read_lines(path))
 
 
@@ -117,7 +119,7 @@ def test_a_line_of_another_version_is_an_error(tmp_path: Path) -> None:
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:
-    another = pytest.raises(FloodmarkError, match="is run by another process now")
+    another = pytest.raises(FloodmarkError, match="another process is running the campaign")
     with alone(tmp_path), another, alone(tmp_path):
         raise AssertionError("two at once")
     with alone(tmp_path):

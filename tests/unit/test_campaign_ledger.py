@@ -33,12 +33,12 @@ RUN = Smallest(folder="runs/1", size_bytes=1000, case={"rules": "kip-101"}, seed
 
 
 def two_nights() -> Ledger:
-    first = Ledger().noting("one", NIGHT).finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
-    return (first.noting("two", LATER).finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
-            .finding(ACK, "two", 1, faults={}, smallest=None)
-            .reproducing(LOST.id, 2, 5)
-            .marking(LOST.id, reason="KAFKA-1", since="2026-01-04")
-            .annotating(LOST.id, "only with four partitions"))
+    first = Ledger().with_night("one", NIGHT).with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
+    return (first.with_night("two", LATER).with_finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
+            .with_finding(ACK, "two", 1, faults={}, smallest=None)
+            .with_reproduction(LOST.id, 2, 5)
+            .with_mark(LOST.id, reason="KAFKA-1", since="2026-01-04")
+            .with_note(LOST.id, "only with four partitions"))
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:
@@ -48,19 +48,21 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
 
 
 def test_the_same_campaign_again_counts_nothing_twice() -> None:
-    again = two_nights().noting("one", NIGHT).finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
+    again = two_nights().with_night("one", NIGHT)
+    again = again.with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
     assert again == two_nights()
     entry = again.entries[LOST.id]
-    assert (entry.count, again.seen(entry), again.runs_of("kip-101")) == (7, ["one", "two"], 50)
+    assert (entry.count, again.nights_with(entry), again.runs_of("kip-101")) == (7, ["one", "two"], 50)
 
 
 def test_merging_is_union_whatever_the_order() -> None:
     ledger = two_nights()
-    one = Ledger().noting("one", NIGHT).finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
-    other = (Ledger().noting("two", LATER).finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
-             .finding(ACK, "two", 1, faults={}, smallest=None).reproducing(LOST.id, 2, 5)
-             .marking(LOST.id, reason="KAFKA-1", since="2026-01-04")
-             .annotating(LOST.id, "only with four partitions"))
+    one = Ledger().with_night("one", NIGHT).with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
+    other = (Ledger().with_night("two", LATER)
+             .with_finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
+             .with_finding(ACK, "two", 1, faults={}, smallest=None).with_reproduction(LOST.id, 2, 5)
+             .with_mark(LOST.id, reason="KAFKA-1", since="2026-01-04")
+             .with_note(LOST.id, "only with four partitions"))
     assert merged(one, other) == merged(other, one) == ledger
     assert merged(ledger, ledger) == ledger
 
@@ -73,10 +75,10 @@ def test_merging_of_any_three_does_not_ask_for_their_order() -> None:
             made = Ledger()
             for name, night in (("one", NIGHT), ("two", LATER)):
                 if rng.random() < 0.7:
-                    made = made.noting(name, night)
+                    made = made.with_night(name, night)
                     for signature in (LOST, ACK):
                         if rng.random() < 0.6:
-                            made = made.finding(signature, name, rng.randrange(1, 9), faults={},
+                            made = made.with_finding(signature, name, rng.randrange(1, 9), faults={},
                                                 smallest=RUN if rng.random() < 0.5 else None)
             three.append(made)
         a, b, c = three
@@ -92,7 +94,7 @@ def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.M
     assert entry is not None
     assert (entry.id, entry.count) == (LOST.id, 7)
     assert entry.id != today.id
-    after = ledger.finding(today, "two", 5, faults={}, smallest=None)
+    after = ledger.with_finding(today, "two", 5, faults={}, smallest=None)
     assert len(after.entries) == 2
     assert after.entries[LOST.id].count == 8
 
@@ -100,11 +102,11 @@ def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b'{"format": 2}', "is of format 2, this floodmark knows 1: a newer version"),
-        (b'{"format": 1, "campaigns": {}}', "is no ledger"),
-        (b"[]", "is no ledger"),
-        (b'{"a": 1}', "is no ledger"),
-        (b'<<<<<<< ours\n{"format": 1}', "is broken (a merge that was not finished?)"),
+        (b'{"format": 2}', "is of format 2, this floodmark reads 1: a newer version"),
+        (b'{"format": 1, "campaigns": {}}', "is not a ledger"),
+        (b"[]", "is not a ledger"),
+        (b'{"a": 1}', "is not a ledger"),
+        (b'<<<<<<< ours\n{"format": 1}', "is damaged (an unfinished merge?)"),
     ],
 )
 def test_what_is_no_ledger_is_said_and_left_alone(tmp_path: Path, content: bytes, says: str) -> None:

@@ -77,7 +77,7 @@ def test_what_was_seen_goes_before_a_guess() -> None:
         (150, REPRODUCED, {"signature": "ab", "shown": True, "judge_s": 3}),
     ), [1], [9, 2, 1, 3, 1, 1])
     assert pace == Pace(judge_s=3, after_s=3, besides_s=50 - CRASH.duration, by_case={CRASH: 50},
-                        new_per_run=0.5, has_seen=True)
+                        new_per_run=0.5, has_run=True)
     assert pace.of_run(CUT) == CUT.duration + 50 - CRASH.duration  # never run: as much besides its load
 
 
@@ -89,7 +89,7 @@ def test_causes_that_came_again_promise_nothing_new() -> None:
 def test_a_batch_asks_for_its_judging_and_for_what_comes_behind_it() -> None:
     """Two side by side: the third run waits for the first that ends."""
     def batch(left_s: float) -> Batch:
-        pace = Pace(judge_s=2, after_s=7, has_seen=True)
+        pace = Pace(judge_s=2, after_s=7, has_run=True)
         made = Batch(pace=pace, at_once=2, left_s=left_s, reproduce=5)
         made.add(30)
         made.add(10)
@@ -102,7 +102,7 @@ def test_a_batch_asks_for_its_judging_and_for_what_comes_behind_it() -> None:
 
 
 def test_time_is_kept_free_for_reproducing_what_may_be_found() -> None:
-    pace = Pace(judge_s=2, after_s=0, new_per_run=0.1, has_seen=True)
+    pace = Pace(judge_s=2, after_s=0, new_per_run=0.1, has_run=True)
     reserve_s = 0.1 * 5 * (20 / 2 + 2)
 
     def second_round(left_s: float) -> Batch:
@@ -183,7 +183,7 @@ class World:
     async def end(self) -> None:
         await asyncio.sleep(self.takes(1.0))
 
-    async def judged(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
+    async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
         await asyncio.sleep(self.takes(self.judge_s * len(folders)))
         answers = []
         for folder in folders:
@@ -212,7 +212,7 @@ def spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, budget_
         state=State(), judge=world, look=world.look)  # type: ignore[arg-type]
     clock = SimpleNamespace(time=loop.time, monotonic=loop.time)
     monkeypatch.setattr(campaign_run, "time", clock)
-    monkeypatch.setattr(campaign_run, "played", world.play)
+    monkeypatch.setattr(campaign_run, "play_run", world.play)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(os, "fsync", lambda _: None)  # nobody waits for a disk here either
     world.began_s = loop.now_s

@@ -66,8 +66,8 @@ def test_a_known_bug_is_skipped_with_its_reason_and_one_of_another_night_is_not(
     state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)))
     before = Ledger(nights={"night1": EARLIER})
     for signature in (LOST, GONE):
-        before = before.finding(signature, "night1", 3, faults={}, smallest=None)
-    before = before.marking(LOST.id, reason="KAFKA-1211", since="2026-02-02")
+        before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
+    before = before.with_mark(LOST.id, reason="KAFKA-1211", since="2026-02-02")
     found = cases(results(state, before))
     assert outcome(found[f"floodmark.signature: {LOST.sentence}"]) == ("skipped", "known: KAFKA-1211")
     kind, why = outcome(found[f"floodmark.signature: {GONE.sentence}"])
@@ -78,7 +78,7 @@ def test_a_signature_that_did_not_come_passes_under_its_name_and_of_a_system_not
     other = replace(LOST, system="kip-101")
     before = Ledger(nights={"night1": EARLIER})
     for signature in (GONE, other):
-        before = before.finding(signature, "night1", 3, faults={}, smallest=None)
+        before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
     of = results(night((CRASH, "valid", ())), before)
     found = cases(of)
     assert outcome(found[f"floodmark.signature: {GONE.sentence}"])[0] is None
@@ -105,7 +105,7 @@ def test_a_report_is_red_where_the_exit_code_is_not_0(first: str, second: str) -
                     for kind in (first, second)))
     ledger = noted(Ledger(), state, ABOUT, Path("/nights"))
     if "known" in (first, second):
-        ledger = ledger.marking(GONE.id, reason="KAFKA-1", since="2026")
+        ledger = ledger.with_mark(GONE.id, reason="KAFKA-1", since="2026")
     of = results_of(state, ledger, ABOUT, [CRASH], folder="nights")
     (suite,) = ElementTree.fromstring(campaign_junit(of, NOW))
     red = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
@@ -127,8 +127,8 @@ def test_a_campaign_without_a_run_has_looked_at_nothing() -> None:
 def test_a_page_begins_with_the_night_and_mixes_nothing() -> None:
     state = night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (LOST,)), (CUT, "stuck", (HUNG,)),
                   (CUT, "not made", ()), (CUT, "unknown", ()))
-    before = Ledger(nights={"night1": EARLIER}).finding(GONE, "night1", 1, faults={}, smallest=None)
-    before = before.marking(GONE.id, reason="KAFKA-1", since="2026")
+    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1, faults={}, smallest=None)
+    before = before.with_mark(GONE.id, reason="KAFKA-1", since="2026")
     page = campaign_markdown(results(state, before)).decode()
     first, _, rest = page.partition("\n")
     assert first == ("## floodmark: 1 new, 1 known, 1 new (stuck); 5 runs: 2 invalid, 1 stuck, 1 unknown, "
@@ -139,7 +139,7 @@ def test_a_page_begins_with_the_night_and_mixes_nothing() -> None:
     assert "stuck" not in tables["top"]
     assert "| new | stuck" in tables["Clusters that got stuck"]
     assert "| kip-279 cut | 104 | n1 did not start its log |" in tables["The harness failed"]
-    assert "| kip-279 cut | 105 | unknown: nights/monday/runs/5 |" in tables["Nobody can tell"]
+    assert "| kip-279 cut | 105 | unknown: nights/monday/runs/5 |" in tables["Unknown"]
     assert "floodmark reproduce nights/monday/runs/2\n```" in rest
     assert "floodmark reproduce nights/monday/runs/1\n" not in rest  # it is known
 
@@ -182,22 +182,22 @@ def test_reports_are_written_when_something_ends_the_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> State:
-        raise FloodmarkError("interrupted; it goes on with: floodmark campaign resume night")
+        raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
 
-    monkeypatch.setattr(campaign, "conducted", interrupted)
+    monkeypatch.setattr(campaign, "run_session", interrupted)
     reports = Reports(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
     with pytest.raises(FloodmarkError, match="interrupted"):
         campaign.resume_campaign(folder_of(tmp_path), reports)
     (suite,) = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
     (error,) = suite.iter("error")
-    assert error.attrib["message"].startswith("interrupted; it goes on with")
+    assert error.attrib["message"].startswith("interrupted; to continue")
     assert "it did not end: interrupted" in (tmp_path / "summary.md").read_text()
 
 
 def test_what_cannot_be_written_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(campaign, "conducted", lambda *_: night((CRASH, "valid", ())))
+    monkeypatch.setattr(campaign, "run_session", lambda *_: night((CRASH, "valid", ())))
     folder = folder_of(tmp_path)
     assert campaign.resume_campaign(folder, Reports()) == 0
     (tmp_path / "file").touch()
@@ -212,7 +212,7 @@ def test_a_folder_is_no_file_for_a_report(tmp_path: Path) -> None:
 
 def test_what_ended_early_is_no_success_and_says_why_once() -> None:
     state = night((CRASH, "valid", ()), why=None)
-    state.take({"event": ENDED, "time_s": 100, "why": "the disk is full: make room", "early": True})
+    state.apply_line({"event": ENDED, "time_s": 100, "why": "the disk is full: make room", "early": True})
     assert exit_code(state, Ledger()) == 4
     of = results(state)
     assert outcome(cases(of)["floodmark.campaign: the campaign came to its end"]) == (

@@ -60,7 +60,7 @@ def judge_saying(monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]) -> list[
         async def end(self) -> None:
             pass
 
-        async def judged(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
+        async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
             calls.append([folder.name for folder in folders])
             return [dict(said) for _ in folders]
 
@@ -94,7 +94,7 @@ def test_another_ledger_learns_all_and_is_the_campaigns_from_then_on(
     assert floodmark("campaign", "resume", folder, "--ledger", other).code == 1
     assert list(load(other).entries) == [LOST.id]
     assert load(tmp_path / "ledger.json") == Ledger()
-    save(other, load(other).marking(LOST.id, reason="KAFKA-1", since="2026-03-02"))
+    save(other, load(other).with_mark(LOST.id, reason="KAFKA-1", since="2026-03-02"))
     again = floodmark("campaign", "resume", folder)
     assert (again.code, "known: KAFKA-1" in again.out) == (0, True), again
 
@@ -115,7 +115,7 @@ def test_more_time_and_more_runs_from_now_on(tmp_path: Path, judge: list[list[st
     assert floodmark("campaign", "resume", folder).code == 0
     assert (about(folder)["budget_s"], about(folder)["runs"]) == (7200, 1)
     answered = floodmark("campaign", "resume", folder, "--for", "soon")
-    assert (answered.code, "--for: 'soon' is no time" in answered.err) == (2, True), answered
+    assert (answered.code, "--for: 'soon' is not a time" in answered.err) == (2, True), answered
 
 
 # -- a judge that failed ------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def test_a_reproduction_on_which_the_judge_failed_shows_nothing_of_the_cause(
         (Path(asked["folder"]) / "history.jsonl").touch()
         return {"why": None}
 
-    monkeypatch.setattr(campaign_run, "played", played)
+    monkeypatch.setattr(campaign_run, "play_run", played)
     folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
                      plan=PLAN.replace("reproduce = 0", "reproduce = 1"), runs=1)
     assert floodmark("campaign", "resume", folder).code == 1
@@ -250,7 +250,7 @@ def test_a_disk_that_fails_keeps_the_verdict_from_being_said(
     monkeypatch.setattr(campaign_judge.report, "write", lambda *_: None)
     monkeypatch.setattr(os, "fsync", fails)
     said = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
-    assert said["unsaved"] == f"cannot put {tmp_path} on disk: Input/output error"
+    assert said["unsaved"] == f"cannot write {tmp_path} to disk: Input/output error"
 
 
 def test_what_a_campaign_is_is_on_disk_before_it_begins(

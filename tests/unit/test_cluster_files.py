@@ -85,7 +85,7 @@ def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> Non
         assert keys["listeners"] == keys["advertised.listeners"]
         assert keys["controller.quorum.voters"] == f"100@127.0.0.1:{layout.places[CONTROLLER].listens[1]}"
         assert "floodmark.dial" not in keys
-    assert layout.links_told() == []
+    assert layout.links_config() == []
 
 
 def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
@@ -103,7 +103,7 @@ def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
     assert read(layout, CONTROLLER)["floodmark.dial"].count("@") == 3
     listening = {place.listens[1] for place in layout.places.values()}
     assert listening & set(links.values()) == set()
-    assert {tuple(link["to"])[1] for link in layout.links_told()} == listening
+    assert {tuple(link["to"])[1] for link in layout.links_config()} == listening
 
 
 def test_nothing_of_ours_lies_in_a_brokers_log_directory(tmp_path: Path, ports: Ports) -> None:

@@ -22,11 +22,11 @@ def act(f: str, **fault: Any) -> Op:
      "kill n1; asked at ack 5 of p2"),
     (act("kill", nodes=["n1"], moment={"at": "time", "time": 1}), "kill n1"),
     (act("cut", nodes=["n1", "n2"], grudge={"n1": ["n2"], "n2": ["n1", "n3"]}),
-     "cut; n1 hears not n2; n2 hears not n1 n3"),
+     "cut; n1 receives nothing from n2; n2 receives nothing from n1 n3"),
     (act("power_cut", nodes=["n1"], lost=True, lost_records={"n1": 1}, keep={"0": 5}),
      "power_cut n1; n1 lost 1 record; p0 kept to 5"),
-    (act("power_cut", nodes=["n1"], lost=True), "power_cut n1; what was not fsynced is gone"),
-    (act("disk", nodes=["n1"], kind="wiped", lost=True), "disk n1; all it held is gone"),
+    (act("power_cut", nodes=["n1"], lost=True), "power_cut n1; what was not fsynced is lost"),
+    (act("disk", nodes=["n1"], kind="wiped", lost=True), "disk n1; all data lost"),
     (act("elect", nodes=[], partitions=[1], unclean=True), "elect; unclean p1"),
     (act("elect", nodes=[], partitions=[1], leader="n2"), "elect; n2 p1"),
     (act("elect", nodes=[], partitions=[1], leader="n2", unclean=True), "elect; unclean n2 p1"),
@@ -73,7 +73,7 @@ def test_names_that_are_very_many_are_said_in_a_word() -> None:
 
     assert shortened(["unseen", "diverged"]) == "unseen, diverged"
     assert shortened([*MADE, "unfit"]) == "everything"
-    assert shortened(OF_THE_HISTORY).startswith("whatever the history tells")
+    assert shortened(OF_THE_HISTORY).startswith("all checks of the history")
     assert shortened([f"check-{number}" for number in range(9)]).endswith("and 1 more (verdict.json has all)")
 
 

@@ -111,7 +111,7 @@ def test_no_engine_where_it_usually_is(monkeypatch: pytest.MonkeyPatch, tmp_path
     told = engine_client.why_not(FileNotFoundError(2, "No such file"), engine_client.address())
 
     assert told.startswith("no container engine answers at unix:///var/run/docker.sock: start it")
-    assert "set DOCKER_HOST, for the docker command's contexts are not read" in told
+    assert "set DOCKER_HOST, because the docker command's contexts are not read" in told
 
 
 def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:

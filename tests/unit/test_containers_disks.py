@@ -83,7 +83,7 @@ def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: Modu
 
 
 def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
-    power_loss.start_anew(disk.durable)
+    power_loss.mark_all_durable(disk.durable)
 
     assert power_loss.fsynced(disk.durable) is None
 

@@ -209,7 +209,7 @@ def test_without_wheels_the_build_goes_on(folder: Path) -> None:
     images.tools_image(engine, said.append)  # type: ignore[arg-type]
 
     assert not any("wheels" in name for name in engine.built[0][1])
-    assert said[0] == "wheels could not be fetched beforehand (no index): the build asks for them itself"
+    assert said[0] == "wheels could not be fetched beforehand (no index): the build fetches them itself"
     assert list((folder.parent / "cache/floodmark/wheels").iterdir()) == []
 
 

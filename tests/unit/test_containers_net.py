@@ -127,7 +127,7 @@ def test_residue_is_named(lab: FakeLab, net: Rules) -> None:
         lab.more["n2"] = "== unserved\n100\n== after\nqdisc htb 1: dev eth0 root"
         told = await net.mend()
         assert told == ["the network of n2 still has: qdisc htb 1: dev eth0 root",
-                        "what held packets up in the network of n2 ended before the heal"]
+                        "the program that delays packets in the network of n2 ended before the heal"]
         lab.more.clear()
         assert await net.mend() == []
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_is_not_wanted_afterwards() -> None:
     net = Rules(lab)  # type: ignore[arg-type]
 
     async def story() -> None:
-        with pytest.raises(FloodmarkError, match="cannot be had here"):
+        with pytest.raises(FloodmarkError, match="is impossible here"):
             await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
         lab.since()
         await net.cut({"n2": ["n1"]}, reset=False)

@@ -27,11 +27,11 @@ def pods(tmp_path: Path) -> Pods:
 
 
 def ended(pods: Pods, container: str, code: int = 137) -> None:
-    pods._heard({"Action": "die", "Actor": {"Attributes": {"name": container, "exitCode": str(code)}}})
+    pods._on_event({"Action": "die", "Actor": {"Attributes": {"name": container, "exitCode": str(code)}}})
 
 
 def of_kernel(pods: Pods, name: str) -> None:
-    pods._heard({"Action": "oom", "Actor": {"Attributes": {"name": pods._lab.broker(name)}}})
+    pods._on_event({"Action": "oom", "Actor": {"Attributes": {"name": pods._lab.broker(name)}}})
 
 
 def test_an_end_that_nobody_asked_for_is_a_death(pods: Pods) -> None:
@@ -47,11 +47,11 @@ def test_a_foreseen_end_is_told_with_the_signal_and_is_no_death(pods: Pods) -> N
     """As processes' exits are: minus the signal's number. An orderly exit is its code."""
     asked: list[tuple[str, int]] = []
 
-    def foreseen(name: str, code: int) -> bool:
+    def expects_exit(name: str, code: int) -> bool:
         asked.append((name, code))
         return code == -9
 
-    pods.foreseen = foreseen
+    pods.expects_exit = expects_exit
     ended(pods, pods._lab.broker("n1"), 137)
     ended(pods, pods._lab.broker("n2"), 70)
     assert asked == [("n1", -9), ("n2", 70)]
@@ -63,10 +63,10 @@ def test_an_excused_end_is_kept_with_its_reason(pods: Pods) -> None:
     pods.excused["n1"] = "memory limit"
     of_kernel(pods, "n1")
     ended(pods, pods._lab.broker("n1"))
-    [(name, why, _)] = pods.felled
+    [(name, why, _)] = pods.faulted_exits
     assert (name, why, pods.died) == ("n1", "memory limit", [])
     pods._layout.log_of("n1").write_text("the end\n")
-    assert pods.last_words("n1") == "the end | the kernel killed it for want of memory"
+    assert pods.last_words("n1") == "the end | the kernel killed it for lack of memory"
 
 
 def test_other_containers_of_the_run_may_end(pods: Pods) -> None:

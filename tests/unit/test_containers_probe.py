@@ -21,8 +21,8 @@ from floodmark.harness.cluster.containers.ability_probe import (
     READ_ONLY,
     RESET,
     Abilities,
+    abilities_of,
     offers,
-    understood,
 )
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -50,7 +50,7 @@ def lacking(found: Abilities) -> dict[str, str]:
 
 
 def test_all_can_be_done() -> None:
-    found = understood(network(), disks())
+    found = abilities_of(network(), disks())
 
     assert tuple(found) == NAMES
     assert lacking(found) == {}
@@ -76,7 +76,7 @@ def test_all_can_be_done() -> None:
 def test_one_that_is_lacking_is_the_only_one(
         name: str, answers: dict[str, Any], offered: frozenset[str]) -> None:
     """It says why, and what to do."""
-    found = understood(**{"network": network(), "disks": disks(), **answers})
+    found = abilities_of(**{"network": network(), "disks": disks(), **answers})
 
     assert set(lacking(found)) == {name}
     assert found[name].why
@@ -86,14 +86,14 @@ def test_one_that_is_lacking_is_the_only_one(
 
 def test_what_can_be_had_in_another_way_is_had() -> None:
     """Without netem by queues; the loss, without the firewall's dice, like the rest."""
-    found = understood(network(netem="unknown", loss="no dice"), disks())
+    found = abilities_of(network(netem="unknown", loss="no dice"), disks())
 
     assert lacking(found) == {}
     assert found[DELAY].how == found[RATE].how == found[LOSS].how == "packet queues"
 
 
 def test_what_cannot_be_had_in_any_way_names_them_all() -> None:
-    found = understood(network(netem="unknown", queue="forbidden", loss="no dice"), disks())
+    found = abilities_of(network(netem="unknown", queue="forbidden", loss="no dice"), disks())
 
     assert lacking(found) == {
         LOSS: "the firewall: no dice; netem: unknown; packet queues: forbidden",
@@ -104,7 +104,7 @@ def test_what_cannot_be_had_in_any_way_names_them_all() -> None:
 
 
 def test_loss_needs_no_delay() -> None:
-    found = understood(network(netem="unknown", queue="forbidden"), disks())
+    found = abilities_of(network(netem="unknown", queue="forbidden"), disks())
 
     assert set(lacking(found)) == {DELAY, RATE}
 
@@ -112,7 +112,7 @@ def test_loss_needs_no_delay() -> None:
 def test_an_engine_that_refuses_such_containers() -> None:
     """Nothing of theirs can be had, for the engine's own reason."""
     refused = {"refused": "rootless"}
-    found = understood({**refused, "folder_seen": False, "between_ns": (10, 20)}, refused)
+    found = abilities_of({**refused, "folder_seen": False, "between_ns": (10, 20)}, refused)
 
     assert set(lacking(found)) == set(NAMES)
     assert found[LOOPS].why == "the engine refuses such a container: rootless"
@@ -129,17 +129,17 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_was_found_is_remembered_for_the_same_engine_alone(file: Path) -> None:
-    found = understood(network(netem="unknown", reset="no REJECT"), disks())
-    ability_probe._keep("this", found)
+    found = abilities_of(network(netem="unknown", reset="no REJECT"), disks())
+    ability_probe._cache("this", found)
 
-    assert ability_probe._kept("this") == found
-    assert ability_probe._kept("that") is None
+    assert ability_probe._cached("this") == found
+    assert ability_probe._cached("that") is None
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
 def test_that_there_is_no_loop_device_is_not_remembered(file: Path) -> None:
     """Other runs may have had them all."""
-    ability_probe._keep("this", understood(network(), disks(loops="no device")))
+    ability_probe._cache("this", abilities_of(network(), disks(loops="no device")))
 
     assert not file.exists()
 
@@ -152,4 +152,4 @@ def test_a_spoilt_memory_is_no_memory(file: Path, text: str) -> None:
     file.parent.mkdir()
     file.write_text(text)
 
-    assert ability_probe._kept("this") is None
+    assert ability_probe._cached("this") is None

@@ -20,19 +20,19 @@ UNABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=False, why="
 UNKNOWN = Engine(rows=(), abilities=None, why_unknown="there is no container engine")
 BOTH = ("containers", "local", "memory")
 ROWS = (
-    Row(part="this machine", what="Python", can=True, told="3.11.7", needed_by=BOTH),
-    Row(part="this machine", what="judge", can=False, told="no java on PATH", todo="install it",
+    Row(part="this machine", item="Python", can=True, detail="3.11.7", needed_by=BOTH),
+    Row(part="this machine", item="judge", can=False, detail="no java on PATH", todo="install it",
         needed_by=BOTH),
-    Row(part="containers", what="engine", can=False, told="nobody answers", todo="start it",
+    Row(part="containers", item="engine", can=False, detail="nobody answers", todo="start it",
         needed_by=("containers",)),
-    Row(part="containers", what="image", can=None, told="not built", todo="build it"),
+    Row(part="containers", item="image", can=None, detail="not built", todo="build it"),
 )
 FAULT_ROWS = (
     FaultRow(fault="kill", does="SIGKILL", local=True, memory=True, containers=True),
     FaultRow(fault="packet delay", does="late", local=False, memory=False, containers=True,
-             told="by netem"),
+             detail="by netem"),
     FaultRow(fault="memory", does="limit", local=False, memory=False, containers=False,
-             told="no group", todo="boot so"),
+             detail="no group", todo="boot so"),
 )
 
 
@@ -127,17 +127,17 @@ def test_an_engine_that_can_nothing_leaves_what_brokers_do_by_themselves() -> No
     assert {name for name, row in rows.items() if row.containers} == {
         "kill", "stop", "pause", "power_cut", "expire", "elect", "disk wiped", "disk corrupt",
         "disk truncated", "arm"}
-    assert "on files" in rows["power_cut"].told
-    assert "no kernel" in rows["power_cut"].told
-    assert (rows["cut"].told, rows["cut"].todo) == ("no kernel", "get one")
+    assert "on files" in rows["power_cut"].detail
+    assert "no kernel" in rows["power_cut"].detail
+    assert (rows["cut"].detail, rows["cut"].todo) == ("no kernel", "get one")
 
 
 def test_the_means_are_told_where_there_are_several() -> None:
     abilities = {**dict.fromkeys(NAMES, Ability(can=True)), DELAY: Ability(can=True, how="netem")}
     rows = {row.fault: row for row in fault_rows(Engine(rows=(), abilities=abilities))}
 
-    assert rows["packet delay"].told == "by netem"
-    assert rows["cut"].told == ""
+    assert rows["packet delay"].detail == "by netem"
+    assert rows["cut"].detail == ""
 
 
 # -- the engine ------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ def test_the_means_are_told_where_there_are_several() -> None:
 
 def facts(**changes: object) -> Facts:
     known = {"name": "Docker 20.10", "storage": "overlay2", "tools": "floodmark-tools:1", "base": "base:1",
-             "wanted_base": "base:1", "base_to_be_had": None, "base_why_not": ""}
+             "wanted_base": "base:1", "base_available": None, "base_why_not": ""}
     return Facts(**{**known, **changes})  # type: ignore[arg-type]
 
 
@@ -155,21 +155,21 @@ def test_an_engine_with_its_images_lacks_nothing() -> None:
 
 @pytest.mark.parametrize(("why_not", "how"), [("", "fetched"), ("no such host", "made of Debian's packages")])
 def test_images_that_will_be_had_are_no_lack(why_not: str, how: str) -> None:
-    rows = {row.what: row for row in engine_rows(
-        facts(tools=None, base=None, base_to_be_had=True, base_why_not=why_not))}
+    rows = {row.item: row for row in engine_rows(
+        facts(tools=None, base=None, base_available=True, base_why_not=why_not))}
 
     assert rows["base image"].can is None
-    assert how in rows["base image"].told
+    assert how in rows["base image"].detail
     assert rows["image"].can is None
     assert "--build" in rows["image"].todo
 
 
 def test_a_base_that_cannot_be_had_is_a_lack() -> None:
-    rows = engine_rows(facts(tools=None, base=None, base_to_be_had=False, base_why_not="no such host"))
+    rows = engine_rows(facts(tools=None, base=None, base_available=False, base_why_not="no such host"))
 
     assert lacking(rows, "containers") == ["base image"]
-    (row,) = (row for row in rows if row.what == "base image")
-    assert "no such host" in row.told
+    (row,) = (row for row in rows if row.item == "base image")
+    assert "no such host" in row.detail
     assert "FLOODMARK_BASE_IMAGE" in row.todo
 
 
@@ -224,10 +224,10 @@ def test_a_machine_without_room_says_what_is_wanted(monkeypatch: pytest.MonkeyPa
         raise FloodmarkError("the broker does not say which rules it knows: it is not there")
 
     monkeypatch.setattr(doctor, "scenario_words", broken)
-    rows = {row.what: row for row in doctor.machine_rows(tmp_path)}
+    rows = {row.item: row for row in doctor.machine_rows(tmp_path)}
 
     assert lacking(list(rows.values()), "local") == ["memory", "disk", "broker"]
-    assert rows["memory"].told == "300 MiB available"
+    assert rows["memory"].detail == "300 MiB available"
     assert "--out" in rows["disk"].todo
     assert rows["ports"].can
 

@@ -14,8 +14,8 @@ from floodmark.harness.commands.drawn_settings import (
     LEAST_ISR,
     SEGMENT,
     WAIT,
-    Asked,
     Drawn,
+    RequestedSettings,
     broker_keys,
     draw_settings,
 )
@@ -31,7 +31,7 @@ def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | N
          **words: Any) -> Drawn:
     asked: dict[str, Any] = {"nodes": 3, "partitions": 4, "replication_factor": None, "acks": "all",
                              "workload": "log", "library": True, **words}
-    return draw_settings(Asked(given=by_hand, config=config or {}, **asked), seed)
+    return draw_settings(RequestedSettings(given=by_hand, config=config or {}, **asked), seed)
 
 
 @given(seed=seeds)
@@ -55,7 +55,7 @@ def test_what_was_given_stays_and_what_is_drawn_fits_it(seed: int) -> None:
     assert (drawn.replication_factor, drawn.workload) == (2, "idempotent")
     assert not {*by_hand} & {*drawn.config}
     assert int(drawn.config[WAIT]) <= 300
-    assert not {"nodes", "partitions", "workload", *by_hand} & {*drawn.told}
+    assert not {"nodes", "partitions", "workload", *by_hand} & {*drawn.recorded}
 
 
 @given(seed=seeds)
@@ -121,5 +121,5 @@ def test_a_saved_load_is_had_again() -> None:
     {"idempotent_every": -1}, {"idempotent_every": "all"},
 ], ids=repr)
 def test_a_strangers_load_is_in_bounds_or_refused(change: Mapping[str, Any]) -> None:
-    with pytest.raises(UsageError, match="cannot be had again"):
+    with pytest.raises(UsageError, match="cannot be reproduced"):
         read_settings(saved({**USUAL_LOAD.to_json(), **change}), "run")

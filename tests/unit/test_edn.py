@@ -88,9 +88,9 @@ MISTAKES = [
     ('  "never\nends', 1, 3, "does not end"), ('["\\q"]', 1, 2, "\\q"), ('"\\u12"', 1, 1, "\\u"),
     ("\\foo", 1, 1, "no character"), ("\\", 1, 1, "no character"), ("\\ x", 1, 1, "no character"),
     ("{:a [1 2", 1, 9, "ends inside the [ of line 1"), ("{:a 1}\n{", 2, 2, "ends inside the { of line 2"),
-    ("1 #foo", 1, 7, "behind a tag"), ("[#foo]", 1, 6, "nothing behind it"),
-    ("{:a #_}", 1, 7, "nothing behind it"),
-    ("[1] [2]", 1, 6, "behind the one vector"), ("[1]\n 2", 2, 2, "behind the one vector"),
+    ("1 #foo", 1, 7, "after a tag"), ("[#foo]", 1, 6, "without a form"),
+    ("{:a #_}", 1, 7, "without a form"),
+    ("[1] [2]", 1, 6, "after the one vector"), ("[1]\n 2", 2, 2, "after the one vector"),
     (b"{:a \xff}", 1, 5, "UTF-8"), (b'"\xc3"', 1, 1, "UTF-8"), ("9" * 5000, 1, 1, "number"),
     ("1e99999999999999999999M", 1, 1, "number"), ("0x" + "f" * 65, 1, 1, "0xff"),
     ('"\\ud83d"', 1, 1, "surrogate"), ("\\ud83d", 1, 1, "surrogate"),
@@ -106,8 +106,8 @@ def test_a_mistake_is_told_with_its_place_however_the_text_is_cut(
         with pytest.raises(EdnError) as caught:
             read(text, step)
         assert (caught.value.line, caught.value.column) == (line, column), caught.value
-        assert what in caught.value.what
-    assert str(caught.value) == f"{line}:{column}: {caught.value.what}"
+        assert what in caught.value.problem
+    assert str(caught.value) == f"{line}:{column}: {caught.value.problem}"
 
 
 def test_arabic_digits_are_no_number() -> None:
@@ -147,7 +147,7 @@ def test_what_never_ends_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> 
                               (b"", b"a" * 9, (1, 1)), (b"\n;", b"comment ", (2, 1))):
         with pytest.raises(EdnError) as caught:
             list(forms(endless(head, body)))
-        assert "no end" in caught.value.what
+        assert "without the end" in caught.value.problem
         assert place in (None, (caught.value.line, caught.value.column))
     assert len(read("[" + "{:a 1} " * 5000 + "]", 64)) == 5000  # many forms are not one
 

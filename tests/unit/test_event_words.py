@@ -12,8 +12,8 @@ STATE = {"epoch": 2, "leo": 5, "hw": 4}
 
 @pytest.mark.parametrize(("event", "fields", "words"), [
     ("truncate", {"from": 5, "to": 3, "why": "to the high watermark"},
-     'n1 cut its log from 5 to 3 ("to the high watermark") in epoch 2'),
-    ("truncate", {"from": 5, "to": 3}, "n1 cut its log from 5 to 3 in epoch 2"),
+     'n1 truncated its log from 5 to 3 ("to the high watermark") in epoch 2'),
+    ("truncate", {"from": 5, "to": 3}, "n1 truncated its log from 5 to 3 in epoch 2"),
     ("become_leader", {"isr": ["n1", "n2"], "start": 5},
      "n1 began to lead epoch 2 with LEO 5, HW 4 and the ISR n1 and n2"),
     ("become_follower", {"leader": "n3"}, "n1 became a follower of n3 in epoch 2, its LEO 5"),
@@ -25,7 +25,7 @@ STATE = {"epoch": 2, "leo": 5, "hw": 4}
     ("ack", {"offset": 4, "acks": "all", "isr": ["n1"]},
      "n1 acked up to offset 4 with acks=all in epoch 2, its HW at 4 and its ISR n1"),
     ("isr_proposed", {"isr": ["n1", "n2", "n3"]}, "n1 proposed the ISR n1, n2 and n3 in epoch 2"),
-    ("isr", {"isr": ["n1"]}, "n1 learnt that the ISR is n1 in epoch 2"),
+    ("isr", {"isr": ["n1"]}, "n1 learned that the ISR is n1 in epoch 2"),
     ("start", {"clean": False}, "n1 started and found LEO 5, HW 4"),
     ("checkpoint", {"what": "hw", "value": 3}, "n1 told of `checkpoint`"),
 ])

@@ -169,7 +169,7 @@ def test_an_unclean_election_belongs_to_the_loss_that_its_leader_brought(folder:
     (account,) = read(folder, lost, group("unclean-election", {
         "partition": 0, "event": 7, "nodes": ["n3"]})).accounts
     assert [(one.clause, one.places) for one in account.followers] == [
-        ("n3 was elected uncleanly, and nobody had allowed it", "trace.jsonl:8")]
+        ("n3 was elected uncleanly, which nothing allowed", "trace.jsonl:8")]
 
 
 def test_a_skip_belongs_to_a_loss_where_nothing_else_was_passed_over(folder: Path) -> None:
@@ -211,7 +211,7 @@ def test_what_follows_is_a_line_each(folder: Path) -> None:
     begin = lines.index("    the same, as other checks saw it:")
     assert lines[begin + 1:begin + 4:2] == [
         "      saw-then-lost          7 was read (history.jsonl:7, 8)",
-        "      unsafe-truncation (2)  n1 and n2 cut it off, although it was committed (trace.jsonl:7, 11)"]
+        "      unsafe-truncation (2)  n1 and n2 truncated it, although it was committed (trace.jsonl:7, 11)"]
     assert lines[begin + 2].startswith("      realtime-order         word word")
     assert lines[begin + 2].endswith(" ...")
     assert max(len(line) for line in lines if str(folder) not in line) <= WIDE  # a path is not cut
@@ -343,7 +343,7 @@ def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Pa
     """When, and who has it now: the lines above tell it."""
     groups = [group("lost-write", LOST), group("saw-then-lost", {"partition": 0, "offset": 5})]
     told = {"valid": False, "findings": groups, "counts": {"ops": 9}}
-    outcome = Outcome(folder=folder, ruling=ruling(told, ABOUT), told=told, about=ABOUT)
+    outcome = Outcome(folder=folder, ruling=ruling(told, ABOUT), verdict=told, about=ABOUT)
     page = html.unescape(markdown("1 run", [outcome]).decode())
     assert "- acked: 1.100 s 7 at offset 5 of partition 0, by leader n1" in page
     assert "  - the same, as other checks saw it:\n    - saw-then-lost: saw-then-lost it is\n" in page
@@ -382,7 +382,7 @@ def test_the_trace_stands_among_the_ops(folder: Path, words: tuple[str, ...]) ->
         ("~", "3.200 s n1 cut its"),
         (">", "4.100 s process 4 send ok")]
     assert "start n1 (in effect at 2.900 s)" in out
-    assert "~ the trace tells" in out
+    assert "~ from the trace" in out
     assert max(map(len, out.splitlines())) <= 150
 
 
@@ -390,7 +390,7 @@ def test_without_a_trace_the_timeline_is_of_the_history(folder: Path) -> None:
     (folder / "trace.jsonl").unlink()
     out = floodmark("show", judged(folder, group("lost-write", {**LOST, "event": None}))).out
     assert {mark for mark, _ in marked(out)} <= {">", "!", " "}
-    assert "the trace tells" not in out
+    assert "from the trace" not in out
 
 
 def test_a_run_without_findings_shows_what_struck_and_what_came_of_it(folder: Path) -> None:

@@ -140,7 +140,7 @@ def test_of_one_folder_a_bug_outranks_the_harness_and_that_what_is_unknown(
     ({"ended": "n1 would not start"}, "the run ended early: n1 would not start"),
     ({"died": 5}, "has no list"),
     ({"schedule": "none"}, "has no list"),
-    ({"format": 2}, "has gone"),
+    ({"format": 2}, "is missing"),
 ])
 def test_what_failed_in_the_harness_is_let_through_by_no_option(
         tmp_path: Path, about: dict[str, object], told: str) -> None:

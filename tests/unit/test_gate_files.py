@@ -193,7 +193,7 @@ def test_what_was_not_made_is_named_in_one_line_wherever_a_verdict_is_told(
 @given(st.text(), st.text())
 def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
     """And what can be shown arrives as it was."""
-    passed = Outcome(folder=Path("good"), ruling=GOOD, told={"unknown": outcome_with(words).unknown})
+    passed = Outcome(folder=Path("good"), ruling=GOOD, verdict={"unknown": outcome_with(words).unknown})
     suite = read(junit([outcome_with(words, folder), passed], NOW))
     assert visible(words) in (suite.findtext("testcase/system-out") or "")
     failure = suite.find("testcase/failure")
@@ -233,7 +233,7 @@ def test_the_seconds_of_a_run_are_its_last_whole_line_s(
 def test_a_message_says_the_worst_first_and_names_the_others() -> None:
     """A list of tests shows its beginning."""
     told = report.as_json(VERDICTS["invalid"])
-    outcome = Outcome(folder=Path("a"), ruling=BAD, told=told, failing=tuple(reversed(told["findings"])))
+    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=told, failing=tuple(reversed(told["findings"])))
     assert why(outcome) == (
         "lost-write: 7 findings, a bug. It was acked, and is gone. Besides: duplicate 2.")
 
@@ -265,7 +265,7 @@ def outcome_with(words: str, folder: str = "runs/one") -> Outcome:
     found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1,
              "examples": [{"text": words}]}
     told = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
-    return Outcome(folder=Path(folder.replace("\0", "")), ruling=replace(BAD, harness=(words,)), told=told,
+    return Outcome(folder=Path(folder.replace("\0", "")), ruling=replace(BAD, harness=(words,)), verdict=told,
                    failing=(found,), remarks=(("bad line", words),))
 
 
@@ -299,7 +299,7 @@ def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(reproduce_command, "reproduce_command", lambda folder,
                         *_: f"floodmark reproduce {folder}")
     told = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
-    outcome = Outcome(folder=Path("a"), ruling=BAD, told=told, about={"nodes": []})
+    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=told, about={"nodes": []})
     assert "\nfloodmark reproduce a\n```" in markdown("1 run", [outcome]).decode()
 
 
@@ -333,7 +333,7 @@ def test_words_come_out_of_the_page_as_they_went_in() -> None:
 @pytest.mark.parametrize("limit", [markdown_report.LIMIT, 40_000, 5_000])
 def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
     """10,000 runs, half of them with much to tell: the valid ones go first, and all are accounted for."""
-    valid = Outcome(folder=Path("runs/good"), ruling=GOOD, told={"valid": True})
+    valid = Outcome(folder=Path("runs/good"), ruling=GOOD, verdict={"valid": True})
     runs = [valid, outcome_with("what happened | " * 40)] * 5_000
     page = markdown("10000 runs", runs, limit).decode()
     assert len(page.encode()) <= limit
@@ -349,7 +349,7 @@ def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
 def test_a_section_is_bounded_too() -> None:
     told = {"valid": "unknown", "unknown": [
         {"names": ["unseen"], "reason": f"no final reads of partition {number}"} for number in range(5_000)]}
-    outcome = Outcome(folder=Path("a"), ruling=Ruling(kind="unknown", word="unknown"), told=told)
+    outcome = Outcome(folder=Path("a"), ruling=Ruling(kind="unknown", word="unknown"), verdict=told)
     page = markdown("1 run", [outcome]).decode()
     assert "- ... and 4900 more lines: verdict.json has all" in page
     assert len(page) < 10_000
@@ -426,12 +426,12 @@ def test_two_reports_need_two_files(tmp_path: Path) -> None:
 
 def test_what_goes_on_behind_is_said_after_the_verdict(
         runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(catalog, "quicken_judge", lambda: True)
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: True)
     check.check_folders([runs / "valid"], gate())
-    assert capsys.readouterr().err.splitlines()[-1].startswith("Spark is made to start quicker next time")
+    assert capsys.readouterr().err.splitlines()[-1].startswith("in the background a cache is made")
 
 
 def test_nothing_goes_on_behind_a_judge_that_failed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "quicken_judge", lambda: pytest.fail("what for?"))
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: pytest.fail("what for?"))
     with pytest.raises(FloodmarkError):
         check.check_folders([runs / "broken"], gate())

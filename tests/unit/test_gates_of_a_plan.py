@@ -14,7 +14,7 @@ from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, s
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign import exit_code, summary
 from floodmark.harness.commands.campaign_judge import figures
-from floodmark.harness.commands.campaign_run import gated
+from floodmark.harness.commands.campaign_run import with_gates
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import Results, results_of
@@ -42,20 +42,20 @@ def answer(kind: str = "valid", acked: int = 100, **more: Any) -> dict[str, Any]
 def test_a_valid_run_that_breaks_a_gate_is_of_the_kind_gate(
     acked: int, measures: dict[str, Any], kind: str, gates: list[str]
 ) -> None:
-    found = gated(answer(acked=acked, measures=measures), ASKED)
+    found = with_gates(answer(acked=acked, measures=measures), ASKED)
     assert (found["kind"], [row["gate"] for row in found["gates"]]) == (kind, gates)
 
 
 def test_an_invalid_run_stays_invalid_and_its_gates_are_told_too() -> None:
-    found = gated(answer("invalid", 99, measures=GOOD), ASKED)
+    found = with_gates(answer("invalid", 99, measures=GOOD), ASKED)
     assert (found["kind"], [row["gate"] for row in found["gates"]]) == ("invalid", ["min_acked"])
 
 
 def test_of_what_could_not_be_measured_nobody_can_tell() -> None:
     unmeasured = answer(unmeasured="no history")
-    assert gated(unmeasured, ASKED)["kind"] == "unknown"
-    assert gated(unmeasured, {"min_acked": 100.0})["kind"] == "valid"  # the verdict tells that
-    assert gated(unmeasured, {})["kind"] == "valid"
+    assert with_gates(unmeasured, ASKED)["kind"] == "unknown"
+    assert with_gates(unmeasured, {"min_acked": 100.0})["kind"] == "valid"  # the verdict tells that
+    assert with_gates(unmeasured, {})["kind"] == "valid"
 
 
 def state_with(**judged: Any) -> State:
@@ -78,7 +78,7 @@ def test_a_broken_gate_ends_a_campaign_like_a_bug_and_is_told() -> None:
     told = summary(results(state))
     assert "1 run: 1 gate;" in told
     assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
-            "10 s are allowed (max_unavailable_s); 99 writes were acked, 100 are asked for; "
+            "10 s are allowed (max_unavailable_s); 99 writes were acked, at least 100 are required; "
             "runs/00001") in told
     case = next(one for one in ElementTree.fromstring(campaign_junit(results(state), NOW)).iter("testcase")
                 if one.get("name") == "kip-320 none")

@@ -262,8 +262,8 @@ def test_a_whole_last_line_without_its_line_feed_counts(tmp_path: Path) -> None:
     (GOOD.replace(b'"type":"invoke"', b'"type":"maybe"'), "type is 'maybe'"),
     (GOOD.replace(b'"f":"send"', b'"f":7'), "f is 7"),
     (GOOD.replace(b'"value":1', b'"value":1.5'), "value is 1.5"),
-    (GOOD.replace(b'[{"partition":0,"value":1}]', b'[3]'), "sends is no list of objects"),
-    (GOOD.replace(b'"sends"', b'"partitions"'), "partitions is no list of integers"),
+    (GOOD.replace(b'[{"partition":0,"value":1}]', b'[3]'), "sends is not a list of objects"),
+    (GOOD.replace(b'"sends"', b'"partitions"'), "partitions is not a list of integers"),
 ])
 def test_a_bad_line_is_told_by_file_and_line(tmp_path: Path, line: bytes, what: str) -> None:
     path = write(tmp_path, GOOD, line, GOOD)

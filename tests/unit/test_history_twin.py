@@ -123,5 +123,5 @@ def test_check_says_where_it_could_not_be_kept(lines: Path, capsys: pytest.Captu
 
     keep_twins([lines.parent])
 
-    assert f"{lines.parent}: history.parquet could not be kept: Is a directory" in capsys.readouterr().err
+    assert f"{lines.parent}: history.parquet could not be written: Is a directory" in capsys.readouterr().err
     assert [path.name for path in lines.parent.iterdir() if path.name.startswith(".")] == []

@@ -131,7 +131,7 @@ def test_a_history_without_a_record_is_imported_and_said_to_tell_nothing(
     run = imported(tmp_path, "\n".join(line for line in text.splitlines() if ":f :send" not in line))
     assert not any(op.f in ("send", "poll", "txn") for op in run.ops)
     assert run.about["history_lines"] == len(run.ops) + missing
-    assert "no send, poll or txn is in it" in capsys.readouterr().err
+    assert "it has no send, poll or txn" in capsys.readouterr().err
 
 
 # -- how far the reads went ---------------------------------------------------------------------------------
@@ -201,15 +201,15 @@ def test_where_no_loss_can_be_inferred_is_told(
     run = imported(tmp_path, numbered(*steps))
     assert (run.origin["unread"], run.origin["blind"]) == (unread, blind)
     said = capsys.readouterr().err
-    assert ("cannot be told: acked records lie above" in said) == bool(unread)
-    assert ("cannot be told: records were read whose offsets" in said) == bool(blind)
+    assert ("cannot be judged: acked records are above" in said) == bool(unread)
+    assert ("cannot be judged: records were read without offsets" in said) == bool(blind)
     assert run.about["observes"] == {"dumps": False, "replicas": False, "trace": []}
 
 
 def test_how_far_it_is_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(import_jepsen, "TOLD_EVERY", 5_000)
+    monkeypatch.setattr(import_jepsen, "PROGRESS_EVERY", 5_000)
     imported(tmp_path, numbered(*SEND * 6_000) + "\n")
     said = capsys.readouterr().err.splitlines()
     assert [line for line in said if line.startswith("...")] == ["... 8192 lines", "... 12000 lines"]

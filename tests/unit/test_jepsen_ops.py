@@ -44,7 +44,7 @@ def test_a_completion_has_the_offset_if_it_was_told(
     run = imported(tmp_path, numbered(SEND[0], f":type :{kind}, :f :send, :value {told}"))
     assert places(run.ops[1]) == [(0, offset, 1)]
     odd = "-1" in told or "1.5" in told or "922" in told
-    assert run.origin["left_out"] == ({"offset of a send that is none": 1} if odd else {})
+    assert run.origin["left_out"] == ({"invalid offset of a send": 1} if odd else {})
 
 
 def test_what_a_txn_sends_and_reads_is_one_line(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_what_a_txn_sends_and_reads_is_one_line(tmp_path: Path) -> None:
     assert run.ops[2].reads is None
     assert (run.ops[3].type, run.ops[3].error, places(run.ops[3])) == (
         Type.FAIL, "ABORT", [(1, 10, SPAN + 5)])
-    assert run.origin["left_out"] == {"words of an error": 1}
+    assert run.origin["left_out"] == {"text of an error": 1}
 
 
 @pytest.mark.parametrize(("f", "value", "written"), [
@@ -142,7 +142,7 @@ def test_a_record_of_nil_that_nobody_sent_is_none_of_ours(tmp_path: Path) -> Non
     run = imported(tmp_path, numbered(
         *SEND, POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [6 nil]]}]]"))
     assert places(run.ops[3]) == [(0, 5, 1)]
-    assert run.origin["left_out"] == {"read of nil, which nobody sent": 1}
+    assert run.origin["left_out"] == {"read of nil, which was not sent": 1}
 
 
 # -- positions ----------------------------------------------------------------------------------------------
@@ -266,9 +266,9 @@ def test_an_act_that_may_lose_data_excuses_and_so_does_one_that_is_not_known(tmp
         ("lose-unfsynced-writes", ["n2"], True), ("wipe-out", ["unnamed"], True), ("free-node", ["n3"], True)]
     assert run.about["nodes"] == ["n2", "n3", "unnamed"]
     assert run.origin["changed"] == {
-        "act :lose-unfsynced-writes, taken for one that may lose data": 1,
-        "act :wipe-out, taken for one that may lose data": 1,
-        "act :free-node, taken for one that may lose data": 1}
+        "act :lose-unfsynced-writes, counted as one that may lose data": 1,
+        "act :wipe-out, counted as one that may lose data": 1,
+        "act :free-node, counted as one that may lose data": 1}
 
 
 def test_which_acts_lose_data_can_be_said(tmp_path: Path) -> None:
@@ -320,7 +320,7 @@ def test_an_index_that_leaps_tells_of_ops_that_are_not_there(tmp_path: Path) -> 
     text = numbered(*SEND).replace(":index 1,", ":index 8,")
     run = imported(tmp_path, text)
     assert run.about["history_lines"] == 2 + 7
-    assert run.origin["left_out"] == {"op that the file lacks (its :index)": 7}
+    assert run.origin["left_out"] == {"op missing in the file (by its :index)": 7}
     assert "jepsen" not in run.line(0)
     assert run.line(1)["jepsen"] == 8
 
@@ -329,7 +329,7 @@ def test_an_index_that_is_none_tells_nothing(tmp_path: Path) -> None:
     text = numbered(*SEND).replace(":index 1,", f":index {10**30},").replace(":index 0,", ":index nil,")
     run = imported(tmp_path, text)
     assert run.about["history_lines"] == 2
-    assert run.origin["changed"] == {"index that is none": 1}
+    assert run.origin["changed"] == {"invalid index": 1}
 
 
 def test_somebody_else_who_sends_makes_the_history_incomplete(tmp_path: Path) -> None:
@@ -342,8 +342,8 @@ def test_time_never_falls_and_where_it_did_that_is_told(tmp_path: Path) -> None:
     text = numbered(*SEND, *READ, *SEND).replace(":time 2000", ":time 500").replace(":time 3000", ":time nil")
     run = imported(tmp_path, text)
     assert [op.time for op in run.ops] == [0, 1000, 1000, 1000, 4000, 5000]
-    assert run.origin["changed"] == {"time that fell: that of the line before": 1,
-                                   "time that is none: that of the line before": 1}
+    assert run.origin["changed"] == {"falling time: replaced by that of the line before": 1,
+                                   "invalid time: replaced by that of the line before": 1}
 
 
 def test_an_op_that_never_ends_stays_open(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ def test_what_does_not_fit_its_checksum_is_fetched_anew(machine: Machine, harm: 
 
     found = distribution("3.9.2", said.append)
 
-    assert "fetched anew" in said[0]
+    assert "fetched again" in said[0]
     assert jar.read_bytes() == b"clients"
     assert len(machine.calls) == 2
     (folder / "libs" / "stranger.jar").write_bytes(b"")
@@ -236,7 +236,7 @@ def test_no_java(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     (machine.programs / "java").unlink()
     assert "no java is on the PATH: install one" in refused("4.3.1", 4)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert "JAVA_HOME is /nowhere, and holds no bin/java" in refused("4.3.1", 4)
+    assert "JAVA_HOME is /nowhere, and has no bin/java" in refused("4.3.1", 4)
     assert machine.calls == []
 
 
@@ -260,8 +260,9 @@ def test_the_java_that_is_needed_is_read_from_the_jars(machine: Machine, says: s
 
 @pytest.mark.parametrize(("then", "code", "sentence"), [
     (NO_VERSION, 2, "there is no Kafka 4.9.9 in Maven's repository: choose another version (tested: 2.8.2, "),
-    (NOT_WHOLE, 2, "Kafka 4.9.9 is not whole in Maven's repository, org.apache.kafka:kafka-tools is missing"),
-    (NO_ROOM, 4, "Kafka 4.9.9 cannot be fetched, for Maven failed: Failed to execute goal copy-dependencies: "
+    (NOT_WHOLE, 2,
+     "Kafka 4.9.9 is incomplete in Maven's repository, org.apache.kafka:kafka-tools is missing"),
+    (NO_ROOM, 4, "Kafka 4.9.9 cannot be fetched, Maven failed: Failed to execute goal copy-dependencies: "
                  "No space left on device"),
     ("sys.exit(1)", 4, "Maven failed: [INFO] Downloaded"),
     ("sys.exit(0)", 4, "Maven gave no kafka_2.13-4.9.9.jar, though it reported no error"),
@@ -275,7 +276,7 @@ def test_what_maven_cannot_do(machine: Machine, then: str, code: int, sentence: 
 def test_a_maven_that_says_nothing_more_is_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "SILENCE_S", 1.0)
     machine.maven("time.sleep(60)")
-    assert "Maven said nothing for 1 s" in refused("4.3.1", 4)
+    assert "Maven printed nothing for 1 s" in refused("4.3.1", 4)
     assert not Path(f"/proc/{machine.calls[0]}").exists()
 
 
@@ -325,7 +326,7 @@ def test_a_vendors_version(machine: Machine, tmp_path: Path) -> None:
     (("kafka_2.12-2.8.2.jar", "kafka_2.13-2.8.2.jar"), "mixes jars of kafka_2.12 and kafka_2.13: unpack one"),
     (("kafka-clients-2.8.2.jar",), "is no unpacked distribution of Kafka"),
     ((), "is no unpacked distribution of Kafka"),
-    (("kafka_2.13-2.8.2.jar",), "holds no zookeeper-*.jar"),
+    (("kafka_2.13-2.8.2.jar",), "has no zookeeper-*.jar"),
 ])
 def test_a_folder_that_cannot_be_run(machine: Machine, tmp_path: Path, names: tuple[str, ...],
                                      sentence: str) -> None:
@@ -335,7 +336,7 @@ def test_a_folder_that_cannot_be_run(machine: Machine, tmp_path: Path, names: tu
 def test_a_broken_jar(machine: Machine, tmp_path: Path) -> None:
     folder = unpacked(tmp_path / "it", "kafka_2.13-4.3.1.jar")
     (folder / "libs" / "kafka_2.13-4.3.1.jar").write_bytes(b"PK")
-    assert "get that distribution anew" in refused(str(folder), 4)
+    assert "get that distribution again" in refused(str(folder), 4)
 
 
 def test_no_such_folder(machine: Machine) -> None:

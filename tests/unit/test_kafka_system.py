@@ -76,7 +76,7 @@ def written(layout: Layout, name: str) -> dict[str, str]:
 def test_a_feature_goes_to_the_format_and_not_into_the_settings(
         version: str, given: dict[str, str], features: dict[str, str]) -> None:
     form = KRaft(replace(KAFKA, version=version), given, IDS)
-    assert form.feature_words() == [word for name, level in features.items()
+    assert form.feature_options() == [word for name, level in features.items()
                                     for word in ("--feature", f"{name}={level}")]
     assert form.about == ({"features": features} if features else {})
     assert not set(form.settings) & kraft.FEATURES
@@ -117,7 +117,7 @@ def test_proxied_brokers_dial_one_another_by_name(layouts: dict[str, Layout], fo
     assert hosts["n1"] == {"n2": "127.0.1.1", "n3": "127.0.1.1", CONTROLLER: "127.0.1.1"}
     assert hosts["n2"] == {"n1": "127.0.1.2", "n3": "127.0.1.2", CONTROLLER: "127.0.1.2"}
     assert layout.hosts_of("n1").read_text().splitlines()[0].endswith(" n1")
-    links = layout.links_told()
+    links = layout.links_config()
     assert len({(link["host"], link["port"]) for link in links}) == len(links) == 3 + 4 * 3
     assert {link["to"][1] for link in links if link["dialer"] == "n1" and link["listener"] == "n2"} == {
         second["n2"]}
@@ -144,10 +144,10 @@ def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: Non
 @pytest.mark.parametrize(("words", "match"), [
     ({"config": {"log.dirs": "/tmp"}}, r"-c log\.dirs=\.\.\. cannot be set"),
     ({"topic_config": {"node.id": "1"}}, r"-t node\.id=\.\.\. cannot be set"),
-    ({"config": {"a": "x\nb=y"}}, "a line of a properties file cannot hold that"),
-    ({"config": {"a b": "x"}}, "a line of a properties file cannot hold that"),
-    ({"rules": "kip-101"}, "--rules kip-101 takes a Kafka that runs with ZooKeeper, such as 2.8.2"),
-    ({"bugs": ("ack-early",)}, "--bug ack-early is put into the reference broker"),
+    ({"config": {"a": "x\nb=y"}}, "that cannot be in a properties file"),
+    ({"config": {"a b": "x"}}, "that cannot be in a properties file"),
+    ({"rules": "kip-101"}, "--rules kip-101 needs a Kafka that runs with ZooKeeper, such as 2.8.2"),
+    ({"bugs": ("ack-early",)}, "--bug ack-early is a bug of the reference broker"),
 ])  # fmt: skip
 def test_refused_before_anything_starts(words: dict[str, Any], match: str, found: None) -> None:
     with pytest.raises(UsageError, match=match):
@@ -183,12 +183,12 @@ def test_the_reference_broker_refuses_a_topics_key_that_it_has_not(tmp_path: Pat
 def test_what_kraft_cannot_suffer_is_named_with_the_reason(found: None) -> None:
     runs = system()
 
-    assert "no session that others could end" in runs.lacks[Expires]
+    assert "no session that can be ended" in runs.lacks[Expires]
     assert "no failpoints" in runs.lacks[Failpoints]
-    not_struck = catalog.not_struck("4.3.1", "kip-320")
-    assert {"expire", "moments"} <= set(not_struck)
-    assert not {"crash", "pause", "elect"} & set(not_struck)
-    assert catalog.not_struck(None, "kip-320") == {}
+    unsupported = catalog.unsupported_nemeses("4.3.1", "kip-320")
+    assert {"expire", "moments"} <= set(unsupported)
+    assert not {"crash", "pause", "elect"} & set(unsupported)
+    assert catalog.unsupported_nemeses(None, "kip-320") == {}
 
 
 def test_the_preferred_settings_hold_nothing_of_a_place() -> None:
@@ -277,7 +277,7 @@ def test_a_folder_without_a_checkpoint_asked_for_no_features(tmp_path: Path) -> 
 def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     bad = tmp_path / "00000000000000000000-0000000000.checkpoint"
     bad.write_bytes(b"\x00" * 8 + struct.pack(">i", 60) + b"\x00" * 4 + b"\x02" + b"\x07" * 55)
-    with pytest.raises(FloodmarkError, match=re.escape(f"{bad}, which Kafka's format left, cannot be read")):
+    with pytest.raises(FloodmarkError, match=re.escape(f"{bad}, which Kafka's format wrote, cannot be read")):
         formatted_features(tmp_path)
 
 

@@ -20,7 +20,7 @@ def test_the_end_of_the_log_is_kept_and_long_lines_are_cut(tmp_path: Path) -> No
 
 def test_how_it_ended_is_told(tmp_path: Path) -> None:
     assert exit_report(tmp_path / "none.log", -9).splitlines() == [
-        "SIGKILL ended it, and nothing here had sent that", "it left no log"]
+        "SIGKILL ended it, which floodmark did not send", "it left no log"]
     assert exit_report(tmp_path / "none.log", -64 - 60).startswith("signal 124 ended it")
 
 
@@ -28,8 +28,8 @@ def test_a_signal_from_outside_is_not_its_own_end(tmp_path: Path) -> None:
     """Whatever its log says last; an abort or a segmentation fault is its own."""
     log = tmp_path / "n1.log"
     log.write_text("error AssertionError: 3\n")
-    assert "for want of memory" in (machine_failure(exit_report(log, -9)) or "")
-    assert "somebody" in (machine_failure(exit_report(log, -15)) or "")
+    assert "for lack of memory" in (machine_failure(exit_report(log, -9)) or "")
+    assert "another process" in (machine_failure(exit_report(log, -15)) or "")
     assert [machine_failure(exit_report(log, code)) for code in (-6, -11, -4, 1, 70)] == [None] * 5
 
 

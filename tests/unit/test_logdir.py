@@ -345,7 +345,7 @@ def test_a_wrapper_that_contradicts_itself_is_refused(tmp_path: Path, magic: int
     """Its own CRC fits, and its offset is below what it holds."""
     put(tmp_path, old(magic, 0, [b"1", b"2", b"3"], codec=GZIP, stamped=1))
 
-    with pytest.raises(FloodmarkError, match="a wrapper whose last message has offset 2"):
+    with pytest.raises(FloodmarkError, match="the wrapper's last message has offset 2"):
         rows(tmp_path)
 
 

@@ -13,7 +13,7 @@ from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night,
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import JUDGED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save
-from floodmark.harness.campaign.quantities import count_words
+from floodmark.harness.campaign.quantities import count_text
 from floodmark.harness.campaign.rates import per_100
 from floodmark.harness.campaign.trend import Point, trend
 from floodmark.harness.commands import campaign, campaign_index
@@ -22,12 +22,12 @@ from floodmark.harness.commands.campaign_index import index_beside, write_index
 from floodmark.harness.commands.campaign_run import noted
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports.campaign_results import results_of
-from floodmark.harness.reports.html.coverage import Grid, Square, drawn, grid_of
+from floodmark.harness.reports.html.coverage import Grid, Square, grid_of, grid_table
 from floodmark.harness.reports.html.elements import BYTES_OF_A_NIGHT
 from floodmark.harness.reports.html.sparks import (
     LINE_WIDTH,
     Rate,
-    in_words,
+    label,
     places,
     scale_of,
     spark,
@@ -74,13 +74,14 @@ def test_the_line_of_the_night_is_its_title(tmp_path: Path) -> None:
 
 
 def test_counts_are_short_from_a_million_on() -> None:
-    assert [count_words(each) for each in (45_605, 1_900_000, 2_100_000_000)] == [
+    assert [count_text(each) for each in (45_605, 1_900_000, 2_100_000_000)] == [
         "45,605", "1.9 M", "2,100.0 M"]
 
 
 def test_a_signature_says_how_often_since_when_and_whether_it_came_again(tmp_path: Path) -> None:
-    before = Ledger(nights={"night1": EARLIER}).finding(GONE, "night1", 3, faults={"crash": 3}, smallest=None)
-    before = before.annotating(GONE.id, "see the mail of the 3rd")
+    before = Ledger(nights={"night1": EARLIER})
+    before = before.with_finding(GONE, "night1", 3, faults={"crash": 3}, smallest=None)
+    before = before.with_note(GONE.id, "see the mail of the 3rd")
     state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CRASH, "valid", ()))
     told = section(page(folder_of(tmp_path, state, before)), "signatures")
 
@@ -98,8 +99,8 @@ def test_known_with_its_reason_permitted_and_gone_are_told_apart(tmp_path: Path)
     before = Ledger(nights={"night1": EARLIER})
     absent = replace(LOST, finding="duplicate")
     for signature in (GONE, absent):
-        before = before.finding(signature, "night1", 3, faults={}, smallest=None)
-    before = before.marking(GONE.id, reason="KAFKA-1211", since="2026-02-02")
+        before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
+    before = before.with_mark(GONE.id, reason="KAFKA-1211", since="2026-02-02")
     text = page(folder_of(tmp_path, night((CRASH, "invalid", (GONE, ALLOWED))), before))
     told = section(text, "signatures")
 
@@ -116,9 +117,9 @@ def test_what_is_no_finding_has_tables_of_its_own(tmp_path: Path) -> None:
     assert "stuck" not in section(text, "signatures")
     assert "new stuck" in section(text, "clusters that got stuck")
     assert "n1 did not start" in section(text, "the harness failed")
-    assert "seed 105" in section(text, "nobody can tell")
+    assert "seed 105" in section(text, "unknown")
     quiet = page(folder_of(tmp_path / "two", night((CRASH, "valid", ()))))
-    assert "No law was seen to be broken in 1 run." in section(quiet, "signatures")
+    assert "No broken law was found in 1 run." in section(quiet, "signatures")
     assert f"{per_100(0, 1)}, by the 95 % interval." in section(quiet, "signatures")
     assert "No cluster got stuck, the harness failed in no run" in quiet
 
@@ -130,7 +131,7 @@ def test_a_night_under_way_and_one_without_its_ledger_say_so(tmp_path: Path) -> 
 
     text = page(folder)
 
-    assert "the campaign has not come to its end; 0 runs begun and not judged yet" in text
+    assert "the campaign is not finished; 0 runs begun and not judged yet" in text
     assert "ledger.json is not there" in text
     assert "campaign mark" not in text
     assert f"floodmark campaign resume {folder}" in section(text, "what to type next")
@@ -152,8 +153,8 @@ def test_no_text_of_a_folder_or_a_ledger_is_markup(tmp_path: Path) -> None:
     known = replace(hostile, finding="lost-write")
     state = night((case, "invalid", (hostile, known)), (case, NASTY, ()), (case, "not made", ()))
     before = Ledger(nights={"night1": replace(EARLIER, began=NASTY, runs={case.system: 3})})
-    before = before.finding(known, "night1", 1, faults={NASTY: 1}, smallest=None)
-    before = before.marking(known.id, reason=NASTY, since=NASTY).annotating(known.id, NASTY)
+    before = before.with_finding(known, "night1", 1, faults={NASTY: 1}, smallest=None)
+    before = before.with_mark(known.id, reason=NASTY, since=NASTY).with_note(known.id, NASTY)
     folder = folder_of(tmp_path, state, before, plan=f"{PLAN}# {NASTY.translate({27: None})}\n")
 
     text = page(folder)
@@ -238,8 +239,8 @@ def test_a_square_has_all_loads_of_a_system_under_a_nemesis() -> None:
 
 
 def test_what_is_known_is_not_red_and_what_is_permitted_is_nothing() -> None:
-    before = Ledger(nights={"night1": EARLIER}).finding(GONE, "night1", 1, faults={}, smallest=None)
-    before = before.marking(GONE.id, reason="KAFKA-1", since="2026")
+    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1, faults={}, smallest=None)
+    before = before.with_mark(GONE.id, reason="KAFKA-1", since="2026")
     told = grid(night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)),
                       (CRASH, "valid", (ALLOWED,))), before)
 
@@ -249,7 +250,7 @@ def test_what_is_known_is_not_red_and_what_is_permitted_is_nothing() -> None:
 def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -> None:
     squares = {("a", "crash"): Square(runs=1_200, found=3), ("a", "cut"): Square(),
                ("b", "crash"): Square(runs=4, known=4), ("c", "cut"): Square(runs=2, stuck=2)}
-    wide = drawn(Grid(systems=("a", "b", "c"), faults=("crash", "cut"), squares=squares))
+    wide = grid_table(Grid(systems=("a", "b", "c"), faults=("crash", "cut"), squares=squares))
     rows = re.findall(r"<tr>.*?</tr>", wide)
 
     assert len(rows) == 4
@@ -258,7 +259,7 @@ def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -
     assert '<td class="known" data-head="crash"><span><b>4</b> of 4<small>known' in rows[2]
     assert 'class="outside"' in rows[2]
     assert '<td class="quiet" data-head="cut"><span>2<small>2 stuck' in rows[3]
-    tall = drawn(Grid(systems=("a",), faults=("crash", "cut"), squares=squares))
+    tall = grid_table(Grid(systems=("a",), faults=("crash", "cut"), squares=squares))
     assert len(re.findall("<tr>", tall)) == 3
 
 
@@ -273,8 +274,8 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
     nights = {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
                                runs={"kip-279": 10} if day != 19 else {"kip-101": 5}) for day in range(1, 21)}
     nights["later"] = replace(EARLIER, began="2026-04-01T02:00:00+00:00")
-    ledger = Ledger(nights=nights).finding(LOST, "n20", 4, faults={}, smallest=None)
-    ledger = ledger.finding(LOST, "later", 9, faults={}, smallest=None)
+    ledger = Ledger(nights=nights).with_finding(LOST, "n20", 4, faults={}, smallest=None)
+    ledger = ledger.with_finding(LOST, "later", 9, faults={}, smallest=None)
 
     told = trend(ledger, LOST, ABOUT, hits=2, of=8, nights=4)
 
@@ -286,7 +287,7 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
 def test_a_cause_that_only_later_nights_saw_was_new() -> None:
     state = night((CRASH, "invalid", (LOST,)))
     ledger = noted(Ledger(nights={"later": replace(EARLIER, began="2026-04-01")}), state, ABOUT, Path("/n"))
-    ledger = ledger.finding(LOST, "later", 1, faults={}, smallest=None)
+    ledger = ledger.with_finding(LOST, "later", 1, faults={}, smallest=None)
 
     (cause,) = results_of(state, ledger, ABOUT, [CRASH], folder="n").causes
 
@@ -303,7 +304,7 @@ def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran() -> No
     assert at[-1][0] == LINE_WIDTH - 5
     assert [len(stretch) for stretch in stretches(at)] == [2, 2]
     assert spark(points).count("<polyline") == 2
-    assert in_words(points[:1]) == "2026-03-01 02:00: 0 of 10 runs"
+    assert label(points[:1]) == "2026-03-01 02:00: 0 of 10 runs"
 
 
 @pytest.mark.parametrize("points", [[], [point(0, 0)], [point(3, 3)], [point(0, 5)] * 3])
@@ -329,7 +330,7 @@ def test_a_campaign_names_its_page_on_the_line_before_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = folder_of(tmp_path, MIXED)
-    monkeypatch.setattr(campaign, "conducted", lambda *_: MIXED)
+    monkeypatch.setattr(campaign, "run_session", lambda *_: MIXED)
 
     assert campaign.resume_campaign(folder, Reports()) == 1
 
@@ -341,10 +342,10 @@ def test_a_campaign_that_something_ends_has_a_page_that_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> State:
-        raise FloodmarkError("interrupted; it goes on with: floodmark campaign resume night")
+        raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
 
     folder = folder_of(tmp_path, MIXED)
-    monkeypatch.setattr(campaign, "conducted", interrupted)
+    monkeypatch.setattr(campaign, "run_session", interrupted)
     with pytest.raises(FloodmarkError, match="interrupted"):
         campaign.resume_campaign(folder, Reports())
 
@@ -373,7 +374,7 @@ def test_a_page_that_cannot_be_made_is_a_remark(
 def test_report_takes_a_campaigns_folder_and_another_ledger(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, night((CRASH, "invalid", (LOST,))))
     ledger = load(folder.parent / "ledger.json")
-    save(tmp_path / "ours.json", ledger.marking(LOST.id, reason="KAFKA-9", since="2026-02-02"))
+    save(tmp_path / "ours.json", ledger.with_mark(LOST.id, reason="KAFKA-9", since="2026-02-02"))
 
     assert floodmark("report", folder).out.splitlines() == [str(folder / "index.html")]
     answer = floodmark("report", folder, "--ledger", tmp_path / "ours.json", "--out", tmp_path / "page.html")

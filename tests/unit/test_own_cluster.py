@@ -52,7 +52,7 @@ def test_a_command_past_its_time_out_is_ended_with_what_it_began(tmp_path: Path)
     commands = FaultCommands(timeout_s=0.5, of_all={"kill": (
         "sh", "-c", f"echo begun; sleep 60 & echo $! > {tmp_path}/pid; wait")})
     began = time.monotonic()
-    with pytest.raises(FloodmarkError, match=r"did not end within 0\.5 s, having said: begun"):
+    with pytest.raises(FloodmarkError, match=r"did not end within 0\.5 s; its output: begun"):
         run(commands)
 
     assert time.monotonic() - began < 20
@@ -145,7 +145,7 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
 
 
 def test_commands_of_a_node_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"speaks of n3; this cluster's nodes are n1, n2"):
+    with pytest.raises(UsageError, match=r"names n3; this cluster's nodes are n1, n2"):
         OwnCluster(FOUND, tmp_path, prefix="p-", commands=FaultCommands(of_nodes={"n3": {}}))
 
 
@@ -235,12 +235,12 @@ def test_both_forms_of_a_login_are_read_and_neither_is_shown(tmp_path: Path, log
 @pytest.mark.parametrize(("text", "why"), [
     ("security.protocol=TLS", "none of PLAINTEXT, SSL"),
     (f"security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.password={PASSWORD}",
-     "sasl.mechanism is none of"),
+     "sasl.mechanism is not one of"),
     (f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.password={PASSWORD}", "are missing"),
     (f"security.protocol=SSL\nssl.truststore.location=/x.jks\nssl.truststore.password={PASSWORD}",
-     "cannot follow ssl.truststore.password"),
+     "does not support ssl.truststore.password"),
     ("security.protocol=SSL\nssl.truststore.location=/x.jks", "export it as PEM"),
-    (f"sasl.password {PASSWORD}", "line 1, is no KEY=VALUE"),
+    (f"sasl.password {PASSWORD}", "line 1, is not KEY=VALUE"),
 ])
 def test_settings_that_cannot_be_followed_are_refused_without_their_values(
         tmp_path: Path, text: str, why: str) -> None:

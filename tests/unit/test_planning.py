@@ -30,8 +30,8 @@ def test_a_run_too_short_for_its_nemesis_says_so() -> None:
     made = plan("crash", duration_s=2.0)
     assert made.schedule == ()
     assert made.unstruck == (
-        "--nemesis crash: a run of 2 s has no room for it, for the first act comes after 1 to 2 s and what "
-        "it breaks is mended 1 s before the end: give it a longer --duration")
+        "--nemesis crash: a run of 2 s is too short: the first act comes after 1 to 2 s, and its "
+        "faults are mended 1 s before the end: give a longer --duration")
 
 
 @pytest.mark.parametrize("words", ["none", ""])
@@ -98,8 +98,8 @@ def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
     file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},'
                     '{"f":"arm","nodes":["n1"],"point":{"name":"L.acked","action":"report"}}]')
     options = RunOptions(schedule_file=file, out=tmp_path / "run")
-    with pytest.raises(UsageError, match="entry 1 of the schedule arms a failpoint, and which of them were "
-                                         "met is read from the trace: leave out --no-trace"):
+    with pytest.raises(UsageError, match="entry 1 of the schedule arms a failpoint, and they are "
+    "observed in the trace: leave out --no-trace"):
         planned(replace(options, trace=False))
     assert planned(options).schedule[1].f == "arm"
     for words in ("moments", "all,moments"):
@@ -119,11 +119,11 @@ def test_moments_strike_where_brokers_have_failpoints() -> None:
     assert "moments" in catalog.nemeses("all", "memory")
     ground = PlanningContext(
         cluster="local", nodes=("n1", "n2", "n3"), partitions=(0,), links=None, min_insync_replicas=2, seed=1,
-        duration_s=60.0, interval_s=5.0, overspend=False, not_struck={"moments": "it has no failpoints"})
+        duration_s=60.0, interval_s=5.0, overspend=False, unsupported={"moments": "it has no failpoints"})
     planned_all = planned_schedule.random_schedule("all", ground)
     assert "moments is left out: it has no failpoints" in planned_all.remarks
     assert not {"arm", "release"} & {entry.f for entry in planned_all.schedule}
-    with pytest.raises(UsageError, match="--nemesis moments cannot strike here: it has no failpoints"):
+    with pytest.raises(UsageError, match="--nemesis moments is impossible here: it has no failpoints"):
         planned_schedule.random_schedule("moments", ground)
     with pytest.raises(UsageError, match="the somebodys cluster has no moments here"):
         catalog.nemeses("moments", "somebodys")

@@ -188,8 +188,8 @@ async def end_at_its_crash(stand: Stand) -> None:
     while len(stand.node.asked) < 2:
         await asyncio.sleep(0.001)
     stand.matches(time.monotonic_ns(), "crash")
-    assert stand.points.foreseen("n2", -signal.SIGKILL)
-    stand.points.has_read("n2")
+    assert stand.points.expects_exit("n2", -signal.SIGKILL)
+    stand.points.clear_pending("n2")
     stand.node.running = False
 
 
@@ -228,7 +228,7 @@ def test_one_that_goes_away_and_has_met_nothing_is_an_error(
         stand.node.hangs_up = True
         for act in (stand.points.arm("n2", HOLD, lives=True),
                     stand.points.release("n2", {"name": "F.appended"}, lives=True)):
-            with pytest.raises(ControlError, match="n2 went away before it answered"):
+            with pytest.raises(ControlError, match="n2 closed the connection without an answer"):
                 await act
 
     told(tmp_path, story)
@@ -249,7 +249,7 @@ def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: 
             failpoint_requests.parse_failpoint_setting(value), failpoint_requests.BROKER
         )
         assert (key, [arm.action for arm in arms]) == ("floodmark.failpoints", ["hold", "crash"])
-        stand.points.has_read("n2")
+        stand.points.clear_pending("n2")
         assert stand.properties() == before
         assert stand.node.asked == []
 
@@ -297,15 +297,15 @@ def test_an_armed_crash_is_foreseen_once_and_told_from_then_on(tmp_path: Path, t
             stand.matches(5, "crash")
         assert await stand.points.met("n2") == []
         stand.node.running = False
-        assert stand.points.foreseen("n2", -signal.SIGKILL)
+        assert stand.points.expects_exit("n2", -signal.SIGKILL)
         [met] = await stand.points.met("n2")
         assert stand.points.crashes == [met]
         assert (met.name, met.action) == ("F.truncated", "crash")
         assert stand.points.crashed("n2")
         stand.points.started("n2")
         assert not stand.points.crashed("n2")
-        assert not stand.points.foreseen("n2", -signal.SIGKILL)
-        assert not stand.points.foreseen("n1", -signal.SIGKILL), "nothing was ever armed there"
+        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
+        assert not stand.points.expects_exit("n1", -signal.SIGKILL), "nothing was ever armed there"
 
     told(tmp_path, story, trace=trace)
 
@@ -316,7 +316,7 @@ def test_an_end_by_itself_is_not_foreseen_because_something_else_was_armed(tmp_p
         await stand.points.arm("n2", HOLD, lives=True)
         await stand.points.arm("n2", CRASH, lives=True)
         stand.matches(5)
-        assert not stand.points.foreseen("n2", -signal.SIGKILL)
+        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
     told(tmp_path, story)
 
@@ -327,12 +327,12 @@ def test_an_end_by_itself_is_not_foreseen_because_a_crash_was_armed_once(tmp_pat
     async def story(stand: Stand) -> None:
         await stand.points.arm("n2", CRASH, lives=True)
         await stand.points.release("n2", {"name": "F.truncated"}, lives=True)
-        assert not stand.points.foreseen("n2", -signal.SIGKILL)
+        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
         await stand.points.arm("n2", CRASH, lives=True)
         if trace:
             stand.matches(5, "crash")
         stand.points.started("n2")
-        assert not stand.points.foreseen("n2", -signal.SIGKILL)
+        assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
     told(tmp_path, story, trace=trace)
 

@@ -255,7 +255,7 @@ def test_a_file_that_is_no_account_is_refused(disk: Disk) -> None:
     disk.kill()
     disk.durable.write_bytes(b"rubbish" * 100)
 
-    with pytest.raises(FloodmarkError, match="not an account of this version"):
+    with pytest.raises(FloodmarkError, match="no side file of this version"):
         power_cut(disk.durable, disk.log_dir)
 
 
@@ -265,7 +265,7 @@ def test_an_account_that_the_files_contradict_is_refused(disk: Disk) -> None:
     disk.kill()
     disk.segments()[0].write_bytes(b"")
 
-    with pytest.raises(FloodmarkError, match=f"0 bytes, of which {4 * SIZE} are said to be durable"):
+    with pytest.raises(FloodmarkError, match=f"0 bytes, of which {4 * SIZE} should be durable"):
         power_cut(disk.durable, disk.log_dir)
 
 

@@ -53,8 +53,8 @@ def test_a_schedule_says_it_as_it_was_read() -> None:
 
 @pytest.mark.parametrize(("entry", "told"), [
     ({"f": "rotting"}, 'f: is "rotting"; valid: '),
-    ({"f": "rot", "lost": False}, 'has the key "lost", which the history needs for itself'),
-    ({"f": "rot", "share": float("nan")}, "which JSON cannot say"),
+    ({"f": "rot", "lost": False}, 'has the key "lost", which the history uses itself'),
+    ({"f": "rot", "share": float("nan")}, "which is not valid in JSON"),
     ({"f": "rot", "partition": -1}, "should be a whole number"),
 ])
 def test_what_none_of_them_takes_is_refused(entry: dict[str, object], told: str) -> None:

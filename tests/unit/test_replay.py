@@ -152,7 +152,8 @@ def test_a_scripted_send_is_known_by_its_value() -> None:
 
 
 def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tuple[ReanchoredEntry, ...]:
-    found = reanchor_schedule(schedule, AnchorBasis(past=past(schedule, ops), partitions=(0, 1), focus=focus))
+    basis = AnchorBasis(history=past(schedule, ops), partitions=(0, 1), focus=focus)
+    found = reanchor_schedule(schedule, basis)
     written = json_form.write(tuple(one.now for one in found))
     assert json_form.read(written, nodes=("n1", "n2", "n3"), partitions=(0, 1)) == tuple(
         one.now for one in found)  # what comes out can be carried out

@@ -35,7 +35,7 @@ def past(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = Non
 
 
 def attempt(told: ScheduleHistory, **verdict: Any) -> Attempt:
-    return Attempt(number=1, folder=Path("f"), ended="done", missed=(), past=told,
+    return Attempt(number=1, folder=Path("f"), ended="done", missed=(), history=told,
                    verdict={"valid": False, "findings": [], "counts": {"ops": 2}, **verdict})
 
 
@@ -73,7 +73,7 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
     now = past(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
-    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(past=then, partitions=(0,)))
+    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
     assert found is not None
     assert found.acks == -2
     assert reproduction_table.nearness([found])["acks_worst"] == 2
@@ -87,7 +87,7 @@ def test_what_struck_without_its_state_has_not_met_it(first: int | None, met: bo
     now = past(Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=50 * MS, first=first), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="state", why="")
-    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(past=then, partitions=(0,)))
+    found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
     assert (found is not None) == met
 
 
@@ -144,7 +144,7 @@ def test_what_became_unknown_and_what_no_longer_is() -> None:
 def first(sought: dict[str, Any] | None, *anchors: ReanchoredEntry) -> First:
     """A first run of which only this counts."""
     nothing: Any = None
-    ground = AnchorBasis(past=past(Strike(began_ns=0, took_ns=0)), partitions=(0,))
+    ground = AnchorBasis(history=past(Strike(began_ns=0, took_ns=0)), partitions=(0,))
     return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), ground=ground, anchors=anchors,
                  verdict={}, sought=sought)
 
@@ -189,7 +189,7 @@ def test_a_fault_right_after_a_wait_is_told_by_what_was_waited_for() -> None:
                ReanchoredEntry(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
     then = past(strike, acks=(1, 2), before_ns=0)
     text = reproduction_table.table(anchors, [attempt(past(strike, acks=(1, 2, 3), before_ns=49 * MS))],
-                           AnchorBasis(past=then, partitions=(0,)))
+                           AnchorBasis(history=then, partitions=(0,)))
     row = text.splitlines()[1]
     assert row.split("  ")[1].strip() == "1"
     for told in ("kill n1", "once n3 leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",

@@ -38,7 +38,7 @@ class Judge:
 @pytest.fixture(autouse=True)
 def _judge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalog, "judge", lambda *_: Judge())
-    monkeypatch.setattr(catalog, "quicken_judge", lambda: False)
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: False)
 
 
 def test_an_invalid_run_gets_its_page_on_the_line_before_its_folder(tmp_path: Path) -> None:

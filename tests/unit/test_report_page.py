@@ -53,7 +53,7 @@ def test_the_verdict_its_sentence_and_its_course_are_on_the_page(folder: Path) -
 
     assert "<title>invalid: 1 lost write - double-failover</title>" in text
     assert "was acked at offset 3, but the leader&#x27;s final log holds 4 there" in text
-    for line in ("acked record 3; offset 3", "cut its log from 4 to 3", "floodmark reproduce"):
+    for line in ("acked record 3; offset 3", "truncated its log from 4 to 3", "floodmark reproduce"):
         assert line in text
 
 
@@ -166,7 +166,7 @@ def test_broken_lines_are_passed_over(folder: Path, name: str) -> None:
 
     assert "invalid" in text
     if name == "history.jsonl":
-        assert f"{name}: 3 line(s) are not as format 1 has them" in text
+        assert f"{name}: 3 line(s) are not in format 1" in text
     elif name == "trace.jsonl":
         assert f"{name}: 2 line(s) are no JSON objects" in text
 

@@ -44,7 +44,7 @@ class Judge:
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Each verdict, after a run that came to its end or did not."""
     monkeypatch.setattr(catalog, "judge", lambda *_: Judge())
-    monkeypatch.setattr(catalog, "quicken_judge", lambda: False)
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: False)
     folders = []
     for (name, _), (number, ended) in product(VERDICTS.items(), enumerate(ENDS)):
         folders.append(tmp_path / "runs" / f"{name}+{number}")

@@ -85,14 +85,15 @@ def test_a_scenario_is_read_whole() -> None:
 
 REFUSALS = [
     ("kill n1 when", "kil n1 when", 11, ("the verb is 'kil'", "kill")),
-    ("reaches L.acked", "reaches L.hw", 11, ("L.hw", "no entry before has armed")),
+    ("reaches L.acked", "reaches L.hw", 11, ("L.hw", "no earlier entry has armed")),
     ("reaches L.acked", "reaches L.accked", 11, ("is \"L.accked\"", "L.acked", "C.elected")),
     ("hold n1 at L.acked", "hold n1 at L.accked", 10, ("is \"L.accked\"", "L.acked", "C.elected")),
     ("isr == n2", "isr == n7", 12, ("n7", "valid: n1, n2")),
     ("send 0..1 ", "send 0..1 partition 1", 8, ("partition", "valid: 0")),
     ("hold n1 at L.acked", "drop n1 at L.acked", 10, ("does not fit L.acked", "hold")),
-    ("hold n1 at L.acked", "hold n1 at L.acked for 5ms", 10, ("takes no", "`for TIME`", "hold is no delay")),
-    ("hold n1 at L.acked", "delay n1 at L.acked", 10, ("has no", "`for TIME`", "how long is the delay")),
+    ("hold n1 at L.acked", "hold n1 at L.acked for 5ms", 10,
+     ("takes no", "`for TIME`", "hold is not a delay")),
+    ("hold n1 at L.acked", "delay n1 at L.acked", 10, ("has no", "`for TIME`")),
     ("kill n1 when", "kill follwer when", 11, ("follwer", "follower")),
     ('story = """', 'tale = """', 4, ("a scenario does not know 'tale'", "story")),
     ("nodes = 2", "brokers = 2", 16, ("[cluster] does not know 'brokers'", "replication_factor")),

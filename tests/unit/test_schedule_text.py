@@ -199,7 +199,7 @@ def until(node: str = "n2", **asked: Any) -> dict[str, Any]:
     (arm(action="drop"), 'point.action: is "drop", which does not fit F.truncated (a follower has'),
     (arm(action="drop"), "valid: report, crash, hold, delay"),
     (arm(action="delay"), "has no `for_ms` (a step's `for TIME`)"),
-    (arm(for_ms=5), "takes no `for_ms` (a step's `for TIME`): hold is no delay"),
+    (arm(for_ms=5), "takes no `for_ms` (a step's `for TIME`): hold is not a delay"),
     (arm(action="delay", for_ms=0), "for_ms: is 0, should be a whole number, 1 or more"),
     (arm(when=5), 'point: does not know the key "when"; valid: name, action, partition, epoch'),
     (arm(peer="n9"), 'point.peer: names "n9"; valid: n1, n2, n3'),
@@ -234,8 +234,8 @@ def test_a_failpoint_that_is_off_is_told(entry: dict[str, Any], told: str) -> No
 ])
 def test_a_moment_that_nothing_has_armed_is_refused(schedule: list[Any], position: int) -> None:
     """It could never come; the refusal says what is armed by then."""
-    with pytest.raises(UsageError, match=rf"entry {position} \(wait\): moment.*no entry before has armed so; "
-                                         "armed by then: "):
+    with pytest.raises(UsageError, match=rf"entry {position} \(wait\): moment.*no earlier entry has armed "
+                                         "so; armed before: "):
         read(schedule, nodes=NODES, partitions=[0, 1])
 
 

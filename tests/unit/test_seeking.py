@@ -55,7 +55,7 @@ def test_a_line_is_found_as_by_reading_all(
         assert file.number_of(begins[number - 1]) == number
     assert file.numbered(0) is None
     assert file.numbered(len(whole) + 1) is None
-    holding = list(file.holding(b"xyx", Budget(left=1 << 20)))
+    holding = list(file.containing(b"xyx", Budget(left=1 << 20)))
     assert [one.line for one in holding] == [line for line in whole if b"xyx" in line]
     places = [at for at, line in zip(begins, whole, strict=True) if b"xyx" in line]
     assert [one.begin for one in holding] == places
@@ -65,10 +65,10 @@ def test_a_search_ends_with_its_budget(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"here\n" * 100)
     budget = Budget(left=128)
-    found = list(LineFile(path, path.parent).holding(b"here", budget))
+    found = list(LineFile(path, path.parent).containing(b"here", budget))
     assert 20 <= len(found) <= 40
     assert budget.left <= 0
-    assert list(LineFile(path, path.parent).holding(b"here", budget)) == []
+    assert list(LineFile(path, path.parent).containing(b"here", budget)) == []
 
 
 def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
     assert file.first_at_or_above(key_of, 1) is None
     assert file.numbered(1) is None
     assert file.number_of(5) is None
-    assert list(file.holding(b"x", Budget(left=9))) == list(file.lines_from(0, 9)) == []
+    assert list(file.containing(b"x", Budget(left=9))) == list(file.lines_from(0, 9)) == []
     assert (file.size(), file.spaced(), file.line_after(3)) == (0, False, 3)
 
 

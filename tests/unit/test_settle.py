@@ -15,7 +15,7 @@ from floodmark.harness.phases.settle import (
     Reach,
     Settled,
     read_all,
-    reading,
+    reading_text,
     settle,
     uneven_replicas,
     what_moved,
@@ -34,10 +34,10 @@ def test_a_whole_cluster_lacks_nothing() -> None:
 @pytest.mark.parametrize(("seen", "told"), [
     (look(leader=None), "partition 0 has no leader"),
     (look(isr=("n1", "n3")), "n2 never came back to the ISR of partition 0"),
-    (look(replica("n1"), replica("n2")), "n3 did not say how partition 0 stands"),
-    (look(replica("n2"), replica("n3")), "n1 did not say how partition 0 stands"),
-    (look(replica("n1"), replica("n2", leader="n3"), replica("n3")), "n2 has not learnt who leads"),
-    (look(replica("n1"), replica("n2"), replica("n3", epoch=1)), "n3 has not learnt who leads"),
+    (look(replica("n1"), replica("n2")), "n3 did not report its state of partition 0"),
+    (look(replica("n2"), replica("n3")), "n1 did not report its state of partition 0"),
+    (look(replica("n1"), replica("n2", leader="n3"), replica("n3")), "n2 has not learned the leader"),
+    (look(replica("n1"), replica("n2"), replica("n3", epoch=1)), "n3 has not learned the leader"),
     (look(replica("n1"), replica("n2", hw=5), replica("n3")), "n2 has LEO 6 and HW 5 of partition 0"),
     (look(replica("n1"), replica("n2", leo=5, hw=5), replica("n3")), "n2 has LEO 5 and HW 5 of partition 0"),
     (look(replica("n1", hw=5), replica("n2", hw=5), replica("n3", hw=5)), "n1 has LEO 6 and HW 5"),
@@ -135,17 +135,17 @@ def test_a_read_to_the_end_is_told_and_nothing_lacks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("log", "how_far"), [
-    (Log(end=12, given=5), "at 5 of 12, and no further in 0.2 s"),
-    (Log(end=None, given=5), "nobody tells its end offset, and no further in 0.2 s"),
+    (Log(end=12, given=5), "at 5 of 12, without progress for 0.2 s"),
+    (Log(end=None, given=5), "its end offset is unknown, without progress for 0.2 s"),
 ], ids=["short", "no-leader"])
 def test_a_read_that_comes_no_further_is_given_up_and_told(tmp_path: Path, log: Log, how_far: str) -> None:
     """Long before the time-out of all; the progress shows it meanwhile."""
-    so_far = how_far.removesuffix(", and no further in 0.2 s")
+    so_far = how_far.removesuffix(", without progress for 0.2 s")
     told, reaches = final_reads(tmp_path, log, stall_s=0.2)
     assert (told["partitions"], told["lacking"]) == ([], {"0": how_far})
-    assert reading(reaches) == f"partition 0 {so_far}"
+    assert reading_text(reaches) == f"partition 0 {so_far}"
     shown = line_of(Progress(phase="read", elapsed_s=33.0, ok=1, fail=0, info=0, ops_per_s=2.0, in_force=(),
-                             reading=reading(reaches)))
+                             reading=reading_text(reaches)))
     assert shown.endswith(f"2 op/s  partition 0 {so_far}")
     assert list(read(tmp_path / "history.jsonl"))  # what was read counts
 

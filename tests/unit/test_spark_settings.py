@@ -82,7 +82,7 @@ def test_spark_defaults_are_read_as_spark_submit_reads_them(
 @pytest.mark.parametrize(("words", "told"), [
     (("--conf", "spark.driver.memory"), "--conf takes KEY=VALUE"),
     (("--conf", "driver.memory=8g"), "--conf takes KEY=VALUE with a key of Spark's"),
-    (("--conf", "spark.master=local"), "say --master URL"),
+    (("--conf", "spark.master=local"), "use --master URL"),
     (("--conf", "spark.sql.files.ignoreCorruptFiles=true"), "the judge sets it itself"),
     (("--conf", "spark.floodmark.smallBytes=1m"), "takes a number of bytes, not '1m'"),
     (("--master", ""), "--master takes a URL"),

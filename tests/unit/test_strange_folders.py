@@ -162,7 +162,7 @@ def test_more_than_may_be_is_told(tmp_path: Path) -> None:
     file.write_bytes(b"x" * (1 << 20))
     assert len(read_inside(file, tmp_path, at_most=1 << 20)) == 1 << 20
     file.write_bytes(b"x" * ((1 << 20) + 1))
-    with pytest.raises(OSError, match="larger than 1 MiB, the most that is read of it"):
+    with pytest.raises(OSError, match="larger than 1 MiB, the limit for this file"):
         read_inside(file, tmp_path, at_most=1 << 20)
 
 

@@ -72,7 +72,7 @@ def test_a_hostile_folder_is_refused_before_anything_starts(tmp_path: Path, what
     changes, told = HOSTILE[what]
     answer = floodmark("reproduce", strange(tmp_path, **changes), "--out", tmp_path / "out")
     assert (answer.code, told in answer.err) == (2, True), answer.err
-    assert "cannot be had again" in answer.err
+    assert "cannot be reproduced" in answer.err
     assert answer.err.isascii()
     assert not (tmp_path / "out").exists()
 
@@ -94,7 +94,7 @@ def test_a_history_puts_nothing_strange_into_the_moments(tmp_path: Path) -> None
     edit_lines(folder / "history.jsonl", lambda _: map(json.dumps, strikes))
     answer = floodmark("reproduce", folder, "--out", tmp_path / "out")
     assert answer.code == 2, answer.err
-    assert "by its history, cannot be had again" in answer.err
+    assert "by its history, cannot be reproduced" in answer.err
     assert "\\u001b" in answer.err
     assert "\x1b" not in answer.err
     assert not (tmp_path / "out").exists()
@@ -128,7 +128,7 @@ def test_an_option_holds_one_line(tmp_path: Path, word: str) -> None:
 ])
 def test_a_line_of_properties_is_one_line(key: str, value: str) -> None:
     """Whatever comes to the file, by whatever way: the broker's reader must not see another line in it."""
-    with pytest.raises(UsageError, match="cannot hold that"):
+    with pytest.raises(UsageError, match="cannot be in a properties file"):
         property_line(key, value)
 
 

@@ -31,19 +31,19 @@ def about(schedule: list[dict[str, Any]], missed: list[int], ended: str | None =
     (("kill", "start") * 3, about([KILL, START] * 3, []), "3 kill, 3 start"),
     # Eleven were planned; the moments of eight never came, and their starts found nobody down.
     (("kill", "start") * 3, about(ELEVEN, list(range(6, 22, 2))),
-     "3 kill, 3 start; missed, for the moment never came: 8 kill"),
-    ((), about([KILL, START], [0]), "nothing; missed, for the moment never came: 1 kill"),
+     "3 kill, 3 start; missed because the moment never came: 8 kill"),
+    ((), about([KILL, START], [0]), "nothing; missed because the moment never came: 1 kill"),
     (("start",), about([KILL, START], [0, 1]),  # what mends is done, whether its moment came or not
-     "1 start; missed, for the moment never came: 1 kill"),
+     "1 start; missed because the moment never came: 1 kill"),
     (("kill",), about([KILL, START, KILL, START], [], "interrupted"),
      "1 kill; not begun when the run ended: 1 kill, 2 start"),
     (("kill",), about([KILL, START, KILL], [2], None),
-     "1 kill; missed, for the moment never came: 1 kill; not begun when the run ended: 1 start"),
+     "1 kill; missed because the moment never came: 1 kill; not begun when the run ended: 1 start"),
     (("kill",), about([KILL, WAIT, {"f": "send"}], [1], "interrupted"), "1 kill"),
     (("kill", "cut"), about([], []), "1 cut, 1 kill"),  # of a history from elsewhere
     (("kill",), {"schedule": "none", "missed": 3}, "1 kill"),
     (("kill",), about([KILL, "no entry"], [1, 7, "x"], "done"),  # type: ignore[list-item]
-     "1 kill; missed, for the moment never came: 1 ?"),
+     "1 kill; missed because the moment never came: 1 ?"),
     ((), about([], []), ""),
     ((), about([KILL], []), ""),
 ])
@@ -68,8 +68,8 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
         json.dumps(line, separators=("," + gap, ":" + gap)) + "\n" for line in [*lines, client]))
     run = about(ELEVEN, list(range(4, 22)))
     told = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
-    said = "struck by  2 kill, 1 start; missed, for the moment never came: 9 kill"
-    outcome = Outcome(folder=tmp_path, ruling=ruling(told, run), told=told, about=run)
+    said = "struck by  2 kill, 1 start; missed because the moment never came: 9 kill"
+    outcome = Outcome(folder=tmp_path, ruling=ruling(told, run), verdict=told, about=run)
     assert said in report_of(outcome)
     assert f"- {' '.join(said.split())}" in markdown("1 run", [outcome]).decode()
     assert said in verdict_text.report(tmp_path, told, run)

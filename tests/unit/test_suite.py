@@ -14,11 +14,11 @@ from floodmark.harness import catalog
 from floodmark.harness.commands import pytest_nemesis, pytest_support
 from floodmark.harness.commands.pytest_support import (
     ClusterUp,
-    drawn_now,
     entries,
     judged_run,
     options_of,
-    scenario_played,
+    play_scenario,
+    with_drawn,
 )
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -37,7 +37,7 @@ KILL = {"f": "kill", "nodes": ["n1"]}
         ({"scenario": "Z06"}, "that is 2 scenarios"),
         ({"nemesis": "crsh"}, "no nemesis 'crsh'"),
         ({"settings": "draw"}, "settings is 'draw'; valid: fixed, drawn"),
-        ({"nemesis": "crash", "schedule": [KILL]}, "cannot both say what is to strike"),
+        ({"nemesis": "crash", "schedule": [KILL]}, "exclude each other"),
         ({"schedule": [{**KILL, "nodes": ["n9"]}]}, "n9"),
         ({"allow": ["lost-writes"]}, "no finding is called 'lost-writes'"),
     ],
@@ -70,7 +70,7 @@ def test_settings_are_drawn_but_for_the_words_given(tmp_path: Path) -> None:
 def test_a_schedule_names_nodes_and_partitions_that_were_drawn(tmp_path: Path) -> None:
     """The same ones in floodmark_schedule and floodmark_run, for the same seed."""
     seed = next(seed for seed in range(50)
-                if drawn_now(options_of(None, {"settings": "drawn"})[0], seed).nodes == 5)
+                if with_drawn(options_of(None, {"settings": "drawn"})[0], seed).nodes == 5)
     words = {"settings": "drawn", "seed": seed, "duration": 10}
     told = entries({**words, "nemesis": "crash", "interval": 0.5})
     assert {node for entry in told for node in entry.get("nodes", ())} >= {"n4", "n5"}
@@ -147,8 +147,8 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
         return tmp_path
 
     monkeypatch.setattr(pytest_support, "played", played)
-    with pytest.raises(FloodmarkError, match="the scenario's moments did not come, 3 times"):
-        scenario_played(tmp_path / "run", {"scenario": "double-failover"})
+    with pytest.raises(FloodmarkError, match="the scenario missed moments 3 times"):
+        play_scenario(tmp_path / "run", {"scenario": "double-failover"})
     assert len(set(taken)) == 3
 
 
@@ -181,7 +181,7 @@ def test_what_a_nemesis_broke_is_mended() -> None:
     cluster = acted(paused=["n1"], cuts=["n1 is cut from n2"])
     pytest_nemesis.mend(cluster)
     assert cluster.asked == ["heal", "resume n1", "start n2"]
-    with pytest.raises(FloodmarkError, match="n2 died without being struck"):
+    with pytest.raises(FloodmarkError, match="n2 died without a fault"):
         pytest_nemesis.mend(acted(died=["n2"]))
 
 

@@ -148,7 +148,7 @@ def test_a_line_that_is_none_is_told_by_file_and_number(bad: bytes, tmp_path: Pa
     path.write_bytes(rows[0] + bad + b"\n" + rows[2])
     lines, problems = merged(raw(tmp_path, 1))
     assert [line["seq"] for line in lines] == [0, 2]
-    assert any("1.trace:2: no line of a trace" in problem for problem in problems)
+    assert any("1.trace:2: not a line of a trace" in problem for problem in problems)
 
 
 def test_a_node_that_was_never_started_is_told(tmp_path: Path) -> None:

@@ -144,9 +144,9 @@ def test_an_idempotent_send_is_ok_only_if_every_value_was_delivered(
 
 
 def test_names_that_nobody_knows_are_answered_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match="no workload 'lgo'; there are: idempotent, log"):
+    with pytest.raises(UsageError, match="no workload 'lgo'; valid: idempotent, log"):
         made("lgo")
-    with pytest.raises(UsageError, match="no nemesis 'crush'; there are: crash, restart"):
+    with pytest.raises(UsageError, match="no nemesis 'crush'; valid: crash, restart"):
         catalog.nemeses("cut,crush")
 
 

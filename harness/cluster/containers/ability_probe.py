@@ -1,10 +1,10 @@
-"""Tries out what this machine's container engine can do to brokers, in two short-lived containers.
+"""Tests which faults this machine's container engine can apply, in two short-lived containers.
 
 Rules
-1. What can be tried is tried (docker/faults/probe.py, in the image that clusters run from); nothing is
-   concluded from a version. What cannot be done says what is missing and what to do.
-2. Answers are kept in the user's cache folder, for this engine, this boot and this image; but not that there
-   is no loop device: other runs may have had them all.
+1. Abilities are tested (docker/faults/probe.py, in the image that clusters run from), not guessed from a
+   version. A missing ability has the reason and what to do.
+2. The results are cached in the user's cache folder, for this engine, this boot and this image; but not a
+   lack of loop devices, because other runs may have used all of them.
 3. Everything here blocks; a caller with an event loop uses a thread.
 """
 
@@ -30,8 +30,8 @@ from floodmark.harness.cluster.containers.engine_client import address, engine_e
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.errors import FloodmarkError
 
-# What is looked for, in the order in which it is told.
-FOLDER = "folder"  # the harness's folders are seen in containers
+# The abilities, in the order in which they are listed.
+FOLDER = "folder"  # containers see the harness's folders
 ONE_CLOCK = "one-clock"  # the containers' monotonic clock is the harness's
 CUT = "cut"
 RESET = "reset"
@@ -45,8 +45,8 @@ MEMORY = "memory"
 
 NAMES = (FOLDER, ONE_CLOCK, CUT, RESET, LOSS, DELAY, RATE, LOOPS, READ_ONLY, CLOCK, MEMORY)
 
-PROBE_S = 20.0  # all of it; on a quiet machine it takes one second
-LIMIT = 256 << 20  # bytes, of the probe itself, to see it in force
+PROBE_S = 20.0  # for both containers; on a quiet machine it takes one second
+LIMIT = 256 << 20  # bytes: a memory limit that the probe gets, to test that it works
 _PROGRAM = "/opt/floodmark/faults/probe.py"
 _HERE = "use an engine on this machine, with this kernel"
 _NETFILTER = "the engine must be able to grant NET_ADMIN, on a kernel with netfilter"
@@ -58,7 +58,7 @@ Answer = Mapping[str, Any]  # of docker/faults/probe.py, and what the engine did
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ability:
-    """Whether it can be had here; how, where there are several ways; why not, and what to do."""
+    """Whether this engine has an ability; how, if there are several ways; why not, and what to do."""
 
     can: bool
     how: str = ""
@@ -69,37 +69,37 @@ class Ability:
 Abilities = Mapping[str, Ability]
 
 
-def probe(client: docker.DockerClient, image: str, *, anew: bool = False) -> Abilities:
-    """What this engine can do, by the names above. anew: whatever was found before."""
+def probe(client: docker.DockerClient, image: str, *, afresh: bool = False) -> Abilities:
+    """What this engine can do, by the names above. afresh: do not use the cache."""
     with engine_errors():
         key = _key(client, image)
-        found = None if anew else _kept(key)
+        found = None if afresh else _cached(key)
         if found is None:
-            found = _try_all(client, image)
-            _keep(key, found)
+            found = _test_all(client, image)
+            _cache(key, found)
     return found
 
 
 def offers(abilities: Abilities) -> frozenset[str]:
-    """The nemeses that this engine can be struck by, of those that not every engine can."""
+    """The nemeses that this engine offers, of those that not every engine does."""
     needs = {"packet": (LOSS, DELAY, RATE, RESET), "clock": (CLOCK,), "disk": (LOOPS,), "memory": (MEMORY,)}
     return frozenset(
         name for name, needed in needs.items() if all(abilities[one].can for one in needed))
 
 
-# -- trying -------------------------------------------------------------------------------------------------
+# -- testing -------------------------------------------------------------------------------------------------
 
 
-def _try_all(client: docker.DockerClient, image: str) -> Abilities:
-    """Two containers at once: most of their time is the engine's."""
+def _test_all(client: docker.DockerClient, image: str) -> Abilities:
+    """Runs both containers at once: most of the time is the engine's."""
     run = secrets.token_hex(4)
-    network, disks = _at_once(lambda: _try_network(client, image, run),
-                              lambda: _try_disks(client, image, run))
-    return understood(network, disks)
+    network, disks = _at_once(lambda: _test_network(client, image, run),
+                              lambda: _test_disks(client, image, run))
+    return abilities_of(network, disks)
 
 
 def _at_once(*trials: Callable[[], Answer]) -> list[Answer]:
-    """In threads that nobody waits for at the end: an engine that hangs must not hang us."""
+    """Runs the tests in daemon threads: an engine that hangs must not block the harness at its end."""
     futures = [Future[Answer]() for _ in trials]
 
     def run(trial: Callable[[], Answer], future: Future[Answer]) -> None:
@@ -115,37 +115,40 @@ def _at_once(*trials: Callable[[], Answer]) -> list[Answer]:
         return [future.result(max(0.0, deadline - time.monotonic())) for future in futures]
     except TimeoutError:
         raise FloodmarkError(
-            f"waited {PROBE_S:g} s for the containers that try out what the engine can do") from None
+            f"waited {PROBE_S:g} s for the containers that test what the engine can do") from None
 
 
-def _try_network(client: docker.DockerClient, image: str, run: str) -> Answer:
-    """And clocks and memory. Where the engine will not share a folder: all but that."""
+def _test_network(client: docker.DockerClient, image: str, run: str) -> Answer:
+    """Tests network, clocks and memory; without a shared folder if the engine refuses one."""
     began_ns = time.monotonic_ns()
     options: dict[str, Any] = {
         "network_mode": "none", "cap_add": ["NET_ADMIN"], "mem_limit": LIMIT, "memswap_limit": LIMIT}
     with tempfile.TemporaryDirectory(prefix="floodmark-probe-", ignore_cleanup_errors=True) as folder:
         shared = Path(folder)
-        shared.chmod(0o777)  # who writes there is another user
+        shared.chmod(0o777)  # the container writes there as another user
         (shared / "word").write_text(run, encoding="ascii")
-        answer = _try(client, image, run, "network",
+        answer = _run_test(client, image, run, "network",
                       {**options, "mounts": [Mount("/probe", folder, type="bind")]})
         back = shared / "back"
         seen = back.exists() and back.read_text(encoding="ascii") == run
     if "refused" in answer:
-        answer = _try(client, image, run, "network", options)
+        answer = _run_test(client, image, run, "network", options)
     return {**answer, "folder_seen": seen, "between_ns": (began_ns, time.monotonic_ns())}
 
 
-def _try_disks(client: docker.DockerClient, image: str, run: str) -> Answer:
-    """The program mounts by itself, as the engine does for a cluster: so no profile must forbid it."""
-    return _try(client, image, run, "disks", {
+def _test_disks(client: docker.DockerClient, image: str, run: str) -> Answer:
+    """Tests disks. The program mounts by itself, as the engine does for a cluster, so no profile may forbid
+    it."""
+    return _run_test(client, image, run, "disks", {
         "network_mode": "none", "cap_add": ["SYS_ADMIN"], "security_opt": ["apparmor=unconfined"],
         "device_cgroup_rules": ["b 7:* rwm", "c 10:237 rwm"], "tmpfs": {"/images": ""},
         "binds": ["/dev:/dev", "/sys:/host/sys"]})
 
 
-def _try(client: docker.DockerClient, image: str, run: str, what: str, options: Mapping[str, Any]) -> Answer:
-    """What the program says, or what the engine refuses."""
+def _run_test(
+    client: docker.DockerClient, image: str, run: str, what: str, options: Mapping[str, Any]
+) -> Answer:
+    """The program's answer, or {"refused": the engine's reason}."""
     api = client.api
     made = ""
     try:
@@ -162,47 +165,48 @@ def _try(client: docker.DockerClient, image: str, run: str, what: str, options: 
         if made:
             api.remove_container(made, force=True, v=True)
     if code:
-        words = said.decode(errors="replace").strip()[-500:]
-        raise FloodmarkError(f"the container that was to try out {what} ended with code {code}: {words}")
+        text = said.decode(errors="replace").strip()[-500:]
+        raise FloodmarkError(f"the container that tests {what} ended with code {code}: {text}")
     answer: Answer = json.loads(said)
     return answer
 
 
-# -- understanding ------------------------------------------------------------------------------------------
+# -- interpreting ------------------------------------------------------------------------------------------
 
 
-def understood(network: Answer, disks: Answer) -> Abilities:
-    """What the answers of the two containers mean."""
-    net, disk = _whys(network), _whys(disks)
+def abilities_of(network: Answer, disks: Answer) -> Abilities:
+    """The abilities, by the answers of the two containers."""
+    net, disk = _reasons(network), _reasons(disks)
     slow = ("netem", net("netem")), ("packet queues", net("queue"))
     return {
-        FOLDER: _able(None if network["folder_seen"] else "a folder of this machine is empty there", _HERE),
-        ONE_CLOCK: _able(_other_clock(network), _HERE),
-        CUT: _able(net("cut"), _NETFILTER),
-        RESET: _able(net("reset"), f"{_NETFILTER}; modprobe ipt_REJECT"),
-        LOSS: _first(("the firewall", net("loss")), *slow, todo=f"modprobe xt_statistic; or {_SLOW}"),
-        DELAY: _first(*slow, todo=_SLOW),
-        RATE: _first(*slow, todo=_SLOW),
-        LOOPS: _able(disk("loops") or disk("power_cut"), _LOOP),
-        READ_ONLY: _able(disk("read-only"), _LOOP),
-        CLOCK: _able(net("clock"), "build the image on a base with glibc"),
-        MEMORY: _able(_no_limit(network), "boot with the kernel parameter cgroup_enable=memory"),
+        FOLDER: _ability(
+            None if network["folder_seen"] else "a folder of this machine is empty in a container", _HERE),
+        ONE_CLOCK: _ability(_other_clock(network), _HERE),
+        CUT: _ability(net("cut"), _NETFILTER),
+        RESET: _ability(net("reset"), f"{_NETFILTER}; modprobe ipt_REJECT"),
+        LOSS: _first_way(("the firewall", net("loss")), *slow, todo=f"modprobe xt_statistic; or {_SLOW}"),
+        DELAY: _first_way(*slow, todo=_SLOW),
+        RATE: _first_way(*slow, todo=_SLOW),
+        LOOPS: _ability(disk("loops") or disk("power_cut"), _LOOP),
+        READ_ONLY: _ability(disk("read-only"), _LOOP),
+        CLOCK: _ability(net("clock"), "build the image on a base with glibc"),
+        MEMORY: _ability(_no_limit(network), "boot with the kernel parameter cgroup_enable=memory"),
     }
 
-def _able(why: str | None, todo: str) -> Ability:
+def _ability(why: str | None, todo: str) -> Ability:
     return Ability(can=True) if why is None else Ability(can=False, why=why, todo=todo)
 
 
-def _first(*ways: tuple[str, str | None], todo: str) -> Ability:
-    """By the first way that can be gone."""
+def _first_way(*ways: tuple[str, str | None], todo: str) -> Ability:
+    """The ability by the first way that works."""
     for how, why in ways:
         if why is None:
             return Ability(can=True, how=how)
     return Ability(can=False, why="; ".join(f"{how}: {why}" for how, why in ways), todo=todo)
 
 
-def _whys(answer: Answer) -> Callable[[str], str | None]:
-    """By the program's name of it: None, or why it cannot be."""
+def _reasons(answer: Answer) -> Callable[[str], str | None]:
+    """A function from the program's name of a test to None, or the reason why it failed."""
     refusal = _refusal(answer)
     return lambda name: refusal or answer["can"][name]
 
@@ -230,11 +234,11 @@ def _no_limit(network: Answer) -> str | None:
     return None if limit == LIMIT else "a limit that was asked for is not in force"
 
 
-# -- keeping ------------------------------------------------------------------------------------------------
+# -- caching ------------------------------------------------------------------------------------------------
 
 
 def _key(client: docker.DockerClient, image: str) -> str:
-    """All that could change the answers."""
+    """Everything that could change the answers, as one key."""
     about = client.info()
     parts = (address(), about["ID"], about["ServerVersion"], about["KernelVersion"],
              Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"), client.images.get(image).id)
@@ -245,8 +249,8 @@ def _file() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark" / "abilities.json"
 
 
-def _kept(key: str) -> Abilities | None:
-    """What was found before; None: nothing, or for another engine, or by another version of this."""
+def _cached(key: str) -> Abilities | None:
+    """The cached abilities; None: there are none for this engine, boot, image and version."""
     try:
         kept = json.loads(_file().read_text(encoding="utf-8"))
         found = {name: Ability(**one) for name, one in kept["abilities"].items()}
@@ -255,14 +259,14 @@ def _kept(key: str) -> Abilities | None:
     return found if kept["key"] == key and tuple(found) == NAMES else None
 
 
-def _keep(key: str, found: Abilities) -> None:
-    """If it may be written; the next will look again if not."""
+def _cache(key: str, found: Abilities) -> None:
+    """Writes the cache; if that fails, the next run tests again."""
     if not found[LOOPS].can:
         return
     file = _file()
-    told = {"key": key, "abilities": {name: asdict(one) for name, one in found.items()}}
+    content = {"key": key, "abilities": {name: asdict(one) for name, one in found.items()}}
     with contextlib.suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
         new = file.with_suffix(f".{os.getpid()}")
-        new.write_text(json.dumps(told, indent=1), encoding="utf-8")
+        new.write_text(json.dumps(content, indent=1), encoding="utf-8")
         os.replace(new, file)

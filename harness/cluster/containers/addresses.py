@@ -1,14 +1,14 @@
-"""Where everything of a cluster in containers lives: addresses in its own network, ports, files.
+"""Chooses addresses, ports and files of a cluster in containers.
 
 Rules
 1. In every container a process listens on LISTENER (clients and brokers) and CONTROL_SOCKET.
-2. Brokers and controller dial one another by their addresses in the cluster's network: no name is looked up,
-   so that no fault depends on who answers for names. Clients and the harness dial ports of the engine's
-   machine, published on loopback alone. The control socket is on the container's one address in that network
-   (its own loopback would not be reached by what is published), and answers the engine's machine alone.
-3. FOLDER/work is mounted in every container, so that properties, logs, traces and accounts of what is
-   durable lie where those of a local cluster do. A broker's log directory is its own volume; FOLDER/nodes
-   holds copies of it. The controller's lies in FOLDER/work.
+2. Brokers and controller connect to each other by their addresses in the cluster's network: no name is
+   resolved, so that no fault affects name resolution. Clients and the harness connect to ports of the
+   engine's machine, published only on loopback. The control socket listens on the container's address in that
+   network (published ports do not reach its loopback), and answers only the engine's machine.
+3. FOLDER/work is mounted in every container, so that properties, logs, traces and side files are where those
+   of a local cluster are. A broker's log directory is a volume; FOLDER/nodes has copies of it. The
+   controller's log directory is in FOLDER/work.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,8 @@ def lay_out(
     lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
     first_port: int | None, trace: bool
 ) -> Layout:
-    """The lab is open: its addresses are known. ids, first_port: as in harness.cluster.layout.lay_out."""
+    """Lays out a cluster; lab must be open, so that its addresses are known. ids, first_port: as in
+    harness.cluster.layout.lay_out."""
     nodes = tuple(name for name in ids if name != CONTROLLER)
     folder = folder.resolve()
     published: dict[str, Address] = {

@@ -1,11 +1,10 @@
-"""Copies files in and out of containers, running, paused or dead, by the engine's archives.
-
-An archive is read as it comes: 100 MB take half a second; through the output of a program in a helper they
-take five.
+"""Copies files in and out of containers, running, paused or dead, as the engine's tar archives.
+An archive is read as a stream: 100 MB take half a second; as the output of a program in a helper they take
+five.
 
 Rules
-1. What is unpacked is plain files and folders below the folder wanted, whatever the archive says.
-2. A copy is complete or not there: it gets its name when all of it has come.
+1. Only plain files and folders below the target folder are unpacked, whatever else the archive contains.
+2. A copy is complete or absent: it gets its name when all of it has arrived.
 3. Everything here blocks; a caller with an event loop uses Lab.call.
 """
 
@@ -18,12 +17,12 @@ from typing import IO, cast
 
 import docker
 
-PIECE_BYTES = 64 << 10  # larger ones fall out of the processor's cache on their way: four times slower
+PIECE_BYTES = 64 << 10  # larger ones do not fit the processor's cache and are four times slower
 
 
 def fetch(client: docker.DockerClient, container: str, source: str, target: Path, *, without: str) -> None:
-    """Make `target` a copy of the folder `source` of the container; what was there before is gone. Names that
-    begin with `without` are left out."""
+    """Replaces `target` by a copy of the container's folder `source`, without names that begin with
+    `without`."""
     pieces, _ = client.api.get_archive(container, source)
     fresh = target.with_name(f".{target.name}.coming")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -38,7 +37,7 @@ def fetch(client: docker.DockerClient, container: str, source: str, target: Path
 
 
 def unpack(pieces: Iterable[bytes], target: Path, *, without: str) -> None:
-    """A tar of one folder, without that folder's name. OSError when it is not one, or not whole."""
+    """Unpacks a tar of one folder, without that folder's name. OSError if it is no tar, or incomplete."""
     try:
         reader = cast(IO[bytes], _Pieces(pieces))
         with tarfile.open(fileobj=reader, mode="r|", bufsize=PIECE_BYTES) as archive:
@@ -59,7 +58,7 @@ def unpack(pieces: Iterable[bytes], target: Path, *, without: str) -> None:
 def put(
     client: docker.DockerClient, container: str, target: str, files: Mapping[str, bytes], user: str
 ) -> None:
-    """Files, by name, into the folder `target` of the container; user: "uid:gid", whose they are then."""
+    """Copies files, by name, into the container's folder `target`; user: their owner, "uid:gid"."""
     owner, group = map(int, user.split(":"))
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -79,14 +78,14 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Non
 
 
 class _Pieces:
-    """An iterator of bytes as the file that tarfile reads from."""
+    """A file for tarfile to read, made from an iterator of bytes."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         self._pieces: Iterator[bytes] = iter(pieces)
         self._left = b""
 
     def read(self, size: int) -> bytes:
-        """At most so much; less only at the end."""
+        """At most `size` bytes; less only at the end."""
         parts, missing = [], size
         while missing > 0:
             piece = self._left or next(self._pieces, b"")

@@ -1,11 +1,11 @@
 """The place of containers: brokers in an image, each with a network namespace and an address of its own.
 
 Rules
-1. The engine's machine is this one: ports are published on loopback, the run's folder is mounted.
+1. The engine runs on this machine: ports are published on loopback, the run's folder is mounted.
 2. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
-   what is left of the containers is removed by the next start.
-3. Cuts are the kernel's, always possible: links that are proxied and direct ones are the same here.
-4. Where the engine's kernel is not ours there is no common clock, and so no trace.
+   the next start removes the remaining containers.
+3. The kernel cuts links, which is always possible: proxied and direct links are the same here.
+4. If the engine runs on another kernel, there is no common clock and therefore no trace.
 """
 
 import contextlib
@@ -34,7 +34,8 @@ Mend = Callable[[], Awaitable[list[str]]]
 
 def containers_cluster(folder: Path, system: System, *, links: str, first_port: int | None = None,
                        trace: bool = True) -> BrokerCluster:
-    """Made, not started: no call to the engine yet. links: direct or proxied, which are the same here."""
+    """Makes a cluster in containers; it is not started, and the engine is not called yet. links: direct or
+    proxied, which are the same here."""
     lab = EngineResources(folder.resolve() / "work", system.nodes)
     network, volumes = Rules(lab), Volumes(lab, system.power, say=_say)
     clocks, limits = Clocks(lab), MemoryLimits(lab, lab.excused)
@@ -49,7 +50,7 @@ def containers_cluster(folder: Path, system: System, *, links: str, first_port: 
                              trace=trace and lab.one_clock)
         except BaseException:
             ports.close()
-            with contextlib.suppress(FloodmarkError):  # the first error is the one to tell
+            with contextlib.suppress(FloodmarkError):  # the first error is reported
                 await lab.close()
             raise
         pods = Pods(lab, layout)
@@ -62,7 +63,7 @@ def containers_cluster(folder: Path, system: System, *, links: str, first_port: 
 
 
 def offers() -> frozenset[str]:
-    """The nemeses that this machine's engine lets a cluster suffer, of those that not every cluster can."""
+    """The nemeses that this machine's engine offers, of those that not every cluster does."""
     client = engine_client.connect()
     try:
         return ability_probe.offers(ability_probe.probe(client, tools_image(client, _say)))
@@ -71,7 +72,7 @@ def offers() -> frozenset[str]:
 
 
 class MendedDisks:
-    """See harness.cluster.hosts: Disks. Whatever else of the cluster must be mended is mended with them."""
+    """The disks, see harness.cluster.hosts: Disks; mend also mends clocks and memory limits."""
 
     def __init__(self, volumes: Volumes, *besides: Mend) -> None:
         self._volumes = volumes

@@ -1,14 +1,14 @@
-"""Fails, fills, wipes and reads the disks of brokers in containers, and plays power cuts on them.
+"""Fails, fills, wipes and reads the disks of brokers in containers, and makes power cuts.
 
 Rules
-1. On disks of their own (loop_devices.py) a power cut is the kernel's: the broker is frozen, its disk cut
-   off, and only then is it killed. Elsewhere, of a broker that is dead already, and where it is said what to
-   keep, it is played on files as its system has it. The answer's `how` says which.
-2. What was lost is counted: what the log held the instant before, and what is found on the disk afterwards.
-3. After every loss the account says that all that lies there is durable.
-4. Log directories are read as the engine's archives, of brokers that run, stand still or are dead.
-5. A disk that fails or is read-only is well again when it is mounted anew, that is when its broker has ended:
-   as a machine's that was switched off and on. Until it is repaired the end of its broker is excused.
+1. If brokers have disks of their own (loop_devices.py), the kernel makes the power cut: the broker is paused,
+   its disk shut down, and only then it is killed. Else, and if the broker is dead or `keep` is given, the
+   system's PowerLoss simulates it on files. The result's `how` says which.
+2. Losses are counted: the logs right before are compared with what the disk has afterwards.
+3. After every loss the side file is reset: everything left is durable.
+4. Log directories are read as the engine's archives, also from paused and dead brokers.
+5. A failing or read-only disk is repaired by mounting it again, which needs its broker's end, like switching
+   a machine off and on. Until then the end of its broker is excused.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from floodmark.harness.cluster.containers.addresses import DATA
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.loop_devices import Loops
 from floodmark.harness.cluster.containers.pods import Pods
-from floodmark.harness.cluster.log_extents import Held, Lost, log_extents, records_between
+from floodmark.harness.cluster.log_extents import LogExtents, Lost, log_extents, records_between
 from floodmark.harness.cluster.system import PowerLoss
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
@@ -36,9 +36,9 @@ STRIKES = {"failing": "power", "read-only": "read-only"}
 WHY = {"full": "disk full", "failing": "disk failing", "read-only": "disk read-only"}
 ARCHIVE_S = 120.0
 EDIT_S = 60.0
-ENGINE_S = 10.0  # for what the engine does after a container's end
-OURS = ".floodmark-"  # names of ours on a broker's disk begin so
-MOUNT = "/disk"  # where helpers have it
+ENGINE_S = 10.0  # for the engine's work after a container's end
+OURS = ".floodmark-"  # begins our own file names on a broker's disk
+MOUNT = "/disk"  # where helpers mount the disk
 _DISKS = ("sh", "/opt/floodmark/faults/disks.sh")
 
 
@@ -47,17 +47,17 @@ class FaultyDisk:
     """A disk fault in force."""
 
     kind: str
-    since: str  # when the broker that met it had been started; another one has a disk mounted anew
-    held: Held | None = None  # what the logs held when it was cut off
+    since: str  # the start time of the affected broker; a later start has mounted the disk again
+    extents: LogExtents | None = None  # the logs when the disk was shut down
 
 
 class Volumes:
-    """See harness.cluster.hosts: Disks, and harness.protocols: BadDisks. `own`: whether brokers have disks of
-    their own, as wished and, after prepare(), as it is."""
+    """The brokers' disks, see harness.cluster.hosts: Disks, and harness.protocols: BadDisks. `own`: whether
+    brokers have disks of their own; before prepare() whether that is wanted."""
 
     def __init__(self, lab: EngineResources, power: PowerLoss, *, own: bool = True,
                  without: Sequence[str] = (), say: Callable[[str], None] = lambda _line: None) -> None:
-        """without: kinds of illness that this engine cannot do."""
+        """without: kinds of bad disks that this engine cannot make."""
         self.own = own
         self._without = frozenset(without)
         self._lab = lab
@@ -65,40 +65,41 @@ class Volumes:
         self._say = say
         self._loops = Loops(lab)
         self._pods: Pods | None = None
-        self._ill: dict[str, FaultyDisk] = {}
+        self._faulty: dict[str, FaultyDisk] = {}
 
     def serve(self, pods: Pods) -> None:
-        """Be the disks of these."""
+        """Serves these pods: prepares their disks and releases them."""
         self._pods = pods
         pods.prepare, pods.dispose = self.prepare, self.close
 
     async def prepare(self) -> None:
-        """A volume for each broker. Where there can be no disks of their own, on the engine's disk."""
+        """Makes a volume for each broker; on the engine's disk if there can be no disks of their own."""
         nodes = [name for name in self._lab.names if name != CONTROLLER]
         if self.own:
             try:
                 await self._loops.make(nodes)
             except FloodmarkError as error:
                 self.own = False
-                self._say(f"brokers have no disks of their own here, power cuts are played on files: {error}")
+                self._say("brokers have no disks of their own here, power cuts are simulated on files: "
+                          f"{error}")
         if not self.own:
             await asyncio.gather(*(
                 self._lab.call(f"make the volume of {node}", self._lab.client.api.create_volume,
                                self._lab.volume(node), labels=self._lab.labels("volume")) for node in nodes))
 
     async def close(self) -> None:
-        """Give back what outlives containers. Safe twice. What cannot be given back now is swept later."""
+        """Releases what outlives containers. Safe to call twice. What fails now is swept later."""
         with contextlib.suppress(FloodmarkError):
-            await self._loops.give_back()
+            await self._loops.release()
 
     # -- Disks --------------------------------------------------------------------------------------------
 
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         before = None
         if self.own and keep is None and self._hosts.lives(name):
-            before = await self._cut_off(name)
+            before = await self._shut_down(name)
         await self._end(name)
-        return await (self._played(name, keep) if before is None else self._lost_since(name, before))
+        return await (self._simulated(name, keep) if before is None else self._lost_since(name, before))
 
     async def wipe(self, name: str) -> Lost:
         await self.repair(name)
@@ -114,14 +115,14 @@ class Volumes:
         return target
 
     async def mend(self) -> list[str]:
-        """All disks well again; then a look at how each is mounted."""
+        """Repairs all disks; then checks how each is mounted."""
         residue = []
-        for name in sorted(self._ill):
+        for name in sorted(self._faulty):
             try:
                 await self.repair(name)
             except FloodmarkError as error:
-                residue.append(f"the disk of {name} is still {self._ill[name].kind}: {error}")
-        return residue + await self._loops.look()
+                residue.append(f"the disk of {name} is still {self._faulty[name].kind}: {error}")
+        return residue + await self._loops.check_mounts()
 
     # -- BadDisks -----------------------------------------------------------------------------------------
 
@@ -130,57 +131,60 @@ class Volumes:
         return (ANYWHERE | OWN_DISK if self.own else ANYWHERE) - self._without
 
     async def harm(self, node: str, kind: str) -> Mapping[str, Any]:
-        """lost_records: of a disk cut off from a living broker at most so many, by the broker's account."""
+        """Makes a disk bad. lost_records: an upper bound by the side file, if the disk of a running broker
+        was shut down."""
         if node == CONTROLLER:
-            raise FloodmarkError("only brokers' disks go bad; the controller's journal is the truth")
+            raise FloodmarkError("only brokers' disks can go bad, not the controller's")
         if kind not in self.kinds:
             can = ", ".join(sorted(self.kinds))
             raise FloodmarkError(f"the disk of {node} cannot be {kind} on this engine; it can be {can}")
         await self.repair(node)
         if kind in ANYWHERE:
             return await self._damage(node, kind)
-        self._ill[node] = FaultyDisk(kind=kind, since=await self._started(node))
+        self._faulty[node] = FaultyDisk(kind=kind, since=await self._started(node))
         self._lab.excused[node] = WHY[kind]
         if kind == "full":
             await self._in_helper(node, "fill")
             return {"lost_records": 0}
-        return await self._cut_alive(node, kind)
+        return await self._shut_down_alive(node, kind)
 
     async def repair(self, node: str) -> None:
-        """A broker that met the fault and still runs is killed where its disk must be mounted anew."""
-        ill = self._ill.get(node)
-        if ill is None:
+        """Repairs a disk. If it must be mounted again, a broker that still runs on it is killed."""
+        faulty = self._faulty.get(node)
+        if faulty is None:
             return
-        if ill.kind == "full":
+        if faulty.kind == "full":
             await self._in_helper(node, "free")
-            await self._heard_of(node)
-        elif not self._hosts.lives(node) or await self._started(node) == ill.since:
+            await self._wait_for_end_event(node)
+        elif not self._hosts.lives(node) or await self._started(node) == faulty.since:
             await self._end(node)
-            if ill.kind == "read-only":
+            if faulty.kind == "read-only":
                 await self._loops.check(node)
-            self._power.start_anew(self._durable(node))
-        del self._ill[node]
-        if self._lab.excused.get(node) == WHY[ill.kind]:
+            self._power.mark_all_durable(self._durable(node))
+        del self._faulty[node]
+        if self._lab.excused.get(node) == WHY[faulty.kind]:
             del self._lab.excused[node]
 
-    # -- disks cut off ------------------------------------------------------------------------------------
+    # -- disks shut down ------------------------------------------------------------------------------------
 
-    async def _cut_off(self, name: str) -> Held | None:
-        """Stopped, and its disk cut off; what its logs held then. None: it cannot be, or has died before."""
-        ill = self._ill.get(name)
-        if ill is not None and ill.held is not None and await self._started(name) == ill.since:
-            await self.repair(name)  # it was cut off when it fell ill
-            return ill.held
+    async def _shut_down(self, name: str) -> LogExtents | None:
+        """Pauses the broker and shuts its disk down; returns its logs' extents then. None: that is
+        impossible, or it died before."""
+        faulty = self._faulty.get(name)
+        if faulty is not None and faulty.extents is not None and await self._started(name) == faulty.since:
+            await self.repair(name)  # it was shut down when the fault began
+            return faulty.extents
         try:
             await self._hosts.pause(name)
-            return _held(await self._loops.strike(name, "power", None))
+            return _extents(await self._loops.strike(name, "power", None))
         except FloodmarkError as error:
             if self._hosts.lives(name):
-                self._say(f"the disk of {name} cannot be cut off, its power cut is played on files: {error}")
+                self._say(f"the disk of {name} cannot be shut down, its power cut is simulated on files: "
+                          f"{error}")
             return None
 
-    async def _lost_since(self, name: str, before: Held) -> Lost:
-        """What is found now, on a disk that was cut off."""
+    async def _lost_since(self, name: str, before: LogExtents) -> Lost:
+        """What a disk that was shut down has lost, by reading it now."""
 
         async def unread() -> str | None:
             try:
@@ -189,33 +193,34 @@ class Volumes:
                 return str(error)
             return None
 
-        await wait_until(unread, f"the disk of {name} to be mounted anew", ENGINE_S)
+        await wait_until(unread, f"the disk of {name} to be mounted again", ENGINE_S)
         after = await asyncio.to_thread(log_extents, self._lab.work.parent / "nodes" / name)
-        self._power.start_anew(self._durable(name))
+        self._power.mark_all_durable(self._durable(name))
         return replace(records_between(before, after), how="disk")
 
-    async def _cut_alive(self, node: str, kind: str) -> Mapping[str, Any]:
-        """Its broker goes on, and will find out. One that does not run meets nothing."""
-        hosts, stood = self._hosts, self._hosts.paused(node)
+    async def _shut_down_alive(self, node: str, kind: str) -> Mapping[str, Any]:
+        """Shuts the disk of a running broker down; it goes on and gets errors. One that does not run is not
+        affected."""
+        hosts, was_paused = self._hosts, self._hosts.paused(node)
         try:
-            if not stood:
-                await hosts.pause(node)  # so that nothing is written between counting and cutting
-            told = await self._loops.strike(node, STRIKES[kind], self._power.fsynced(self._durable(node)))
+            if not was_paused:
+                await hosts.pause(node)  # so that nothing is written between measuring and the shutdown
+            found = await self._loops.strike(node, STRIKES[kind], self._power.fsynced(self._durable(node)))
         except FloodmarkError:
             if hosts.lives(node):
                 raise
             await self.repair(node)
             return {"lost_records": 0}
         finally:
-            if not stood and hosts.lives(node):
+            if not was_paused and hosts.lives(node):
                 await hosts.resume(node)
-        self._ill[node] = replace(self._ill[node], held=_held(told))
-        return {"lost_records": sum(leo - durable for leo, _, durable in told.values()), "how": "disk"}
+        self._faulty[node] = replace(self._faulty[node], extents=_extents(found))
+        return {"lost_records": sum(leo - durable for leo, _, durable in found.values()), "how": "disk"}
 
     # -- files --------------------------------------------------------------------------------------------
 
-    async def _played(self, name: str, keep: Mapping[str, int] | None) -> Lost:
-        """The power cut of files: on a copy, and what became shorter there is cut here."""
+    async def _simulated(self, name: str, keep: Mapping[str, int] | None) -> Lost:
+        """Simulates a power cut on a copy of the files, and makes the same changes on the broker's disk."""
         folder = await self.log_dir(name)
         before = _sizes(folder)
         lost = await asyncio.to_thread(self._power.power_cut, self._durable(name), folder, keep=keep)
@@ -239,7 +244,7 @@ class Volumes:
             await self._in_helper(node, "edit", "size", found.file, position)
         else:
             await self._in_helper(node, "edit", "byte", found.file, position, f"{found.byte:03o}")
-        self._power.start_anew(self._durable(node))
+        self._power.mark_all_durable(self._durable(node))
         return {"lost_records": found.lost_records, "log": found.partition, "file": found.file,
                 "position": found.position}
 
@@ -255,21 +260,21 @@ class Volumes:
         return self._lab.work / f"{name}.durable"
 
     async def _end(self, name: str) -> None:
-        """Killed, and its disk let go: the engine looks at a container only when it is done with its end."""
+        """Kills the broker and waits until the engine has unmounted its disk."""
         await self._hosts.kill(name)
         await self._started(name)
 
-    async def _heard_of(self, name: str) -> None:
-        """If its broker has ended that is known: while it is excused."""
+    async def _wait_for_end_event(self, name: str) -> None:
+        """If the broker has ended, waits until its end is known, while it is still excused."""
 
         async def unheard() -> str | None:
             runs = (await self._state(name))["Running"]
-            return "the engine has not told of it" if self._hosts.lives(name) and not runs else None
+            return "the engine has not reported it" if self._hosts.lives(name) and not runs else None
 
         await wait_until(unheard, f"the end of {name}", ENGINE_S)
 
     async def _started(self, name: str) -> str:
-        """When its broker was started last."""
+        """The time of the broker's last start."""
         return str((await self._state(name))["StartedAt"])
 
     async def _state(self, name: str) -> Mapping[str, Any]:
@@ -284,8 +289,8 @@ class Volumes:
 
 
 def edits(before: Mapping[str, int], after: Mapping[str, int], *, restored: Sequence[str]) -> list[str]:
-    """The arguments of `disks.sh edit` that make the files of one listing (name -> bytes) those of the other;
-    restored ones are put back as a whole."""
+    """The arguments of `disks.sh edit` that change the files of one listing (name -> bytes) to the other;
+    restored files are copied completely instead."""
     arguments = []
     for name in sorted(before.keys() - set(restored)):
         if name not in after:
@@ -300,5 +305,5 @@ def _sizes(folder: Path) -> dict[str, int]:
             for path in folder.rglob("*") if path.is_file()}
 
 
-def _held(told: Mapping[str, tuple[int, int, int]]) -> Held:
-    return {log: (leo, size) for log, (leo, size, _) in told.items()}
+def _extents(found: Mapping[str, tuple[int, int, int]]) -> LogExtents:
+    return {log: (leo, size) for log, (leo, size, _) in found.items()}

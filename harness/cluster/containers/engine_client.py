@@ -1,8 +1,8 @@
-"""Connects to the container engine, or says in one sentence why there is none.
+"""Connects to the container engine, or explains why it cannot.
 
 Rules
-1. DOCKER_HOST alone says which engine is meant; the docker command's contexts are not read.
-2. The engine is on this machine: published ports are dialled on 127.0.0.1, run folders are mounted.
+1. Only DOCKER_HOST selects the engine; the docker command's contexts are not read.
+2. The engine is on this machine: published ports are reached on 127.0.0.1, run folders are mounted.
 3. Every request has a time-out.
 """
 
@@ -19,28 +19,28 @@ import docker
 from floodmark.harness.errors import FloodmarkError
 
 REQUEST_TIMEOUT_S = 60  # a start on a busy machine took 3 s; more than this is an engine that hangs
-OLDEST_API = (1, 41)  # of Docker 20.10, the oldest that was ever tried
-_ANY_API = "1.24"  # so that nothing is sent before we ask ourselves; the question has no version
+OLDEST_API = (1, 41)  # of Docker 20.10, the oldest that was tested
+_ANY_API = "1.24"  # so that docker-py sends no request of its own; our own question has no version
 _SOCKET = "unix://"
 _DEFAULT = f"{_SOCKET}/var/run/docker.sock"
 _HERE = frozenset({"127.0.0.1", "localhost", "::1"})
 
 
 def address() -> str:
-    """Where the engine is asked for."""
+    """The engine's address."""
     return os.environ.get("DOCKER_HOST") or _DEFAULT
 
 
 def connect() -> docker.DockerClient:
-    """A client of the engine, which has answered. FloodmarkError: there is none that can be used."""
+    """A client of the engine, which has answered. FloodmarkError if there is no engine that can be used."""
     where = address()
     _on_this_machine(where)
     try:
-        _knock(where)
+        _check_connection(where)
         asking = docker.from_env(timeout=REQUEST_TIMEOUT_S, version=_ANY_API)
         with contextlib.closing(asking):
             about = asking.api.version(api_version=False)
-        reason = _unfit(about)
+        reason = _unusable_because(about)
         if reason is None:
             return docker.from_env(timeout=REQUEST_TIMEOUT_S, version=about["ApiVersion"])
     except (DockerException, OSError) as error:
@@ -51,14 +51,15 @@ def connect() -> docker.DockerClient:
 
 @contextlib.contextmanager
 def engine_errors(about: str = "") -> Iterator[None]:
-    """What the engine refuses, or that it is gone, as one of ours. about: what for ("images: ")."""
+    """Turns errors of the engine, and of reaching it, into FloodmarkError. about: a prefix ("images: ")."""
     try:
         yield
-    except (DockerException, OSError) as error:  # requests' errors are of the latter family
+    except (DockerException, OSError) as error:  # requests' errors are OSErrors
         raise FloodmarkError(f"{about}{why_not(error, address())}") from error
 
-def _knock(where: str) -> None:
-    """OSError if nobody opens; docker-py would leave its half-made socket to the garbage collector."""
+def _check_connection(where: str) -> None:
+    """Raises OSError if nothing listens; docker-py would leave its half-made socket to the garbage
+    collector."""
     if where.startswith(_SOCKET):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocking:
             knocking.settimeout(REQUEST_TIMEOUT_S)
@@ -66,13 +67,13 @@ def _knock(where: str) -> None:
 
 
 def why_not(error: BaseException, where: str) -> str:
-    """What went wrong in asking the engine, and what to do; one sentence or two."""
+    """Why the engine cannot be used, and what to do; one sentence or two."""
     causes = list(_causes(error))
     numbers = {cause.errno for cause in causes if isinstance(cause, OSError)}
     if any(isinstance(cause, PermissionError) for cause in causes) or errno.EACCES in numbers:
         return (
             f"no permission to use the container engine at {where}: be a member of the group that owns the "
-            "socket (docker, usually; log in anew after being added), or run as root"
+            "socket (docker, usually; log in again after being added), or run as root"
         )
     if any(isinstance(cause, TimeoutError) or "timed out" in str(cause).lower() for cause in causes):
         return (
@@ -91,7 +92,7 @@ def _how_to_get_one() -> str:
     if os.environ.get("DOCKER_HOST"):
         return f"DOCKER_HOST names that address; correct or unset it, or {start}"
     return (
-        f"{start}; where it listens elsewhere, set DOCKER_HOST, for the docker command's contexts are not "
+        f"{start}; if it listens elsewhere, set DOCKER_HOST, because the docker command's contexts are not "
         "read (`docker context inspect` shows the address)"
     )
 
@@ -111,8 +112,8 @@ def _on_this_machine(where: str) -> None:
         )
 
 
-def _unfit(about: dict[str, str]) -> str | None:
-    """Why an engine that answers cannot be used; `about` is what it says of itself."""
+def _unusable_because(about: dict[str, str]) -> str | None:
+    """Why an engine that answers cannot be used; about: its own description. None: it can."""
     if about.get("Os", "linux") != "linux":
         return f"runs containers of {about['Os']}: switch it to Linux containers"
     spoken = about.get("ApiVersion", "0.0")
@@ -129,7 +130,7 @@ def _unfit(about: dict[str, str]) -> str | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """The error and all that it wraps: requests and urllib3 keep causes in `args` as well."""
+    """Yields the error and everything it wraps: requests and urllib3 have causes in `args` as well."""
     waiting: list[BaseException] = [error]
     seen: set[int] = set()
     while waiting:

@@ -1,4 +1,4 @@
-"""What the container engine of this machine is, and which of our images it has; nothing is built or fetched.
+"""Describes this machine's container engine, and which of our images it has; nothing is built or fetched.
 
 Everything here blocks; a caller with an event loop uses a thread.
 """
@@ -25,16 +25,16 @@ REGISTRY_S = 10.0
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     name: str  # and version
-    storage: str  # driver of layers; version of control groups
+    storage: str  # the storage driver, and the version of control groups
     tools: str | None  # the image that clusters run from; None: it is not built
     base: str | None  # the image it is built on; None: it is not in the engine
-    wanted_base: str  # which that would be
-    base_to_be_had: bool | None  # from a registry, or made here; None: nobody had to ask
-    base_why_not: str = ""  # what the registry said
+    wanted_base: str  # the name of the base image to use
+    base_available: bool | None  # whether it can be fetched or made; None: not asked
+    base_why_not: str = ""  # the registry's answer
 
 
 def facts(client: docker.DockerClient) -> Facts:
-    """Asks a registry only where the base image is not there; it has REGISTRY_S to answer."""
+    """The facts. A registry is asked only if the base image is missing; it has REGISTRY_S to answer."""
     with engine_errors():
         about, version = client.info(), client.version()
         base = found_base(client)
@@ -46,19 +46,19 @@ def facts(client: docker.DockerClient) -> Facts:
             tools=found_image(client, "tools"),
             base=base,
             wanted_base=wanted,
-            base_to_be_had=None if base else said is None or _can_stand_in(),
+            base_available=None if base else said is None or _can_make_stand_in(),
             base_why_not=said or "",
         )
 
 
-def _can_stand_in() -> bool:
+def _can_make_stand_in() -> bool:
     """Whether docker/base.sh has what it needs."""
     programs = all(map(shutil.which, ("apt-get", "docker")))
     return programs and os.getuid() == 0 and not os.environ.get(BASE_VARIABLE)
 
 
 def _registry(client: docker.DockerClient, name: str) -> str | None:
-    """None: it has the image. Else what is in the way."""
+    """Why the registry does not have the image; None: it has."""
     answers: list[str | None] = []
 
     def ask() -> None:

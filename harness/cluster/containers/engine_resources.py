@@ -1,16 +1,17 @@
-"""Names, labels and removes what one cluster has on the Docker engine; every call to the engine goes here.
+"""Names, labels and removes the resources of one cluster on the Docker engine; it makes every call to the
+engine.
 
 Rules
-1. Everything a lab makes bears two labels, LABEL and LABEL_RUN with the run's own number, and a name with
-   that number in it. Nothing without this run's number is ever touched.
-2. The keeper is the first thing made and the last removed. It is a container that ends when its standard
-   input does, and the engine ends that when the harness is gone, however it went. All containers of the run
-   live in the keeper's process namespace, so that the kernel kills them with it.
-3. Every call to the engine has a time-out; what goes wrong is a FloodmarkError that says what was wanted.
-4. Containers that need no network are made with none at all (network_disabled): for any other, `none` as
-   well, the engine starts a process of its own, which doubles the time of a start.
-5. Calls run in threads of their own that the interpreter does not wait for at its end: an engine that hangs
-   must not hang us.
+1. Everything made has two labels, LABEL and LABEL_RUN with the run's own number, and a name with that number.
+   Nothing without this run's number is ever touched.
+2. The keeper container is made first and removed last. It ends when its standard input ends, which the engine
+   closes when the harness is gone, for whatever reason. All containers of the run are in the keeper's process
+   namespace, so that the kernel kills them with it.
+3. Every call to the engine has a time-out; an error is a FloodmarkError that says what was wanted.
+4. Containers that need no network are made without one (network_disabled): for any other, also for `none`,
+   the engine starts a process of its own, which doubles the time of a start.
+5. Calls run in daemon threads, which the interpreter does not wait for at its end: an engine that hangs must
+   not block the harness.
 """
 
 import asyncio
@@ -48,23 +49,24 @@ from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 IN_IMAGE = "10001:10001"  # the image's own user
 MOUNTED = "/floodmark"  # FOLDER/work, in every container
-# A network for benchmarks (RFC 2544): nobody's office is there, and Docker's own pools are elsewhere.
+# A network for benchmarks (RFC 2544): office networks do not use it, and neither do Docker's own pools.
 SUBNETS = ipaddress.IPv4Network("198.19.0.0/16")
 FIRST_HOST = 11  # n1's address in its subnet; lower ones are the gateway's and the engine's
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # the kernel's, this time it runs
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")  # changes with each boot of the kernel
 KEEPER_S = 20.0
 CALL_S = 30.0
 COMMAND_CHARS = 200  # of a command, in a message
 END_S = 60.0
 IMAGE_S = 1800.0  # it may have to be built, on a slow machine
 
-NO_LOG = LogConfig(type="none")  # what processes print they append to the run's folder themselves
+NO_LOG = LogConfig(type="none")  # processes append their output to a file in the run's folder themselves
 
 T = TypeVar("T")
 
 
 class EngineResources:
-    """Made without a call to the engine; `open` makes keeper and network, `close` removes all of the run."""
+    """The engine's resources of one run. `open` makes keeper and network, `close` removes everything of the
+    run."""
 
     def __init__(self, work: Path, nodes: Sequence[str], *, clocks: bool = True) -> None:
         self.run = secrets.token_hex(4)
@@ -72,14 +74,14 @@ class EngineResources:
         self.clocks = clocks  # whether brokers are started so that their clocks can be bumped
         self.user = IN_IMAGE if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
         self.names = (*nodes, CONTROLLER)
-        self.image = ""  # known when opened
+        self.image = ""  # set by open()
         self.one_clock = True  # whether the containers' monotonic clock is the harness's
-        self.hooks: list[Hook] = []  # what else is to be removed with the run
-        self.excused: dict[str, str] = {}  # broker -> why its end is expected now, though nobody asks for it
+        self.hooks: list[Hook] = []  # removes further things of the run
+        self.excused: dict[str, str] = {}  # broker -> why its end is expected now, without a request
         self._client: docker.DockerClient | None = None
         self._subnet: ipaddress.IPv4Network | None = None
         self._keeper_stdin: Any = None
-        self._threads: set[threading.Thread] = set()  # of calls under way
+        self._threads: set[threading.Thread] = set()  # threads of open calls
 
     # -- names and addresses ------------------------------------------------------------------------------
 
@@ -110,7 +112,8 @@ class EngineResources:
         return {LABEL: "1", LABEL_RUN: self.run, LABEL_ROLE: role}
 
     def address(self, name: str) -> str:
-        """In the cluster's own network. CLIENTS: its gateway, where published ports come from."""
+        """An address in the cluster's own network. CLIENTS: its gateway, from which published ports are
+        reached."""
         if self._subnet is None:
             raise FloodmarkError("the cluster was not started: it has no network")
         if name == CLIENTS:
@@ -118,24 +121,24 @@ class EngineResources:
         return str(self._subnet[FIRST_HOST + self.names.index(name)])
 
     def mount(self) -> Mount:
-        """The run's folder, as every container of the cluster has it. One that is not there is an error."""
+        """The mount of the run's folder in every container of the cluster; a missing folder is an error."""
         return Mount(target=MOUNTED, source=str(self.work), type="bind")
 
     # -- calls --------------------------------------------------------------------------------------------
 
-    async def call(self, what: str, fn: Callable[..., T], *args: Any, timeout_s: float = CALL_S,
+    async def call(self, action: str, fn: Callable[..., T], *args: Any, timeout_s: float = CALL_S,
                    **kwargs: Any) -> T:
-        """fn in a thread. what: a verb and its object ("start n1"), for the error when it fails."""
+        """Calls fn in a thread. action: a verb and its object ("start n1"), for the error message."""
         try:
             return await asyncio.wait_for(self._in_thread(partial(fn, *args, **kwargs)), timeout_s)
         except TimeoutError:
-            raise FloodmarkError(f"waited {timeout_s:g} s for the Docker engine to {what}") from None
+            raise FloodmarkError(f"waited {timeout_s:g} s for the Docker engine to {action}") from None
         except (DockerException, requests.RequestException, urllib3.exceptions.HTTPError, OSError) as error:
-            raise FloodmarkError(f"the Docker engine could not {what}: {_why(error)}") from error
+            raise FloodmarkError(f"the Docker engine could not {action}: {_why(error)}") from error
 
     async def exec(self, container: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None,
                    user: str = "0", timeout_s: float = 10) -> str:
-        """Run argv in a container that runs; what it printed. FloodmarkError if its exit code is not 0."""
+        """Runs argv in a running container; returns its output. FloodmarkError if its exit code is not 0."""
         api = self.client.api
 
         def run() -> tuple[int, str]:
@@ -148,7 +151,7 @@ class EngineResources:
 
     async def exec_detached(self, container: str, argv: Sequence[str], *,
                             env: Mapping[str, str] | None = None, user: str = "0") -> None:
-        """Start argv in a container that runs, and leave it to itself."""
+        """Starts argv in a running container, and does not wait for it."""
         api = self.client.api
 
         def run() -> None:
@@ -161,7 +164,8 @@ class EngineResources:
     async def helper(self, argv: Sequence[str], *, volumes: Mapping[str, str] | None = None,
                      caps: Sequence[str] = (), device_rules: Sequence[str] = (),
                      binds: Mapping[str, str] | None = None, timeout_s: float = CALL_S) -> str:
-        """Run argv as root in a container of its own, without network; the little that it printed.
+        """Runs argv as root in a container of its own, without network; returns its output, which must be
+        short.
 
         volumes: name -> path in it; binds: host path -> path in it. FloodmarkError if its exit code is not 0.
         """
@@ -169,7 +173,7 @@ class EngineResources:
         mounts = [f"{source}:{path}" for source, path in {**(volumes or {}), **(binds or {})}.items()]
         host = api.create_host_config(
             binds=mounts, cap_add=list(caps), device_cgroup_rules=list(device_rules),
-            log_config=LogConfig(type="json-file"))  # whatever the engine prefers: it must be read back
+            log_config=LogConfig(type="json-file"))  # whatever the default: the output is read
 
         def run() -> tuple[int, str]:
             made = api.create_container(
@@ -189,7 +193,7 @@ class EngineResources:
     # -- begin and end ------------------------------------------------------------------------------------
 
     async def open(self, say: Callable[[str], None] = lambda _line: None) -> None:
-        """Connect, find or build the image, sweep, start the keeper, make the network."""
+        """Connects, finds or builds the image, sweeps, starts the keeper, and makes the network."""
         self._client = await self.call("answer", engine_client.connect)
         self.image = await self.call("have the image of the brokers", images.tools_image,
                                      self.client, say, timeout_s=IMAGE_S)
@@ -202,14 +206,14 @@ class EngineResources:
         await wait_until(self._keeper_unseen, "the keeper container to write into the run's folder", KEEPER_S)
 
     async def close(self) -> None:
-        """Remove everything of this run, the keeper last. Safe twice; what could not be removed once is left
-        to the next start, the keeper and with it all processes having ended."""
+        """Removes everything of this run, the keeper last. Safe to call twice. What cannot be removed is left
+        to the next start; the keeper has ended then, and all processes with it."""
         client, self._client = self._client, None
         if client is None:
             return
         try:
             if self._keeper_stdin is not None:  # else nothing was made
-                await self.call("end what it was doing", self._wait_for_calls, timeout_s=END_S)
+                await self.call("end its open calls", self._wait_for_calls, timeout_s=END_S)
             await self.call("remove what the cluster made", remove_run, client, self.run, self.hooks,
                             timeout_s=END_S)
         finally:
@@ -220,28 +224,28 @@ class EngineResources:
     # -- inside -------------------------------------------------------------------------------------------
 
     async def _sweep(self, say: Callable[[str], None]) -> None:
-        swept = await self.call("remove what killed runs have left", sweep, self.client, self.hooks,
+        swept = await self.call("remove the remains of killed runs", sweep, self.client, self.hooks,
                                 timeout_s=END_S)
         for run, why in swept.items():
-            outcome = "was removed" if why is None else f"could not be removed: {why}"
-            say(f"what run {run} had left on the Docker engine {outcome}")
+            outcome = "removed" if why is None else f"not removed: {why}"
+            say(f"the remains of run {run} on the Docker engine: {outcome}")
 
     async def _share_folder(self) -> None:
-        """Where we are root the containers are not: FOLDER/work is theirs."""
+        """If the harness is root, gives FOLDER/work to the containers' user, which is not root."""
         self.work.mkdir(parents=True, exist_ok=True)
         if os.getuid() == 0:
             os.chown(self.work, *map(int, self.user.split(":")))
         else:
-            about = await self.call("tell about itself", self.client.info)
+            about = await self.call("describe itself", self.client.info)
             if "name=rootless" in (about.get("SecurityOptions") or ()):
-                self.user = "0:0"  # which is us, outside
+                self.user = "0:0"  # which is our own user outside
 
     def _make_keeper(self) -> str:
-        """Attached before it is started: there is no instant at which it lives and nobody holds its input."""
+        """Makes the keeper and attaches to its input before it is started, so that it never runs without."""
         api = self.client.api
-        told = f"{MOUNTED}/{self._boot_file.name}"
+        boot_file = f"{MOUNTED}/{self._boot_file.name}"
         keeper: str = api.create_container(
-            self.image, ["-c", f"cat /proc/sys/kernel/random/boot_id >{told}; exec cat >/dev/null"],
+            self.image, ["-c", f"cat /proc/sys/kernel/random/boot_id >{boot_file}; exec cat >/dev/null"],
             entrypoint=["sh"], name=self.keeper, user=self.user, labels=self.labels(KEEPER), stdin_open=True,
             network_disabled=True, host_config=api.create_host_config(
                 init=True, cap_drop=["ALL"], log_config=NO_LOG, mounts=[self.mount()]))["Id"]
@@ -249,33 +253,33 @@ class EngineResources:
         return keeper
 
     def _wait_for_calls(self) -> None:
-        """Calls go on when nobody waits for them any more; what they make must not come after the removal."""
+        """Waits for calls that go on without a waiter: they must not make anything after the removal."""
         deadline = time.monotonic() + CALL_S
         for thread in tuple(self._threads):
             if thread is not threading.current_thread():
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def _in_thread(self, fn: Callable[[], T]) -> "asyncio.Future[T]":
-        """fn's outcome, from a thread that nobody waits for."""
+        """Runs fn in a daemon thread; returns its outcome as a future."""
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[T] = loop.create_future()
 
-        def settle(act: Callable[..., None], what: Any) -> None:
+        def settle(act: Callable[..., None], value: Any) -> None:
             if not outcome.done():
-                act(what)
+                act(value)
 
-        def tell(act: Callable[..., None], what: Any) -> None:
+        def pass_on(act: Callable[..., None], value: Any) -> None:
             self._threads.discard(threading.current_thread())
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(settle, act, what)
+                loop.call_soon_threadsafe(settle, act, value)
 
         def work() -> None:
             try:
                 result = fn()
             except BaseException as error:
-                tell(outcome.set_exception, error)
+                pass_on(outcome.set_exception, error)
             else:
-                tell(outcome.set_result, result)
+                pass_on(outcome.set_result, result)
 
         thread = threading.Thread(target=work, daemon=True, name="docker-call")
         self._threads.add(thread)
@@ -288,15 +292,16 @@ class EngineResources:
 
     async def _keeper_unseen(self) -> str | None:
         with contextlib.suppress(OSError):
-            told = self._boot_file.read_text().strip()
-            if told:
-                self.one_clock = told == BOOT_ID.read_text().strip()
+            boot_id = self._boot_file.read_text().strip()
+            if boot_id:
+                self.one_clock = boot_id == BOOT_ID.read_text().strip()
                 return None
-        return (f"{self.work} is not the same folder there, or its user {self.user} may not write to it;"
-                " the engine must run on this machine, without user namespaces")
+        return (f"{self.work} is not the same folder in the keeper container, or its user {self.user} may not"
+                " write to it; the engine must run on this machine, without user namespaces")
 
     def _make_network(self) -> ipaddress.IPv4Network:
-        """A subnet that no other network of the engine has: refused ones are passed over."""
+        """Makes the network with a subnet that no other network of the engine has; refused subnets are
+        skipped."""
         subnets = list(SUBNETS.subnets(new_prefix=24))
         first = int(self.run, 16) % len(subnets)
         for subnet in (*subnets[first:], *subnets[:first]):
@@ -314,7 +319,7 @@ class EngineResources:
 
 
 def _hang_up(attached: Any) -> None:
-    """docker-py gives the raw stream of an answer; closed alone, it would keep the connection open."""
+    """Closes docker-py's raw stream of an answer with its connection, which would else stay open."""
     connection = attached._sock
     attached._response.close()
     connection.close()
@@ -322,8 +327,8 @@ def _hang_up(attached: Any) -> None:
 
 def _printed(argv: Sequence[str], where: str, code: int, printed: str) -> str:
     if code != 0:
-        words = " ".join(argv)[:COMMAND_CHARS]
-        raise FloodmarkError(f"{words!r} {where} ended with code {code}: {printed.strip()}")
+        command = " ".join(argv)[:COMMAND_CHARS]
+        raise FloodmarkError(f"{command!r} {where} ended with code {code}: {printed.strip()}")
     return printed
 
 
@@ -332,7 +337,7 @@ _GONE = (requests.ConnectionError, requests.exceptions.ChunkedEncodingError, url
 
 
 def _why(error: Exception) -> str:
-    """The engine's own words, or that it is gone."""
+    """The engine's own message, or that it does not answer."""
     if isinstance(error, APIError):
         return str(error.explanation or error).strip()
     if isinstance(error, requests.Timeout):

@@ -1,12 +1,12 @@
-"""The images that containers of a cluster run from: found in the engine, or built there once.
+"""Finds the images that a cluster's containers run from, or builds them once.
 
 Rules
-1. An image's tag is made of all that goes into it (the files under docker/, the base image): a change builds
-   anew, nothing else does. Images of an earlier content stay; `docker image prune -a --filter
-   label=org.floodmark.image` removes those that no container uses.
-2. The engine builds, asked over its socket: no docker command is needed, nor BuildKit. Only the stand-in base
-   (docker/base.sh, Debian and root) takes the command.
-3. Two runs at once build once: the second waits for the first, at a lock in the cache folder.
+1. An image's tag is a hash of everything in it (the files under docker/, the base image): only a change
+   builds again. Older images stay; `docker image prune -a --filter label=org.floodmark.image` removes those
+   that no container uses.
+2. The engine builds by its own API: neither the docker command nor BuildKit is needed. Only the stand-in base
+   (docker/base.sh, needs Debian and root) uses the command.
+3. Two runs at once build only once: the second waits for the first, by a lock in the cache folder.
 4. Everything here blocks; a caller with an event loop uses a thread.
 """
 
@@ -36,30 +36,30 @@ from floodmark.harness.errors import FloodmarkError
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
 STAND_IN_BASE = "floodmark-base:1"  # made by docker/base.sh
 BASE_VARIABLE = "FLOODMARK_BASE_IMAGE"
-GOES_IN = ("Dockerfile", "requirements.txt", "broker", "faults")  # and wheels, which requirements.txt settles
+GOES_IN = ("Dockerfile", "requirements.txt", "broker", "faults")  # wheels follow from requirements.txt
 
 _PULL_TIMEOUT_S = 300.0
 _STAND_IN_TIMEOUT_S = 300
 _WHEELS_TIMEOUT_S = 120
-_STEP_TIMEOUT_S = 600  # of one step of a build without a word
+_STEP_TIMEOUT_S = 600  # for one step of a build without any output
 _LOCK_TIMEOUT_S = 900.0
 
 Say = Callable[[str], None]
-Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is a program
+Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is executable
 
 
 def tools_image(client: docker.DockerClient, say: Say) -> str:
-    """The tag of the image with broker and fault tools; what is missing is built, and told to `say`."""
+    """The tag of the image with broker and fault tools. What is missing is built, with progress to `say`."""
     return _image(client, "tools", say)
 
 
 def broker_image(client: docker.DockerClient, say: Say) -> str:
-    """The tag of the image with the broker alone."""
+    """The tag of the image with only the broker."""
     return _image(client, "broker", say)
 
 
 def context_folder() -> Path:
-    """docker/, beside the installed package `broker`. FloodmarkError where only the package is there."""
+    """The folder docker/ of a checkout, found by the package `broker`. FloodmarkError without a checkout."""
     found = importlib.util.find_spec("floodmark.broker")
     places = list(found.submodule_search_locations or ()) if found else []
     for place in places:
@@ -73,7 +73,7 @@ def context_folder() -> Path:
 
 
 def context_files(folder: Path) -> dict[str, tuple[bytes, bool]]:
-    """All that decides what is in the images, by its name in the build context."""
+    """All files that go into the images, by their names in the build context."""
     files: dict[str, tuple[bytes, bool]] = {}
     for name in GOES_IN:
         top = folder / name
@@ -86,7 +86,7 @@ def context_files(folder: Path) -> dict[str, tuple[bytes, bool]]:
 
 
 def tag_of(files: Files, base_id: str) -> str:
-    """Names this content on this base."""
+    """The tag for this content on this base."""
     digest = hashlib.sha256(base_id.encode())
     for name, (content, program) in sorted(files.items()):
         digest.update(f"\0{name}\0{program}\0{len(content)}\0".encode())
@@ -112,7 +112,7 @@ def _image(client: docker.DockerClient, target: str, say: Say) -> str:
 
 
 def found_image(client: docker.DockerClient, target: str) -> str | None:
-    """The image of this target as it would be built now, if it is there; nothing is built."""
+    """The image of this target for the present files, if the engine has it; nothing is built."""
     base = found_base(client)
     name = base and _name(client, target, context_files(context_folder()), base)
     return name if name and _id(client, name) else None
@@ -134,7 +134,7 @@ def _id(client: docker.DockerClient, name: str) -> str | None:
 
 
 def base_image(client: docker.DockerClient, say: Say) -> str:
-    """A base image that is in the engine: fetched or made, if it was not."""
+    """A base image in the engine; it is fetched or made if needed."""
     found = found_base(client)
     if found:
         return found
@@ -146,15 +146,15 @@ def base_image(client: docker.DockerClient, say: Say) -> str:
     if os.environ.get(BASE_VARIABLE):
         raise FloodmarkError(
             f"the image {wanted}, which {BASE_VARIABLE} asks for, is not in the engine, and no registry "
-            f"gives it ({why}): load it (docker load), or unset {BASE_VARIABLE}"
+            f"has it ({why}): load it (docker load), or unset {BASE_VARIABLE}"
         )
-    say(f"{wanted} is not to be had ({why}); making {STAND_IN_BASE} of Debian's packages instead: once, 20 s")
+    say(f"{wanted} is not available ({why}); making {STAND_IN_BASE} of Debian's packages instead: once, 20 s")
     return _stand_in(wanted)
 
 
 def found_base(client: docker.DockerClient) -> str | None:
-    """The base to use, if it is in the engine. A stand-in made before is not given up for a registry that has
-    come back: the images would be built anew at every change of the weather."""
+    """The base to use, if it is in the engine. An existing stand-in is used even if a registry has the base
+    now: otherwise the images would be built again whenever the network changes."""
     asked = os.environ.get(BASE_VARIABLE)
     for name in (asked,) if asked else (OFFICIAL_BASE, STAND_IN_BASE):
         if _id(client, name):
@@ -163,7 +163,7 @@ def found_base(client: docker.DockerClient) -> str | None:
 
 
 def _pull(client: docker.DockerClient, name: str) -> str | None:
-    """None: it is there now. Else why not. In a thread, for the engine's own time-outs are none."""
+    """Pulls an image; returns None, or why that failed. In a thread, because the engine has no time-outs."""
     outcome: list[str | None] = []
 
     def pull() -> None:
@@ -176,7 +176,7 @@ def _pull(client: docker.DockerClient, name: str) -> str | None:
     worker = threading.Thread(target=pull, name=f"pull {name}", daemon=True)
     worker.start()
     worker.join(_PULL_TIMEOUT_S)
-    return outcome[0] if outcome else f"no end after {_PULL_TIMEOUT_S:g} s"
+    return outcome[0] if outcome else f"not finished after {_PULL_TIMEOUT_S:g} s"
 
 
 def _stand_in(wanted: str) -> str:
@@ -197,17 +197,17 @@ def _stand_in(wanted: str) -> str:
     if why is None:
         return STAND_IN_BASE
     raise FloodmarkError(
-        f"there is no base image: {wanted} is not in the engine, no registry gives it, and no stand-in can "
+        f"there is no base image: {wanted} is not in the engine, no registry has it, and no stand-in can "
         f"be made ({why}). Load it (docker load), or name one there with Python 3.11: {BASE_VARIABLE}=IMAGE"
     )
 
 
 def _last_line(text: str) -> str:
     lines = text.strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "it printed nothing"
 
 
-# -- what the build needs besides ------------------------------------------------------------------------
+# -- what the build needs ------------------------------------------------------------------------
 
 
 def _cache() -> Path:
@@ -221,11 +221,11 @@ def _cache() -> Path:
 
 @contextlib.contextmanager
 def _one_at_a_time(say: Say) -> Iterator[None]:
-    """Held while images are built; whoever comes second waits. The lock ends with its process."""
+    """Holds a lock while images are built; a second process waits. The lock ends with its process."""
     path = _cache() / "images.lock"
     deadline = time.monotonic() + _LOCK_TIMEOUT_S
     with path.open("w") as lock:
-        told = False
+        announced = False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -237,16 +237,16 @@ def _one_at_a_time(say: Say) -> Iterator[None]:
                     f"another process has held {path} for {_LOCK_TIMEOUT_S:g} s to build images: "
                     "end it, or wait for it"
                 )
-            if not told:
+            if not announced:
                 say("another run is building the images: waiting for it")
-                told = True
+                announced = True
             time.sleep(0.1)
         yield
 
 
 def _wheels(client: docker.DockerClient, folder: Path, say: Say) -> dict[str, tuple[bytes, bool]]:
-    """The broker's libraries for the engine's machine, so that the build needs no network. None: the build
-    asks the package index itself."""
+    """The broker's libraries for the engine's machine, so that the build needs no network. Empty: the build
+    gets them from the package index itself."""
     vendored = folder / "wheels"
     if not any(vendored.glob("*.whl")):
         machine = str(client.version().get("Arch", ""))
@@ -255,13 +255,14 @@ def _wheels(client: docker.DockerClient, folder: Path, say: Say) -> dict[str, tu
         if not vendored.is_dir():
             why = _fetch_wheels(folder / "vendor.sh", vendored, machine)
             if why is not None:
-                say(f"wheels could not be fetched beforehand ({why}): the build asks for them itself")
+                say(f"wheels could not be fetched beforehand ({why}): the build fetches them itself")
                 return {}
     return {f"wheels/{wheel.name}": (wheel.read_bytes(), False) for wheel in sorted(vendored.glob("*.whl"))}
 
 
 def _fetch_wheels(script: Path, into: Path, machine: str) -> str | None:
-    """All or nothing: the folder is renamed into place when complete. None, or why there is none."""
+    """Fetches the wheels; the folder is renamed into place when complete. Returns None, or why that
+    failed."""
     into.parent.mkdir(parents=True, exist_ok=True)
     scratch = tempfile.mkdtemp(dir=into.parent, prefix=".fetching-")
     try:
@@ -288,7 +289,8 @@ def _fetch_wheels(script: Path, into: Path, machine: str) -> str | None:
 
 
 def _packed(files: Files) -> io.BytesIO:
-    """The build context; the same files give the same bytes, so that the engine finds its layers again."""
+    """The build context as a tar; the same files give the same bytes, so that the engine can use its
+    cache."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, (content, program) in sorted(files.items()):

@@ -1,12 +1,12 @@
 """Limits the memory of one broker while it runs, by the kernel's control group of its container.
 
 Rules
-1. A broker that needs more than its limit is ended by the kernel; while the limit lasts such an end is
-   excused. It may be started again under the limit.
-2. A limit below what it holds already ends it, too. The kernel of control groups v2 does that by itself;
-   that of v1 refuses such a limit, so there the broker is killed first.
-3. There is no swap to go to. Engines lift no limit, once set: what ends it is the kernel's own highest, which
-   is what containers without a limit have.
+1. The kernel kills a broker that needs more than its limit; while the limit is in force such an end is
+   excused. The broker may be started again under the limit.
+2. A limit below the memory in use ends the broker too. With control groups v2 the kernel kills it; with v1
+   the kernel refuses such a limit, so the broker is killed first.
+3. There is no swap. Engines cannot remove a limit: it is ended by setting the kernel's highest value, which
+   containers without a limit have.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from floodmark.harness.errors import FloodmarkError
 WHY = "memory limit"
 LEAST_MB = 6  # Docker's own
 KILL_S = 10
-HIGHEST = (1 << 63) - 4096  # bytes: the whole pages that fit the kernel's counter
+HIGHEST = (1 << 63) - 4096  # bytes: the full pages that fit the kernel's counter
 
 
 class MemoryLimits:
-    """See harness.protocols: MemoryLimits. excused: broker whose end is expected -> why; shared with whoever
-    watches them."""
+    """The brokers' memory limits, see harness.protocols: MemoryLimits. excused: broker whose end is expected
+    -> why; shared with Pods."""
 
     def __init__(self, lab: EngineResources, excused: MutableMapping[str, str]) -> None:
         self._lab = lab
@@ -45,7 +45,7 @@ class MemoryLimits:
         await self._lab.call(f"limit the memory of {node}", self._set, node, limit_mb << 20)
 
     async def mend(self) -> list[str]:
-        """No limits any more; names those that there are, for all that."""
+        """Removes all limits; returns a sentence for each that is still there."""
         limited = sorted(self._limited)
         await asyncio.gather(*map(self._free, limited))
         left = await asyncio.gather(*map(self._limit_of, limited))
@@ -65,21 +65,22 @@ class MemoryLimits:
         try:
             api.update_container(container, mem_limit=limit, memswap_limit=limit)
         except APIError as error:
-            if limit == HIGHEST or not _holds_more(error):
+            if limit == HIGHEST or not _uses_more(error):
                 raise
-            with contextlib.suppress(APIError):  # it may have ended meanwhile, as wait will tell
+            with contextlib.suppress(APIError):  # it may have ended meanwhile, which wait reports
                 api.kill(container, "SIGKILL")
             api.wait(container, timeout=KILL_S)
             api.update_container(container, mem_limit=limit, memswap_limit=limit)
 
     async def _limit_of(self, node: str) -> int:
-        """In bytes, as the engine will have it at the next start, too; 0: none."""
+        """The limit in bytes, which also holds at the next start; 0: none."""
         seen: dict[str, Any] = await self._lab.call(
             f"look at {node}", self._lab.client.api.inspect_container, self._lab.broker(node))
         return int(seen["HostConfig"]["Memory"] or 0)
 
 
-def _holds_more(error: APIError) -> bool:
-    """Whether the kernel refused the limit because more is in use: in the words of runc, older and newer."""
-    said = str(error.explanation)
-    return "unable to set memory limit" in said or "device or resource busy" in said
+def _uses_more(error: APIError) -> bool:
+    """Whether the kernel refused the limit because more is in use, by the messages of older and newer
+    runc."""
+    message = str(error.explanation)
+    return "unable to set memory limit" in message or "device or resource busy" in message

@@ -1,13 +1,13 @@
-"""Cuts, degrades and resets connections of a cluster in containers, in its net containers' namespaces.
+"""Cuts, degrades and resets connections of a cluster in containers, in the namespaces of its net containers.
 
 Rules
-1. Each node's firewall, queueing and packet queues are wanted as a whole (packet_rules.py) and loaded
-   as a whole, by one command in its net container (docker/faults/network.sh); nodes where something is to
-   change are loaded all at once, the others not at all.
-2. Cuts and qualities add up until the heal. A node whose load failed is loaded anew at the next change.
-3. A net container's table `filter` and its device's queueing are ours; its other tables (the engine's own
-   name service is rules in `nat`) are never written.
-4. What was there before the first change is read then, and compared with what is there after mending.
+1. Each node's firewall, queueing and packet queues are computed together (packet_rules.py) and loaded
+   together, by one command in its net container (docker/faults/network.sh). Nodes whose rules change are
+   loaded in parallel, the others not at all.
+2. Cuts and qualities add up until the heal. A node whose load failed is loaded again at the next change.
+3. Only a net container's table `filter` and its device's queueing are written; its other tables are not (the
+   engine's name service has rules in `nat`).
+4. The state before the first change is read then, and compared with the state after mending.
 """
 
 import asyncio
@@ -24,22 +24,23 @@ from floodmark.harness.schedule.json_form import QUALITIES
 
 PROGRAM = ("sh", "/opt/floodmark/faults/network.sh")
 PROGRAM_S = 20.0  # it may start a queue's program and end another
-QUEUES_FROM = (100, 200)  # in turn: the next are served before the last end
+QUEUES_FROM = (100, 200)  # used alternately: new queues start before the old ones end
 
-Told = dict[str, list[str]]  # what the program said: heading -> its lines
+Sections = dict[str, list[str]]  # the program's output: heading -> its lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngagedRules:
-    """What a node's namespace holds."""
+    """The rules loaded in a node's namespace."""
 
     wanted: WantedRules = QUIET
-    sure: bool = True  # False: a load did not come to its end
-    turn: int = 0  # of QUEUES_FROM
+    sure: bool = True  # False: a load did not finish
+    turn: int = 0  # index into QUEUES_FROM
 
 
 class Rules:
-    """See harness.cluster.hosts: Network. `abilities` are what else can be done with the same rules."""
+    """The network, see harness.cluster.hosts: Network. `abilities`: further faults that use the same
+    rules."""
 
     why_not: str | None = None
 
@@ -47,14 +48,15 @@ class Rules:
         self.abilities: tuple[object, ...] = (BadLines(self), Resetting(self))
         self._lab = lab
         self._force = NetworkFaults()
-        self._ways: frozenset[str] | None = None  # None: not asked yet
-        self._held: dict[str, EngagedRules] = {}
+        self._ways: frozenset[str] | None = None  # None: not known yet
+        self._loaded: dict[str, EngagedRules] = {}
         self._before: dict[str, frozenset[str]] = {}
-        self._ended: set[str] = set()  # nodes where what held packets up ended before the heal
+        self._ended: set[str] = set()  # nodes whose delay program ended before the heal
         self._changing = asyncio.Lock()
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
-        """grudge: who hears -> whom it does not hear. reset: what is connected ends, at both ends."""
+        """Cuts links. grudge: node -> the nodes it receives nothing from. reset: connections end at both
+        ends."""
         pairs = packets.pairs_of(grudge, self._lab.names)
         async with self._changing:
             self._force = replace(self._force, cuts={**self._force.cuts, **dict.fromkeys(pairs, reset)})
@@ -63,7 +65,8 @@ class Rules:
                 await self._reset(pairs)
 
     async def degrade(self, grudge: Mapping[str, Sequence[str]], quality: Mapping[str, float]) -> None:
-        """See harness.protocols: Packets. Of one quality between the same two, the last word holds."""
+        """See harness.protocols: Packets. For one quality between the same two nodes, the last value
+        counts."""
         pairs = packets.pairs_of(grudge, self._lab.names)
         async with self._changing:
             if self._ways is None:
@@ -75,7 +78,7 @@ class Rules:
             await self._load_all()
 
     async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
-        """See harness.protocols: Resets."""
+        """Resets connections, see harness.protocols: Resets."""
         pairs = packets.pairs_of(grudge, self._lab.names)
         async with self._changing:
             return await self._reset(pairs)
@@ -86,71 +89,73 @@ class Rules:
             await self._load_all()
 
     async def mend(self) -> list[str]:
-        """Every node that was ever touched is healed, whatever we believe of it, and compared with before."""
+        """Heals every node that ever had rules, and compares it with its state before; returns what
+        differs."""
         async with self._changing:
             self._force = NetworkFaults()
-            mended = await gather_all(map(self._mend, sorted(self._held)))
+            mended = await gather_all(map(self._mend, sorted(self._loaded)))
             residue = [line for lines in mended for line in lines]
-            residue += [f"what held packets up in the network of {name} ended before the heal"
+            residue += [f"the program that delays packets in the network of {name} ended before the heal"
                         for name in sorted(self._ended)]
             self._ended.clear()
             return residue
 
     async def close(self) -> None:
-        """Nothing: the rules end with the containers."""
+        """Does nothing: the rules end with the containers."""
 
     # -- loading ------------------------------------------------------------------------------------------
 
     async def _load_all(self) -> None:
         await gather_all(map(self._load, self._lab.names))
 
-    async def _load(self, name: str, *, anew: bool = False) -> Told:
-        """A load that nobody waits for any more would go on in the container, and undo what mends it: so a
-        caller who is cancelled waits for its end."""
-        task = asyncio.ensure_future(self._load_through(name, anew=anew))
+    async def _load(self, name: str, *, reload: bool = False) -> Sections:
+        """Loads a node's rules. A cancelled caller waits for the load's end, because the load would go on in
+        the container and could undo what mends it."""
+        task = asyncio.ensure_future(self._load_now(name, reload=reload))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
             await asyncio.wait([task])
             raise
 
-    async def _load_through(self, name: str, *, anew: bool) -> Told:
-        held = self._held.get(name, EngagedRules())
-        wanted, turn = self._wanted(name, held.turn), held.turn
-        anew = anew or not held.sure
-        if wanted == held.wanted and not anew:
+    async def _load_now(self, name: str, *, reload: bool) -> Sections:
+        loaded = self._loaded.get(name, EngagedRules())
+        wanted, turn = self._wanted(name, loaded.turn), loaded.turn
+        reload = reload or not loaded.sure
+        if wanted == loaded.wanted and not reload:
             return {}
-        requeue = anew or wanted.queues != held.wanted.queues
+        requeue = reload or wanted.queues != loaded.wanted.queues
         if requeue:
             turn = 1 - turn
             wanted = self._wanted(name, turn)
-        self._held[name] = replace(held, sure=False)
-        told = await _run(self._lab, name, {
-            "LOOK": "after" if anew and name in self._before else "" if name in self._before else "before",
+        self._loaded[name] = replace(loaded, sure=False)
+        sections = await _run(self._lab, name, {
+            "LOOK": "after" if reload and name in self._before else "" if name in self._before else "before",
             "RULES": wanted.rules,
-            "RESHAPE": "1" if anew or wanted.shaping != held.wanted.shaping else "",
+            "RESHAPE": "1" if reload or wanted.shaping != loaded.wanted.shaping else "",
             "SHAPING": wanted.shaping,
             "REQUEUE": "1" if requeue else "",
             "QUEUES": " ".join(wanted.queues),
-            "SERVED": " ".join(words.split(",")[0] for words in held.wanted.queues if held.sure),
+            "SERVED": " ".join(queue.split(",")[0] for queue in loaded.wanted.queues if loaded.sure),
         })
-        if "before" in told:
-            self._before[name] = packets.found(told["before"])
-        if "unserved" in told:
+        if "before" in sections:
+            self._before[name] = packets.found(sections["before"])
+        if "unserved" in sections:
             self._ended.add(name)
-        _raise_if_failed(name, told)
-        self._held[name] = EngagedRules(wanted=wanted, turn=turn)
-        return told
+        _raise_if_failed(name, sections)
+        self._loaded[name] = EngagedRules(wanted=wanted, turn=turn)
+        return sections
 
     async def _mend(self, name: str) -> list[str]:
-        """What differs from before. A node whose first load failed has no before: it is looked at twice."""
+        """Heals a node; returns what differs from before. If its first load failed, it is loaded twice,
+        because the state before is unknown."""
         try:
-            told = await self._load(name, anew=True)
-            if "after" not in told:
-                told = await self._load(name, anew=True)
+            sections = await self._load(name, reload=True)
+            if "after" not in sections:
+                sections = await self._load(name, reload=True)
         except FloodmarkError as error:
             return [f"the network of {name} cannot be healed: {error}"]
-        before, after = self._before[name], packets.found(told["after"])
+        before, after = self._before[name], packets.found(sections["after"])
         return [f"the network of {name} still has: {line}" for line in sorted(after - before)] + [
             f"the network of {name} lacks what it had before: {line}" for line in sorted(before - after)]
 
@@ -159,16 +164,17 @@ class Rules:
                               first_queue=QUEUES_FROM[turn])
 
     async def _reset(self, pairs: Iterable[Pair]) -> int:
-        """At both ends: where a cut is in force, the one end's reset would not reach the other."""
+        """Resets connections at both ends: if a cut is in force, one end's reset would not reach the
+        other."""
         concerned = {name: {one for pair in pairs if name in pair for one in pair} - {name}
                      for name in sorted({name for pair in pairs for name in pair} - {CLIENTS})}
-        told = await gather_all(
+        sections = await gather_all(
             _run(self._lab, name, {"RESET": packets.connections(peers, self._lab.address)})
             for name, peers in concerned.items())
-        for name, one in zip(concerned, told, strict=True):
+        for name, one in zip(concerned, sections, strict=True):
             _raise_if_failed(name, one)
         there, was_reset, kept = (
-            {end for one in told for end in map(packets.ends, one.get(heading, ()))}
+            {end for one in sections for end in map(packets.ends, one.get(heading, ()))}
             for heading in ("there", "reset", "kept"))
         if stays := (there & kept) - was_reset:
             raise FloodmarkError(f"the connection {' - '.join(sorted(min(stays, key=sorted)))} could not be "
@@ -177,7 +183,7 @@ class Rules:
 
 
 class BadLines:
-    """See harness.protocols: Packets."""
+    """The ability Packets, see harness.protocols."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -187,7 +193,7 @@ class BadLines:
 
 
 class Resetting:
-    """See harness.protocols: Resets."""
+    """The ability Resets, see harness.protocols."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
@@ -197,35 +203,35 @@ class Resetting:
 
 
 async def packets_possible(lab: EngineResources) -> Mapping[str, str | None]:
-    """Quality -> None, or why packets between nodes cannot suffer it here. The net containers run already."""
+    """Quality -> None, or why it is impossible between nodes here. The net containers must run."""
     ways = await _ways(lab)
     between = [(lab.names[0], lab.names[-1])]
     return {quality: packets.refusal(between, {quality: 1}, ways) for quality in QUALITIES}
 
 
 async def _ways(lab: EngineResources) -> frozenset[str]:
-    told = await _run(lab, lab.names[0], {"WAYS": "1"})
-    _raise_if_failed(lab.names[0], told)
-    return frozenset(told["ways"])
+    sections = await _run(lab, lab.names[0], {"WAYS": "1"})
+    _raise_if_failed(lab.names[0], sections)
+    return frozenset(sections["ways"])
 
 
-async def _run(lab: EngineResources, name: str, env: Mapping[str, str]) -> Told:
+async def _run(lab: EngineResources, name: str, env: Mapping[str, str]) -> Sections:
     given = {key: value for key, value in env.items() if value}
     return _sections(await lab.exec(lab.net(name), PROGRAM, env=given, timeout_s=PROGRAM_S))
 
 
-def _raise_if_failed(name: str, told: Told) -> None:
-    if "failed" in told:
-        raise FloodmarkError(f"the network of {name} cannot be changed: {' '.join(told['failed'])}")
+def _raise_if_failed(name: str, sections: Sections) -> None:
+    if "failed" in sections:
+        raise FloodmarkError(f"the network of {name} cannot be changed: {' '.join(sections['failed'])}")
 
 
-def _sections(text: str) -> Told:
-    told: Told = {}
+def _sections(text: str) -> Sections:
+    sections: Sections = {}
     heading = ""
     for line in text.splitlines():
         if line.startswith("== "):
             heading = line.removeprefix("== ")
-            told.setdefault(heading, [])
+            sections.setdefault(heading, [])
         else:
-            told.setdefault(heading, []).append(line)
-    return told
+            sections.setdefault(heading, []).append(line)
+    return sections

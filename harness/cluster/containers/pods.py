@@ -1,14 +1,14 @@
-"""Runs the containers of one cluster: for each process a net container and, in its network, its own.
+"""Runs the containers of one cluster: for each process a net container, and the process's own in its network.
 
 Rules
-1. The net container owns address, name and published ports, and lives as long as the cluster; the process's
-   container joins it, has no capability, and is started and killed as the process is.
-2. Whether a process lives is what the engine's events tell: killed means that its end was heard of. Of an end
-   that nobody asked for, `foreseen`, `excused` and `died` are asked, in this order.
-3. Paused is stopped by SIGSTOP, not by the engine's freezer: what is frozen cannot even be killed, and would
+1. The net container has the address, name and published ports, and lives as long as the cluster; the
+   process's container joins it, has no capability, and is started and killed with the process.
+2. The engine's events decide whether a process lives: it is killed when the event of its end has arrived. An
+   end that was not requested is expected (`expects_exit`), or excused (`excused`), or else it goes to `died`.
+3. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
    keep the keeper's namespace, and so a dead run, alive.
-4. When the events end and nobody asked for that, or keeper or a net container does, everything is lost: all
-   processes count as dead, their logs say why, and none of them has died by itself.
+4. If the stream of events, the keeper or a net container ends without a request, everything is lost: all
+   processes count as dead, their logs say why, and none of them is in `died`.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ import docker
 from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources
 from floodmark.harness.cluster.exit_reports import exit_report, last_words
-from floodmark.harness.cluster.hosts import Command, FaultedExit, Foreseen, never_foreseen, no_command
+from floodmark.harness.cluster.hosts import Command, ExpectsExit, FaultedExit, expects_no_exit, no_command
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
@@ -40,50 +40,50 @@ from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import CONTROLLER
 
 STOPPED_S = 10.0
-GONE_S = 20.0  # from a kill to the event that tells of the end: a busy engine once took 3 s
-STARVED = "the kernel killed it for want of memory"
+GONE_S = 20.0  # from a kill to the event of the end: a busy engine once took 3 s
+OUT_OF_MEMORY = "the kernel killed it for lack of memory"
 FAKETIME = "/opt/floodmark/libfaketime.so.1"
-# The log is appended to by the process itself: it is in the run's folder however the process ends.
+# The process itself appends to its log: the log is in the run's folder however the process ends.
 BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
 
 Step = Callable[[], Awaitable[None]]
 
 
-async def nothing() -> None:
-    """What a cluster does for disks that need nothing done."""
+async def do_nothing() -> None:
+    """A Step that does nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Pod:
-    """One process, this time it runs."""
+    """One process, from one start to its end."""
 
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    wanted: bool = False  # somebody asked for its end
+    wanted: bool = False  # its end was requested
     paused: bool = False
-    starved: bool = False  # the kernel killed in it for want of memory
+    out_of_memory: bool = False  # the kernel killed it for lack of memory
 
 
 class Pods:
-    """See harness.cluster.hosts: Hosts.
+    """The processes in containers, see harness.cluster.hosts: Hosts.
 
-    prepare, dispose: what is to be done before any process's container is made, and when all are dead.
-    excused: name -> why its end is expected now; such an end is in `felled`.
+    prepare, dispose: steps before any process's container is made, and after all are dead. excused: name ->
+    why its end is expected now; such an end goes to `faulted_exits`.
     """
 
     def __init__(self, lab: EngineResources, layout: Layout) -> None:
-        self.foreseen: Foreseen = never_foreseen
+        self.expects_exit: ExpectsExit = expects_no_exit
         self.command: Command = no_command
         self.died: list[str] = []
         self.died_words: dict[str, str] = {}
         self.excused = lab.excused
-        self.felled: list[FaultedExit] = []
-        self.prepare: Step = nothing
-        self.dispose: Step = nothing
+        self.faulted_exits: list[FaultedExit] = []
+        self.prepare: Step = do_nothing
+        self.dispose: Step = do_nothing
         self._lab = lab
         self._layout = layout
         self._alive: dict[str, Pod] = {}
-        self._starved: set[str] = set()  # names whose last end was for want of memory
+        self._out_of_memory: set[str] = set()  # names whose last end was for lack of memory
         self._pods_of = {lab.broker(name): name for name in layout.names}  # container -> name
         self._events: Any = None
         self._ending = False
@@ -92,10 +92,11 @@ class Pods:
     # -- Hosts --------------------------------------------------------------------------------------------
 
     async def begin(self) -> None:
-        """Net containers and disks, at once; then the containers of the processes, made but not started."""
-        await asyncio.to_thread(self._set_out)
+        """Makes net containers and disks in parallel; then the containers of the processes, which are not
+        started."""
+        await asyncio.to_thread(self._prepare_files)
         await self._lab.call("look for a reaper", _choose_reaper, self._lab.client)
-        self._events = await self._lab.call("tell its events", self._subscribe)
+        self._events = await self._lab.call("stream its events", self._subscribe)
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(loop,), daemon=True, name="docker-events").start()
         disks = asyncio.ensure_future(self.prepare())
@@ -106,9 +107,9 @@ class Pods:
             raise FloodmarkError(f"cannot start {name}: {self.lost}")
         if name in self._alive:
             raise FloodmarkError(f"cannot start {name}: it is running")
-        self._hand_over(f"{name}.*")
-        self._starved.discard(name)
-        self._alive[name] = pod = Pod()  # before the engine can tell of its end
+        self._give_to_user(f"{name}.*")
+        self._out_of_memory.discard(name)
+        self._alive[name] = pod = Pod()  # before the engine can report its end
         try:
             await self._lab.call(f"start {name}", self._lab.client.api.start, self._lab.broker(name))
         except BaseException:
@@ -131,17 +132,17 @@ class Pods:
             await self._gone(name, pod, timeout_s, "SIGTERM")
 
     async def pause(self, name: str) -> None:
-        """Back when the kernel has stopped it."""
+        """Pauses the process; returns when the kernel has stopped it."""
         pod = self._living(name, "pause")
         if pod.paused:
             return
         pod.paused = True
         await self._signal(name, "SIGSTOP")
 
-        async def moves() -> str | None:
-            return "it still runs" if name in self._alive and not await self.stands_still(name) else None
+        async def still_running() -> str | None:
+            return "it still runs" if name in self._alive and not await self.is_stopped(name) else None
 
-        await wait_until(moves, f"{name} to stand still", STOPPED_S)
+        await wait_until(still_running, f"{name} to be stopped", STOPPED_S)
 
     async def resume(self, name: str) -> None:
         pod = self._living(name, "resume")
@@ -155,9 +156,9 @@ class Pods:
         pod = self._alive.get(name)
         return pod is not None and pod.paused
 
-    async def stands_still(self, name: str) -> bool:
-        """As the kernel has it: looked up here where its processes are ours to see, else in the keeper, which
-        sees all of the cluster's but takes twenty times as long."""
+    async def is_stopped(self, name: str) -> bool:
+        """Whether the kernel has stopped the process: by /proc here if the harness sees the containers'
+        processes, else in the keeper, which takes twenty times as long."""
         if name not in self._alive:
             return False
         api, argument = self._lab.client.api, f"{MOUNTED}/{self._layout.properties_of(name).name}"
@@ -165,17 +166,18 @@ class Pods:
         with contextlib.suppress(OSError):
             process = Path(f"/proc/{seen['State']['Pid']}")
             if argument.encode() in (process / "cmdline").read_bytes().split(b"\0"):
-                # pid (name, which may hold anything) state ...
+                # pid (name, which may contain anything) state ...
                 return (process / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
-        told = await self._lab.exec(self._lab.keeper, ["ps", "-eo", "stat=,args="])
-        return any(line[0] in "Tt" for line in told.splitlines() if argument in line.split())
+        listing = await self._lab.exec(self._lab.keeper, ["ps", "-eo", "stat=,args="])
+        return any(line[0] in "Tt" for line in listing.splitlines() if argument in line.split())
 
     def last_words(self, name: str) -> str:
-        return last_words(self._layout.log_of(name), *([STARVED] if name in self._starved else []))
+        reasons = [OUT_OF_MEMORY] if name in self._out_of_memory else []
+        return last_words(self._layout.log_of(name), *reasons)
 
     async def end(self) -> None:
-        """Everything goes, the keeper last. Where the engine is gone, and its loss told, what it still holds
-        is left to the next start."""
+        """Removes everything, the keeper last. If the engine is gone, and `lost` says so, the rest is left to
+        the next start."""
         self._ending = True
         try:
             try:
@@ -207,8 +209,8 @@ class Pods:
             entrypoint=["sleep"], hostname=name, labels=lab.labels("net"), cap_add=["NET_ADMIN"],
             extra_hosts=hosts, pid_mode=f"container:{lab.keeper}", network=lab.network,
             networking_config={lab.network: endpoint}, log_config=NO_LOG)
-        net.image = lab.image  # whatever prefix the user's images have
-        # Its with_bind_ports knows no address, and would publish to all the world.
+        net.image = lab.image  # without the prefix that testcontainers may add
+        # testcontainers' with_bind_ports takes no address and would publish on all of them.
         published: dict[str, Any] = {f"{LISTENER}/tcp": place.reached, f"{CONTROL_SOCKET}/tcp": place.asked}
         net.ports.update(published)
         try:
@@ -230,7 +232,8 @@ class Pods:
                 security_opt=["no-new-privileges"], log_config=NO_LOG))
 
     def _environment(self, name: str) -> dict[str, str]:
-        """libfaketime reads its offset from a file, live, and leaves the monotonic clock alone."""
+        """The environment for libfaketime: the offset is read from a file each time, the monotonic clock is
+        real."""
         if not self._lab.clocks:
             return {}
         return {
@@ -238,50 +241,50 @@ class Pods:
             "FAKETIME_TIMESTAMP_FILE": f"{MOUNTED}/{name}.clock",
         }
 
-    def _set_out(self) -> None:
+    def _prepare_files(self) -> None:
         if self._lab.clocks:
             for name in self._layout.names:
                 self._layout.work(f"{name}.clock").write_text("+0\n", encoding="ascii")
-        self._hand_over("*")
+        self._give_to_user("*")
 
-    def _hand_over(self, pattern: str) -> None:
-        """What the harness has put there the process must be able to write: where we are root, it is not."""
+    def _give_to_user(self, pattern: str) -> None:
+        """If the harness is root, gives files to the containers' user, which must be able to write them."""
         if os.getuid() == 0:
             user, group = map(int, self._lab.user.split(":"))
             for path in (self._lab.work, *self._lab.work.glob(pattern)):
                 os.chown(path, user, group)
 
-    # -- what the engine tells ----------------------------------------------------------------------------
+    # -- the engine's events ----------------------------------------------------------------------------
 
     def _subscribe(self) -> Any:
-        """Of this run alone, and from its beginning: what happened before the engine took this call too."""
+        """Subscribes to the events of this run, from its beginning, including those before this call."""
         labels = [f"{key}={value}" for key, value in self._lab.labels("").items() if value]
         return self._lab.client.api.events(
             since=1, decode=True, filters={"type": "container", "label": labels, "event": ["die", "oom"]})
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In a thread of its own, as long as there is a stream."""
+        """Passes events to the loop until the stream ends; runs in a thread of its own."""
         with contextlib.suppress(RuntimeError):  # the loop was closed first
-            for event in self._told():
-                loop.call_soon_threadsafe(self._heard, event)
+            for event in self._stream_events():
+                loop.call_soon_threadsafe(self._on_event, event)
             loop.call_soon_threadsafe(self._lose, "the Docker engine ended its stream of events")
 
-    def _told(self) -> Iterator[Mapping[str, Any]]:
-        with contextlib.suppress(Exception):  # whatever a broken stream raises: it has ended
+    def _stream_events(self) -> Iterator[Mapping[str, Any]]:
+        with contextlib.suppress(Exception):  # a broken stream may raise anything: it has ended
             yield from self._events
 
-    def _heard(self, event: Mapping[str, Any]) -> None:
+    def _on_event(self, event: Mapping[str, Any]) -> None:
         about = event["Actor"]["Attributes"]
         name = self._pods_of.get(about["name"])
         if name is None:
-            if event["Action"] == "die" and about["name"] in self._bearers():
+            if event["Action"] == "die" and about["name"] in self._essential_containers():
                 self._lose(f"the container {about['name']} ended")
             return
         pod = self._alive.get(name)
         if pod is None:
             return
         if event["Action"] == "oom":
-            pod.starved = True
+            pod.out_of_memory = True
             return
         del self._alive[name]
         code = int(about["exitCode"])
@@ -289,19 +292,20 @@ class Pods:
         pod.ended.set()
 
     def _note_end(self, name: str, pod: Pod, code: int) -> None:
-        if pod.starved:
-            self._starved.add(name)
-        if pod.wanted or self._ending or self.foreseen(name, code):
+        if pod.out_of_memory:
+            self._out_of_memory.add(name)
+        if pod.wanted or self._ending or self.expects_exit(name, code):
             return
         if name in self.excused:
-            self.felled.append(FaultedExit(name=name, why=self.excused[name], time_ns=time.monotonic_ns()))
+            why = self.excused[name]
+            self.faulted_exits.append(FaultedExit(name=name, why=why, time_ns=time.monotonic_ns()))
         else:
             self.died.append(name)
-            words = exit_report(self._layout.log_of(name), code)
-            self.died_words.setdefault(name, words)
+            report = exit_report(self._layout.log_of(name), code)
+            self.died_words.setdefault(name, report)
 
-    def _bearers(self) -> set[str]:
-        """The containers without which all is lost."""
+    def _essential_containers(self) -> set[str]:
+        """The containers without which everything is lost."""
         return {self._lab.keeper, *(self._lab.net(name) for name in self._layout.names)}
 
     def _lose(self, why: str) -> None:
@@ -323,7 +327,7 @@ class Pods:
         return pod
 
     async def _signal(self, name: str, which: str) -> None:
-        """One that has ended meanwhile needs none."""
+        """Sends a signal; a process that has ended meanwhile is no error."""
 
         def send() -> None:
             try:
@@ -342,12 +346,12 @@ class Pods:
 
 
 def _choose_reaper(client: docker.DockerClient) -> None:
-    """testcontainers' own reaper clears up after a killed harness too, and sooner than the next start does;
-    but only where its image is at hand: else it would be looked for in a registry."""
+    """Uses testcontainers' own reaper only if its image is in the engine, else it would be pulled from a
+    registry. It also cleans up after a killed harness, sooner than the next start does."""
     if testcontainers_config.ryuk_disabled:
         return
     try:
         client.images.get(testcontainers_config.ryuk_image)
-        Reaper.get_instance()  # once, before threads would
+        Reaper.get_instance()  # once, before threads use it
     except (DockerException, ContainerConnectException, TimeoutError):
         testcontainers_config.ryuk_disabled = True

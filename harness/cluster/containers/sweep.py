@@ -1,12 +1,13 @@
-"""Removes what runs left on the Docker engine: at the end of a run, and at the start of the next.
+"""Removes the remains of runs from the Docker engine: at the end of a run, and of dead runs at the start of
+the next.
 
 Rules
-1. Whose keeper container runs is alive, and nothing of it is touched. The engine itself knows that: the
-   keeper ends when the harness does, however the harness ends.
-2. A run without a keeper, or whose keeper was made but not started, may be about to begin: it is swept only
-   when all it has is older than GRACE_S.
-3. The keeper goes last: what is interrupted is swept by the next start.
-4. What is gone already is no error: two harnesses may sweep at once.
+1. A run whose keeper container runs is alive, and nothing of it is touched: the keeper ends with the harness,
+   however that ends.
+2. A run without a keeper, or with a keeper that was not started yet, may be about to begin: it is swept only
+   when everything it has is older than GRACE_S.
+3. The keeper is removed last, so that the next start continues an interrupted sweep.
+4. What is already gone is no error: two harnesses may sweep at once.
 """
 
 import contextlib
@@ -29,15 +30,15 @@ LABEL_RUN = "org.floodmark.run"
 LABEL_ROLE = "org.floodmark.role"  # keeper, net, broker, helper, network, volume
 KEEPER = "keeper"
 GRACE_S = 60.0
-AT_ONCE = 4  # removals: the engine does them beside one another, and gains nothing from more
-REMOVE_S = 10.0  # for the engine to let go of a container whose removal it has begun
+AT_ONCE = 4  # removals in parallel: more do not make the engine faster
+REMOVE_S = 10.0  # for the engine to finish a container's removal
 
-Hook = Callable[[docker.DockerClient, str], None]  # client, run: what else a dead run may have left
+Hook = Callable[[docker.DockerClient, str], None]  # (client, run): removes further things of a dead run
 
 
 @dataclass(slots=True, kw_only=True)
 class Remains:
-    """What there is of one run. Containers by id; networks and volumes by name."""
+    """The resources of one run. Containers by id; networks and volumes by name."""
 
     keepers: list[str] = field(default_factory=list)
     containers: list[str] = field(default_factory=list)
@@ -45,11 +46,11 @@ class Remains:
     volumes: list[str] = field(default_factory=list)
     alive: bool = False  # its keeper runs
     begun: bool = False  # its keeper was started once
-    newest_s: float = 0.0  # when the youngest of it was made, by the engine's clock
+    newest_s: float = 0.0  # when its newest part was made, by the engine's clock
 
 
 def sweep(client: docker.DockerClient, hooks: Iterable[Hook] = ()) -> dict[str, str | None]:
-    """Remove what dead runs have left: run -> None, or why it could not be removed."""
+    """Removes the remains of dead runs: run -> None, or why they could not be removed."""
     found = remains(client)
     now_s = _now_s(client) if found else 0.0
     swept: dict[str, str | None] = {}
@@ -64,20 +65,20 @@ def sweep(client: docker.DockerClient, hooks: Iterable[Hook] = ()) -> dict[str, 
 
 
 def dead(there: Remains, now_s: float) -> bool:
-    """now_s: by the engine's clock."""
+    """Whether the run is dead. now_s: by the engine's clock."""
     return not there.alive and (there.begun or now_s - there.newest_s > GRACE_S)
 
 
 def remove_run(client: docker.DockerClient, run: str, hooks: Iterable[Hook] = ()) -> None:
-    """Remove everything of this run, alive as it may be."""
+    """Removes everything of this run, even if it is alive."""
     there = remains(client, f"{LABEL_RUN}={run}").get(run)
     if there is not None:
         _remove(client, run, there, hooks)
 
 
 def _remove(client: docker.DockerClient, run: str, there: Remains, hooks: Iterable[Hook]) -> None:
-    """The keeper is killed, and all processes with it; then containers, what the hooks know of, volumes and
-    networks are removed; the keeper last."""
+    """Kills the keeper, and all processes with it; then removes containers, the hooks' things, volumes and
+    networks; the keeper last."""
     api = client.api
     for keeper in there.keepers if there.alive else ():
         with contextlib.suppress(NotFound, APIError):  # it ended meanwhile
@@ -93,7 +94,7 @@ def _remove(client: docker.DockerClient, run: str, there: Remains, hooks: Iterab
 
 
 def remains(client: docker.DockerClient, label: str = LABEL_RUN) -> dict[str, Remains]:
-    """By run: everything on this engine that bears the label."""
+    """The resources on this engine with the label, by run."""
     found: dict[str, Remains] = {}
 
     def of(one: Mapping[str, Any], made_s: float) -> tuple[Remains, str]:
@@ -120,7 +121,8 @@ def remains(client: docker.DockerClient, label: str = LABEL_RUN) -> dict[str, Re
 
 
 def _remove_container(client: docker.DockerClient, container: str) -> None:
-    """And its anonymous volumes. Where somebody else is removing it, wait until it is gone."""
+    """Removes a container and its anonymous volumes. If another process is removing it, waits until it is
+    gone."""
     deadline = time.monotonic() + REMOVE_S
     while True:
         try:
@@ -135,16 +137,16 @@ def _remove_container(client: docker.DockerClient, container: str) -> None:
             return
 
 
-def _gone(act: Callable[[str], None], what: str) -> None:
+def _gone(act: Callable[[str], None], name: str) -> None:
     with contextlib.suppress(NotFound):
-        act(what)
+        act(name)
 
 
 def _now_s(client: docker.DockerClient) -> float:
-    """By the engine's clock, which need not be ours."""
+    """The time by the engine's clock, which may differ from ours."""
     return _seconds(client.info()["SystemTime"])
 
 
-def _seconds(told: str) -> float:
-    """Go's time-stamps have nanoseconds; Python's reader knows microseconds."""
-    return datetime.datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", told)).timestamp()
+def _seconds(timestamp: str) -> float:
+    """Seconds from a Go time-stamp, which has nanoseconds; Python reads microseconds."""
+    return datetime.datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", timestamp)).timestamp()

@@ -1,6 +1,5 @@
-"""Asks each broker of Apache Kafka for what its own metadata says: leader, epoch and ISR of each partition.
-
-A broker's metadata runs ahead of the role it plays by the milliseconds that it takes to apply it.
+"""Asks each broker of Apache Kafka for its own metadata: leader, epoch and ISR of each partition.
+A broker has new metadata some milliseconds before it takes the role in it.
 """
 
 import asyncio
@@ -11,29 +10,29 @@ from floodmark.harness.client.connection import Connection, Lost, Unsent, connec
 from floodmark.harness.protocols import PartitionSpec
 
 Address = tuple[str, int]
-Believed = Mapping[tuple[str, int], codec.PartitionMetadata]  # by (topic, partition)
+Metadata = Mapping[tuple[str, int], codec.PartitionMetadata]  # by (topic, partition)
 
 
 class BrokerMetadata:
-    """Keeps one connection to each broker. One that missed an answer is dropped, and dialled anew."""
+    """One connection to each broker; a connection that missed an answer is closed and opened again."""
 
     def __init__(self) -> None:
         self._connections: dict[Address, Connection] = {}
 
     async def of_each(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
-                      timeout_s: float) -> Mapping[str, Believed]:
-        """By node; a broker that is silent for timeout_s is not there."""
+                      timeout_s: float) -> Mapping[str, Metadata]:
+        """The metadata of each broker by node, without brokers that are silent for timeout_s."""
         topics = sorted({spec.topic for spec in partitions})
         answers = await asyncio.gather(*(self._ask(reached[node], topics, timeout_s) for node in reached))
         return {node: answer for node, answer in zip(reached, answers, strict=True) if answer is not None}
 
     def close(self) -> None:
-        """Safe twice."""
+        """Closes all connections. Safe to call twice."""
         for connection in self._connections.values():
             connection.abort()
         self._connections.clear()
 
-    async def _ask(self, address: Address, topics: Sequence[str], timeout_s: float) -> Believed | None:
+    async def _ask(self, address: Address, topics: Sequence[str], timeout_s: float) -> Metadata | None:
         try:
             async with asyncio.timeout(timeout_s):
                 connection = self._connections.get(address)

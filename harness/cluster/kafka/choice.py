@@ -1,8 +1,10 @@
-"""Makes the system for a version or folder of Apache Kafka, in its form, with what a user set.
+"""Makes the system for a version or folder of Apache Kafka, in KRaft or ZooKeeper mode, with the user's
+settings.
 
 Rules
-1. What this machine lacks, and what a form does not know, is refused before anything starts.
-2. The protocol generations (--rules) are older versions of Kafka, which the ZooKeeper form alone can play.
+1. What this machine lacks, and what the mode does not support, is refused before anything starts.
+2. The protocol generations (--rules) are protocol versions of older Kafkas, which only ZooKeeper mode
+   supports.
 """
 
 import functools
@@ -22,19 +24,19 @@ from floodmark.harness.protocols import CONTROLLER
 
 FLUSH, BROKERS_FLUSH = "flush.messages", "log.flush.interval.messages"  # a topic's key, its broker's
 LATEST_RULES = "kip-320"
-_ZOOKEEPER = "floodmark.harness.cluster.kafka.zookeeper"  # imported late: it needs a package of its own
+_ZOOKEEPER = "floodmark.harness.cluster.kafka.zookeeper"  # imported late: it needs an optional package
 
 
 def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[str],
                  config: Mapping[str, str], topic_config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> KafkaSystem:
-    """Made, not started. topic_config: of every topic; topics: of single ones, over those. Jars that
-    are missing are fetched, with progress on standard error."""
+    """Makes the system; nothing is started. topic_config: of every topic; topics: of single ones, overriding
+    those. Missing jars are fetched, with progress on standard error."""
     refuse_ours(config, "-c")
     refuse_ours(topic_config, "-t")
     if bugs:
-        raise UsageError(f"--bug {bugs[0]} is put into the reference broker, and Apache Kafka has none of "
-                         "them: leave it out, or leave out --kafka")
+        raise UsageError(f"--bug {bugs[0]} is a bug of the reference broker, which Apache Kafka does not "
+                         "have: leave out --bug or --kafka")
     kafka = found(version_or_dir)
     ids = {**{node: number for number, node in enumerate(node_names(nodes), start=1)},
            CONTROLLER: CONTROLLER_ID}
@@ -50,20 +52,20 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
 
 @functools.cache
 def found(version_or_dir: str) -> Distribution:
-    """Looked for once a process: every jar is held against its checksum."""
+    """The distribution; cached, because every jar's checksum is verified."""
     return distribution(version_or_dir, lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def _form(kafka: Distribution, rules: str, config: Mapping[str, str], ids: Mapping[str, int]) -> Form:
     if kafka.form == "kraft":
         if rules != LATEST_RULES:
-            raise UsageError(f"--rules {rules} takes a Kafka that runs with ZooKeeper, such as 2.8.2; "
-                             f"{kafka.version} knows {LATEST_RULES} alone")
+            raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
+                             f"{kafka.version} has only {LATEST_RULES}")
         return KRaft(kafka, config, ids)
     try:
         zookeeper = import_module(_ZOOKEEPER)
     except ModuleNotFoundError as error:
-        raise FloodmarkError(f"Kafka {kafka.version} needs ZooKeeper, which is asked by the Python package "
+        raise FloodmarkError(f"Kafka {kafka.version} needs ZooKeeper, and for that the Python package "
                              f"{error.name}: pip install 'floodmark[kafka]'") from error
     form: Form = zookeeper.ZooKeeper(kafka, config, ids, rules=rules)
     return form

@@ -1,20 +1,21 @@
-"""Plays a power cut on the files of a broker of Apache Kafka that is dead already: each log loses its end.
+"""Simulates a power cut on the files of a dead broker of Apache Kafka: each log loses its end.
 
-Kafka keeps no account of what it has fsynced but recovery-point-offset-checkpoint: below the recovery point
-of a log everything is durable. Above it nobody can say, for the system writes back when it likes. So each log
-is cut at the end of one of its batches, drawn evenly between its recovery point and its end.
+Kafka records what it has fsynced only in recovery-point-offset-checkpoint: below a log's recovery point
+everything is durable. Above it that is unknown, because the operating system writes back at any time. So each
+log is cut at the end of a batch that is drawn evenly between its recovery point and its end.
 
 Rules
-1. Never below the recovery point, never below what an earlier power cut has left, and nothing of a log that
-   fsyncs every message (flush.messages=1): its checkpoint of the recovery point comes later than the fsyncs.
-2. What is cut leaves no trace: later segments and snapshots of producers go, and the indexes of the segment
-   that is cut, which Kafka makes again when it recovers an unclean log.
-3. __cluster_metadata-0, a broker's copy of what the controller decided, stays: it is fetched again anyhow.
-   Checkpoints stay, for Kafka fsyncs them before it gives them their names. They may name offsets that are no
-   more: Kafka lowers those when it loads the logs.
-4. After an orderly stop the recovery point is the LEO: then nothing is lost.
-5. The harness's note of what a cut has left is a file beside the broker's folder. A log that was not written
-   since that note is durable as it lies.
+1. A log is not cut below its recovery point, nor below the end that an earlier power cut left; a log that
+   fsyncs every message (flush.messages=1) is not cut at all: its recovery point is checkpointed later than
+   the fsyncs.
+2. Later segments and producer snapshots are removed, and the indexes of the cut segment, which Kafka rebuilds
+   when it recovers an unclean log.
+3. __cluster_metadata-0, a broker's copy of the controller's records, is not cut: it is fetched again anyway.
+   Checkpoints are not cut, because Kafka fsyncs them before renaming them. They may name offsets that are
+   gone: Kafka lowers those when it loads the logs.
+4. After an orderly stop the recovery point is the LEO, and nothing is lost.
+5. The harness records what a cut has left in a file next to the broker's folder. A log that was not written
+   since is durable as it is.
 """
 
 import json
@@ -47,15 +48,15 @@ _SNAPSHOT = ".snapshot"
 
 
 class CutLogs:
-    """See harness.cluster.system: PowerLoss. durable_file is the note of rule 5."""
+    """See harness.cluster.system: PowerLoss. durable_file is the file of rule 5."""
 
     def __init__(self, flushes_every: Callable[[str], bool] = lambda topic: False) -> None:
         """flushes_every: whether every message of the topic is fsynced before it is acked."""
         self._flushes_every = flushes_every
-        self._cuts: dict[str, int] = {}  # how many each node has suffered: seeds the next one's draw
+        self._cuts: dict[str, int] = {}  # number of cuts of each node: seeds the next one's draw
 
     def power_cut(self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None) -> Lost:
-        """keep: "topic-partition" -> offset: of that log whole batches stay up to that offset at most, and
+        """keep: "topic-partition" -> offset: that log keeps complete batches up to that offset at most, but
         never less than what is durable."""
         number = self._cuts[log_dir.name] = self._cuts.get(log_dir.name, 0) + 1
         random = Random(f"{log_dir.name} {number}")
@@ -78,18 +79,18 @@ class CutLogs:
                 shutil.rmtree(path)
             else:
                 path.unlink()
-        self.start_anew(durable_file)
+        self.mark_all_durable(durable_file)
         return Lost(kept={}, records={name: count for name, count in records.items() if count})
 
-    def start_anew(self, durable_file: Path) -> None:
+    def mark_all_durable(self, durable_file: Path) -> None:
         durable_file.write_text("{}", encoding="utf-8")
 
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None:
-        return {}  # of no file is it known without its checkpoint
+        return {}  # unknown for every file without the checkpoint
 
 
 def _left_by_cut(durable_file: Path, folder: Path) -> int:
-    """How far the log is durable because an earlier power cut has left that."""
+    """The end of the log that an earlier power cut left, if it was not written since; else 0."""
     try:
         noted_ns = durable_file.stat().st_mtime_ns
         noted: Mapping[str, int] = json.loads(durable_file.read_text(encoding="utf-8"))
@@ -101,13 +102,13 @@ def _left_by_cut(durable_file: Path, folder: Path) -> int:
 
 
 def _cut(folder: Path, floor: int, keep: int | None, random: Random) -> None:
-    """Cuts one log: at the highest end of a batch that is not above `keep`, else at one that is drawn."""
+    """Cuts one log at the highest end of a batch that is not above `keep`; without it, at a drawn one."""
     segments = segments_of(folder)
     ends = [(number, end) for number, path in enumerate(segments)
             for end in (BatchEnd(byte=0, leo=base_offset(path)), *batch_ends(path))]
     possible = [one for one in ends if one[1].leo >= floor]
     if not possible:
-        return  # the log ends below its recovery point: it is damaged already, and nobody's to cut
+        return  # the log ends below its recovery point: it is damaged already, and is not cut
     chosen = random.choice(possible)
     if keep is not None:
         chosen = max((one for one in possible if one[1].leo <= keep), default=possible[0],

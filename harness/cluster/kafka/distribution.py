@@ -1,10 +1,10 @@
-"""Which Apache Kafka is to run: a version, or a folder that holds one; its jars, and the Java to run them.
+"""Finds the Apache Kafka to run, by a version or a folder: its jars, and the Java to run them.
 
 Rules
-1. A word that begins as a version does (4.3.1) is a version; every other word, such as ./4.3.1, is a folder.
-2. Jars of a version come from the cache (jars.py), where each is held against its checksum every time. A
-   folder is taken as it is.
-3. Which Java is needed is read from the jars themselves, from the class that will be started.
+1. A string that begins like a version (4.3.1) is a version; any other, such as ./4.3.1, is a folder.
+2. The jars of a version come from the cache (jars.py), which verifies their checksums every time. A folder is
+   used without such a check.
+3. The needed Java version is read from the jars, from the class that will be started.
 """
 
 import os
@@ -24,10 +24,10 @@ Form = Literal["zookeeper", "kraft"]
 Say = Callable[[str], None]
 
 JAVA_TIMEOUT_S = 30.0
-_FIRST_KRAFT = (3, 3)  # the first release whose KRaft was said to be ready for production
+_FIRST_KRAFT = (3, 3)  # the first release with KRaft declared ready for production
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
 _KAFKA_JAR = re.compile(r"(?P<name>(kafka|connect|trogdor)(-[a-z0-9]+)*(_2\.\d+)?)-(?P<version>\d.*)")
-_CORE = re.compile(r"kafka_2\.\d+")  # of the artifact that holds the broker; the number is Scala's
+_CORE = re.compile(r"kafka_2\.\d+")  # the artifact with the broker; the number is Scala's version
 _CLASSIFIERS = re.compile(r"-(sources|javadoc|scaladoc|test|test-sources)$")
 _MAIN_CLASS = "kafka/Kafka.class"
 _JAVA_1_OF_CLASSES = 44  # a class file's major version is Java's and 44
@@ -44,10 +44,10 @@ class Distribution:
 
 
 def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribution:
-    """The distribution that is meant. A version that the cache lacks is fetched first, which `say` reports.
+    """Finds the distribution. A version that is not in the cache is fetched first, with progress to `say`.
 
-    Raises: UsageError for a version that does not exist and a folder that is not there; FloodmarkError for
-    what this machine or the folder lacks.
+    UsageError for a version or a folder that does not exist; FloodmarkError for what this machine or the
+    folder lacks.
     """
     java = find_java()
     if is_version(version_or_dir):
@@ -55,12 +55,12 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
     else:
         version, paths = _unpacked(Path(version_or_dir))
     if refused := [path for path in paths if os.pathsep in str(path)]:
-        raise FloodmarkError(f"{refused[0]} cannot stand on a class path, for its name has a {os.pathsep} in "
-                             f"it: move it elsewhere")
+        raise FloodmarkError(f"{refused[0]} cannot be on a class path, because its name contains "
+                             f"{os.pathsep}: move it elsewhere")
     form = form_of(version)
     if form == "zookeeper" and not any(path.name.startswith("zookeeper-") for path in paths):
-        raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and {paths[0].parent} holds no "
-                             f"zookeeper-*.jar: unpack the distribution anew")
+        raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and {paths[0].parent} has no "
+                             f"zookeeper-*.jar: unpack the distribution again")
     _refuse_old_java(java, version, paths)
     return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java)
 
@@ -70,7 +70,7 @@ def is_version(word: str) -> bool:
 
 
 def form_of(version: str) -> Form:
-    """How a version is run: with ZooKeeper below 3.3, else in KRaft mode."""
+    """The mode of a version: ZooKeeper below 3.3, else KRaft."""
     major, minor = (int(number) for number in version.split(".")[:2])
     return "zookeeper" if (major, minor) < _FIRST_KRAFT else "kraft"
 
@@ -86,19 +86,19 @@ def _unpacked(folder: Path) -> tuple[str, tuple[Path, ...]]:
     versions = _versions(paths)
     cores = sorted(name for name in versions if _CORE.fullmatch(name))
     if not cores:
-        raise FloodmarkError(f"{folder} is no unpacked distribution of Kafka, for it has no "
+        raise FloodmarkError(f"{folder} is no unpacked distribution of Kafka: it has no "
                              f"libs/kafka_2.*.jar: give the folder that kafka_2.13-VERSION.tgz unpacks to")
     distinct = sorted({version for found in versions.values() for version in found})
-    if mixed := next((words for words in (distinct, cores) if len(words) > 1), None):
+    if mixed := next((names for names in (distinct, cores) if len(names) > 1), None):
         raise FloodmarkError(f"{folder}/libs mixes jars of {' and '.join(mixed)}: unpack one distribution of "
                              f"Kafka into a new folder, and give that")
     if not is_version(distinct[0]):
-        raise FloodmarkError(f"{folder}/libs holds jars of Kafka {distinct[0]}, which is no version")
+        raise FloodmarkError(f"{folder}/libs has jars of Kafka {distinct[0]}, which is no version")
     return distinct[0], paths
 
 
 def _versions(paths: tuple[Path, ...]) -> Mapping[str, set[str]]:
-    """Artifact of Kafka -> the versions in which it is there."""
+    """The versions of each of Kafka's artifacts."""
     found: dict[str, set[str]] = {}
     for path in paths:
         match = _KAFKA_JAR.fullmatch(_CLASSIFIERS.sub("", path.stem))
@@ -114,21 +114,21 @@ def find_java() -> Path:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(Path(home) / "bin" / "java" if home else "java")
     if found is None:
-        where = f"JAVA_HOME is {home}, and holds no bin/java" if home else "no java is on the PATH"
+        where = f"JAVA_HOME is {home}, and has no bin/java" if home else "no java is on the PATH"
         raise FloodmarkError(f"Apache Kafka needs Java, and {where}: install one (Debian: apt-get install "
                              f"openjdk-17-jre-headless), or set JAVA_HOME")
     return Path(found)
 
 
 def java_version(java: Path) -> int:
-    """The major version, as that Java gives it: 17 of 17.0.15, 8 of 1.8.0_402."""
+    """The major version of that Java: 17 for 17.0.15, 8 for 1.8.0_402."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S,
+        printed = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_TIMEOUT_S,
                               check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise FloodmarkError(f"{java} -version cannot be run ({error}): install another Java, or set "
                              f"JAVA_HOME") from error
-    match = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)
+    match = re.search(r'version "(?:1\.)?(\d+)', printed.stderr + printed.stdout)
     if match is None:
         raise FloodmarkError(f"{java} -version names no version: install another Java, or set JAVA_HOME")
     return int(match[1])
@@ -141,7 +141,7 @@ def needed_java(paths: tuple[Path, ...]) -> int:
         with zipfile.ZipFile(core) as archive, archive.open(_MAIN_CLASS) as file:
             head = file.read(8)  # the magic, the minor version, the major version
     except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise FloodmarkError(f"{core} cannot be read ({error}): get that distribution anew") from error
+        raise FloodmarkError(f"{core} cannot be read ({error}): get that distribution again") from error
     return int.from_bytes(head[6:8], "big") - _JAVA_1_OF_CLASSES
 
 

@@ -1,7 +1,8 @@
-"""Which features of Kafka's KRaft mode (KIP-584) a folder was formatted with, and whether a cluster has them.
+"""Reads the features of KRaft mode (KIP-584) that a folder was formatted with, and checks that a cluster has
+them.
 
-A controller loads its first features from a checkpoint that the format leaves in its folder: in the folder
-itself up to 4.3, in __cluster_metadata-0 from 4.4 on.
+A controller loads its first features from a checkpoint that the format command writes: into the folder itself
+up to 4.3, into __cluster_metadata-0 from 4.4 on.
 """
 
 import struct
@@ -14,13 +15,13 @@ from floodmark.harness.logdir.record_batches import BatchError, frame, records
 
 
 def formatted_features(log_dir: Path) -> Mapping[str, int]:
-    """Feature -> the level that the format asked for; empty where it left no checkpoint (before 3.3)."""
+    """The formatted level of each feature; empty if there is no checkpoint (before 3.3)."""
     decisions = Decisions()
     for path in sorted((*log_dir.glob("*.checkpoint"), *(log_dir / FOLDER).glob("*.checkpoint"))):
         try:
             _load(path.read_bytes(), decisions)
         except (OSError, BatchError, LookupError, struct.error) as error:
-            raise FloodmarkError(f"{path}, which Kafka's format left, cannot be read: {error}") from error
+            raise FloodmarkError(f"{path}, which Kafka's format wrote, cannot be read: {error}") from error
     return decisions.features
 
 
@@ -34,10 +35,10 @@ def _load(data: bytes, decisions: Decisions) -> None:
 
 
 def refuse_other_features(asked: Mapping[str, int], finalized: Mapping[str, int], version: str) -> None:
-    """FloodmarkError that names each feature with another level than the format asked for. Kafka leaves out
-    those of level 0."""
+    """Raises FloodmarkError if a feature's level is not the formatted one. Kafka leaves out those of level
+    0."""
     wrong = [f"{name} has level {finalized.get(name, 0)}, not {level}"
              for name, level in sorted(asked.items()) if finalized.get(name, 0) != level]
     if wrong:
-        raise FloodmarkError(f"this cluster of Kafka {version} has not the features that its folder was "
-                             f"formatted with: {'; '.join(wrong)}")
+        raise FloodmarkError(f"this cluster of Kafka {version} does not have the features that its folder "
+                             f"was formatted with: {'; '.join(wrong)}")

@@ -1,7 +1,6 @@
-"""The seam inside Apache Kafka: what its two forms, KRaft and ZooKeeper, do each in its own way.
-
-KafkaSystem (kafka_system.py) holds what both share. `controller`, the process, is the quorum's controller in
-the one form and ZooKeeper in the other; in both it is what decides who leads, and what it wrote is the truth.
+"""The protocol Form: what differs between Apache Kafka in KRaft mode and with ZooKeeper.
+KafkaSystem (kafka_system.py) has what both share. The process `controller` is the quorum's controller in
+KRaft mode and ZooKeeper in the other; in both, what it wrote decides who leads and is the truth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,29 +14,29 @@ from floodmark.harness.protocols import PartitionSpec, PartitionView
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerState:
-    """What the controller has decided by now."""
+    """The controller's decisions so far."""
 
     partitions: Mapping[int, PartitionView]  # by the history's key
-    unfenced: frozenset[str]  # nodes that are registered and alive to it
+    unfenced: frozenset[str]  # registered nodes that it considers alive
 
 
 class Form(Protocol):
     @property
     def name(self) -> str: ...  # zookeeper or kraft: run.json's `system.form`
     @property
-    def about(self) -> Mapping[str, Any]: ...  # what else run.json's `system` says of it
+    def about(self) -> Mapping[str, Any]: ...  # further keys of run.json's `system`
     @property
-    def settings(self) -> Mapping[str, str]: ...  # Kafka's keys, of every broker, without its place
+    def settings(self) -> Mapping[str, str]: ...  # Kafka's keys of every broker, without addresses and paths
     @property
-    def decides_alone(self) -> bool: ...  # the process `controller`; else a broker does
+    def decides_alone(self) -> bool: ...  # whether the process `controller` decides; else a broker does
     @property
-    def waiting_line(self) -> str: ...  # what a broker logs while it waits for its controller to be there
+    def waiting_line(self) -> str: ...  # what a broker logs while it waits for its controller
     @property
-    def lacks(self) -> Mapping[type, str]: ...  # abilities that this form has not, and why
+    def lacks(self) -> Mapping[type, str]: ...  # abilities that this form does not have, and why
 
-    def write_files(self, layout: Layout) -> None: ...  # all that its processes read when they start
-    def main(self, name: str) -> tuple[str, Path]: ...  # the class to be started, and its file
-    async def starting(self, name: str) -> None: ...  # its process is about to begin
+    def write_files(self, layout: Layout) -> None: ...  # all files that its processes read at start
+    def main(self, name: str) -> tuple[str, Path]: ...  # the main class, and its settings file
+    async def starting(self, name: str) -> None: ...  # its process is about to start
     async def controller_is_up(self) -> bool: ...
     async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None: ...
     async def admin(self, running: Sequence[str]) -> str | None: ...  # who takes admin requests; None: nobody

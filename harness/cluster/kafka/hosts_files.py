@@ -1,7 +1,6 @@
-"""Lets brokers dial one another through links that can be cut: by name, each with a hosts file of its own.
-
-A broker tells all others one address at which to dial it. So it tells a name, its node's; and each process is
-started with jdk.net.hosts.file (Java 9 and newer), by which that name means the dialer's own link.
+"""Writes hosts files by which brokers connect to each other through links that can be cut.
+A broker advertises one address to all others, so it advertises its node's name. Each process is started with
+jdk.net.hosts.file (Java 9 and newer), in which that name is the address of its own link.
 """
 
 import socket
@@ -11,14 +10,15 @@ from floodmark.harness.cluster.ports import HOST
 
 
 def advertised_to_brokers(layout: Layout, node: str) -> Address:
-    """Where other brokers dial it."""
+    """The address that the node advertises to other brokers."""
     if not layout.link_hosts:
         return layout.places[node].control
-    return node, layout.places[node].control[1]  # links listen at the same port, on addresses of their own
+    return node, layout.places[node].control[1]  # all links to it listen on this port, at different addresses
 
 
 def write_hosts(layout: Layout) -> None:
-    """The hosts file of each process. With one, Java asks nobody else: so the machine's name is in it."""
+    """Writes the hosts file of each process. Java then uses no other source, so it has the machine's name
+    too."""
     for name, host in layout.link_hosts.items():
         lines = [f"{HOST} localhost {socket.gethostname()} {name}",
                  *(f"{host} {other}" for other in layout.names if other != name)]

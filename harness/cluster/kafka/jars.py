@@ -1,14 +1,15 @@
-"""The jars of Apache Kafka by version, in the user's cache folder: fetched with Maven, kept with checksums.
+"""Caches the jars of Apache Kafka by version in the user's cache folder: fetched with Maven, with checksums.
 
     CACHE/floodmark/kafka/4.3.1/manifest.json        the SHA-256 of each jar
                                 libs/*.jar
 
 Rules
-1. A version's folder gets its name when all of it is there (rename), its manifest included: a download that
-   was killed leaves a folder of another name, which nobody takes for a version.
-2. One download at a time, by a lock that ends with its process. Whoever waited finds the jars there.
-3. Jars are held against their checksums at every use. What does not fit is fetched anew, and that is said.
-4. A version that is there needs neither Maven nor a network.
+1. A version's folder gets its name when it is complete, by a rename: a killed download leaves a folder of
+   another name.
+2. Only one download runs at a time, by a lock that ends with its process. Waiting processes find the jars
+   then.
+3. The jars' checksums are verified at every use. A version with a wrong one is fetched again, with a message.
+4. A cached version needs neither Maven nor a network.
 """
 
 import fcntl
@@ -33,12 +34,12 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 Say = Callable[[str], None]
 
 POM = Path(__file__).resolve().parents[3] / "docker" / "kafka" / "pom.xml"
-SILENCE_S = 120.0  # so long may Maven say nothing
+SILENCE_S = 120.0  # how long Maven may print nothing
 LOCK_TIMEOUT_S = 900.0
 PROGRESS_EVERY_S = 3.0
 MANIFEST = "manifest.json"
 _COMING = ".coming-"
-_TESTED = "tested."  # how the names of those properties begin
+_TESTED = "tested."  # begins the names of those properties
 _COPY = ("org.apache.maven.plugins:maven-dependency-plugin:copy-dependencies", "-DincludeScope=runtime")
 _DOWNLOADED = re.compile(r"Downloaded from \S+ \S+ \((?P<size>[\d.]+) (?P<unit>[kMG]?B)")
 _UNITS = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
@@ -49,26 +50,26 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def get(version: str, say: Say) -> tuple[Path, ...]:
-    """The jars of a version, in order of their names; fetched where they are not there whole.
+    """The jars of a version, in order of their names; fetched if they are not complete.
 
-    Raises: UsageError where the version does not exist; FloodmarkError where it cannot be fetched.
+    UsageError if the version does not exist; FloodmarkError if it cannot be fetched.
     """
     folder = cache_folder() / version
-    found = _kept(folder, say)
+    found = _cached(folder, say)
     if found is not None:
         return found
     with _one_at_a_time(folder.parent, say):
-        found = _kept(folder, say)  # by whoever was waited for
+        found = _cached(folder, say)  # another process may have fetched them meanwhile
         if found is None:
             _fetch(folder, version, say)
-            found = _kept(folder, say)
+            found = _cached(folder, say)
     if found is None:
         raise FloodmarkError(f"the jars that were just put into {folder} are damaged: is the disk sound?")
     return found
 
 
 def tested() -> tuple[str, ...]:
-    """The versions that the tests run, lowest first, as the pom has them."""
+    """The versions that the tests run, lowest first, from the pom."""
     names = ((entry.tag.rpartition("}")[2], entry.text) for entry in _pom().iter())
     return tuple(text for name, text in names if name.startswith(_TESTED) and text)
 
@@ -78,23 +79,23 @@ def cache_folder() -> Path:
     return cache.absolute() / "floodmark" / "kafka"
 
 
-# -- what is there ------------------------------------------------------------------------------------------
+# -- the cache ------------------------------------------------------------------------------------------
 
-def _kept(folder: Path, say: Say) -> tuple[Path, ...] | None:
-    """The jars of this folder, each as its checksum says; None where there are none that can be used."""
+def _cached(folder: Path, say: Say) -> tuple[Path, ...] | None:
+    """The jars of this folder if all checksums are right; else None."""
     try:
         sums = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["sha256"]
         paths = tuple(folder / "libs" / name for name in sorted(sums))
         for path in paths:
             if sha256(path) != sums[path.name]:
-                say(f"{path} does not fit its checksum: Kafka {folder.name} is fetched anew")
+                say(f"{path} has a wrong checksum: Kafka {folder.name} is fetched again")
                 return None
     except FileNotFoundError as error:
         if folder.exists():
-            say(f"{error.filename} is missing: Kafka {folder.name} is fetched anew")
+            say(f"{error.filename} is missing: Kafka {folder.name} is fetched again")
         return None
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        say(f"{folder} cannot be used ({error}): Kafka {folder.name} is fetched anew")
+        say(f"{folder} cannot be used ({error}): Kafka {folder.name} is fetched again")
         return None
     return paths
 
@@ -106,7 +107,7 @@ def sha256(path: Path) -> str:
 
 @contextmanager
 def _one_at_a_time(folder: Path, say: Say) -> Iterator[None]:
-    """While jars are fetched; whoever comes second waits. Maven's own cache is shared by all versions."""
+    """Holds a lock while jars are fetched; a second process waits. All versions share Maven's own cache."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / ".lock").open("w")
@@ -137,13 +138,14 @@ def _locked(number: int) -> bool:
 # -- fetching -----------------------------------------------------------------------------------------------
 
 def _fetch(folder: Path, version: str, say: Say) -> None:
-    """Puts the version's folder there, whole. The lock is ours: whatever lies there half-done is nobody's."""
+    """Makes the version's folder. The caller has the lock: unfinished folders belong to no process and are
+    removed."""
     for left in folder.parent.glob(f"{_COMING}*"):
         shutil.rmtree(left, ignore_errors=True)
     coming = folder.parent / f"{_COMING}{secrets.token_hex(8)}"
     try:
         (coming / "libs").mkdir(parents=True)
-        say(f"getting Kafka {version} with Maven, about 50 MB, to be kept in {folder}")
+        say(f"getting Kafka {version} with Maven, about 50 MB, into {folder}")
         _maven(version, coming / "libs", say)
         sums = {path.name: sha256(path) for path in sorted((coming / "libs").glob("*.jar"))}
         if f"kafka_2.13-{version}.jar" not in sums:
@@ -155,14 +157,14 @@ def _fetch(folder: Path, version: str, say: Say) -> None:
             shutil.rmtree(folder)
         coming.rename(folder)
     except OSError as error:
-        raise FloodmarkError(f"Kafka {version} cannot be kept in {folder} ({error}): make room there, or set "
-                             f"XDG_CACHE_HOME elsewhere") from error
+        raise FloodmarkError(f"Kafka {version} cannot be stored in {folder} ({error}): make room there, or "
+                             f"set XDG_CACHE_HOME elsewhere") from error
     finally:
         shutil.rmtree(coming, ignore_errors=True)
 
 
 def _maven(version: str, target: Path, say: Say) -> None:
-    """Has Maven copy the jars into the folder."""
+    """Copies the jars into the folder with Maven."""
     maven = shutil.which("mvn")
     if maven is None:
         raise FloodmarkError(f"the jars of Kafka {version} are fetched with Maven, and no mvn is on the "
@@ -170,7 +172,7 @@ def _maven(version: str, target: Path, say: Say) -> None:
                              f"unpacked distribution")
     _pom()
     profile = "log4j" if int(version.partition(".")[0]) < 4 else "log4j2"
-    # -C: an artifact whose checksum does not fit is refused. -U: an earlier failure is not taken for lasting.
+    # -C: refuse an artifact with a wrong checksum. -U: try again after an earlier failure.
     call = [maven, "-B", "-C", "-U", "-f", str(POM), "-P", profile, f"-Dkafka.version={version}", *_COPY,
             f"-DoutputDirectory={target}"]
     lines = deque[str](maxlen=400)
@@ -186,7 +188,8 @@ def _maven(version: str, target: Path, say: Say) -> None:
 
 @contextmanager
 def _running(call: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A process in a group of its own, which ends with the block: mvn is a script that starts Java."""
+    """Runs a process in a group of its own, which is killed at the block's end: mvn is a script that starts
+    Java."""
     process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.STDOUT, errors="replace", start_new_session=True)
     try:
@@ -201,7 +204,8 @@ def _running(call: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def _lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
-    """What it prints. FloodmarkError once it has been silent for too long, after which it is killed."""
+    """Yields the lines that the process prints. FloodmarkError if it prints nothing for too long; it is
+    killed then."""
     assert process.stdout is not None
     silent = threading.Event()
 
@@ -219,20 +223,20 @@ def _lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
         finally:
             timer.cancel()
         if silent.is_set():
-            raise FloodmarkError(f"Maven said nothing for {SILENCE_S:g} s: is the network slow, or a proxy "
-                                 f"missing in ~/.m2/settings.xml?")
+            raise FloodmarkError(f"Maven printed nothing for {SILENCE_S:g} s: is the network slow, or a "
+                                 f"proxy missing in ~/.m2/settings.xml?")
         if not line:
             return
         yield line
 
 
 class _Progress:
-    """Says every few seconds how far Maven is."""
+    """Reports Maven's progress every few seconds."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
-        self._said_s = time.monotonic()
-        self._files = 0  # jars, and what Maven reads to know which jars
+        self._reported_s = time.monotonic()
+        self._files = 0  # jars, and the files that tell Maven which jars
         self._bytes = 0.0
 
     def take(self, line: str) -> None:
@@ -242,26 +246,26 @@ class _Progress:
         self._files += 1
         self._bytes += float(found["size"]) * _UNITS[found["unit"]]
         now = time.monotonic()
-        if now - self._said_s >= PROGRESS_EVERY_S:
+        if now - self._reported_s >= PROGRESS_EVERY_S:
             self._say(f"  {self._files} files, {self._bytes / 1e6:.1f} MB")
-            self._said_s = now
+            self._reported_s = now
 
 
 def _failure(version: str, lines: list[str]) -> FloodmarkError:
-    """What Maven's last lines come to: what is wrong, and what to do."""
+    """The error from Maven's last lines: what is wrong, and what to do."""
     errors = [line.removeprefix("[ERROR] ") for line in lines if line.startswith("[ERROR] ")]
     text = "\n".join(line for line in lines if line.startswith(("[ERROR]", "[WARNING]")))
     if (gone := _NO_NETWORK.search(text)) is not None:
-        return FloodmarkError(f"Kafka {version} cannot be fetched, for Maven cannot reach {gone['url']}: "
-                              f"mend the network or ~/.m2/settings.xml, or give the folder of an unpacked "
+        return FloodmarkError(f"Kafka {version} cannot be fetched: Maven cannot reach {gone['url']}: "
+                              f"fix the network or ~/.m2/settings.xml, or give the folder of an unpacked "
                               f"distribution")
     if (none := _NO_ARTIFACT.search(text)) is not None:
         why = (f"there is no Kafka {version} in Maven's repository"
                if none["artifact"].endswith(":kafka_2.13") else
-               f"Kafka {version} is not whole in Maven's repository, {none['artifact']} is missing")
+               f"Kafka {version} is incomplete in Maven's repository, {none['artifact']} is missing")
         return UsageError(f"{why}: choose another version (tested: {', '.join(tested())})")
-    reason = errors[0] if errors else next((line for line in reversed(lines) if line), "it said nothing")
-    return FloodmarkError(f"Kafka {version} cannot be fetched, for Maven failed: {reason[:500]}")
+    reason = errors[0] if errors else next((line for line in reversed(lines) if line), "it printed nothing")
+    return FloodmarkError(f"Kafka {version} cannot be fetched, Maven failed: {reason[:500]}")
 
 
 def _pom() -> ElementTree.Element:

@@ -1,7 +1,6 @@
-"""The Java command of one Kafka process: memory, threads, logging, class path.
-
-Log lines go to standard output, which the place keeps as the process's log. Each begins with its date and
-time in UTC, to the millisecond, and its level.
+"""Builds the Java command of a Kafka process: memory, threads, logging, class path.
+Log lines go to standard output, which becomes the process's log. Each begins with date and time in UTC, with
+milliseconds, and the level.
 """
 
 from collections.abc import Sequence
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from floodmark.harness.cluster.kafka.distribution import Distribution
 
-# A broker of a test needs little; the quick compiler alone, for no broker is long at work.
+# A test's broker needs little memory, and only the fast compiler, because it does not run long.
 JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ActiveProcessorCount=2",
        "-Xss256k", "-XX:-UsePerfData", "-Djava.awt.headless=true", "-Duser.timezone=UTC")
 _PATTERN = "[%d{yyyy-MM-dd HH:mm:ss,SSS}] %p %m (%c)%n"
@@ -33,13 +32,13 @@ _LOG4J2 = f"""Configuration:
 
 
 def write_logging(folder: Path) -> None:
-    """The settings of both logging libraries: which one a version has, its jars say."""
+    """Writes the settings of both logging libraries: a version's jars have one of them."""
     (folder / "log4j.properties").write_text(_LOG4J, encoding="utf-8")
     (folder / "log4j2.yaml").write_text(_LOG4J2, encoding="utf-8")
 
 
 def java_command(kafka: Distribution, main: str, arguments: Sequence[str], *, logging: Path,
                  flags: Sequence[str] = ()) -> list[str]:
-    """logging: the folder that write_logging was given, as the process sees it."""
+    """The command. logging: the folder of write_logging, as the process sees it."""
     return [str(kafka.java), *JVM, *flags, f"-Dlog4j.configuration=file:{logging / 'log4j.properties'}",
             f"-Dlog4j2.configurationFile={logging / 'log4j2.yaml'}", "-cp", kafka.classpath, main, *arguments]

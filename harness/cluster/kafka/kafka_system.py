@@ -1,25 +1,26 @@
-"""Apache Kafka as what runs: what its KRaft form (kraft.py) and its ZooKeeper form (zookeeper.py) share.
+"""Apache Kafka as a System: what its KRaft mode (kraft.py) and its ZooKeeper mode (zookeeper.py) share.
 
-No agent runs inside. What can be seen is what a broker says by Kafka's wire (LEO and HW of its replicas, and
-leader, epoch and ISR as its metadata has them), its checkpoints on disk, and the controller's own records.
+No agent runs inside. The sources are Kafka's wire (LEO and HW of a broker's replicas; leader, epoch and ISR
+by its metadata), the checkpoints on disk, and the controller's own records.
 
-Freezing, and why what is then read is true
-1. The controller is stopped first (SIGSTOP). From then on nobody can be elected and no ISR can change, for
-   only the controller decides that. What it has decided is in its records, which are read once it stands.
-2. Then the brokers are looked at until SAME_LOOKS looks in a row agree: what the controller had sent has come
-   through, and what replicas had still to fetch has been fetched. Looks that never agree are no reason to
-   fail: whatever moves is found by the comparison with the look before the final reads (settle.what_moved).
+Freezing, and why what is read afterwards is true
+1. The controller is stopped first (SIGSTOP). From then on no leader can be elected and no ISR can change,
+   because only the controller decides that. Its decisions are in its records, which are read after it has
+   stopped.
+2. Then the brokers are observed until SAME_LOOKS views in a row agree: what the controller had sent has
+   arrived, and replicas have fetched what they lacked. Views that never agree are no failure: the comparison
+   with the view before the final reads finds what moves (settle.what_moved).
 3. Then every broker is stopped. Its files stay as they are, also those that only the page cache has. LEO and
-   log start are taken from the files, so what replicas.jsonl says of a log is what its dump holds, whatever
-   happened after the last look.
-4. HW is that of the last look. It never falls while no role changes, and none does after 1. So it is at most
-   the HW at the stop: what is below it was committed, and every check that asks about records below the HW
-   claims too little at worst. A HW above the LEO on disk is impossible, for the LEO only grows likewise.
-5. The leader-epoch cache is that of its checkpoint. Kafka writes some truncations of it a moment late, in the
-   background; so it is left out of the row of a replica whose last looks did not agree.
-6. With ZooKeeper a broker decides, and 1 would take its replicas out of the looks. So all brokers are
-   stopped at once, and what ZooKeeper has then is compared with the last look: of a partition about which
-   anything was decided in between no HW is known.
+   log start are read from the files, so that replicas.jsonl agrees with the dumps, whatever happened after
+   the last view.
+4. HW is that of the last view. It never falls while no role changes, and none changes after 1. So it is at
+   most the HW at the stop: what is below it was committed, and a check of records below the HW can only claim
+   too little. It is never above the LEO on disk, because the LEO never falls either.
+5. The leader-epoch cache is that of its checkpoint. Kafka writes some truncations of it later, in the
+   background; so it is left out of the row of a replica whose last views did not agree.
+6. With ZooKeeper a broker is the controller, and stopping it first would remove its replicas from the views.
+   So all brokers are stopped at once, and ZooKeeper's state is compared with the last view: the HW of a
+   partition with a decision in between is unknown.
 """
 
 import asyncio
@@ -35,7 +36,7 @@ from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.elections import election_result
 from floodmark.harness.cluster.hosts import Hosts
 from floodmark.harness.cluster.kafka import kafka_trace
-from floodmark.harness.cluster.kafka.broker_metadata import Believed, BrokerMetadata
+from floodmark.harness.cluster.kafka.broker_metadata import BrokerMetadata, Metadata
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.hosts_files import write_hosts
@@ -61,11 +62,11 @@ from floodmark.harness.trace import Raw
 
 NAME = "kafka"
 CONTROLLER_ID = 100
-LOOK_S = 2.0  # for one broker to answer a look
+LOOK_S = 2.0  # for one broker to answer while observing
 ASK_S = 15.0
-FREEZE_S = 10.0  # for the looks of a freeze to agree
+FREEZE_S = 10.0  # for the views of a freeze to agree
 SAME_LOOKS = 3
-CONTROLLER_S = 3.0  # longer than a controller that can be reached takes to acknowledge a broker
+CONTROLLER_S = 3.0  # a reachable controller acknowledges a broker sooner than this
 BETWEEN_LOOKS_S = 0.2
 CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, removed at the next start
 
@@ -74,18 +75,19 @@ CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, remo
 class _Start:
     """One start of a process."""
 
-    log_bytes: int  # how long its log was before
-    waits_since_s: float | None = None  # monotonic, when it was seen to wait for its controller
+    log_bytes: int  # the length of its log before it
+    waits_since_s: float | None = None  # monotonic, when its log first said that it waits for its controller
 
 
 class KafkaSystem:
-    """See harness.cluster.system: System; and its Freezes, Expires, Elects, ElectsReplica and Traces."""
+    """Apache Kafka. See harness.cluster.system: System, and harness.protocols: Freezes, Expires, Elects,
+    ElectsReplica and Traces."""
 
     def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
                  topic_config: Mapping[str, str] | None = None,
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        """ids: of each node and of the controller. topic_config: Kafka's keys of every topic created; topics:
-        of single ones by name, over those."""
+        """ids: of each node and of the controller. topic_config: Kafka's keys of every created topic; topics:
+        of single topics by name, overriding those."""
         self.nodes = tuple(node for node in ids if node != CONTROLLER)
         self.ids = ids
         self.about: Mapping[str, Any] = {
@@ -104,7 +106,7 @@ class KafkaSystem:
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
-        self._ends, self._metadata = WireLooks(), BrokerMetadata()
+        self._wire_looks, self._metadata = WireLooks(), BrokerMetadata()
         self._starts: dict[str, _Start] = {}  # of each process, the last
         self._clean: dict[str, bool] = {}  # whether the last stop of each node was orderly
         self._attached: tuple[Layout, Hosts] | None = None
@@ -114,7 +116,7 @@ class KafkaSystem:
 
     def attach(self, layout: Layout, hosts: Hosts) -> None:
         if "," in str(layout.folder):
-            raise FloodmarkError("Kafka takes a comma in log.dirs for the end of a folder's name: choose a "
+            raise FloodmarkError("Kafka reads a comma in log.dirs as the end of a folder's name: choose a "
                                  f"folder without one, not {layout.folder}")
         self._attached = layout, hosts
         self._form.write_files(layout)
@@ -140,16 +142,16 @@ class KafkaSystem:
         await admin_requests.create_topics(await self._admin(), topics, timeout_s=ASK_S, configs=configs)
 
     async def look(self) -> View:
-        """All brokers at once."""
+        """Observes all brokers at once."""
         reached = {node: self._layout.places[node].reached for node in self._answering()}
-        ends, believed, state = await asyncio.gather(
-            self._ends.replica_ends(reached, self.partitions, LOOK_S),
+        ends, metadata, state = await asyncio.gather(
+            self._wire_looks.replica_ends(reached, self.partitions, LOOK_S),
             self._metadata.of_each(reached, self.partitions, LOOK_S),
             self._form.controller_state(self.partitions))
         return View(
-            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, believed),
+            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata),
             partitions=state.partitions if state is not None else {}, running=self._running(),
-            unfenced=frozenset(node for node in believed if state is not None and node in state.unfenced))
+            unfenced=frozenset(node for node in metadata if state is not None and node in state.unfenced))
 
     async def starting(self, name: str) -> None:
         await self._form.starting(name)
@@ -160,14 +162,15 @@ class KafkaSystem:
             self._clean[name] = name not in self._clean or (log_dir / CLEAN_STOP).exists()
 
     async def is_up(self, name: str) -> bool:
-        """A broker opens its listeners when its controller has acknowledged it. One that has got as far as to
-        wait for that, and waits on, has started: its controller is down, or cut off from it."""
+        """Whether the broker answers, or has waited for its controller for CONTROLLER_S: it opens its
+        listeners only when the controller has acknowledged it, and that may be down or cut off."""
         if name == CONTROLLER:
             return await self._form.controller_is_up()
         reached = {name: self._layout.places[name].reached}
-        return bool(await self._metadata.of_each(reached, self.partitions, LOOK_S)) or self._waits(name)
+        answers = await self._metadata.of_each(reached, self.partitions, LOOK_S)
+        return bool(answers) or self._waits_for_controller(name)
 
-    def _waits(self, name: str) -> bool:
+    def _waits_for_controller(self, name: str) -> bool:
         start = self._starts[name]
         if start.waits_since_s is None:
             with self._layout.log_of(name).open("rb") as log:
@@ -179,33 +182,33 @@ class KafkaSystem:
     def started(self, name: str) -> None:
         pass
 
-    def foreseen(self, name: str, code: int) -> bool:
+    def expects_exit(self, name: str, code: int) -> bool:
         return False
 
     def crashes(self) -> Sequence[Met]:
         return ()
 
     async def hang_up(self, name: str) -> None:
-        pass  # connections to it are found broken at the next look
+        pass  # the next observation finds the broken connections
 
-    async def let_go(self, names: Sequence[str]) -> list[str]:
+    async def release_holds(self, names: Sequence[str]) -> list[str]:
         return []
 
     async def close(self) -> None:
-        self._ends.close()
+        self._wire_looks.close()
         self._metadata.close()
         await self._form.close()
 
     # -- abilities ----------------------------------------------------------------------------------------
 
     async def freeze(self) -> View:
-        """See the module's docstring. A broker that is silent is killed."""
+        """Freezes the cluster, see the module's docstring. A silent broker is killed."""
         self.frozen = True
         if self._form.decides_alone and self._hosts.lives(CONTROLLER):
             await self._hosts.pause(CONTROLLER)
         looks = [await self.look()]
         deadline_s = time.monotonic() + FREEZE_S
-        while len({_standing(look) for look in looks[-SAME_LOOKS:]}) > 1 or len(looks) < SAME_LOOKS:
+        while len({_state_of(look) for look in looks[-SAME_LOOKS:]}) > 1 or len(looks) < SAME_LOOKS:
             if time.monotonic() > deadline_s:
                 break
             await asyncio.sleep(BETWEEN_LOOKS_S)
@@ -218,7 +221,7 @@ class KafkaSystem:
         if self._hosts.lives(CONTROLLER):
             await self._hosts.pause(CONTROLLER)
         decided = state.partitions if state else {}
-        replicas = await asyncio.to_thread(self._as_on_disk, looks[-SAME_LOOKS:], decided)
+        replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided)
         return replace(looks[-1], replicas=replicas, partitions=decided)
 
     async def expire(self, node: str) -> None:
@@ -226,44 +229,44 @@ class KafkaSystem:
         await self._form.expire(node, self.partitions, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Ask for the preferred leaders, or unclean ones. Empty: of all partitions. A controller that does
-        not answer has refused."""
+        """Elects preferred leaders, or unclean ones. Empty: of all partitions. A controller that does not
+        answer counts as a refusal."""
         specs = self._specs(partitions)
         try:
-            return election_result(await self._elected(specs, unclean=unclean))
+            return election_result(await self._elect(specs, unclean=unclean))
         except FloodmarkError as error:
             return election_result({spec.key: str(error) for spec in specs})
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]:
-        """Puts the replica first by a reassignment that moves nothing but the order, elects the preferred
-        leader, and puts the order back."""
+        """Elects this replica: a reassignment that only changes the order puts it first, the preferred leader
+        is elected, and the order is restored."""
         specs = self._specs(partitions)
         if unclean:
             return {"elected": [], "refused": {
-                str(spec.key): "Kafka elects uncleanly whichever live replica comes first in the assignment, "
-                               "and none that is named" for spec in specs}}
+                str(spec.key): "an unclean election takes the first live replica of the assignment, not a "
+                                   "named one" for spec in specs}}
         able = [spec for spec in specs if leader in spec.replicas]
         errors: dict[int, str | None] = {
             spec.key: f"{leader} has no replica of it" for spec in specs if spec not in able}
         if not able:
             return election_result(errors)
         try:
-            errors |= await self._reordered(able, first=leader)
+            errors |= await self._reorder(able, first=leader)
             moved = [spec for spec in able if errors[spec.key] is None]
-            errors |= await self._elected(moved, unclean=False) if moved else {}
-            await self._reordered(able, first=None)
+            errors |= await self._elect(moved, unclean=False) if moved else {}
+            await self._reorder(able, first=None)
         except FloodmarkError as error:
             errors |= {spec.key: str(error) for spec in able if spec.key not in errors}
         return election_result(errors)
 
     def traces(self) -> Raw | None:
-        """Of the partitions there are by now, and of all that was logged so far."""
+        """Writes the traces of everything logged so far, for the partitions so far."""
         files = {name: place.trace for name, place in self._layout.places.items() if place.trace is not None}
         if not files:
             return None
         if self._form.name != "kraft":
-            del files[CONTROLLER]  # it is ZooKeeper's
+            del files[CONTROLLER]  # that process is ZooKeeper
         for name, file in files.items():
             self._write_trace(name, file)
         return Raw(files=files, names=self._names,
@@ -287,7 +290,8 @@ class KafkaSystem:
         return self._attachment[1]
 
     def _write_trace(self, name: str, file: Path) -> None:
-        """No file where there is nothing to be read: the merge says then that the node's trace is missing."""
+        """Writes a node's raw trace. No file if there is nothing to read: the merge then reports a missing
+        trace."""
         file.unlink(missing_ok=True)
         place = self._layout.places[name]
         if name != CONTROLLER:
@@ -302,30 +306,31 @@ class KafkaSystem:
         return frozenset(node for node in self.nodes if self._hosts.lives(node))
 
     def _answering(self) -> list[str]:
-        """Nodes that can be asked anything: others would only be waited for."""
+        """Nodes that can answer; asking others would only wait."""
         return [node for node in self.nodes if self._hosts.lives(node) and not self._hosts.paused(node)]
 
     async def _admin(self) -> admin_requests.Address:
         broker = await self._form.admin(self._answering())
         if broker is None:
-            raise FloodmarkError("no broker runs that could be asked for this")
+            raise FloodmarkError("no broker runs that could do this")
         return self._layout.places[broker].reached
 
     def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
-        """Of these keys; none: all."""
+        """The partitions with these keys; none: all."""
         specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
         if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
             raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
         return specs
 
-    async def _elected(self, specs: Sequence[PartitionSpec], *, unclean: bool) -> dict[int, str | None]:
+    async def _elect(self, specs: Sequence[PartitionSpec], *, unclean: bool) -> dict[int, str | None]:
         asked = {(spec.topic, spec.partition): spec.key for spec in specs}
         results = await admin_requests.elect_leaders(
             await self._admin(), list(asked), unclean=unclean, timeout_s=ASK_S)
         return {asked[where]: error for where, error in results.items() if where in asked}
 
-    async def _reordered(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
-        """The same replicas in another order; first None: in the order of the assignment."""
+    async def _reorder(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
+        """Changes only the order of the replicas; first: the new first one, None: the order of the
+        assignment."""
         orders = {
             (spec.topic, spec.partition): [
                 self.ids[node] for node in sorted(spec.replicas, key=lambda node: node != first)]
@@ -334,22 +339,22 @@ class KafkaSystem:
         keys = {(spec.topic, spec.partition): spec.key for spec in specs}
         return {keys[where]: error for where, error in results.items() if where in keys}
 
-    def _replicas(self, ends: Ends, believed: Mapping[str, Believed]
+    def _replicas(self, ends: Ends, metadata: Mapping[str, Metadata]
                   ) -> dict[tuple[str, int], ReplicaView]:
         places = {spec.key: (spec.topic, spec.partition) for spec in self.partitions}
         found = {}
         for (node, key), (leo, hw) in ends.items():
-            belief = believed.get(node, {}).get(places[key])
-            if belief is not None:
+            own_metadata = metadata.get(node, {}).get(places[key])
+            if own_metadata is not None:
                 found[node, key] = ReplicaView(
-                    node=node, partition=key, leo=leo, hw=hw, epoch=belief.epoch,
-                    leader=self._names.get(belief.leader),
-                    isr=tuple(self._names[number] for number in belief.isr if number in self._names),
+                    node=node, partition=key, leo=leo, hw=hw, epoch=own_metadata.epoch,
+                    leader=self._names.get(own_metadata.leader),
+                    isr=tuple(self._names[number] for number in own_metadata.isr if number in self._names),
                     clean=self._clean.get(node, True), **self._checkpoints(node, places[key]))
         return found
 
     def _checkpoints(self, node: str, place: tuple[str, int]) -> dict[str, Any]:
-        """What a node's files say of one replica; nothing while they are being replaced."""
+        """What a node's files say about one replica; empty while they are being replaced."""
         log_dir = self._layout.places[node].log_dir
         folder = log_dir / f"{place[0]}-{place[1]}"
         try:
@@ -363,10 +368,10 @@ class KafkaSystem:
         return {"log_start": max(first, starts.get(place, 0)), "checkpointed_hw": hws.get(place, 0),
                 "epochs": epochs}
 
-    def _as_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView]
+    def _replicas_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView]
                     ) -> dict[tuple[str, int], ReplicaView]:
-        """The last look's replicas with LEO and log start as their files have them, all standing still.
-        decided: each partition as it stands; of one that the last look saw otherwise no HW is known."""
+        """The last view's replicas with LEO and log start from their files; all processes must be stopped.
+        decided: the final state of each partition; if it differs from the last view, the HW is unknown."""
         specs = {spec.key: spec for spec in self.partitions}
         found = {}
         for (node, key), seen in looks[-1].replicas.items():
@@ -379,8 +384,8 @@ class KafkaSystem:
         return found
 
 
-def _standing(look: View) -> tuple[object, ...]:
-    """All that a look shows but its time."""
+def _state_of(look: View) -> tuple[object, ...]:
+    """A view without its time."""
     return (tuple(sorted(look.replicas.items(), key=lambda item: item[0])),
             tuple(sorted(look.partitions.items())), look.unfenced)
 

@@ -1,26 +1,25 @@
-"""Makes raw traces, as harness.trace reads them, of what Apache Kafka writes anyhow: logs, KRaft records.
+"""Makes raw traces for harness.trace from what Apache Kafka writes anyway: log files and KRaft records.
 
-What is told, and when, by the wall clock of the process, in ms:
-
-    by brokers     become_leader, become_follower, start of the node; truncate, where the LEO before is known
+Events, with times of the process's wall clock in ms:
+    by brokers     become_leader, become_follower, start of the node; truncate, if the LEO before is known
     by a KRaft     elect, isr; register (without `clean`), fence, unfence
     controller
 
 Rules
-1. TRACED_EVENTS are told whenever they happen, and at the time at which they happened: checks may rest on
-   them. The others are for people to read. Of truncate `from` is the LEO that the line of the role, or the
-   cut before, shows, and of a log that was given up altogether (`Truncate and start at ...`) nothing is told.
-   A controller's records are stamped when their batch was begun: what was decided later, while an earlier
-   batch was being written or the process stood still, has the same stamp. An unclean election could seem to
-   come before somebody asked for it, or before the power cut that is its excuse; so no check may ask.
+1. TRACED_EVENTS are recorded whenever they happen, with the right time: checks may use them. The others are
+   for people. In truncate, `from` is the LEO in the line of the role or of the truncation before; a log that
+   was replaced (`Truncate and start at ...`) has no line.
+   A controller's records have the time at which their batch began: later decisions, made while an earlier
+   batch was being written or the process was stopped, have the same time. An unclean election could seem to
+   come before its request, or before the power cut that excuses it; so no check may use these times.
    Besides, a cluster with eligible leader replicas (KIP-966, the default from 4.1 on) elects the last known
-   leader uncleanly by itself where ISR and ELR are empty, whatever unclean.leader.election.enable says: seen
-   on 4.3.1 after all replicas were killed. `unclean-election` would accuse it.
-2. No line tells of an append, a fetch, an ack or a HW that moves: the trace has none.
+   leader uncleanly by itself if ISR and ELR are empty, whatever unclean.leader.election.enable says (observed
+   on 4.3.1 after all replicas were killed). `unclean-election` would be a false alarm.
+2. Kafka logs no append, fetch, ack or change of the HW: the trace has none of these.
 3. A broker's lines are in the order of its log, whose lines of one replica are in the order of its roles
-   (log_lines.py). Times never fall: a wall clock that is set back repeats the last one.
-4. An election is unclean where the controller says so: it marks the partition as recovering (KIP-704). While
-   one still is, the mark cannot be set anew, and a leader from outside ISR and ELR is an unclean one.
+   (log_lines.py). Times never fall: if the wall clock is set back, the last time is repeated.
+4. An election is unclean if the controller marks the partition as recovering (KIP-704). While it still is,
+   the mark cannot be set again, and a leader from outside ISR and ELR is an unclean one.
 """
 
 import time
@@ -31,18 +30,18 @@ from typing import Any
 
 import orjson
 
-from floodmark.harness.cluster.kafka.log_lines import Said, read_line
+from floodmark.harness.cluster.kafka.log_lines import LogLine, read_line
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, Decisions, MetadataLog, PartitionState
 
 Line = dict[str, Any]
 TRACED_EVENTS = frozenset({"become_leader", "become_follower", "start"})
-CLOCK_ERROR_NS = 2_000_000  # stamps are cut to the ms below, and the two clocks are read one after the other
+CLOCK_ERROR_NS = 2_000_000  # times are rounded down to ms, and the clocks are not read at once
 _NS_PER_MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clock:
-    """How far the machine's wall clock is ahead of its monotonic one."""
+    """The offset between the machine's wall clock and its monotonic clock."""
 
     ahead_ns: int
 
@@ -55,22 +54,23 @@ class Clock:
 
 
 def write_broker_trace(log: Path, trace: Path, *, node_id: int, clock: Clock) -> None:
-    """The trace of what a broker's log says; the whole of it, anew. No log: no trace."""
+    """Writes the trace of a broker's complete log, replacing an earlier one. Without a log there is no
+    trace."""
     if log.exists():
         with log.open(encoding="utf-8", errors="replace") as lines:
-            told = broker_events(said for line in lines if (said := read_line(line)) is not None)
-            _write(trace, told, node_id=node_id, clock=clock)
+            events = broker_events(parsed for line in lines if (parsed := read_line(line)) is not None)
+            _write(trace, events, node_id=node_id, clock=clock)
 
 
 def write_controller_trace(log_dir: Path, trace: Path, *, node_id: int, clock: Clock) -> None:
-    """The trace of what a KRaft controller has decided. FloodmarkError where its records cannot be read."""
+    """Writes the trace of a KRaft controller's decisions. FloodmarkError if its records cannot be read."""
     _write(trace, controller_events(log_dir), node_id=node_id, clock=clock)
 
 
-def _write(trace: Path, told: Iterator[tuple[int, Line]], *, node_id: int, clock: Clock) -> None:
+def _write(trace: Path, events: Iterator[tuple[int, Line]], *, node_id: int, clock: Clock) -> None:
     latest = -(1 << 62)
     with trace.open("wb") as file:
-        for seq, (time_ms, line) in enumerate(told):
+        for seq, (time_ms, line) in enumerate(events):
             latest = max(latest, clock.monotonic_ns(time_ms))
             file.write(orjson.dumps({"time": latest, "node": node_id, "seq": seq, **line},
                                     option=orjson.OPT_APPEND_NEWLINE))
@@ -80,7 +80,7 @@ def _write(trace: Path, told: Iterator[tuple[int, Line]], *, node_id: int, clock
 
 @dataclass(slots=True)
 class _Replica:
-    """What is known of one replica since its process began."""
+    """What is known about one replica since its process started."""
 
     epoch: int
     leo: int
@@ -88,15 +88,15 @@ class _Replica:
     why: str | None = None
 
 
-def broker_events(said: Iterator[Said]) -> Iterator[tuple[int, Line]]:
+def broker_events(parsed: Iterator[LogLine]) -> Iterator[tuple[int, Line]]:
     """The events of one broker's log, with their times in ms."""
     replicas: dict[tuple[str, int], _Replica] = {}
     clean = False
-    for one in said:
+    for one in parsed:
         if one.kind in ("clean", "unclean"):
             clean = one.kind == "clean"
             continue
-        if one.kind == "loaded":  # of a first start without logs nothing shows an orderly stop
+        if one.kind == "loaded":  # the first start, without logs, is not known to follow an orderly stop
             yield one.time_ms, {"event": "start", "clean": clean}
             replicas, clean = {}, False
             continue
@@ -107,31 +107,31 @@ def broker_events(said: Iterator[Said]) -> Iterator[tuple[int, Line]]:
             yield one.time_ms, {"topic": one.topic, "partition": one.partition, **line}
 
 
-def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, int], said: Said
+def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, int], parsed: LogLine
                    ) -> Line | None:
-    if said.kind in ("leader", "follower"):
-        assert said.epoch is not None
-        assert said.leo is not None
-        assert said.hw is not None
-        replicas[place] = _Replica(said.epoch, said.leo, said.hw)
-        state = {"epoch": said.epoch, "leo": said.leo, "hw": said.hw}
-        if said.isr is not None:
-            return {"event": "become_leader", **state, "isr": list(said.isr), "start": said.leo}
+    if parsed.kind in ("leader", "follower"):
+        assert parsed.epoch is not None
+        assert parsed.leo is not None
+        assert parsed.hw is not None
+        replicas[place] = _Replica(parsed.epoch, parsed.leo, parsed.hw)
+        state = {"epoch": parsed.epoch, "leo": parsed.leo, "hw": parsed.hw}
+        if parsed.isr is not None:
+            return {"event": "become_leader", **state, "isr": list(parsed.isr), "start": parsed.leo}
         return {"event": "become_follower", **state,
-                **({} if said.leader is None else {"leader": said.leader})}
+                **({} if parsed.leader is None else {"leader": parsed.leader})}
     known = replicas.get(place)
     if known is None:
         return None  # a recovery: the process had no role yet
-    if said.kind == "why":
-        known.why = said.why
+    if parsed.kind == "why":
+        known.why = parsed.why
         return None
-    assert said.leo is not None
-    if said.leo >= known.leo:
+    assert parsed.leo is not None
+    if parsed.leo >= known.leo:
         known.why = None
-        return None  # records that no line told of were cut: nobody can say how many
-    line = {"event": "truncate", "epoch": known.epoch, "leo": said.leo, "hw": min(known.hw, said.leo),
-            "from": known.leo, "to": said.leo, **({} if known.why is None else {"why": known.why})}
-    replicas[place] = _Replica(known.epoch, said.leo, min(known.hw, said.leo))
+        return None  # it cut records without a line: their number is unknown
+    line = {"event": "truncate", "epoch": known.epoch, "leo": parsed.leo, "hw": min(known.hw, parsed.leo),
+            "from": known.leo, "to": parsed.leo, **({} if known.why is None else {"why": known.why})}
+    replicas[place] = _Replica(known.epoch, parsed.leo, min(known.hw, parsed.leo))
     return line
 
 
@@ -146,8 +146,8 @@ class _Decided:
     fenced: dict[int, bool] = field(default_factory=dict)
     broker_epochs: dict[int, int] = field(default_factory=dict)
 
-    def see(self, time_ms: int, now: Decisions) -> None:
-        """What one more record has changed."""
+    def apply(self, time_ms: int, now: Decisions) -> None:
+        """Adds the events of one more record."""
         for key, state in now.partitions.items():
             before = self.partitions.get(key)
             if before != state and key[0] in now.topics:
@@ -160,7 +160,7 @@ class _Decided:
         for broker in sorted({*self.fenced, *now.fenced}):
             epoch = now.broker_epochs.get(broker, self.broker_epochs.get(broker, -1))
             about = {"broker": broker, "broker_epoch": epoch}
-            fenced = now.fenced.get(broker, True)  # one that was unregistered is no more than a fenced one
+            fenced = now.fenced.get(broker, True)  # an unregistered broker counts as fenced
             if now.broker_epochs.get(broker) != self.broker_epochs.get(broker) and broker in now.fenced:
                 yield {"event": "register", **about}
             elif fenced != self.fenced.get(broker, True):
@@ -170,7 +170,7 @@ class _Decided:
 def controller_events(log_dir: Path) -> Iterator[tuple[int, Line]]:
     """The events of a KRaft controller's records, with their times in ms."""
     decided = _Decided()
-    MetadataLog(log_dir, decided.see).decisions()
+    MetadataLog(log_dir, decided.apply).decisions()
     yield from decided.events
 
 
@@ -190,5 +190,5 @@ def _is_clean(before: PartitionState, now: PartitionState) -> bool:
 
 
 def clock_error_ns(began: Clock, ended: Clock) -> int:
-    """How far two stamps may lie apart: the wall clock may have been set in between."""
+    """The possible error between two times: the wall clock may have been set in between."""
     return CLOCK_ERROR_NS + abs(ended.ahead_ns - began.ahead_ns)

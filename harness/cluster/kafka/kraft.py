@@ -1,14 +1,15 @@
-"""Apache Kafka in KRaft mode: one controller, n brokers; their settings, their formatted folders.
+"""Apache Kafka in KRaft mode: one controller, n brokers, their settings and formatted folders.
 
 Rules
 1. The controller is a process of its own: killing a leader never kills the quorum's leader too.
-2. One folder is formatted, the controller's, and copied for the brokers with ids of their own: a copy from a
-   broker would lack the features that 4.4 writes on controllers alone.
-3. The features that the format asked for are asserted once a broker answers, and no broker counts as unfenced
-   before: a folder that lacks one runs as another Kafka, without ELR for one, and nobody would see it.
-4. Sessions and lag are short, as in every test cluster: a run of 30 s must see sessions end and ISRs shrink.
-5. A feature (KIP-584) is given as a setting is, by its name and level, and goes to the format. One that a
-   version has not need not be turned off.
+2. Only the controller's folder is formatted; the brokers get copies with their own ids. It is not a broker's,
+   because 4.4 writes some features only on controllers.
+3. When a broker answers, its features are compared with the formatted ones, and no broker counts as unfenced
+   before that: with a feature missing, for example ELR, it would be another Kafka without anybody noticing.
+4. Sessions and lag times are short, as in every test cluster: in a run of 30 s sessions must end and ISRs
+   must shrink.
+5. A feature (KIP-584) is given like a setting, by name and level, and is passed to the format command. A
+   feature that a version does not have need not be turned off.
 """
 
 import asyncio
@@ -70,7 +71,7 @@ PREFERRED: Mapping[str, str] = {
 
 
 class KRaft:
-    """See forms.py: Form."""
+    """KRaft mode, see forms.py: Form."""
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
         self.name = "kraft"
@@ -82,7 +83,7 @@ class KRaft:
         settings = {key: value for key, value in given.items() if key not in FEATURES}
         self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **settings}.items()))
         self.lacks: Mapping[type, str] = {
-            Expires: "in KRaft mode a broker has no session that others could end, but sends heartbeats: "
+            Expires: "in KRaft mode a broker has no session that can be ended, it sends heartbeats: "
                      "pause it, or cut it from the controller, for longer than broker.session.timeout.ms"}
         self._kafka = kafka
         self._nodes = {number: name for name, number in ids.items() if name != CONTROLLER}
@@ -94,7 +95,7 @@ class KRaft:
     # -- files --------------------------------------------------------------------------------------------
 
     def write_files(self, layout: Layout) -> None:
-        """Every process's settings, and every folder formatted."""
+        """Writes every process's settings, and formats all folders."""
         self._layout = layout
         layout.make_folders()
         for name in layout.names:
@@ -105,11 +106,11 @@ class KRaft:
         self._format(layout.properties_of(CONTROLLER))
         self._template = shutil.copytree(home, layout.work("formatted"))
         for node in layout.nodes:
-            self._give_folder(node)
+            self._make_folder(node)
         self._log = MetadataLog(home)
 
     def _place_of(self, name: str) -> dict[str, str]:
-        """What ties a process to its place."""
+        """The settings that depend on a process's place: addresses, id, folders."""
         assert self._layout is not None
         place = self._layout.places[name]
         controller = self._layout.places[CONTROLLER]
@@ -125,20 +126,20 @@ class KRaft:
         if place.is_controller:
             return {"process.roles": "controller", **lines,
                     "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}"}
-        dialled = advertised_to_brokers(self._layout, name)
+        advertised = advertised_to_brokers(self._layout, name)
         return {
             "process.roles": "broker", **lines,
             "listeners": f"{CLIENTS_LISTENER}://{_host_port(place.listens)},"
                          f"{BROKERS_LISTENER}://{_host_port(place.control)}",
             "advertised.listeners": f"{CLIENTS_LISTENER}://{_host_port(place.advertised)},"
-                                    f"{BROKERS_LISTENER}://{_host_port(dialled)}",
+                                    f"{BROKERS_LISTENER}://{_host_port(advertised)}",
             "inter.broker.listener.name": BROKERS_LISTENER,
         }
 
     def _format(self, settings: Path) -> None:
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         argv = [str(self._kafka.java), *JVM, "-cp", self._kafka.classpath, "kafka.tools.StorageTool",
-                "format", "-t", cluster_id, "-c", str(settings), *self.feature_words()]
+                "format", "-t", cluster_id, "-c", str(settings), *self.feature_options()]
         try:
             ran = subprocess.run(argv, capture_output=True, text=True, check=False,
                                  timeout=FORMAT_TIMEOUT_S, stdin=subprocess.DEVNULL)
@@ -149,12 +150,12 @@ class KRaft:
             raise FloodmarkError(f"Kafka {self._kafka.version} does not start with these settings: "
                                  f"{_reason(ran.stdout + ran.stderr)}")
 
-    def feature_words(self) -> list[str]:
-        """The options of the format for what was given."""
+    def feature_options(self) -> list[str]:
+        """The format command's options for the given features."""
         return [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
 
-    def _give_folder(self, node: str) -> None:
-        """A formatted folder with the node's own id, and a new one of the folder's."""
+    def _make_folder(self, node: str) -> None:
+        """Makes a broker's formatted folder, with the node's own id and a new directory id."""
         assert self._layout is not None
         assert self._template is not None
         place = self._layout.places[node]
@@ -170,12 +171,12 @@ class KRaft:
         return "kafka.Kafka", self._layout.properties_of(name)
 
     async def starting(self, name: str) -> None:
-        """A broker whose disk was emptied gets a new one, formatted, as an operator would give it."""
+        """Formats the folder of a broker whose disk was emptied, as an operator would."""
         assert self._layout is not None
         if name != CONTROLLER and not (self._layout.places[name].log_dir / META).exists():
-            self._give_folder(name)
+            self._make_folder(name)
 
-    # -- looks --------------------------------------------------------------------------------------------
+    # -- observation ----------------------------------------------------------------------------------------
 
     async def controller_is_up(self) -> bool:
         assert self._layout is not None
@@ -190,12 +191,12 @@ class KRaft:
         raise FloodmarkError(self.lacks[Expires])
 
     async def admin(self, running: Sequence[str]) -> str | None:
-        """Every broker passes admin requests on to the controller."""
+        """Any running broker: each forwards admin requests to the controller."""
         return running[0] if running else None
 
     async def controller_state(self, partitions: Sequence[PartitionSpec]) -> ControllerState | None:
-        """From its log on disk, where a decision stands before anybody learns of it; also of a controller
-        that stands still or is dead, for nobody else decides."""
+        """The decisions by the controller's log on disk, which has them before anybody learns of them. It is
+        read even if the controller is stopped or dead, because nobody else decides."""
         if self._log is None:
             return None
         decisions = await asyncio.to_thread(self._log.decisions)
@@ -203,7 +204,7 @@ class KRaft:
         unfenced = frozenset(self._nodes[broker] for broker, fenced in decisions.fenced.items()
                              if not fenced and broker in self._nodes)
         if not self._features_asserted:
-            self._features_asserted = await self._has_its_features(sorted(unfenced))
+            self._features_asserted = await self._has_formatted_features(sorted(unfenced))
         return ControllerState(
             partitions={
                 spec.key: PartitionView(
@@ -214,9 +215,9 @@ class KRaft:
                 if (state := decided.get((spec.topic, spec.partition))) is not None},
             unfenced=unfenced if self._features_asserted else frozenset())
 
-    async def _has_its_features(self, unfenced: Sequence[str]) -> bool:
-        """Whether one of these brokers has answered what is finalized. FloodmarkError where that is not what
-        the format asked for."""
+    async def _has_formatted_features(self, unfenced: Sequence[str]) -> bool:
+        """Whether one of these brokers has answered with its finalized features. FloodmarkError if they are
+        not the formatted ones."""
         assert self._layout is not None
         assert self._template is not None
         for node in unfenced:
@@ -243,8 +244,8 @@ def _host_port(address: tuple[str, int]) -> str:
     return f"{address[0]}:{address[1]}"
 
 
-def _reason(said: str) -> str:
-    """The line of a tool's output that says what is wrong."""
-    lines = [line.strip() for line in said.splitlines() if line.strip()]
-    telling = [line for line in lines if "Exception" in line or line.lower().startswith("error")]
-    return (telling or lines or ["it said nothing"])[0][:500]
+def _reason(output: str) -> str:
+    """The line of a tool's output with the error."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if "Exception" in line or line.lower().startswith("error")]
+    return (errors or lines or ["it printed nothing"])[0][:500]

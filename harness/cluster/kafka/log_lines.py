@@ -1,16 +1,16 @@
-"""Reads INFO lines of Apache Kafka's brokers: those that tell of roles, truncations and starts.
+"""Parses INFO lines of Apache Kafka's brokers about roles, truncations and starts.
+The patterns are made from lines of 2.8.2, 3.9.2 and 4.3.1 (tests/golden/kafka_lines); jvm.py sets their
+format.
 
-Written from lines of 2.8.2, 3.9.2 and 4.3.1 (tests/golden/kafka_lines); jvm.py says how a line begins.
-
-    starts      Loaded N logs in T ms; whether the stop before was orderly stands in a line or two before it
+    starts      Loaded N logs in T ms; one or two lines earlier it says whether the stop before was orderly
     roles       Leader T starts at leader epoch E from offset LEO with ... high watermark HW, ISR [...]
                 Follower T starts at leader epoch E from offset LEO with ... high watermark HW; from 3.x on
                 also Current leader is N
     truncations Truncating partition T to local high watermark ..., or with TruncationState(... leader epoch
-                ...): why; Truncating to offset TO: it was done. With "has no effect" nothing was cut
+                ...): the reason; Truncating to offset TO: done. With "has no effect" nothing was cut
 
-A role's line is written while the replica's lock is held, before any of the role's effects leaves the broker,
-and the process hands each line to the kernel at once: who was seen in a role has its line, killed or not.
+A role's line is written under the replica's lock, before any effect of the role leaves the broker, and each
+line is written to the kernel at once: a node that was observed in a role has its line, even if it was killed.
 """
 
 import re
@@ -44,32 +44,32 @@ _LOADED = re.compile(r"Loaded \d+ logs in \d+ ?ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What one line tells. What it is not about is None."""
+class LogLine:
+    """The content of one line. Fields that it does not have are None."""
 
-    kind: Kind  # clean, unclean: the stop before; loaded: the process has its logs; why: of a truncation
+    kind: Kind  # clean, unclean: the stop before; loaded: it has its logs; why: a truncation's reason
     time_ms: int  # of the broker's wall clock, since 1970
     topic: str | None = None
     partition: int | None = None
     epoch: int | None = None
-    leo: int | None = None  # after a truncation: where it cut
+    leo: int | None = None  # of a truncation: the new LEO
     hw: int | None = None
     isr: tuple[int, ...] | None = None
-    leader: int | None = None  # of a follower's role, where its version tells it; -1: nobody
+    leader: int | None = None  # of a follower's role, if its version logs it; -1: none
     why: str | None = None
 
 
-def read_line(line: str) -> Said | None:
-    """What the line tells; None: nothing of this."""
+def read_line(line: str) -> LogLine | None:
+    """The content of a line; None: it is about something else."""
     stamped = _STAMP.match(line)
     if stamped is None:
         return None
     text = stamped[8]
     for mark, read in _READERS:
         if mark in text:
-            said = read(text, _time_ms(stamped))
-            if said is not None:
-                return said
+            parsed = read(text, _time_ms(stamped))
+            if parsed is not None:
+                return parsed
     return None
 
 
@@ -78,43 +78,46 @@ def _time_ms(stamped: re.Match[str]) -> int:
     return timegm((year, month, day, hour, minute, second, 0, 0, 0)) * 1000 + ms
 
 
-def _role(text: str, time_ms: int) -> Said | None:
+def _role(text: str, time_ms: int) -> LogLine | None:
     found = _ROLE.match(text)
     if found is None or (found["role"] == "Leader") != (found["isr"] is not None):
         return None
     named = _CURRENT_LEADER.match(found["rest"])
-    return Said(
+    return LogLine(
         kind="leader" if found["role"] == "Leader" else "follower", time_ms=time_ms, topic=found["topic"],
         partition=int(found["partition"]), epoch=int(found["epoch"]), leo=int(found["leo"]),
         hw=int(found["hw"]), leader=None if named is None else int(named[1]),
         isr=None if found["isr"] is None else tuple(int(one) for one in found["isr"].split(",") if one))
 
 
-def _why(text: str, time_ms: int) -> Said | None:
+def _why(text: str, time_ms: int) -> LogLine | None:
     found = _WHY.match(text)
     if found is None:
         return None
     why = HIGH_WATERMARK if found["how"].endswith("local high watermark") else LEADER_EPOCH
-    return Said(kind="why", time_ms=time_ms, topic=found["topic"], partition=int(found["partition"]), why=why)
+    return LogLine(kind="why", time_ms=time_ms, topic=found["topic"], partition=int(found["partition"]),
+                   why=why)
 
 
-def _truncated(text: str, time_ms: int) -> Said | None:
+def _truncated(text: str, time_ms: int) -> LogLine | None:
     found = _TRUNCATED.match(text)
-    return None if found is None else Said(
+    return None if found is None else LogLine(
         kind="truncated", time_ms=time_ms, topic=found["topic"], partition=int(found["partition"]),
         leo=int(found["to"]))
 
 
-def _stopped(text: str, time_ms: int) -> Said | None:
+def _stopped(text: str, time_ms: int) -> LogLine | None:
     found = _STOPPED.match(text)
-    return None if found is None else Said(kind="unclean" if found["unclean"] else "clean", time_ms=time_ms)
+    if found is None:
+        return None
+    return LogLine(kind="unclean" if found["unclean"] else "clean", time_ms=time_ms)
 
 
-def _loaded(text: str, time_ms: int) -> Said | None:
-    return Said(kind="loaded", time_ms=time_ms) if _LOADED.match(text) else None
+def _loaded(text: str, time_ms: int) -> LogLine | None:
+    return LogLine(kind="loaded", time_ms=time_ms) if _LOADED.match(text) else None
 
 
-_READERS: tuple[tuple[str, Callable[[str, int], Said | None]], ...] = (
+_READERS: tuple[tuple[str, Callable[[str, int], LogLine | None]], ...] = (
     (" starts at leader epoch ", _role), ("Truncating partition ", _why),
     ("Truncating to offset ", _truncated), ("clean shutdown file", _stopped), ("Loaded ", _loaded),
 )

@@ -1,15 +1,14 @@
-"""Reads what a KRaft controller has decided from its metadata log, __cluster_metadata-0, as it grows on disk.
-
-The log holds every decision as a record: topics, partitions and their changes, brokers registered, fenced and
+"""Reads a KRaft controller's decisions from its metadata log on disk, __cluster_metadata-0, while it grows.
+The log has every decision as a record: topics, partitions and their changes, brokers registered, fenced and
 unfenced, features finalized (Kafka: metadata/src/main/resources/common/metadata/*.json, all flexible).
 
 Rules
-1. Only records that change what is asked here are decoded; others are passed over by their key.
-2. A batch that is not there to its last byte is left for the next look.
-3. A change of a partition without a new leader leaves its epoch; each one moves the partition's epoch by one
-   (Kafka: PartitionRegistration.merge).
-4. It reads from the log's start. A log whose start was deleted (Kafka takes a snapshot once an hour) is
-   refused, never guessed at.
+1. Only the needed records are decoded; others are skipped by their key.
+2. An incomplete batch at the end is read the next time.
+3. A change of a partition without a new leader does not change its leader epoch; every change adds one to the
+   partition epoch (Kafka: PartitionRegistration.merge).
+4. The log is read from its start. If the start was deleted (Kafka takes a snapshot once an hour), the log is
+   refused.
 """
 
 import struct
@@ -23,8 +22,8 @@ from floodmark.harness.logdir.record_batches import HEADER, BatchError, frame, r
 FOLDER = "__cluster_metadata-0"
 SEGMENT = "00000000000000000000.log"
 NO_LEADER = -1
-_FENCE, _UNFENCE = 1, -1  # of a BrokerRegistrationChange
-_RECOVERING = 1  # of a partition whose leader was elected uncleanly, until that leader has recovered
+_FENCE, _UNFENCE = 1, -1  # values in BrokerRegistrationChange
+_RECOVERING = 1  # the leader was elected uncleanly and has not recovered yet
 _MIGRATING = 2  # RegisterBrokerRecord: from this version on
 _MAX_TIMESTAMP = 8  # in a batch's header
 
@@ -36,7 +35,7 @@ class PartitionState:
     isr: tuple[int, ...]
     partition_epoch: int
     elr: tuple[int, ...] = ()  # eligible leaders outside the ISR (KIP-966)
-    recovering: bool = False  # its leader was elected uncleanly, and has not recovered yet
+    recovering: bool = False  # its leader was elected uncleanly and has not recovered yet
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +45,7 @@ class Decisions:
     topics: dict[bytes, str] = field(default_factory=dict)  # id -> name
     partitions: dict[tuple[bytes, int], PartitionState] = field(default_factory=dict)  # (topic id, partition)
     fenced: dict[int, bool] = field(default_factory=dict)  # broker -> whether it is fenced
-    broker_epochs: dict[int, int] = field(default_factory=dict)  # broker -> its epoch, of those registered
+    broker_epochs: dict[int, int] = field(default_factory=dict)  # broker -> its epoch, for registered ones
     features: dict[str, int] = field(default_factory=dict)  # name -> finalized level
 
     def by_name(self) -> dict[tuple[str, int], PartitionState]:
@@ -54,30 +53,30 @@ class Decisions:
                 for (topic, partition), state in self.partitions.items() if topic in self.topics}
 
 
-# When the controller decided (its wall clock, ms since 1970), and the state from then on.
-Seen = Callable[[int, Decisions], None]
+# Called with the time of a decision (the controller's wall clock, ms since 1970) and the state after it.
+OnRecord = Callable[[int, Decisions], None]
 
 
 class MetadataLog:
-    """Follows the log of one controller; `log_dir` is its log.dirs."""
+    """Follows the metadata log of one controller; `log_dir` is its log.dirs."""
 
-    def __init__(self, log_dir: Path, seen: Seen | None = None) -> None:
-        """seen: called after each record."""
-        self._seen = seen
+    def __init__(self, log_dir: Path, on_record: OnRecord | None = None) -> None:
+        """on_record: called after each record."""
+        self._on_record = on_record
         self._folder = log_dir / FOLDER
         self._at = 0
         self._decisions = Decisions()
 
     def decisions(self) -> Decisions:
-        """Everything that is in the log by now. FloodmarkError where it cannot be read."""
+        """The state after everything in the log so far. FloodmarkError if it cannot be read."""
         try:
             with (self._folder / SEGMENT).open("rb") as file:
                 file.seek(self._at)
                 data = file.read()
         except FileNotFoundError:
             if self._at or any(self._folder.glob("*.log")):
-                raise FloodmarkError(f"{self._folder} no longer begins at offset 0, so nobody can say what "
-                                     "the controller decided") from None
+                raise FloodmarkError(f"{self._folder} no longer begins at offset 0, so the controller's "
+                                     "decisions are unknown") from None
             return self._decisions
         except OSError as error:
             raise FloodmarkError(f"the controller's log {self._folder} cannot be read: {error}") from error
@@ -87,8 +86,8 @@ class MetadataLog:
                 try:
                     for record in records(data, at, header):
                         apply_record(self._decisions, record.value or b"")
-                        if self._seen is not None:
-                            self._seen(_batch_time_ms(data, at), self._decisions)
+                        if self._on_record is not None:
+                            self._on_record(_batch_time_ms(data, at), self._decisions)
                 except (BatchError, LookupError, struct.error) as error:
                     raise FloodmarkError(f"the controller's log {self._folder} has a record at offset "
                                          f"{header.base_offset} that cannot be read: {error}") from error
@@ -98,7 +97,7 @@ class MetadataLog:
 
 
 def _batch_time_ms(data: bytes, at: int) -> int:
-    """When the batch was appended: the controller stamps all of its records alike."""
+    """When the batch was appended: all its records have the same time."""
     time_ms: int = HEADER.unpack_from(data, at)[_MAX_TIMESTAMP]
     return time_ms
 
@@ -106,7 +105,7 @@ def _batch_time_ms(data: bytes, at: int) -> int:
 # -- records ------------------------------------------------------------------------------------------------
 
 class _Reader:
-    """The fields of one record, in order. IndexError or struct.error where they end too early."""
+    """Reads the fields of one record, in order. IndexError or struct.error if they end too early."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._at = data, 0
@@ -155,7 +154,7 @@ def apply_record(decisions: Decisions, value: bytes) -> None:
     reader = _Reader(value)
     reader.uvarint()  # the version of the frame
     apply = _APPLY.get(reader.uvarint())
-    reader.version = reader.uvarint()  # later ones add fields, most of them behind those that are read
+    reader.version = reader.uvarint()  # later versions add fields, mostly after those that are read
     if apply is not None:
         apply(decisions, reader)
 
@@ -195,11 +194,11 @@ def _partition_change(decisions: Decisions, reader: _Reader) -> None:
 
 
 def _register(decisions: Decisions, reader: _Reader) -> None:
-    """A broker registers fenced, always (Kafka: ClusterControlManager.registerBroker)."""
+    """Applies a registration; the broker is fenced at first (Kafka: ClusterControlManager.registerBroker)."""
     broker = reader.number("i")
     if reader.version >= _MIGRATING:
-        reader.number("b")  # whether it comes from ZooKeeper
-    reader.uuid()  # of this life of the broker
+        reader.number("b")  # whether it migrates from ZooKeeper
+    reader.uuid()  # the incarnation id
     decisions.broker_epochs[broker] = reader.number("q")
     decisions.fenced[broker] = True
 

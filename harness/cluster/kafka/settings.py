@@ -1,15 +1,17 @@
-"""Which settings of Apache Kafka a user may give (`-c`, `-t`), and their lines in a properties file.
+"""Checks the settings of Apache Kafka that a user gives (`-c`, `-t`), and writes them as lines of a
+properties file.
 
 Rules
-1. Kafka takes any key, so any is passed on; Kafka itself warns of one that it does not know.
-2. What ties a process to its place (addresses, ids, folders, roles) is the cluster's and nobody's to give.
-3. A setting is one line of a file, whatever it holds: what would begin another is refused.
+1. Kafka accepts any key, so every key is passed on; Kafka itself warns about unknown ones.
+2. Settings that tie a process to its place (addresses, ids, folders, roles) are set by the cluster and cannot
+   be given.
+3. A setting is one line of the file: one that would begin another line is refused.
 """
 
 import re
 from collections.abc import Mapping
 
-from floodmark.harness.broker_config import OF_TOPICS
+from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.errors import UsageError
 
 OURS = frozenset({
@@ -22,7 +24,7 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def refuse_ours(given: Mapping[str, str], option: str) -> None:
-    """UsageError for a setting that nobody may give; option: how it was given, -c or -t."""
+    """Raises UsageError for a setting that only the cluster sets; option: -c or -t."""
     for key, value in given.items():
         if key in OURS:
             raise UsageError(f"{option} {key}=... cannot be set: addresses, ids, folders and roles are the "
@@ -31,19 +33,19 @@ def refuse_ours(given: Mapping[str, str], option: str) -> None:
 
 
 def property_line(key: str, value: str) -> str:
-    """One line of a properties file, and never two."""
+    """One line of a properties file; UsageError for what would be more than one."""
     text = f"{key}={value}"
     if len(text.splitlines()) != 1 or not text.isprintable() or _KEY.fullmatch(key) is None:
-        raise UsageError(f"{key!a} cannot be set to {value!a}: a line of a properties file cannot hold that")
+        raise UsageError(f"{key!a} cannot be set to {value!a}: that cannot be in a properties file")
     escaped = value.replace("\\", "\\\\")
     return f"{key}={escaped}\n"
 
 
 def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) -> dict[str, int | bool | str]:
-    """What holds for the topics of a run, under the brokers' own names, as run.json says it: integers,
-    booleans and words. A run has no topics but its own, and a topic's word goes before its broker's."""
-    of_topics = {OF_TOPICS.get(key, key): value for key, value in topic_settings.items()
-                 if key in OF_TOPICS or key in settings}
+    """The settings in force for a run's topics, by the brokers' keys, typed for run.json. A topic's own
+    setting overrides its broker's, and a run has only its own topics."""
+    of_topics = {TOPIC_KEYS.get(key, key): value for key, value in topic_settings.items()
+                 if key in TOPIC_KEYS or key in settings}
     return {key: _typed(value) for key, value in {**settings, **of_topics}.items()}
 
 

@@ -1,16 +1,14 @@
-"""Asks each broker of Apache Kafka for LEO and HW of its replicas, of followers too, by Kafka's wire.
-
+"""Asks each broker of Apache Kafka for LEO and HW of its replicas, followers included, by Kafka's wire.
 LEO: ListOffsets of the latest offset as a debugging consumer (replica_id -2), which every replica answers
-with the end of its log. HW: Fetch as a consumer at the LEO last seen, which from version 11 on (KIP-392)
-followers answer too, each with its own HW; at the LEO there is nothing to return. Tried on 2.8.2, 3.9.2 and
+with the end of its log. HW: Fetch as a consumer at the last known LEO, which from version 11 on (KIP-392)
+followers answer too, each with its own HW; at the LEO there is nothing to return. Tested on 2.8.2, 3.9.2 and
 4.3.1.
 
 Rules
-1. HW is asked first, LEO after it, on one connection: a replica that only appends never shows a HW above its
-   LEO. Where one does, a truncation came between the two, and that replica is left out of this look.
-2. A replica that answers with an error, a broker that is silent, and one that serves no Fetch 11 are left
-   out: nothing is guessed.
-3. Connections are kept between looks. One that missed an answer is dropped, and dialled anew the next time.
+1. The HW is asked first and the LEO after it, on one connection, so that a replica that only appends never
+   has a HW above its LEO. If one does, it truncated in between and is left out this time.
+2. Replicas that answer with an error, silent brokers, and brokers without Fetch 11 are left out.
+3. Connections are kept between observations. A connection that missed an answer is closed and opened again.
 """
 
 import asyncio
@@ -25,11 +23,11 @@ Place = tuple[str, int]  # topic, partition
 Ends = Mapping[tuple[str, int], tuple[int, int]]  # (node, the history's key of the partition) -> (LEO, HW)
 
 FETCH_FROM_FOLLOWERS = 11  # the first version of Fetch that a follower answers to a consumer
-_ONE_BYTE = 1  # of records: none are wanted, one batch may come where the HW has passed the LEO last seen
+_ONE_BYTE = 1  # of records: none are wanted; one batch may come if the HW has passed the last known LEO
 
 
 class WireLooks:
-    """Looks at the replicas of one cluster. dial: what opens connections."""
+    """Observes the replicas of one cluster. dial: opens connections."""
 
     def __init__(self, dial: Dial = connect) -> None:
         self._dial = dial
@@ -39,7 +37,7 @@ class WireLooks:
                            timeout_s: float) -> Ends:
         """LEO and HW of every replica of these partitions that answers within timeout_s; all brokers at once.
 
-        reached: where each broker is dialled; one that is known not to run is better left out.
+        reached: the address of each broker; leave out brokers that are known not to run.
         """
         keys = {(spec.topic, spec.partition): spec.key for spec in partitions}
         asked = {node: [(spec.topic, spec.partition) for spec in partitions if node in spec.replicas]
@@ -50,7 +48,7 @@ class WireLooks:
                 for node, answer in zip(nodes, answers, strict=True) for place, ends in answer.items()}
 
     def close(self) -> None:
-        """Safe twice."""
+        """Closes all connections. Safe to call twice."""
         for broker in self._brokers.values():
             broker.connection.abort()
         self._brokers.clear()
@@ -76,10 +74,11 @@ class _Broker:
     def __init__(self, connection: Connection, timeout_s: float) -> None:
         self.connection = connection
         self._timeout_s = timeout_s
-        self._leos: dict[Place, int] = {}  # as last seen
+        self._leos: dict[Place, int] = {}  # the last known ones
 
     async def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """Where no LEO was known yet, or the log was cut below it, a HW can be asked for only now."""
+        """LEO and HW of these replicas. If no LEO was known, or the log was cut below it, the HW is asked for
+        again after the LEO."""
         hws = await self._ask_hws(places)
         await self._ask_leos(places)
         if again := [place for place in places if place in self._leos and place not in hws]:

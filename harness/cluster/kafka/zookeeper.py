@@ -1,23 +1,21 @@
-"""Apache Kafka with ZooKeeper (2.8.2): ZooKeeper's and the brokers' settings, what ZooKeeper holds, sessions.
-
-`controller`, the process, is ZooKeeper: what it holds decides who leads. Kafka's own controller is one of the
-brokers, and moves. The generations of the replication protocol are Kafka's own, chosen as it chooses them:
+"""Apache Kafka with ZooKeeper (2.8.2): settings of ZooKeeper and the brokers, ZooKeeper's state, sessions.
+The process `controller` is ZooKeeper: its state decides who leads. Kafka's own controller is one of the
+brokers, and changes. The generations of the replication protocol are chosen by Kafka's own setting:
 
     rules            inter.broker.protocol.version     how a follower cuts its log
-    high-watermark   0.11.0-IV1                        at its own HW
-    kip-101          1.1                               where the leader says that its last epoch ended
-    kip-279          2.0                               asking again for an epoch that both know
-    kip-320          as the version has it             as before; who is deposed is fenced
-
-Each is the last version before the next rule came; 0.11.0-IV1 cuts as 0.10.2 does, and its records have
-headers. A topic of message.format.version 0.10.2 has no epochs in its batches, and so its followers cut at
-their HW whatever the rules are: one such topic beside another of format 2 shows both in one cluster.
+        high-watermark   0.11.0-IV1                        at its own HW
+        kip-101          1.1                               at the leader's end of the follower's last epoch
+        kip-279          2.0                               the same, repeated until both know the epoch
+        kip-320          the version's own                 the same; deposed leaders are fenced
+    Each is the last version before the next rule; 0.11.0-IV1 truncates like 0.10.2, and its records have
+    headers. A topic of message.format.version 0.10.2 has no epochs in its batches, and its followers truncate
+    to their HW under any rules: together with a topic of format 2 one cluster shows both.
 
 Rules
-1. The broker that is named last starts first, and so is Kafka's controller: what strikes the first ones,
-   which lead, does not strike whoever decides about it.
-2. A broker does not start while ZooKeeper still has the registration of its former life (it would end at
-   once, NodeExists): so that session is ended first.
+1. The last broker starts first and so becomes Kafka's controller: faults on the first ones, which lead, do
+   not hit the controller.
+2. A broker cannot start while ZooKeeper still has its earlier registration (it would end at once,
+   NodeExists): that session is ended first.
 """
 
 import asyncio
@@ -41,7 +39,7 @@ PROTOCOL_VERSIONS: Mapping[str, str | None] = {  # rules -> inter.broker.protoco
     "kip-279": "2.0",
     "kip-320": None,
 }
-SESSION = "broker.session.timeout.ms"  # as KRaft and the reference broker call it
+SESSION = "broker.session.timeout.ms"  # KRaft's and the reference broker's name of the setting
 ZOOKEEPER_SESSION = "zookeeper.session.timeout.ms"
 PREFERRED: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
@@ -74,13 +72,13 @@ dataDir={data}
 clientPort={port}
 clientPortAddress={host}
 """
-FIRST_UP_S = 60.0  # for ZooKeeper and the first broker; long, a busy machine starts slowly
+FIRST_UP_S = 60.0  # for ZooKeeper and the first broker; a busy machine starts slowly
 DECIDED_S = 10.0  # for Kafka's controller to act on a session's end
 NO_LEADER = -1
 
 
 class ZooKeeper:
-    """See forms.py: Form."""
+    """Kafka with ZooKeeper, see forms.py: Form."""
 
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int], *, rules: str
                  ) -> None:
@@ -138,7 +136,8 @@ class ZooKeeper:
     # -- a process's life ---------------------------------------------------------------------------------
 
     async def starting(self, name: str) -> None:
-        """A broker's first start waits for the first of all, any other for the end of its former session."""
+        """Before a broker's first start, waits for a controller; before later ones, for the end of its old
+        session."""
         if name == CONTROLLER:
             return
         if name in self._started:
@@ -161,10 +160,10 @@ class ZooKeeper:
             return False
         return True
 
-    # -- what it holds ------------------------------------------------------------------------------------
+    # -- ZooKeeper's state ----------------------------------------------------------------------------------
 
     async def admin(self, running: Sequence[str]) -> str | None:
-        """Kafka's controller: others refuse such requests."""
+        """Kafka's controller: other brokers refuse such requests."""
         try:
             found = await self._asked.look(())
         except ZooKeeperSilent:
@@ -188,13 +187,13 @@ class ZooKeeper:
             unfenced=frozenset(self._nodes[broker] for broker in found.sessions if broker in self._nodes))
 
     async def expire(self, node: str, partitions: Sequence[PartitionSpec], awake: Sequence[str]) -> None:
-        """Ends a broker's session; back when Kafka's controller has acted on it, where one of those that are
-        awake is it. FloodmarkError where the broker has no session."""
+        """Ends a broker's session; returns when Kafka's controller has acted on it, if one of the awake
+        brokers is the controller. FloodmarkError if the broker has no session."""
         places = [(spec.topic, spec.partition) for spec in partitions]
         broker = self._ids[node]
         before = await self._asked.look(places)
         if not await self._asked.expire(broker):
-            raise FloodmarkError(f"{node} has no session that could be ended: it is not registered")
+            raise FloodmarkError(f"{node} has no session to end: it is not registered")
         deadline = time.monotonic() + DECIDED_S
         while await self._undecided(broker, before, places, [one for one in awake if one != node]):
             if time.monotonic() > deadline:
@@ -204,8 +203,8 @@ class ZooKeeper:
 
     async def _undecided(self, broker: int, before: Registered, places: Sequence[tuple[str, int]],
                          others_awake: Sequence[str]) -> bool:
-        """Whether somebody is there to act on it who has not yet: every partition that the broker led, or was
-        in sync with, gets a new state."""
+        """Whether a controller still has to act on the end: every partition that the broker led, or whose ISR
+        it was in, gets a new state."""
         now = await self._asked.look(places)
         if now.controller is None:
             return bool(others_awake) and any(self._ids[node] in now.sessions for node in others_awake)

@@ -1,15 +1,15 @@
-"""Asks ZooKeeper what Kafka's controller has decided, and ends the sessions of brokers.
+"""Reads the decisions of Kafka's controller from ZooKeeper, and ends the sessions of brokers.
 
     /brokers/ids/N                          a broker's registration: ephemeral, so its owner is the session
     /brokers/topics/T/partitions/P/state    leader, leader_epoch, isr; the truth of a partition
     /controller                             which broker is the controller
 
 Rules
-1. A look is made of one request for each path, all sent before the first answer is awaited.
-2. A session is ended by closing it, as its own client would: ZooKeeper gives a session's password by a
-   formula (ZooKeeperServer.generatePasswd), so whoever knows the id can. Deleting the registration instead
-   would leave the session alive, and its broker would never register again.
-3. Whatever ZooKeeper does not answer in time is a ZooKeeperSilent, and nothing is guessed.
+1. One observation sends a request for each path, all before the first answer is awaited.
+2. A session is ended by closing it, as its own client would: a session's password follows from its id by a
+   formula (ZooKeeperServer.generatePasswd). Deleting the registration instead would leave the session alive,
+   and its broker would never register again.
+3. If ZooKeeper does not answer in time, a ZooKeeperSilent is raised.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 BROKERS = "/brokers/ids"
 CONTROLLER = "/controller"
-SESSION_S = 30.0  # of our own looks: a paused ZooKeeper must not end it
+SESSION_S = 30.0  # of our own session: a paused ZooKeeper must not end it
 CONNECT_S = 5.0
 ANSWER_S = 1.0
 _SECRET = 0xB3415C00  # ZooKeeperServer.superSecret
@@ -47,36 +47,36 @@ class ZooKeeperSilent(FloodmarkError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What the controller, or a leader that changed the ISR, has written. leader -1: none."""
+    """A partition's state as the controller, or a leader that changed the ISR, wrote it. leader -1: none."""
 
     leader: int
     epoch: int
     isr: tuple[int, ...]
-    version: int  # of the path in ZooKeeper: it counts every change
+    version: int  # of the path in ZooKeeper; it counts changes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """What ZooKeeper holds of the cluster at one look."""
+    """ZooKeeper's state of the cluster at one time."""
 
-    sessions: Mapping[int, int]  # broker -> the session that its registration belongs to
+    sessions: Mapping[int, int]  # broker -> the session of its registration
     controller: int | None  # the broker that is the controller now
     partitions: Mapping[tuple[str, int], PartitionState]
 
 
 class ZooKeeperClient:
-    """One session of our own, and one more for each that is ended."""
+    """A client with one session, and one more for each session that it ends."""
 
     def __init__(self, address: Address) -> None:
         self._hosts = f"{address[0]}:{address[1]}"
         self._own: Any = None
 
     async def look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
-        """These partitions, those of them that exist by now, and all brokers."""
+        """The state of those of these partitions that exist, and of all brokers."""
         return await self._in_a_thread(lambda: self._look(partitions))
 
     async def session_of(self, broker: int) -> int | None:
-        """The session that this broker's registration belongs to; None: it is not registered."""
+        """The session of this broker's registration; None: it is not registered."""
         def ask() -> int | None:
             try:
                 _, stat = self._connected().get(f"{BROKERS}/{broker}")
@@ -86,8 +86,8 @@ class ZooKeeperClient:
         return await self._in_a_thread(ask)
 
     async def expire(self, broker: int) -> bool:
-        """Ends the session of this broker, as if ZooKeeper had not heard from it for too long. False: it had
-        none. The registration is gone when this returns."""
+        """Ends the session of this broker, as if it had timed out. False: it had none. The registration is
+        gone when this returns."""
         session = await self.session_of(broker)
         if session is None:
             return False
@@ -95,7 +95,7 @@ class ZooKeeperClient:
         return True
 
     async def close(self) -> None:
-        """Safe twice."""
+        """Closes our session. Safe to call twice."""
         own, self._own = self._own, None
         if own is not None:
             await asyncio.to_thread(_end, own)
@@ -112,7 +112,7 @@ class ZooKeeperClient:
                                   f"may be paused, killed, or starting") from error
 
     def _connected(self) -> Any:
-        """Our own session; the first call begins it."""
+        """The client with our own session; the first call opens it."""
         if self._own is None:
             own = _client(self._hosts)
             try:
@@ -130,21 +130,21 @@ class ZooKeeperClient:
         controller = own.get_async(CONTROLLER)
         try:
             brokers = [int(name) for name in own.get_children_async(BROKERS).get(timeout=ANSWER_S)]
-        except NoNodeError:  # no broker was ever here
+        except NoNodeError:  # no broker was ever registered
             brokers = []
         registrations = {broker: own.get_async(f"{BROKERS}/{broker}") for broker in sorted(brokers)}
         found = {broker: _answer(one) for broker, one in registrations.items()}
         states = {place: _answer(one) for place, one in asked.items()}
-        told = _answer(controller)
+        holder = _answer(controller)
         return Registered(
             sessions={broker: int(one[1].ephemeralOwner) for broker, one in found.items() if one is not None},
-            controller=None if told is None else int(json.loads(told[0])["brokerid"]),
+            controller=None if holder is None else int(json.loads(holder[0])["brokerid"]),
             partitions={place: _state(one) for place, one in states.items() if one is not None},
         )
 
 
 def _answer(one: Any) -> Any:
-    """(data, stat) of a path; None where it does not exist."""
+    """(data, stat) of a path; None if it does not exist."""
     try:
         return one.get(timeout=ANSWER_S)
     except NoNodeError:
@@ -153,18 +153,18 @@ def _answer(one: Any) -> Any:
 
 def _state(answer: Any) -> PartitionState:
     data, stat = answer
-    told = json.loads(data)
-    return PartitionState(leader=told["leader"], epoch=told["leader_epoch"], isr=tuple(told["isr"]),
+    fields = json.loads(data)
+    return PartitionState(leader=fields["leader"], epoch=fields["leader_epoch"], isr=tuple(fields["isr"]),
                           version=stat.version)
 
 
 # -- sessions -----------------------------------------------------------------------------------------------
 
-def _client(hosts: str, **words: Any) -> Any:
-    """It tries to connect for ever, once begun; a request without a connection fails at once."""
+def _client(hosts: str, **options: Any) -> Any:
+    """A client that tries to connect for ever once started; a request without a connection fails at once."""
     retry = KazooRetry(max_tries=-1, delay=0.02, backoff=1, max_delay=0.2)
     return KazooClient(hosts=hosts, timeout=SESSION_S, connection_retry=retry, logger=_QUIET,
-                       handler=SequentialThreadingHandler(), **words)
+                       handler=SequentialThreadingHandler(), **options)
 
 
 def _end(client: Any) -> None:
@@ -173,7 +173,7 @@ def _end(client: Any) -> None:
 
 
 def _close_session(hosts: str, session: int) -> None:
-    """Takes the session over and closes it. Where it has ended meanwhile, a new one is begun and closed."""
+    """Takes the session over and closes it. If it has ended meanwhile, a new one is opened and closed."""
     client = _client(hosts, client_id=(session, session_password(session)))
     try:
         client.start(timeout=CONNECT_S)
@@ -182,7 +182,7 @@ def _close_session(hosts: str, session: int) -> None:
 
 
 def session_password(session: int) -> bytes:
-    """What ZooKeeper gives the client of this session: 16 bytes of java.util.Random, seeded with its id."""
+    """The password that ZooKeeper gives this session: 16 bytes of java.util.Random, seeded with the id."""
     state = (session ^ _SECRET ^ 0x5DEECE66D) & (1 << 48) - 1
     out = bytearray()
     while len(out) < _PASSWORD_BYTES:

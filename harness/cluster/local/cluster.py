@@ -2,9 +2,9 @@
 
 Rules
 1. Everything runs under the supervisor (supervisor.py): nothing survives the harness.
-2. Proxied, each link between two processes, and from clients to each, runs through the links process
-   (links.py) and can be cut; direct, nothing can.
-3. A power cut is played on files, as the system has it.
+2. Proxied links, between processes and from clients, run through the links process (link_proxies.py) and can
+   be cut; direct links cannot.
+3. A power cut is simulated on files, by the system's PowerLoss.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from floodmark.harness.cluster.broker_cluster import START_S, BrokerCluster
 from floodmark.harness.cluster.hosts import (
     PYTHON,
     Command,
+    ExpectsExit,
     FaultedExit,
-    Foreseen,
     House,
-    never_foreseen,
+    expects_no_exit,
     no_command,
 )
 from floodmark.harness.cluster.layout import LINKS, Layout, lay_out
@@ -32,12 +32,12 @@ from floodmark.harness.cluster.system import PowerLoss, System
 from floodmark.harness.errors import FloodmarkError, UsageError
 
 CAN_BE_CUT = ("direct", "proxied")
-PROGRAMS = {PYTHON: (sys.executable, "-P")}  # what else a command names is found as a shell would
+PROGRAMS = {PYTHON: (sys.executable, "-P")}  # other programs are found on PATH
 
 
 def local_cluster(folder: Path, system: System, *, links: str, first_port: int | None = None,
                   trace: bool = True) -> BrokerCluster:
-    """Made, not started."""
+    """Makes a local cluster; it is not started."""
     if links not in CAN_BE_CUT:
         raise UsageError(f"links are direct or proxied, not {links!r}")
 
@@ -57,25 +57,25 @@ def local_cluster(folder: Path, system: System, *, links: str, first_port: int |
 
 
 class Processes:
-    """See harness.cluster.hosts: Hosts. The processes of one supervisor; `network` is their links."""
+    """The processes of one supervisor, see harness.cluster.hosts: Hosts; `network` is their links."""
 
     def __init__(self, layout: Layout) -> None:
-        self.foreseen: Foreseen = never_foreseen
+        self.expects_exit: ExpectsExit = expects_no_exit
         self.command: Command = no_command
         self.network = Links()
         self._layout = layout
         self._processes: SupervisedProcesses | None = None
 
     async def begin(self) -> None:
-        """The supervisor, and the links process where links are proxied."""
+        """Starts the supervisor, and the links process if links are proxied."""
         self._processes = await SupervisedProcesses.begin(self._layout.work("keeper.log"))
-        self._processes.foreseen = self.foreseen
+        self._processes.expects_exit = self.expects_exit
         if self._layout.links:
-            lines = await control_client.over(self._processes.links_socket(), "the links process")
+            lines = await control_client.open_lines(self._processes.links_socket(), "the links process")
             self.network.cutting = LinkCuts(lines)
             argv = [*PROGRAMS[PYTHON], "-m", "floodmark.harness.cluster.local.link_proxies"]
             await self._processes.spawn(LINKS, argv, self._layout.log_of(LINKS), links=True)
-            await lines.ask("listen", timeout_s=START_S, links=self._layout.links_told())
+            await lines.ask("listen", timeout_s=START_S, links=self._layout.links_config())
 
     async def spawn(self, name: str) -> None:
         program, *arguments = self.command(name)
@@ -107,7 +107,7 @@ class Processes:
         return None if self._processes is None else self._processes.lost
 
     @property
-    def felled(self) -> Sequence[FaultedExit]:
+    def faulted_exits(self) -> Sequence[FaultedExit]:
         return ()
 
     def lives(self, name: str) -> bool:
@@ -116,7 +116,7 @@ class Processes:
     def paused(self, name: str) -> bool:
         return self._kept.paused(name)
 
-    async def stands_still(self, name: str) -> bool:
+    async def is_stopped(self, name: str) -> bool:
         return self._kept.stopped_by_the_kernel(name)
 
     def last_words(self, name: str) -> str:
@@ -127,9 +127,9 @@ class Processes:
             await self._processes.end()
 
     def place(self, name: str) -> tuple[Path, Path]:
-        """A broker's account of what is durable, and its log directory."""
+        """A broker's side file of what is durable, and its log directory."""
         place = self._layout.places[name]
-        assert place.durable is not None, "brokers alone have one"
+        assert place.durable is not None, "only brokers have one"
         return place.durable, place.log_dir
 
     @property
@@ -140,7 +140,7 @@ class Processes:
 
 
 class Links:
-    """See harness.cluster.hosts: Network. None to cut where links are direct."""
+    """The links, see harness.cluster.hosts: Network. Direct links cannot be cut."""
 
     def __init__(self) -> None:
         self.cutting: LinkCuts | None = None
@@ -166,7 +166,7 @@ class Links:
 
 
 class Files:
-    """See harness.cluster.hosts: Disks. Log directories on the harness's own disk."""
+    """Log directories on the harness's own disk, see harness.cluster.hosts: Disks."""
 
     def __init__(self, processes: Processes, power: PowerLoss) -> None:
         self._processes = processes

@@ -1,6 +1,5 @@
-"""Cuts and heals links by orders to the links process, and remembers which are cut.
-
-Rule: cuts add up until the heal; a fault in force does not vanish because another strikes.
+"""Cuts and heals links by requests to the links process, and remembers which are cut.
+Rule: cuts add up until the heal: a new cut does not end an earlier one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,15 +10,16 @@ ASK_S = 10.0
 
 
 class LinkCuts:
-    """Over the lines to the links process."""
+    """Controls the links process over its connection."""
 
     def __init__(self, lines: control_client.Lines) -> None:
         self._lines = lines
-        self._cuts: dict[tuple[str, str], bool] = {}  # (says, hears) -> by reset
+        self._cuts: dict[tuple[str, str], bool] = {}  # (sender, receiver) -> whether by reset
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
-        """grudge: who hears -> whom it does not hear."""
-        self._cuts |= {(says, hears): reset for hears, unheard in grudge.items() for says in unheard}
+        """Cuts links. grudge: node -> the nodes it receives nothing from."""
+        self._cuts |= {(sender, receiver): reset
+                       for receiver, senders in grudge.items() for sender in senders}
         await self._set()
 
     async def heal(self) -> None:
@@ -27,11 +27,12 @@ class LinkCuts:
         await self._set()
 
     async def mend(self) -> list[str]:
-        """Heals, and says what is left, in the links' own words."""
+        """Heals all links; returns a sentence for each that the links process still has cut."""
         try:
             await self.heal()
             state = await self._lines.ask("state", timeout_s=ASK_S)
-            return [f"{says} to {hears} is still cut" for says, hears in state["silent"] + state["reset"]]
+            return [f"{sender} to {receiver} is still cut"
+                    for sender, receiver in state["silent"] + state["reset"]]
         except control_client.ControlError as error:
             return [f"the links cannot be healed: {error}"]
 

@@ -1,18 +1,17 @@
-"""Proxies every connection: a listening port for each ordered pair (dialer, listener), cut by direction.
-
-Run as `python -m floodmark.harness.cluster.local.link_proxies`, a process of its own (in the harness's loop a
-stalled harness would stall replication). It takes orders as JSON lines on its standard input, a socket.
+"""Proxies every connection of a local cluster: it has a port for each pair (dialer, listener) and cuts by
+direction. Run as `python -m floodmark.harness.cluster.local.link_proxies` in a process of its own, so that a
+busy harness does not slow replication down. It takes requests as JSON lines on its standard input, a socket.
 
 Rules
-1. A cut is of (says, hears) pairs, over every connection between the two, whoever dialled: with (n1, n2)
-   cut, requests n1 sends to n2 are stopped, and so are n1's answers on connections n2 dialled.
-2. Silent: bytes are held, in order, and delivered at the heal. That a peer closed or died is held as its
-   bytes are: the hearer learns of it after them. A dial through a cut is taken and hears nothing; one given
-   up before the heal never was, as an unfinished handshake is in TCP.
-3. Reset: connections that cross the cut are reset, whichever way it goes, and so are new ones.
-4. A change is answered when it is in force: not a byte is passed on afterwards that it stops.
-5. Without a cut nothing is lost, doubled or turned round, and a slow hearer slows the speaker.
-6. Where nobody listens at the far side, the dialer is reset at once.
+1. A cut is a set of pairs (sender, receiver) and affects every connection between the two, whoever opened it:
+   with (n1, n2) cut, n1's requests to n2 are stopped, and also n1's answers on connections that n2 opened.
+2. A silent cut holds bytes back, in order, and delivers them at the heal. The close of a connection is held
+   back too, after its bytes. A connection opened through a cut is accepted and gets no data; if it is closed
+   before the heal, the listener never sees it, like an unfinished TCP handshake.
+3. A cut by reset resets connections of the pair in both directions, existing and new ones.
+4. A change is answered when it is in force: from then on no byte passes that it stops.
+5. Without a cut no byte is lost, doubled or reordered, and a slow receiver slows the sender down.
+6. If nobody listens at the far side, the dialer's connection is reset at once.
 """
 
 import asyncio
@@ -26,17 +25,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 HOST = "127.0.0.1"
-# Beyond this a cut connection is read no further: then TCP holds the bytes, and at last the speaker blocks.
-HELD_BYTES_MAX = 16 * 2**20
+# A cut connection is not read beyond this: TCP's buffers fill up then, and at last the sender blocks.
+BUFFERED_BYTES_MAX = 16 * 2**20
 BACKLOG = 512
 
-NEAR: Final = 0  # the end towards the dialer
-FAR: Final = 1  # the end towards the listener
+NEAR: Final = 0  # the dialer's end
+FAR: Final = 1  # the listener's end
 
-Pair = tuple[str, str]  # (says, hears)
+Pair = tuple[str, str]  # (sender, receiver)
 
-# One buffer for all: asyncio reads into it and hands it over within one callback (BufferedProtocol), and
-# a copy of what was read costs less than an allocation of what might have been.
+# One buffer for all connections: asyncio reads into it and passes it on within one callback
+# (BufferedProtocol), and copying what was read costs less than allocating a full buffer each time.
 _BUFFER = bytearray(256 * 1024)
 _VIEW = memoryview(_BUFFER)
 
@@ -45,14 +44,14 @@ _VIEW = memoryview(_BUFFER)
 class Link:
     dialer: str
     listener: str
-    host: str  # where the dialer finds it
+    host: str  # where the dialer connects
     port: int
-    to: tuple[str, int]  # where the listener listens
+    to: tuple[str, int]  # the listener's address
 
 
 @dataclass(slots=True, kw_only=True)
 class Cut:
-    """What is cut now."""
+    """The cuts in force."""
 
     silent: frozenset[Pair] = frozenset()
     reset: frozenset[Pair] = frozenset()
@@ -63,51 +62,51 @@ class Cut:
 
 @dataclass(slots=True, kw_only=True)
 class Flow:
-    """One direction of one connection. Invariant: held_bytes is the size of all in held."""
+    """One direction of one connection. Invariant: buffered_bytes is the size of all data in `buffered`."""
 
     pair: Pair
     blocked: bool = False
-    over: bool = False  # who says has gone: once all is delivered, the hearing end is closed
-    held: list[bytes] = field(default_factory=list)
-    held_bytes: int = 0
+    over: bool = False  # the sender has closed: the receiver's end is closed after the last byte
+    buffered: list[bytes] = field(default_factory=list)
+    buffered_bytes: int = 0
 
-    def hold(self, data: bytes) -> None:
-        self.held.append(data)
-        self.held_bytes += len(data)
+    def buffer(self, data: bytes) -> None:
+        self.buffered.append(data)
+        self.buffered_bytes += len(data)
 
     def drop(self) -> None:
-        self.held.clear()
-        self.held_bytes = 0
+        self.buffered.clear()
+        self.buffered_bytes = 0
 
 
 class End(asyncio.BufferedProtocol):
-    """One socket of a conversation: tells it what happens."""
+    """One socket of a conversation: reports its events to it."""
 
     def __init__(self, conversation: "Conversation", side: int) -> None:
         self._conversation = conversation
         self._side = side
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._conversation.joined(self._side, cast(asyncio.Transport, transport))
+        self._conversation.connected(self._side, cast(asyncio.Transport, transport))
 
     def get_buffer(self, sizehint: int) -> bytearray:
         return _BUFFER
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._conversation.said(self._side, bytes(_VIEW[:nbytes]))
+        self._conversation.received(self._side, bytes(_VIEW[:nbytes]))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._conversation.left(self._side)
+        self._conversation.closed(self._side)
 
     def pause_writing(self) -> None:
-        self._conversation.filled(self._side, True)
+        self._conversation.set_full(self._side, True)
 
     def resume_writing(self) -> None:
-        self._conversation.filled(self._side, False)
+        self._conversation.set_full(self._side, False)
 
 
 class Conversation:
-    """One dialled connection, its two ends and two flows; flows[side] is what that side says."""
+    """One proxied connection: its two ends and two flows; flows[side] is what that side sends."""
 
     def __init__(self, links: "Links", link: Link) -> None:
         self._links = links
@@ -117,14 +116,14 @@ class Conversation:
         )
         self._ends: list[asyncio.Transport | None] = [None, None]
         self._gone = [False, False]
-        self._full = [False, False]  # that end takes no more bytes for now
+        self._full = [False, False]  # that end's write buffer is full
         self._dialling: asyncio.Task[None] | None = None
         self._was_reset = False
 
-    def joined(self, side: int, transport: asyncio.Transport) -> None:
+    def connected(self, side: int, transport: asyncio.Transport) -> None:
         self._ends[side] = transport
         if side == NEAR:
-            # Not before: asyncio makes its protocol an instant earlier, and a change between would be missed.
+            # Not earlier: asyncio makes the protocol before this, and a change in between would be missed.
             self._links.conversations.add(self)
             for flow in self.flows:
                 flow.blocked = flow.pair in self._links.cut.silent
@@ -132,19 +131,19 @@ class Conversation:
         if self._was_reset:
             self.reset()
         else:
-            self.go_on()
+            self.advance()
 
-    def said(self, side: int, data: bytes) -> None:
-        flow, hearer = self.flows[side], self._ends[1 - side]
+    def received(self, side: int, data: bytes) -> None:
+        flow, receiver = self.flows[side], self._ends[1 - side]
         if self._gone[1 - side]:
             return
-        if flow.blocked or hearer is None:
-            flow.hold(data)
-            self._read_or_rest(side)
-        elif not hearer.is_closing():
-            hearer.write(data)
+        if flow.blocked or receiver is None:
+            flow.buffer(data)
+            self._set_reading(side)
+        elif not receiver.is_closing():
+            receiver.write(data)
 
-    def left(self, side: int) -> None:
+    def closed(self, side: int) -> None:
         self._gone[side] = True
         self.flows[side].over = True
         self.flows[1 - side].drop()
@@ -154,19 +153,19 @@ class Conversation:
         else:
             self._deliver(side)
 
-    def filled(self, side: int, full: bool) -> None:
+    def set_full(self, side: int, full: bool) -> None:
         self._full[side] = full
-        self._read_or_rest(1 - side)
+        self._set_reading(1 - side)
 
-    def go_on(self) -> None:
-        """Dial if that is still to be done, and deliver what may pass now."""
+    def advance(self) -> None:
+        """Connects to the listener if that is not done, and delivers the bytes that may pass."""
         if self._ends[FAR] is None and self._dialling is None and not self.flows[NEAR].blocked:
             self._dialling = asyncio.create_task(self._dial())
         for side in (NEAR, FAR):
             self._deliver(side)
 
     def reset(self) -> None:
-        """End both ends with a reset, not an orderly close; one that is still being dialled, as it comes."""
+        """Resets both ends; an end that is still being connected, as soon as it is."""
         self._was_reset = True
         for flow in self.flows:
             flow.blocked = False
@@ -182,27 +181,27 @@ class Conversation:
         try:
             await loop.create_connection(lambda: End(self, FAR), *self.link.to)
         except OSError:
-            self.left(FAR)
+            self.closed(FAR)
 
     def _deliver(self, side: int) -> None:
-        flow, hearer = self.flows[side], self._ends[1 - side]
-        if flow.blocked or hearer is None or self._gone[1 - side]:
+        flow, receiver = self.flows[side], self._ends[1 - side]
+        if flow.blocked or receiver is None or self._gone[1 - side]:
             return
-        for data in flow.held:
-            hearer.write(data)
+        for data in flow.buffered:
+            receiver.write(data)
         flow.drop()
         if not flow.over:
-            self._read_or_rest(side)
+            self._set_reading(side)
         elif side == FAR and self._ends[FAR] is None:
-            _reset(hearer)  # nobody listened there
+            _reset(receiver)  # nobody listens there
         else:
-            hearer.close()  # after what was written to it
+            receiver.close()  # after the bytes written to it
 
-    def _read_or_rest(self, side: int) -> None:
+    def _set_reading(self, side: int) -> None:
         transport = self._ends[side]
         if transport is None or transport.is_closing():
             return
-        if self._full[1 - side] or self.flows[side].held_bytes >= HELD_BYTES_MAX:
+        if self._full[1 - side] or self.flows[side].buffered_bytes >= BUFFERED_BYTES_MAX:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -210,7 +209,7 @@ class Conversation:
 
 def _reset(transport: asyncio.Transport) -> None:
     connection = transport.get_extra_info("socket")
-    with contextlib.suppress(OSError):  # it may have been closed meanwhile
+    with contextlib.suppress(OSError):  # it may be closed already
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
 
@@ -224,17 +223,17 @@ class Links:
         self._servers: list[asyncio.Server] = []
 
     async def obey(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Carry out one request; the answer's `ok`. OSError if a port is taken."""
+        """Carries out one request; returns the answer's `ok`. OSError if a port is taken."""
         match request["do"]:
             case "listen":
-                for told in request["links"]:
+                for fields in request["links"]:
                     await self._listen(
                         Link(
-                            dialer=told["dialer"],
-                            listener=told["listener"],
-                            host=told["host"],
-                            port=told["port"],
-                            to=(told["to"][0], told["to"][1]),
+                            dialer=fields["dialer"],
+                            listener=fields["listener"],
+                            host=fields["host"],
+                            port=fields["port"],
+                            to=(fields["to"][0], fields["to"][1]),
                         )
                     )
             case "set":
@@ -255,7 +254,7 @@ class Links:
 
     def _set(self, silent: frozenset[Pair], reset: frozenset[Pair]) -> None:
         self.cut = Cut(silent=silent, reset=reset)
-        # Every flow is marked before any delivers: the map changes at once.
+        # All flows are marked before any of them delivers: a change takes effect at once.
         for conversation in self.conversations:
             for flow in conversation.flows:
                 flow.blocked = flow.pair in silent
@@ -263,24 +262,24 @@ class Links:
             if self.cut.resets(conversation.link):
                 conversation.reset()
             else:
-                conversation.go_on()
+                conversation.advance()
 
     def _state(self) -> dict[str, Any]:
-        held_bytes = sum(flow.held_bytes for one in self.conversations for flow in one.flows)
+        buffered_bytes = sum(flow.buffered_bytes for one in self.conversations for flow in one.flows)
         return {
             "silent": sorted(self.cut.silent),
             "reset": sorted(self.cut.reset),
             "connections": len(self.conversations),
-            "held_bytes": held_bytes,
+            "held_bytes": buffered_bytes,
         }
 
 
-def _pairs(told: list[list[str]]) -> frozenset[Pair]:
-    return frozenset((says, hears) for says, hears in told)
+def _pairs(lists: list[list[str]]) -> frozenset[Pair]:
+    return frozenset((sender, receiver) for sender, receiver in lists)
 
 
 async def serve(harness: socket.socket) -> None:
-    """Until the harness's end of the socket closes."""
+    """Serves until the harness's end of the socket closes."""
     reader, writer = await asyncio.open_unix_connection(sock=harness)
     links = Links()
     while line := await reader.readline():

@@ -1,20 +1,21 @@
-"""The parent process of brokers, controller and links: it sees to it that none outlives the harness.
+"""The parent process of brokers, controller and links; it makes sure that none of them outlives the harness.
 
 Run as `python -m floodmark.harness.cluster.local.supervisor HARNESS_PID`, with one end of a socket pair as
-its standard input. It imports the standard library only: it must be up at once.
+its standard input. It imports only the standard library, so that it starts quickly.
 
 Rules
-1. When the socket from the harness closes, or the harness is no longer our parent, every child is killed
-   (SIGKILL, which a stopped child obeys too) and the supervisor ends. The harness may have died by SIGKILL.
-2. When the supervisor dies its children die: each asks the kernel for that (PR_SET_PDEATHSIG). The kernel
-   means the *thread* that spawned it, so this process has one thread.
-3. "Killed" is answered when the child has been waited for, "paused" when the kernel has stopped all of it:
-   never on the mere sending of a signal.
-4. A session of its own: Ctrl-C in a terminal reaches the harness, which mends; never a broker.
+1. When the socket from the harness closes, or the harness is no longer its parent, the supervisor kills every
+   child (SIGKILL, which also ends stopped ones) and ends. The harness may have died by SIGKILL.
+2. When the supervisor dies, its children die: each asks the kernel for that (PR_SET_PDEATHSIG). The kernel
+   watches the *thread* that spawned the child, so this process has only one thread.
+3. "Killed" is answered when the child has been waited for, "paused" when the kernel has stopped all its
+   threads, not when the signal was sent.
+4. The supervisor has a session of its own: Ctrl-C in a terminal reaches the harness, which mends, but no
+   broker.
 
-JSON lines. Asked: {"id":1,"do":"spawn","name":"n1","argv":[...],"log":PATH} (and "stdin": a descriptor the
-supervisor was born with), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answered:
-{"id":1,"ok":{...}} or {"id":1,"error":"..."}. Told unasked: {"exit":"n1","pid":7,"code":-9}.
+JSON lines. Requests: {"id":1,"do":"spawn","name":"n1","argv":[...],"log":PATH} (and "stdin": a descriptor
+that the supervisor inherited), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answers:
+{"id":1,"ok":{...}} or {"id":1,"error":"..."}. Events: {"exit":"n1","pid":7,"code":-9}.
 """
 
 import ctypes
@@ -30,7 +31,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 PR_SET_PDEATHSIG = 1
-PARENT_LOOK_S = 0.5  # how often to look whether the harness is still our parent
+PARENT_LOOK_S = 0.5  # how often it checks that the harness is still its parent
 REAP_S = 10.0
 
 
@@ -44,14 +45,14 @@ class Child:
 
 
 class Supervisor:
-    """Holds the children; `harness` is the socket to answer on."""
+    """Starts, signals and waits for the children; `harness` is the socket to answer on."""
 
     def __init__(self, harness: socket.socket) -> None:
         self._harness = harness
         self._children: dict[str, Child] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._me = os.getpid()
-        self._acts: Mapping[str, Callable[[int, Mapping[str, Any]], None]] = {
+        self._actions: Mapping[str, Callable[[int, Mapping[str, Any]], None]] = {
             "spawn": self._spawn,
             "kill": self._kill,
             "pause": self._pause,
@@ -60,15 +61,15 @@ class Supervisor:
         }
 
     def obey(self, line: bytes) -> None:
-        """Carry out one line; what goes wrong is the answer."""
+        """Carries out one request line; an error is the answer."""
         request = json.loads(line)
         try:
-            self._acts[request["do"]](request["id"], request)
+            self._actions[request["do"]](request["id"], request)
         except (KeyError, OSError, subprocess.SubprocessError) as error:
-            self._tell({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
+            self._send({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
 
-    def look(self) -> None:
-        """After SIGCHLD: answer for those stopped, and for those gone."""
+    def handle_stops_and_exits(self) -> None:
+        """After SIGCHLD: answers requests for children that have stopped or ended."""
         for child in list(self._children.values()):
             if child.pausers and _has_stopped(child.process.pid):
                 self._answer(child.pausers)
@@ -76,12 +77,12 @@ class Supervisor:
             if code is None:
                 continue
             del self._children[child.name]
-            self._tell({"exit": child.name, "pid": child.process.pid, "code": code})
+            self._send({"exit": child.name, "pid": child.process.pid, "code": code})
             self._answer(child.killers)
             self._answer(child.pausers)
 
     def end(self) -> None:
-        """Kill every child and wait for it. A child that is stuck in the kernel is left to init."""
+        """Kills every child and waits for it. A child that is stuck in the kernel is left to init."""
         for child in self._children.values():
             child.process.kill()
         for child in self._children.values():
@@ -91,10 +92,10 @@ class Supervisor:
                 print(f"{child.name} (pid {child.process.pid}) was killed but is not gone", file=sys.stderr)
         self._children.clear()
 
-    def _spawn(self, asked: int, request: Mapping[str, Any]) -> None:
+    def _spawn(self, request_id: int, request: Mapping[str, Any]) -> None:
         name = request["name"]
         if name in self._children:
-            self._tell({"id": asked, "error": f"{name} is running already"})
+            self._send({"id": request_id, "error": f"{name} is running already"})
             return
         stdin = request.get("stdin", subprocess.DEVNULL)
         with open(request["log"], "ab") as log:
@@ -106,49 +107,49 @@ class Supervisor:
                 preexec_fn=self._before_exec,  # noqa: PLW1509 -- one thread only
             )
         if stdin != subprocess.DEVNULL:
-            os.close(stdin)  # or the harness would never see that child's end of it close
+            os.close(stdin)  # or the harness would not see when the child closes it
         self._children[name] = Child(name=name, process=process)
-        self._tell({"id": asked, "ok": {"pid": process.pid}})
+        self._send({"id": request_id, "ok": {"pid": process.pid}})
 
     def _before_exec(self) -> None:
         self._libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != self._me:  # the supervisor died before the kernel was asked
+        if os.getppid() != self._me:  # the supervisor died before the child asked the kernel
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
-    def _kill(self, asked: int, request: Mapping[str, Any]) -> None:
+    def _kill(self, request_id: int, request: Mapping[str, Any]) -> None:
         child = self._children.get(request["name"])
         if child is None:
-            self._tell({"id": asked, "ok": {}})
+            self._send({"id": request_id, "ok": {}})
             return
-        child.killers.append(asked)
+        child.killers.append(request_id)
         child.process.kill()
 
-    def _pause(self, asked: int, request: Mapping[str, Any]) -> None:
+    def _pause(self, request_id: int, request: Mapping[str, Any]) -> None:
         child = self._children[request["name"]]
         if child.paused:
-            self._tell({"id": asked, "ok": {}})
+            self._send({"id": request_id, "ok": {}})
             return
         child.paused = True
-        child.pausers.append(asked)
+        child.pausers.append(request_id)
         child.process.send_signal(signal.SIGSTOP)
 
-    def _resume(self, asked: int, request: Mapping[str, Any]) -> None:
+    def _resume(self, request_id: int, request: Mapping[str, Any]) -> None:
         child = self._children[request["name"]]
         child.process.send_signal(signal.SIGCONT)
         child.paused = False
-        self._tell({"id": asked, "ok": {}})
+        self._send({"id": request_id, "ok": {}})
 
-    def _terminate(self, asked: int, request: Mapping[str, Any]) -> None:
+    def _terminate(self, request_id: int, request: Mapping[str, Any]) -> None:
         self._children[request["name"]].process.terminate()
-        self._tell({"id": asked, "ok": {}})
+        self._send({"id": request_id, "ok": {}})
 
     def _answer(self, waiting: list[int]) -> None:
-        for asked in waiting:
-            self._tell({"id": asked, "ok": {}})
+        for request_id in waiting:
+            self._send({"id": request_id, "ok": {}})
         waiting.clear()
 
-    def _tell(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         self._harness.sendall(json.dumps(message).encode() + b"\n")
 
 
@@ -160,7 +161,7 @@ def _has_stopped(pid: int) -> bool:
 
 
 def serve(harness: socket.socket, harness_pid: int) -> None:
-    """Until the harness goes."""
+    """Serves until the harness is gone."""
     supervisor = Supervisor(harness)
     waker, woken = socket.socketpair()
     waker.setblocking(False)
@@ -176,7 +177,7 @@ def serve(harness: socket.socket, harness_pid: int) -> None:
             ready = {key.fileobj for key, _ in selector.select(PARENT_LOOK_S)}
             if woken in ready:
                 woken.recv(4096)
-                supervisor.look()
+                supervisor.handle_stops_and_exits()
             if harness in ready:
                 data = harness.recv(65536)
                 *lines, pending = (pending + data).split(b"\n")

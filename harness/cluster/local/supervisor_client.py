@@ -1,10 +1,9 @@
-"""Starts the supervisor, asks it for processes, and knows which of them live.
+"""Starts the supervisor, starts processes through it, and knows which of them live.
 
 Rules
-1. An exit is asked for (kill, terminate), or foreseen (it was armed to end), or it died by itself; the
-   last is remembered all the run.
-2. The supervisor's own death is the death of every process (its children die with it). `lost` says so: none
-   of them has died by itself.
+1. An exit is requested (kill, terminate), or expected (an armed failpoint), or the process died by itself;
+   `died` has the last for all of the run.
+2. If the supervisor dies, all processes die with it. `lost` says so, and none of them is in `died`.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from typing import Any
 
 from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.exit_reports import exit_report, last_words
-from floodmark.harness.cluster.hosts import Foreseen, never_foreseen
+from floodmark.harness.cluster.hosts import ExpectsExit, expects_no_exit
 from floodmark.harness.errors import FloodmarkError
 
 ANSWER_S = 10.0
@@ -29,17 +28,17 @@ ANSWER_S = 10.0
 
 @dataclass(slots=True, kw_only=True)
 class SupervisedProcess:
-    """One process, this time it runs."""
+    """One process, from one start to its end."""
 
     pid: int
     log: Path
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    wanted: bool = False  # somebody asked for its end
+    wanted: bool = False  # its end was requested
     paused: bool = False
 
 
 class SupervisedProcesses:
-    """The processes of one run, by name. Begun by `begin`, ended by `end`."""
+    """The processes of one run, by name. `begin` starts the supervisor, `end` ends it."""
 
     def __init__(self, *, supervisor: subprocess.Popen[bytes], links_stdin: int, to_links: socket.socket
                 ) -> None:
@@ -50,14 +49,14 @@ class SupervisedProcesses:
         self._alive: dict[str, SupervisedProcess] = {}
         self._logs: dict[str, Path] = {}
         self._ending = False
-        self.died: list[str] = []  # in the order it happened; a name may stand there twice
-        self.died_words: dict[str, str] = {}  # of each, the first time
+        self.died: list[str] = []  # in order; a name may be in it twice
+        self.died_words: dict[str, str] = {}  # of the first death of each
         self.lost: str | None = None
-        self.foreseen: Foreseen = never_foreseen  # whether this exit (name, code) was
+        self.expects_exit: ExpectsExit = expects_no_exit  # whether this exit (name, code) was expected
 
     @classmethod
     async def begin(cls, log: Path) -> "SupervisedProcesses":
-        """Start the supervisor."""
+        """Starts the supervisor."""
         ours, its = socket.socketpair()
         to_links, links_stdin = socket.socketpair()
         with its, links_stdin, log.open("ab") as errors:
@@ -70,23 +69,23 @@ class SupervisedProcesses:
                 start_new_session=True,
             )
             processes = cls(supervisor=supervisor, links_stdin=links_stdin.fileno(), to_links=to_links)
-        processes._lines = await control_client.over(ours, "the supervisor", heard=processes._heard,
-                                                     lost=processes._all_lost)
+        processes._lines = await control_client.open_lines(
+            ours, "the supervisor", on_event=processes._on_exit, lost=processes._all_lost)
         return processes
 
     def links_socket(self) -> socket.socket:
-        """Our end of the socket whose other end is the links' standard input: the caller's to close."""
-        assert self._to_links is not None, "handed over once"
+        """Our end of the socket whose other end is the links' standard input; the caller closes it."""
+        assert self._to_links is not None, "it can be taken once"
         to_links, self._to_links = self._to_links, None
         return to_links
 
     async def spawn(self, name: str, argv: Sequence[str], log: Path, *, links: bool = False
                    ) -> SupervisedProcess:
-        """Start a process. `links`: it gets the socket made for the links as its standard input."""
+        """Starts a process. links: it gets the links' socket as its standard input."""
         if name in self._alive:
             raise FloodmarkError(f"cannot start {name}: it is running")
         besides: dict[str, Any] = {"stdin": self._links_stdin} if links else {}
-        # Known before the supervisor can tell of its exit: both come over one ordered connection.
+        # Added before the supervisor can report its exit: answer and event come over one ordered connection.
         process = SupervisedProcess(pid=0, log=log)
         self._logs[name] = log
         self._alive[name] = process
@@ -99,14 +98,14 @@ class SupervisedProcesses:
         return process
 
     async def kill(self, name: str) -> None:
-        """SIGKILL, and back when it has been waited for. Nothing if it is not there."""
+        """Sends SIGKILL; returns when the process is gone. Does nothing if it does not run."""
         process = self._alive.get(name)
         if process is not None:
             process.wanted = True
             await self._ask("kill", name=name)
 
     async def terminate(self, name: str, *, timeout_s: float) -> None:
-        """SIGTERM, and back when it is gone."""
+        """Sends SIGTERM; returns when the process is gone."""
         process = self._alive.get(name)
         if process is None:
             return
@@ -118,7 +117,7 @@ class SupervisedProcesses:
             raise FloodmarkError(f"{name} did not stop within {timeout_s:g} s of SIGTERM") from None
 
     async def pause(self, name: str) -> None:
-        """SIGSTOP, and back when the kernel has stopped it."""
+        """Sends SIGSTOP; returns when the kernel has stopped the process."""
         self._living(name, "pause").paused = True
         await self._ask("pause", name=name)
 
@@ -135,26 +134,26 @@ class SupervisedProcesses:
         return process is not None and process.paused
 
     def stopped_by_the_kernel(self, name: str) -> bool:
-        """What /proc says, not what we remember."""
+        """Whether the process is stopped, by /proc and not by our own record."""
         process = self._alive.get(name)
         if process is None:
             return False
         with contextlib.suppress(OSError):
-            # pid (name, which may hold anything) state ...
+            # pid (name, which may contain anything) state ...
             return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
         return False
 
     def last_words(self, name: str) -> str:
-        """The end of its log, for a message."""
+        """The end of the process's log, for a message."""
         return last_words(self._logs.get(name))
 
     async def end(self) -> None:
-        """Kill everything, the supervisor last, and wait for it. Safe twice."""
+        """Kills everything, the supervisor last, and waits for it. Safe to call twice."""
         self._ending = True
         if self._to_links is not None:
             self.links_socket().close()
         if self._lines is not None:
-            await self._lines.close()  # the supervisor sees that, kills all and ends
+            await self._lines.close()  # the supervisor then kills all children and ends
         try:
             await asyncio.to_thread(self._supervisor.wait, ANSWER_S)
         except subprocess.TimeoutExpired:
@@ -169,22 +168,22 @@ class SupervisedProcesses:
         return process
 
     async def _ask(self, do: str, **besides: Any) -> Mapping[str, Any]:
-        assert self._lines is not None, "begin() made them"
+        assert self._lines is not None, "begin() opened them"
         return await self._lines.ask(do, timeout_s=ANSWER_S, **besides)
 
-    def _heard(self, message: Mapping[str, Any]) -> None:
+    def _on_exit(self, message: Mapping[str, Any]) -> None:
         name, code = message["exit"], message["code"]
         process = self._alive.pop(name, None)
         if process is None:
             return
-        if not process.wanted and not self._ending and not self.foreseen(name, code):
+        if not process.wanted and not self._ending and not self.expects_exit(name, code):
             self.died.append(name)
             self.died_words.setdefault(name, exit_report(process.log, code))
         process.ended.set()
 
     def _all_lost(self) -> None:
         if not self._ending:
-            self.lost = "the supervisor, parent of all brokers, ended, and they with it"
+            self.lost = "the supervisor, parent of all brokers, ended, and all brokers with it"
         for process in self._alive.values():
             process.ended.set()
         self._alive.clear()

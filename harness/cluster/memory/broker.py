@@ -1,10 +1,10 @@
-"""One node in memory: joins its replicas, its requests, its fetchers and its life with the controller.
+"""One node in memory: joins its replicas, requests, fetchers and its registration with the controller.
 
 Rules
 1. Logs are recovered before the node registers.
 2. A leader-and-isr message counts only for this incarnation (KIP-380), and never for an older version.
-3. An orderly stop: ask the controller to be released, flush, checkpoint, and only then mark the disk clean.
-   Any other end leaves no such mark.
+3. An orderly stop asks the controller for release, flushes, checkpoints, and only then marks the disk clean.
+   Any other end leaves no mark.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from floodmark.harness.cluster.memory.clock import Act
 from floodmark.harness.cluster.memory.controller import ControllerNode
 from floodmark.harness.cluster.memory.disk import Disk, Key, PartitionLog
 from floodmark.harness.cluster.memory.failpoints import Failpoints
-from floodmark.harness.cluster.memory.fetcher import Asking, Fetcher
+from floodmark.harness.cluster.memory.fetcher import Fetcher, FetcherContext
 from floodmark.harness.cluster.memory.isr_proposals import IsrProposals, Proposal
 from floodmark.harness.cluster.memory.lifecycle import Lifecycle
 from floodmark.harness.cluster.memory.network import Call, Network
@@ -40,8 +40,9 @@ _TICK_S = 0.025
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a node is given; `broker` and `controller` are those that run now, asked only at their process."""
+class NodeEnvironment:
+    """What a node needs. `broker` and `controller` return the present incarnations; call them only in their
+    process."""
 
     node: int
     process: Process
@@ -56,13 +57,13 @@ class Surroundings:
 
 
 class BrokerNode:
-    """One incarnation."""
+    """One incarnation of a node."""
 
-    def __init__(self, around: Surroundings) -> None:
-        self._around = around
-        self._settings = around.settings
-        self.clean = around.disk.clean_epoch is not None
-        around.disk.clean_epoch = None
+    def __init__(self, environment: NodeEnvironment) -> None:
+        self._environment = environment
+        self._settings = environment.settings
+        self.clean = environment.disk.clean_epoch is not None
+        environment.disk.clean_epoch = None
         self.metadata = Metadata(version=0, brokers=(), topics={})
         listeners = Listeners(
             appended=self._appended,
@@ -72,42 +73,44 @@ class BrokerNode:
             resumed=self._role_changed,
         )
         self.replicas = Replicas(
-            around.process, around.trace, around.failpoints, listeners, self._settings.flush_messages
+            environment.process, environment.trace, environment.failpoints, listeners,
+            self._settings.flush_messages,
         )
-        self.requests = Requests(around.process, self.replicas, self._knows)
+        self.requests = Requests(environment.process, self.replicas, self._exists)
         self._fetchers: dict[Key, Fetcher] = {}
         self._proposals = IsrProposals(
-            around.process, self._settings, self.replicas, around.failpoints, self._ask_alter
+            environment.process, self._settings, self.replicas, environment.failpoints, self._ask_alter
         )
         self.lifecycle = Lifecycle(
-            around.process, self._settings, around.failpoints, clean=self.clean,
+            environment.process, self._settings, environment.failpoints, clean=self.clean,
             register=self._ask_register, heartbeat=self._ask_heartbeat,
         )  # fmt: skip
-        self._asking = Asking(
-            node=around.node, process=around.process, settings=self._settings, replicas=self.replicas,
-            failpoints=around.failpoints, broker_epoch=lambda: self.lifecycle.broker_epoch,
+        self._fetcher_context = FetcherContext(
+            node=environment.node, process=environment.process, settings=self._settings,
+            replicas=self.replicas,
+            failpoints=environment.failpoints, broker_epoch=lambda: self.lifecycle.broker_epoch,
             ask=self._ask_broker,
         )  # fmt: skip
-        around.trace.read_position = self._position
-        around.process.on_going_on = self.replicas.go_on
+        environment.trace.read_position = self._position
+        environment.process.on_resume = self.replicas.go_on
 
     def begin(self) -> None:
-        """In its process: what was found, then the registration and the timers."""
-        around = self._around
+        """Starts in its process: recovers logs, registers, and sets timers."""
+        environment = self._environment
         if not self._settings.rules.recovery_keeps_last_batch:
-            for log in around.disk.logs.values():
+            for log in environment.disk.logs.values():
                 log.drop_last_batch()
-        found = [self._recovered(key, log) for key, log in sorted(around.disk.logs.items())]
-        around.trace.write_process_lines(start_lines(self.clean, found))
+        found = [self._recovered(key, log) for key, log in sorted(environment.disk.logs.items())]
+        environment.trace.write_process_lines(start_lines(self.clean, found))
         self.lifecycle.begin()
         self._every(_TICK_S, self._tick)
         self._every(self._settings.hw_checkpoint_interval_ms / 1000, self._checkpoint)
 
     def stop(self, stopped: Act) -> None:
-        """In order; `stopped` is called last, and ends the process."""
+        """Stops in an orderly way; `stopped` is called last, and ends the process."""
 
         def end() -> None:
-            disk = self._around.disk
+            disk = self._environment.disk
             for log in disk.logs.values():
                 log.flush()
             for key, hosted in self.replicas.partitions.items():
@@ -121,21 +124,21 @@ class BrokerNode:
     def _every(self, interval_s: float, act: Act) -> None:
         def run() -> None:
             act()
-            self._around.process.later(interval_s, run)
+            self._environment.process.later(interval_s, run)
 
-        self._around.process.later(interval_s, run)
+        self._environment.process.later(interval_s, run)
 
     def _tick(self) -> None:
-        now_ms = self._around.process.clock.now_ms()
+        now_ms = self._environment.process.clock.now_ms()
         for hosted in list(self.replicas.partitions.values()):
             self.replicas.post(hosted, Tick(now_ms=now_ms))
         self.requests.tick()
         for fetcher in self._fetchers.values():
-            fetcher.look()
+            fetcher.send_next()
 
     def _recovered(self, key: Key, log: PartitionLog) -> RecoveredLogSummary:
         found = log.recover(self._settings.rules, 0)
-        hw = max(log.start, min(self._around.disk.high_watermarks.get(key, 0), log.leo))
+        hw = max(log.start, min(self._environment.disk.high_watermarks.get(key, 0), log.leo))
         return RecoveredLogSummary(
             topic=key[0], partition=key[1], log_start=log.start, leo=log.leo, hw=hw, batches=found.batches
         )
@@ -146,14 +149,14 @@ class BrokerNode:
             return None
         return hosted.replica.leader_epoch, hosted.replica.leo, hosted.visible_hw
 
-    def _knows(self, key: Key) -> bool:
+    def _exists(self, key: Key) -> bool:
         topic = self.metadata.topics.get(key[0])
         return topic is not None and 0 <= key[1] < len(topic.partitions)
 
     # -- metadata ----------------------------------------------------------------------------------------
 
     def leader_and_isr(self, call: Call, broker_epoch: int, metadata: Metadata) -> None:
-        """Replied an error."""
+        """Handles a leader-and-isr message; replies an error code."""
         mine = self.lifecycle.broker_epoch
         if broker_epoch != mine and (self._settings.rules.control_needs_broker_epoch or mine < 0):
             call.reply(errors.STALE_BROKER_EPOCH)
@@ -165,10 +168,10 @@ class BrokerNode:
         call.reply(errors.NONE)
 
     def _apply(self, metadata: Metadata) -> None:
-        now_ms, broker_epochs = self._around.process.clock.now_ms(), metadata.broker_epochs
+        now_ms, broker_epochs = self._environment.process.clock.now_ms(), metadata.broker_epochs
         for topic in metadata.topics.values():
             for part in topic.partitions:
-                if self._around.node in part.replicas:
+                if self._environment.node in part.replicas:
                     hosted = self._hosted((topic.name, part.partition), topic.id)
                     self.replicas.post(
                         hosted,
@@ -179,13 +182,13 @@ class BrokerNode:
                         ),
                     )  # fmt: skip
         for fetcher in self._fetchers.values():
-            fetcher.look()
+            fetcher.send_next()
 
     def _hosted(self, key: Key, topic_id: str) -> HostedPartition:
         hosted = self.replicas.partitions.get(key)
         if hosted is not None:
             return hosted
-        disk, settings = self._around.disk, self._settings
+        disk, settings = self._environment.disk, self._settings
         log = disk.logs.setdefault(key, PartitionLog(topic_id=topic_id))
         checkpointed = disk.high_watermarks.get(key, 0)
         config = ReplicaConfig(
@@ -193,16 +196,16 @@ class BrokerNode:
             replica_lag_time_max_ms=settings.replica_lag_time_max_ms,
         )
         recovered = log.recover(settings.rules, checkpointed)
-        replica = Replica(me=self._around.node, config=config, rules=settings.rules, recovered=recovered)
+        replica = Replica(me=self._environment.node, config=config, rules=settings.rules, recovered=recovered)
         hosted = HostedPartition(
             topic=key[0], partition=key[1], log=log, replica=replica, checkpointed_hw=checkpointed
         )
         self.replicas.partitions[key] = hosted
-        self._fetchers[key] = Fetcher(self._asking, hosted)
+        self._fetchers[key] = Fetcher(self._fetcher_context, hosted)
         return hosted
 
-    def tell_metadata(self, call: Call) -> None:
-        """Replied (brokers not fenced, partitions by topic and number)."""
+    def send_metadata(self, call: Call) -> None:
+        """Replies (brokers that are not fenced, partitions by topic and number)."""
         live = frozenset(broker.id for broker in self.metadata.brokers if not broker.fenced)
         partitions: dict[Key, PartitionInfo] = {
             (topic.name, part.partition): part
@@ -211,7 +214,7 @@ class BrokerNode:
         }
         call.reply((live, partitions))
 
-    # -- what the replicas bring about ---------------------------------------------------------------------
+    # -- effects of the replicas ---------------------------------------------------------------------
 
     def _appended(self, key: Key, size: int) -> None:
         self.requests.appended(key, size)
@@ -221,8 +224,8 @@ class BrokerNode:
 
     def _role_changed(self, hosted: HostedPartition) -> None:
         self.requests.role_changed(hosted.key)
-        # After the step: what it asks next is what it is then.
-        self._around.process.soon(self._fetchers[hosted.key].look)
+        # After the step: the next request depends on the new role.
+        self._environment.process.soon(self._fetchers[hosted.key].send_next)
 
     def _propose(self, hosted: HostedPartition, proposal: ProposeIsr) -> None:
         self._proposals.submit(hosted, proposal, self.lifecycle.broker_epoch)
@@ -231,12 +234,12 @@ class BrokerNode:
 
     def _checkpoint(self) -> None:
         self._write_high_watermarks()
-        if self._around.failpoints.armed:
-            self._around.failpoints.meet(FailpointSite(name="D.ckpt_done"), lambda: None)
+        if self._environment.failpoints.armed:
+            self._environment.failpoints.meet(FailpointSite(name="D.ckpt_done"), lambda: None)
 
     def _write_high_watermarks(self) -> None:
-        """Every HW there is; of logs that nobody has led or followed yet what was written before."""
-        disk, before = self._around.disk, self._around.disk.high_watermarks
+        """Writes all HWs; for logs without a role so far, the values written before."""
+        disk, before = self._environment.disk, self._environment.disk.high_watermarks
         moved = {key: hosted.checkpointable_hw for key, hosted in self.replicas.partitions.items()}
         offsets = {**before, **moved}
         if not self._settings.rules.checkpoints_every_partition:  # the mutant's: KAFKA-1647
@@ -251,17 +254,17 @@ class BrokerNode:
         for key, hw in moved.items():
             hosted = self.replicas.partitions[key]
             hosted.checkpointed_hw = hw
-            if self._around.failpoints.armed and hw != before.get(key):
+            if self._environment.failpoints.armed and hw != before.get(key):
                 epoch = hosted.replica.leader_epoch
                 site = FailpointSite(name="D.ckpt", topic=key[0], partition=key[1], epoch=epoch, offset=hw)
                 self.replicas.hold_between_steps(hosted, site)
 
-    def _trace_checkpoint(self, what: str, key: Key, value: int) -> None:
+    def _trace_checkpoint(self, kind: str, key: Key, value: int) -> None:
         hosted = self.replicas.partitions[key]
         now = replace(take_snapshot(hosted.replica), hw=hosted.visible_hw)
-        self._around.trace.write_replica_lines(*key, [checkpoint_line(what, value, now)])
+        self._environment.trace.write_replica_lines(*key, [checkpoint_line(kind, value, now)])
 
-    # -- asking others -----------------------------------------------------------------------------------
+    # -- requests to others ---------------------------------------------------------------------------------
 
     def _ask_broker(
         self,
@@ -270,10 +273,10 @@ class BrokerNode:
         answered: Callable[[object], None],
         lost: Callable[[bool], None],
     ) -> Call:
-        around = self._around
-        return around.network.ask(
-            around.process, around.process_of(leader), answered=answered, lost=lost,
-            handle=lambda call: handle(around.broker(leader).requests, call),
+        environment = self._environment
+        return environment.network.ask(
+            environment.process, environment.process_of(leader), answered=answered, lost=lost,
+            handle=lambda call: handle(environment.broker(leader).requests, call),
             timeout_s=self._settings.request_timeout_ms / 1000,
         )  # fmt: skip
 
@@ -284,16 +287,17 @@ class BrokerNode:
         lost: Callable[[bool], None],
         timeout_s: float,
     ) -> None:
-        around = self._around
-        around.network.ask(
-            around.process, around.controller().process, answered=answered, lost=lost, timeout_s=timeout_s,
-            handle=lambda call: handle(around.controller(), call),
+        environment = self._environment
+        environment.network.ask(
+            environment.process, environment.controller().process, answered=answered, lost=lost,
+            timeout_s=timeout_s,
+            handle=lambda call: handle(environment.controller(), call),
         )  # fmt: skip
 
     def _ask_alter(
         self, one: Proposal, answered: Callable[[Any], None], lost: Callable[[bool], None], timeout_s: float
     ) -> None:
-        node = self._around.node
+        node = self._environment.node
         self._ask_controller(
             lambda controller, call: controller.alter_partition(
                 call, node, one.broker_epoch, (one.hosted.topic, one.hosted.partition), one.proposal
@@ -309,7 +313,7 @@ class BrokerNode:
         lost: Callable[[bool], None],
         timeout_s: float,
     ) -> None:
-        node = self._around.node
+        node = self._environment.node
         self._ask_controller(
             lambda controller, call: controller.register(call, node, incarnation, clean=clean),
             answered, lost, timeout_s,
@@ -323,7 +327,7 @@ class BrokerNode:
         lost: Callable[[bool], None],
         timeout_s: float,
     ) -> None:
-        node, version = self._around.node, self.metadata.version
+        node, version = self._environment.node, self.metadata.version
         self._ask_controller(
             lambda controller, call: controller.heartbeat(
                 call, node, broker_epoch, version, stopping=stopping

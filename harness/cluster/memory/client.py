@@ -1,8 +1,8 @@
-"""The client of record for the cluster in memory: tries once and says exactly what it knows.
-
-Its rules are those of harness/client/client.py, which speaks Kafka's wire: a definite failure is answered
-after a wait that doubles, OFFSET_OUT_OF_RANGE or a diverging epoch under a reader ends the process, a request
-that may have arrived and is not answered is an info. What an answer proves is the same classify.py's matter.
+"""The client of record for the cluster in memory: it tries each request once and reports exactly what it
+knows. Its rules are those of harness/client/client.py, which speaks Kafka's wire: a definite failure is
+returned after a delay that doubles, OFFSET_OUT_OF_RANGE or a diverging epoch ends a reader's process, and a
+request that may have arrived without an answer is an info. The same classify.py decides what an answer
+proves.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ _NO_LEADER = "LEADER_NOT_AVAILABLE"
 
 
 class _Unanswered(Exception):
-    """`began`: the request may have arrived. `timed_out`: and it was waited for."""
+    """No answer. began: the request may have arrived; timed_out: the client waited for it in vain."""
 
     def __init__(self, *, began: bool, timed_out: bool = False) -> None:
         super().__init__()
@@ -37,8 +37,8 @@ class _Unanswered(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """The brokers as clients reach them. `clients` is the process that all clients are, to the network."""
+class ReachableBrokers:
+    """How clients reach the brokers. `clients`: the process that stands for all clients in the network."""
 
     network: Network
     clients: Process
@@ -54,19 +54,19 @@ class _Position:
 
 
 class MemoryClient:
-    """Implements protocols.LogClient."""
+    """A client of the cluster in memory, see protocols.LogClient."""
 
-    def __init__(self, settings: ClientSettings, random: Random, reached: Reached) -> None:
+    def __init__(self, settings: ClientSettings, random: Random, brokers: ReachableBrokers) -> None:
         self.over = False
         self._settings = settings
         self._random = random
-        self._reached = reached
-        self._leaders: dict[int, int] = {}  # partition -> node, as metadata told and not in doubt since
-        self._epochs: dict[int, int] = {}  # the highest leader epoch seen: none below is followed (KIP-320)
+        self._brokers = brokers
+        self._leaders: dict[int, int] = {}  # partition -> node, without those that errors put in doubt
+        self._epochs: dict[int, int] = {}  # the highest leader epoch seen: lower ones are ignored (KIP-320)
         self._positions: dict[int, _Position] = {}
         self._delay = FailureDelay(settings.pause_s, random)
 
-    # -- what a process can ask ------------------------------------------------------------------------
+    # -- requests of a process ------------------------------------------------------------------------
 
     async def send(
         self,
@@ -90,14 +90,14 @@ class MemoryClient:
         by_node: dict[int, list[int]] = {}
         errors: list[str | None] = []
         for key in self._positions:
-            asked = await self._led(key) if node is None else self._reached.ids[node]
+            asked = await self._find_leader(key) if node is None else self._brokers.ids[node]
             if asked is None:
                 errors.append(_NO_LEADER)
             else:
                 by_node.setdefault(asked, []).append(key)
-        told = await asyncio.gather(*(self._fetch(asked, keys) for asked, keys in by_node.items()))
-        reads = tuple(read for part, _ in told for read in part)
-        errors += [error for _, error in told]
+        results = await asyncio.gather(*(self._fetch(asked, keys) for asked, keys in by_node.items()))
+        reads = tuple(read for part, _ in results for read in part)
+        errors += [error for _, error in results]
         failed = [error for error in errors if error]
         if reads or len(failed) < len(errors):
             return await self._delay.wait_after(Outcome(type=Type.OK, reads=reads))
@@ -113,7 +113,7 @@ class MemoryClient:
         return await self._delay.wait_after(Outcome(type=Type.OK, offsets=tuple(offsets)))
 
     async def close(self) -> None:
-        """It holds nothing."""
+        """Does nothing."""
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -121,7 +121,7 @@ class MemoryClient:
         self, sends: tuple[Send, ...], to: str | None, acks: str, patience_s: float
     ) -> Outcome:
         settings, key = self._settings, sends[0].partition
-        node = await self._led(key) if to is None else self._reached.ids[to]
+        node = await self._find_leader(key) if to is None else self._brokers.ids[to]
         if node is None:
             return classify.unanswered(sends, began=False, error=_NO_LEADER)
         longer_s = max(0.0, patience_s - settings.request_timeout_s)
@@ -138,7 +138,7 @@ class MemoryClient:
 
         asked = self._ask(node, produce, settings.request_timeout_s + longer_s)
         if acks == "0":
-            asked.add_done_callback(_forget)
+            asked.add_done_callback(_ignore_result)
             return classify.unasked(sends)
         try:
             error, base_offset = await asked
@@ -150,7 +150,7 @@ class MemoryClient:
         return classify.answered(sends, error, base_offset)
 
     async def _fetch(self, node: int, keys: list[int]) -> tuple[tuple[Read, ...], str | None]:
-        """What was read, and the error where no partition answered without one."""
+        """The reads, and the error if every partition answered with one."""
         settings = self._settings
         query = FetchQuery(
             replica=CONSUMER, broker_epoch=-1, max_wait_ms=settings.fetch_wait_ms,
@@ -166,18 +166,19 @@ class MemoryClient:
         )  # fmt: skip
         timeout_s = settings.request_timeout_s + settings.fetch_wait_ms / 1000
         try:
-            told = await self._ask(node, lambda broker, call: broker.requests.fetch(call, query), timeout_s)
+            fetched = await self._ask(
+                node, lambda broker, call: broker.requests.fetch(call, query), timeout_s)
         except _Unanswered as why:
             for key in keys:
                 self._leaders.pop(key, None)
             return (), why.error
-        parts = [self._taken(key, told.get(settings.keys[key])) for key in keys]
+        parts = [self._reads_of(key, fetched.get(settings.keys[key])) for key in keys]
         errors = [error for _, error in parts if error]
         reads = tuple(read for part, _ in parts for read in part)
         return reads, errors[0] if len(errors) == len(parts) else None
 
-    def _taken(self, key: int, fetched: Fetched | None) -> tuple[tuple[Read, ...], str | None]:
-        """What one partition answered; moves the position behind it."""
+    def _reads_of(self, key: int, fetched: Fetched | None) -> tuple[tuple[Read, ...], str | None]:
+        """The reads or the error of one partition's answer; moves the position after the last read."""
         at = self._positions[key]
         if fetched is None:
             return (), classify.CONNECTION
@@ -190,14 +191,14 @@ class MemoryClient:
         reads = []
         for batch in fetched.batches:
             for offset, value in decode_values(batch):
-                if offset >= at.offset:  # a batch may begin below what was asked
+                if offset >= at.offset:  # a batch may begin below the requested offset
                     reads.append(Read(partition=key, offset=offset, value=value, epoch=batch.epoch))
             if batch.last_offset >= at.offset:
                 at.offset, at.last_epoch = batch.last_offset + 1, batch.epoch
         return tuple(reads), None
 
     async def _end_offset(self, key: int, to: str | None) -> tuple[str | None, int]:
-        node = await self._led(key) if to is None else self._reached.ids[to]
+        node = await self._find_leader(key) if to is None else self._brokers.ids[to]
         if node is None:
             return _NO_LEADER, -1
 
@@ -217,22 +218,22 @@ class MemoryClient:
         self._leaders.pop(key, None)
         return name_of(error), -1
 
-    # -- whom to ask -----------------------------------------------------------------------------------
+    # -- leaders -----------------------------------------------------------------------------------
 
-    async def _led(self, key: int) -> int | None:
-        """The node that leads, after asking for metadata where it is not known."""
+    async def _find_leader(self, key: int) -> int | None:
+        """The partition's leader; metadata is requested if it is unknown."""
         if key not in self._leaders:
             await self._refresh()
         return self._leaders.get(key)
 
     async def _refresh(self) -> None:
-        """Asks two nodes at most; what the first tells is taken."""
-        nodes = sorted(self._reached.ids.values())
+        """Requests metadata from two nodes at most; the first answer is used."""
+        nodes = sorted(self._brokers.ids.values())
         self._random.shuffle(nodes)
         for node in nodes[:2]:
             try:
                 live, partitions = await self._ask(
-                    node, lambda broker, call: broker.tell_metadata(call), self._settings.metadata_timeout_s
+                    node, lambda broker, call: broker.send_metadata(call), self._settings.metadata_timeout_s
                 )
             except _Unanswered:
                 continue
@@ -249,27 +250,27 @@ class MemoryClient:
     def _ask(
         self, node: int, handle: Callable[[BrokerNode, Call], None], timeout_s: float
     ) -> "asyncio.Future[Any]":
-        """The answer; raises _Unanswered."""
-        reached = self._reached
+        """Sends a request to a node and returns its answer; raises _Unanswered."""
+        brokers = self._brokers
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
-        def answered(told: Any) -> None:
+        def answered(reply: Any) -> None:
             if not answer.done():
-                answer.set_result(told)
+                answer.set_result(reply)
 
         def lost(began: bool) -> None:
             if not answer.done():
                 answer.set_exception(_Unanswered(began=began, timed_out=call.timed_out))
 
-        call = reached.network.ask(
-            reached.clients, reached.process_of(node), answered=answered, lost=lost, timeout_s=timeout_s,
-            handle=lambda call: handle(reached.broker(node), call),
+        call = brokers.network.ask(
+            brokers.clients, brokers.process_of(node), answered=answered, lost=lost, timeout_s=timeout_s,
+            handle=lambda call: handle(brokers.broker(node), call),
         )  # fmt: skip
-        answer.add_done_callback(lambda _: call.close())  # whoever asked may have been cancelled
+        answer.add_done_callback(lambda _: call.close())  # the caller may have been cancelled
         return answer
 
 
-def _forget(answer: "asyncio.Future[Any]") -> None:
-    """Nobody asks what became of it."""
+def _ignore_result(answer: "asyncio.Future[Any]") -> None:
+    """Retrieves a future's exception, so that asyncio does not warn."""
     if not answer.cancelled():
         answer.exception()

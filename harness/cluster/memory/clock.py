@@ -1,4 +1,4 @@
-"""Reads time and sets timers for the whole cluster in memory: nothing else in this package does either."""
+"""Reads the time and sets timers for the cluster in memory: nothing else in this package does."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ class Clock:
         return time.monotonic_ns() // 1_000_000
 
     def soon(self, act: Act) -> None:
-        """After what is to be done already, in order."""
+        """Runs `act` after everything that is already scheduled, in order."""
         asyncio.get_running_loop().call_soon(act)
 
     def later(self, delay_s: float, act: Act) -> asyncio.TimerHandle:

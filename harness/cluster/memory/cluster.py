@@ -1,11 +1,10 @@
-"""The cluster in memory behind the seam: protocols.Cluster, its faults, failpoints, traces, clients and logs.
+"""The cluster in memory: protocols.Cluster with its faults, failpoints, traces, clients and logs.
 
 Rules
-1. What is returned from is so: killed means gone, paused means that it takes nothing, cut means that no
-   message passes any more, expired means fenced.
-2. The controller gives the truth; a node that is dead or paused has no replicas in a View.
-3. Who ends at a point where it was armed to crash has not died by itself. Nor has anybody before the whole
-   cluster was up once.
+1. Every call returns when its effect is complete: a killed node is gone, a paused one handles nothing, no
+   message passes a cut, an expired node is fenced.
+2. The controller's state is the truth; a node that is dead or paused has no replicas in a View.
+3. A node that ends at an armed failpoint has not died by itself; nor has a node before all were up once.
 """
 
 import asyncio
@@ -28,8 +27,8 @@ from floodmark.broker.testing.failpoint_requests import (
 )
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster.memory import views
-from floodmark.harness.cluster.memory.broker import BrokerNode, Surroundings
-from floodmark.harness.cluster.memory.client import MemoryClient, Reached
+from floodmark.harness.cluster.memory.broker import BrokerNode, NodeEnvironment
+from floodmark.harness.cluster.memory.client import MemoryClient, ReachableBrokers
 from floodmark.harness.cluster.memory.clock import Clock
 from floodmark.harness.cluster.memory.controller import ControllerNode, Journal
 from floodmark.harness.cluster.memory.disk import Disk
@@ -62,15 +61,15 @@ from floodmark.harness.trace import Raw
 START_S = 10.0
 CREATE_S = 10.0
 STOP_S = 20.0
-ASK_S = 10.0  # for a controller that is paused to go on
+ASK_S = 10.0  # for a paused controller to be resumed
 
 
 _NOT_HERE = "the cluster in memory has no {}: use --cluster containers"
 LACKS: Mapping[type, str] = {
-    Addressed: "the cluster in memory has no sockets: its own clients alone reach it",
-    BadDisks: _NOT_HERE.format("disks that could fail or hold damaged bytes"),
+    Addressed: "the cluster in memory has no sockets: only its own clients reach it",
+    BadDisks: _NOT_HERE.format("disks that could fail or be damaged"),
     Clocks: _NOT_HERE.format("wall clocks"),
-    MemoryLimits: _NOT_HERE.format("processes of its own whose memory could be limited"),
+    MemoryLimits: _NOT_HERE.format("processes whose memory could be limited"),
     Packets: _NOT_HERE.format("packets that could be lost or late"),
     ReadsLogs: "the cluster in memory keeps no files",
 }
@@ -83,7 +82,7 @@ class _Member:
     process: Process
     trace: TraceFile
     failpoints: Failpoints
-    disk: Disk  # the controller's is its journal
+    disk: Disk  # the controller has its journal instead
     server: BrokerNode | ControllerNode | None = None  # of the last incarnation
 
 
@@ -98,15 +97,15 @@ def memory_cluster(
     first_port: int | None = None,
     trace: bool = True,
 ) -> "MemoryCluster":
-    """Made, not started. Links can be cut whatever is said of them."""
+    """Makes a cluster in memory; it is not started. Links can always be cut, whatever `links` is."""
     if first_port is not None:
-        raise UsageError("the cluster in memory has no ports: only local and containers can be reached there")
+        raise UsageError("the cluster in memory has no ports: only local and containers can use them")
     return MemoryCluster(folder, nodes, rules=rules, bugs=bugs, config=config, trace=trace)
 
 
 class MemoryCluster:
-    """See harness.protocols: Cluster, Freezes, KeepsLogs, Kills, Pauses, Cuts, PowerCuts, Expires, Elects,
-    ElectsReplica, Resets, Wipes, Failpoints, Traces, MakesClients."""
+    """The cluster in memory. See harness.protocols: Cluster, Freezes, KeepsLogs, Kills, Pauses, Cuts,
+    PowerCuts, Expires, Elects, ElectsReplica, Resets, Wipes, Failpoints, Traces, MakesClients."""
 
     name = "memory"
 
@@ -153,7 +152,7 @@ class MemoryCluster:
     # -- Cluster -------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """All processes; back when every node is registered and unfenced."""
+        """Starts all processes; returns when every node is registered and unfenced."""
         self._clients.begin()
         for name in (CONTROLLER, *self.nodes):
             self._members[name] = self._member(name)
@@ -162,7 +161,8 @@ class MemoryCluster:
         self._was_up = True
 
     async def create(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Create their topics, exactly so assigned; back when each is led and its ISR full."""
+        """Creates the topics with exactly this assignment; returns when each partition has a leader and a
+        full ISR."""
         topics: dict[str, list[list[int]]] = {}
         for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
             assignment = topics.setdefault(spec.topic, [])
@@ -176,7 +176,7 @@ class MemoryCluster:
         async def unready() -> str | None:
             return views.unready(await self.observe(), partitions)
 
-        await wait_until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+        await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
 
     async def _create_topic(self, topic: str, assignment: Sequence[Sequence[int]]) -> None:
         topic_id = topic.encode().hex().ljust(32, "0")[:32]
@@ -190,7 +190,8 @@ class MemoryCluster:
         return self._view()
 
     async def freeze(self) -> View:
-        """All at once. A node that is paused is killed: it would not have answered."""
+        """Freezes all processes at once. A paused node is killed, as one that does not answer is
+        elsewhere."""
         self._frozen = True
         for name in self._ids:
             if self._members[name].process.paused:
@@ -200,7 +201,7 @@ class MemoryCluster:
         return self._view()
 
     async def mend(self) -> list[str]:
-        """Release, heal, resume, start all."""
+        """Releases failpoints, heals, resumes and starts everything."""
         if not self._members or self._frozen:
             return []
         for name in self._ids:
@@ -219,7 +220,7 @@ class MemoryCluster:
         self._clients.end()
 
     def died(self) -> list[str]:
-        """In the order it happened, each once."""
+        """The nodes that died, in order, each once."""
         return list(self._died)
 
     def died_words(self) -> Mapping[str, str]:
@@ -229,7 +230,7 @@ class MemoryCluster:
         return list(self._client_failures)
 
     def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]:
-        """See harness.protocols: KeepsLogs. All records are this run's."""
+        """The rows of a node's dump, see harness.protocols: KeepsLogs. All records are this run's."""
         logs = self._known(node).disk.logs
         for spec in sorted(self.partitions, key=lambda spec: spec.key):
             log = logs.get((spec.topic, spec.partition))
@@ -255,12 +256,12 @@ class MemoryCluster:
         return Raw(files=files, names=self._names, keys=keys)
 
     def client(self, settings: ClientSettings, random: Random) -> LogClient:
-        """See harness.protocols: MakesClients."""
-        reached = Reached(
+        """Makes a client, see harness.protocols: MakesClients."""
+        brokers = ReachableBrokers(
             network=self._network, clients=self._clients, process_of=self._process_of, broker=self._broker,
             ids={node: self._ids[node] for node in self.nodes},
         )  # fmt: skip
-        return MemoryClient(settings, random, reached)
+        return MemoryClient(settings, random, brokers)
 
     # -- faults --------------------------------------------------------------------------------------------
 
@@ -268,16 +269,16 @@ class MemoryCluster:
         self._known(node).process.end()
 
     async def start_node(self, node: str) -> None:
-        """A node that runs is left so."""
+        """Starts the node; does nothing if it runs."""
         if not self._known(node).process.alive:
             self._begin(node)
             self._alive_or_raise(node)
 
     async def stop_node(self, node: str) -> None:
-        """An orderly stop."""
+        """Stops the node in an orderly way."""
         member = self._known(node)
         if member.process.paused:
-            raise FloodmarkError(f"{node} is paused and cannot stop in order: resume it, or kill it")
+            raise FloodmarkError(f"{node} is paused and cannot be stopped: resume it, or kill it")
         server = member.server
         if isinstance(server, BrokerNode):
             member.process.run(lambda: server.stop(member.process.end))
@@ -300,14 +301,14 @@ class MemoryCluster:
         process.paused = True
 
     async def resume(self, node: str) -> None:
-        """A node that does not run, or is not paused, is left so."""
+        """Resumes the node; does nothing if it does not run or is not paused."""
         process = self._known(node).process
         if process.alive and process.paused:
             process.paused = False
-            process.go_on()
+            process.resume()
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        for name in {*grudge, *(name for unheard in grudge.values() for name in unheard)} - {CLIENTS}:
+        for name in {*grudge, *(name for senders in grudge.values() for name in senders)} - {CLIENTS}:
             self._known(name)
         self._network.cut(grudge, reset=reset)
 
@@ -319,7 +320,7 @@ class MemoryCluster:
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]:
         if node == CONTROLLER:
-            raise FloodmarkError("a power cut strikes brokers; the controller's journal is durable")
+            raise FloodmarkError("only brokers can have a power cut: the controller's journal is durable")
         member = self._known(node)
         member.process.end()
         by_place = {(spec.topic, spec.partition): spec.key for spec in self.partitions}
@@ -345,7 +346,7 @@ class MemoryCluster:
         return await self._elect(partitions, self._ids[leader], unclean=unclean)
 
     async def _elect(self, partitions: Sequence[int], leader: int, *, unclean: bool) -> Mapping[str, Any]:
-        """Ask the controller. Empty: all partitions."""
+        """Elects by the controller. partitions: empty means all."""
         by_place = {
             (spec.topic, spec.partition): spec.key
             for spec in self.partitions
@@ -356,19 +357,19 @@ class MemoryCluster:
         answer = await self._ask_controller(
             lambda controller: controller.elect(list(by_place), leader, unclean=unclean)
         )
-        told = {by_place[topic, index]: error for topic, index, error in answer.results}
+        errors_by_key = {by_place[topic, index]: error for topic, index, error in answer.results}
         return {
-            "elected": sorted(key for key, error in told.items() if not error),
+            "elected": sorted(key for key, error in errors_by_key.items() if not error),
             "refused": {
                 str(key): errors.error_name(error)
-                for key, error in sorted(told.items())
+                for key, error in sorted(errors_by_key.items())
                 if error not in (errors.NONE, errors.ELECTION_NOT_NEEDED)
             },
         }
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
         if node == CONTROLLER:
-            raise FloodmarkError("only brokers' disks are wiped; the controller's journal is the truth")
+            raise FloodmarkError("only brokers' disks can be wiped, not the controller's")
         member = self._known(node)
         member.process.end()
         return {"lost_records": member.disk.wipe()}
@@ -395,7 +396,7 @@ class MemoryCluster:
         return tuple(self._crashes)
 
     def _point(self, point: Mapping[str, Any]) -> dict[str, Any]:
-        """A point of a schedule as the broker's own requests have it."""
+        """A schedule's failpoint as a request of the broker's code."""
         request = {key: value for key, value in point.items() if key not in ("name", "partition", "peer")}
         if "name" in point:
             request["point"] = point["name"]
@@ -433,7 +434,7 @@ class MemoryCluster:
         return _Member(process=process, trace=trace, failpoints=failpoints, disk=Disk())
 
     def _begin(self, name: str) -> None:
-        """A new incarnation."""
+        """Starts a new incarnation."""
         member = self._members[name]
         process = member.process
         process.begin()
@@ -453,7 +454,7 @@ class MemoryCluster:
 
     def _begin_broker(self, name: str, member: _Member) -> None:
         server = member.server = BrokerNode(
-            Surroundings(
+            NodeEnvironment(
                 node=self._ids[name], process=member.process, disk=member.disk, trace=member.trace,
                 failpoints=member.failpoints, settings=self._settings, network=self._network,
                 process_of=self._process_of, broker=self._broker, controller=self._controller,
@@ -469,7 +470,7 @@ class MemoryCluster:
         answered: Callable[[Any], None],
         lost: Callable[[bool], None],
     ) -> None:
-        """The controller's metadata, on its way to a node."""
+        """Sends the controller's metadata to a node."""
         self._network.ask(
             self._process_of(CONTROLLER_ID), self._process_of(broker), answered=answered, lost=lost,
             timeout_s=max(0.2, self._settings.session_timeout_ms / 3000),
@@ -490,7 +491,7 @@ class MemoryCluster:
         return server
 
     async def _ask_controller(self, act: Callable[[ControllerNode], Any]) -> Any:
-        """What the controller answers to the harness, which no cut parts from it."""
+        """Runs `act` in the controller for the harness; cuts do not affect this."""
         process = self._members[CONTROLLER].process
         if not process.alive:
             raise FloodmarkError("the controller does not run")
@@ -506,18 +507,19 @@ class MemoryCluster:
             async with asyncio.timeout(ASK_S):
                 return await answer
         except TimeoutError:
-            raise FloodmarkError(f"the controller gave no answer in {ASK_S:g} s") from None
+            raise FloodmarkError(f"the controller did not answer in {ASK_S:g} s") from None
 
     def _failed(self, name: str, error: Exception) -> None:
-        """A machine raised, an invariant does not hold: the process is gone, and its trace says so."""
+        """Handles an exception in a process, such as a violated invariant: the process ends, and its trace
+        says so."""
         member = self._members[name]
-        words = "".join(traceback.format_exception(error)[-4:])
+        trace_back = "".join(traceback.format_exception(error)[-4:])
         member.trace.write_process_lines(
             [{"event": "crash", "why": "stopped-by-a-broken-invariant-or-disk"}]
         )
         member.process.end()
         if self._was_up and name not in self._died:
-            self._died[name] = f"{type(error).__name__}: {error}\n{words}"
+            self._died[name] = f"{type(error).__name__}: {error}\n{trace_back}"
 
     def _client_failed(self, _name: str, error: Exception) -> None:
         self._client_failures.append(f"a client failed: {''.join(traceback.format_exception(error)[-3:])}")
@@ -530,7 +532,7 @@ class MemoryCluster:
         return self._members[name]
 
     def _alive_or_raise(self, name: str) -> None:
-        """A node that ends at its start, at a point where it was armed to, has started all the same."""
+        """Raises FloodmarkError if the node ended at its start, unless it did so at an armed failpoint."""
         crashed = any(met.node == name for met in self._crashes)
         if not self._members[name].process.alive and not crashed:
             raise FloodmarkError(f"{name} ended at once: {self._died.get(name, 'before the cluster was up')}")

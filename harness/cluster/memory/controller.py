@@ -1,10 +1,11 @@
-"""The controller in memory: steps the machine, keeps its journal, and publishes the metadata to the nodes.
+"""The controller in memory: runs the state machine, keeps its journal, and sends the metadata to the nodes.
 
 Rules
-1. A step's records are in the journal, and in the trace, before any answer or message of that step leaves.
-2. Time in which this process did not run (paused, or a busy machine) is no broker's silence.
-3. Only the latest metadata is sent to a node, and again until it is answered. While anything is armed at
-   C.elected for it, each version is a message of its own, and none overtakes. A copy is sent once.
+1. A step's records are in the journal and in the trace before any answer or message of the step leaves.
+2. Time in which this process did not run (paused, or a busy machine) does not count against the brokers'
+   sessions.
+3. Only the latest metadata is sent to a node, again until it is answered. While a failpoint is armed at
+   C.elected for the node, each version is a message of its own, in order. A copy is sent once.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,25 +42,25 @@ from floodmark.harness.cluster.memory.settings import Settings
 from floodmark.harness.cluster.memory.trace_file import TraceFile
 
 _TICK_S = 0.025
-_TICK_LATE_MS = 200  # a tick later than this: the process was away
-_AGAIN_S = 0.05  # after a message that was refused or not answered
-_AGAIN_S_MAX = 0.5
+_TICK_LATE_MS = 200  # a tick that is later than this: the process did not run
+_RETRY_S = 0.05  # after a message that was refused or not answered
+_RETRY_S_MAX = 0.5
 
-# (broker, its epoch, the metadata, what is done with the answer, and if there is none)
+# (broker, its epoch, the metadata, callback for the answer, callback if there is none)
 SendMetadata = Callable[[int, int, Metadata, Callable[[Any], None], Callable[[bool], None]], None]
 
 
 @dataclass(slots=True, kw_only=True)
 class Journal:
-    """What the controller has made durable; it outlives every incarnation. traced: the metadata version up to
-    which the trace has it."""
+    """The controller's durable records; they outlive every incarnation. traced: the metadata version up to
+    which the trace has them."""
 
     records: list[Mapping[str, Any]]
     traced: int = 0
 
 
 class ControllerNode:
-    """One incarnation."""
+    """One incarnation of the controller."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class ControllerNode:
         self._publishers: dict[int, _Publisher] = {}
 
     def begin(self) -> None:
-        """In its process."""
+        """Starts in its process."""
         self._trace.write_process_lines(missing_lines(self._journal.records, self._journal.traced))
         self._journal.traced = self.metadata.version
         self._publish()
@@ -101,7 +102,7 @@ class ControllerNode:
         self.process.later(_TICK_S, self._tick)
 
     def _step(self, event: ControllerEvent) -> Any:
-        """What answers it, or None."""
+        """Runs a step; returns the answer to the event, or None."""
         answer = None
         before = self.metadata
         for effect in self._controller.step(event):
@@ -186,29 +187,29 @@ class ControllerNode:
 
 
 class _WakingClock:
-    """Milliseconds that never jump: of a gap between two looks only so much is counted."""
+    """A clock in milliseconds without jumps: of a long gap between two readings only _TICK_LATE_MS count."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._seen_ms = clock.now_ms()
+        self._read_ms = clock.now_ms()
         self._away_ms = 0
 
     def now_ms(self) -> int:
-        seen_ms = self._clock.now_ms()
-        self._away_ms += max(0, seen_ms - self._seen_ms - _TICK_LATE_MS)
-        self._seen_ms = seen_ms
-        return seen_ms - self._away_ms
+        read_ms = self._clock.now_ms()
+        self._away_ms += max(0, read_ms - self._read_ms - _TICK_LATE_MS)
+        self._read_ms = read_ms
+        return read_ms - self._away_ms
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class _Message:
     metadata: Metadata
     epoch: int  # of the incarnation that it is for
-    before: Metadata | None  # what that incarnation had been sent, or will be, when this came
-    kept: bool  # not to be overtaken
+    before: Metadata | None  # what that incarnation was sent before this message
+    kept: bool  # a newer message must not replace it
     may_go: bool = True
     doubled: bool = False
-    copy: bool = False  # the second one
+    copy: bool = False  # the second one of a doubled message
 
 
 class _Publisher:
@@ -228,12 +229,12 @@ class _Publisher:
         self._failpoints = failpoints
         self._send = send
         self._messages: list[_Message] = []  # still to be sent, in order
-        self._latest: Metadata | None = None  # that became a message
+        self._latest: Metadata | None = None  # the latest metadata that became a message
         self._in_flight: _Message | None = None
         self._failures = 0
 
     def publish(self) -> None:
-        """There may be new metadata."""
+        """Queues the metadata if it is new."""
         metadata = self._metadata()
         if self._latest is not None and self._latest.version == metadata.version:
             return
@@ -248,7 +249,7 @@ class _Publisher:
             return
         self._messages = [each for each in self._messages if each.kept]
         self._messages.append(message)
-        self._process.soon(self._look)
+        self._process.soon(self._send_next)
 
     def _last_sent(self, metadata: Metadata) -> Metadata | None:
         overtaken = [each for each in self._messages if not each.kept]
@@ -261,8 +262,8 @@ class _Publisher:
         return next(each for each in metadata.brokers if each.id == self._broker)
 
     def _meet_failpoint(self, message: _Message) -> bool:
-        """Whether there is such a message: not if it is dropped. One that is held stands in the queue, and
-        all that comes later behind it."""
+        """Meets failpoints; returns False if the message is dropped. A held message stays in the queue, and
+        later ones wait behind it."""
         sites = find_metadata_sites(self._broker, message.metadata, message.before)
         carried = CarriedEpochs(epochs=list_leader_epochs(message.metadata))
         fate = self._failpoints.meet(
@@ -275,14 +276,14 @@ class _Publisher:
         return fate is not Fate.DROPPED
 
     def _release(self, message: _Message) -> None:
-        """A message that was held, or the second of one that was doubled: that goes before all that wait."""
+        """Releases a held message, or queues the copy of a doubled one before all waiting ones."""
         if message.doubled:
             copies = sum(each.copy for each in self._messages)
             self._messages.insert(copies, replace(message, kept=True, copy=True, may_go=True))
         message.may_go = True
-        self._look()
+        self._send_next()
 
-    def _look(self) -> None:
+    def _send_next(self) -> None:
         if self._in_flight is not None or not self._messages or not self._messages[0].may_go:
             return
         message = self._in_flight = self._messages[0]
@@ -301,7 +302,7 @@ class _Publisher:
         if over:
             self._messages = [each for each in self._messages if each is not message]
             self._failures = 0
-            self._look()
+            self._send_next()
         else:
             self._failures += 1
-            self._process.later(min(_AGAIN_S * self._failures, _AGAIN_S_MAX), self._look)
+            self._process.later(min(_RETRY_S * self._failures, _RETRY_S_MAX), self._send_next)

@@ -1,9 +1,9 @@
-"""One node's disk in memory: what survives its process, and what of that survives a power cut.
+"""One node's disk in memory: what survives its process, and which part of that survives a power cut.
 
 Rules
-1. An append is not durable before it is flushed; checkpoints are durable when they are written, and so is
-   a truncation below what was flushed. So what a power cut leaves is always a prefix of the log.
-2. A power cut lands on a batch boundary: there is no file here that could be torn.
+1. An append is durable after a flush; checkpoints are durable when they are written, and so is a truncation
+   below the flushed end. So a power cut always leaves a prefix of the log.
+2. A power cut cuts at a batch boundary: there are no files that could be torn.
 """
 
 from bisect import bisect_left, bisect_right
@@ -19,7 +19,7 @@ from floodmark.broker.protocol.replica import RecoveredState
 from floodmark.broker.protocol.rules import Rules
 
 Key = tuple[str, int]  # topic, partition
-_FRAME_BYTES = 61  # of a record batch v2, beside its records
+_FRAME_BYTES = 61  # of a record batch v2, without its records
 
 
 def encode_values(values: Sequence[int]) -> bytes:
@@ -43,7 +43,7 @@ class PartitionLog:
     topic_id: str
     start: int = 0
     leo: int = 0
-    recovery_point: int = 0  # all below is flushed
+    recovery_point: int = 0  # everything below is flushed
     epochs: tuple[tuple[int, int], ...] | None = None
     batches: list[Batch] = field(default_factory=list)
     _bases: list[int] = field(default_factory=list)
@@ -60,14 +60,14 @@ class PartitionLog:
         self.recovery_point = self.leo
 
     def truncate(self, to: int) -> None:
-        """The LEO becomes `to`, a batch boundary; nothing happens at or above the LEO."""
+        """Sets the LEO to `to`, a batch boundary; does nothing at or above the LEO."""
         if to < self.leo:
             keep = bisect_left(self._bases, to)
             del self.batches[keep:], self._bases[keep:]
             self.leo, self.recovery_point = to, min(self.recovery_point, to)
 
     def drop_last_batch(self) -> None:
-        """What a recovery that is one batch short leaves behind; nothing happens to an empty log."""
+        """Drops the last batch, as a recovery that is one batch short does; does nothing to an empty log."""
         if self.batches:
             self.truncate(self.batches[-1].base_offset)
 
@@ -77,7 +77,7 @@ class PartitionLog:
         self.start = self.leo = self.recovery_point = start
 
     def read(self, start: int, end: int, max_bytes: int) -> tuple[Batch, ...]:
-        """Whole batches from the one that holds `start`, none with an offset at or above `end`, of at most
+        """Complete batches from the one with `start` on, none with an offset at or above `end`, of at most
         max_bytes, but at least one."""
         found: list[Batch] = []
         size = 0
@@ -90,7 +90,7 @@ class PartitionLog:
         return tuple(found)
 
     def recover(self, rules: Rules, hw: int) -> RecoveredState:
-        """What a starting broker makes of it; the checkpoint is mended as its rules have it."""
+        """Recovers the log as a starting broker does; rebuilds the epoch checkpoint if the rules say so."""
         epochs = self.epochs or ()
         if rules.keeps_epochs and rules.recovery_mends_epochs:
             written = ((batch.epoch, batch.base_offset) for batch in self.batches)
@@ -100,7 +100,8 @@ class PartitionLog:
         return RecoveredState(log_start=self.start, batches=self.batches, epochs=epochs, hw=hw)
 
     def cut_power(self, keep: int | None) -> int:
-        """Lose what was not flushed, or all above the batch boundary at or below `keep`; how many records."""
+        """Loses what was not flushed, or all above the batch boundary at or below `keep`; returns the lost
+        records."""
         was, to = self.leo, self.recovery_point
         for batch in self.batches:
             if keep is not None and self.recovery_point < batch.last_offset + 1 <= keep:
@@ -109,7 +110,7 @@ class PartitionLog:
         return was - self.leo
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """Of logs/NODE.jsonl, without node and partition."""
+        """Yields the rows of logs/NODE.jsonl, without node and partition."""
         for batch in self.batches:
             crc = crc32c(batch.data)
             for offset, value in decode_values(batch):
@@ -122,15 +123,15 @@ class Disk:
 
     logs: dict[Key, PartitionLog] = field(default_factory=dict)
     high_watermarks: dict[Key, int] = field(default_factory=dict)
-    clean_epoch: int | None = None  # the broker epoch that stopped in order; None: it did not
+    clean_epoch: int | None = None  # the broker epoch of the last orderly stop; None: it was not orderly
 
     def cut_power(self, keep: Mapping[Key, int]) -> tuple[dict[Key, int], int]:
-        """The LEO that each log has now, and how many records are lost."""
+        """Makes a power cut; returns each log's LEO now, and the number of lost records."""
         lost = sum(log.cut_power(keep.get(key)) for key, log in self.logs.items())
         return {key: log.leo for key, log in self.logs.items()}, lost
 
     def wipe(self) -> int:
-        """An empty disk, flushed or not; how many records are lost."""
+        """Empties the disk; returns the number of lost records."""
         lost = sum(log.leo - log.start for log in self.logs.values())
         self.logs.clear()
         self.high_watermarks.clear()

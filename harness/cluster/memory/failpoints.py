@@ -1,12 +1,12 @@
-"""Holds what is armed at the failpoints of one process in memory, and what is held at them now.
+"""The failpoints of one process in memory: what is armed, and what is held at them.
 
 Rules
-1. Sites, conditions and actions are the broker's own (floodmark.broker.testing); what a hold, a drop or a
-   copy means to a step or a message is its caller's matter.
-2. The trace has a line for a point before anything is done there; a crash ends the process at once.
-3. A hold of scope broker stops the process: it goes on from there when that is released.
-4. A hold at C.elected closes the way to that peer: every later message to it is held as well, whatever the
-   conditions and counts, until the hold is released for good.
+1. Sites, conditions and actions are the broker's own code (floodmark.broker.testing); the caller decides what
+   a hold, a drop or a copy means for a step or a message.
+2. The trace gets a failpoint's line before its action; a crash ends the process at once.
+3. A hold of scope broker stops the process, which continues from there when it is released.
+4. A hold at C.elected blocks that peer: every later message to it is held too, whatever the conditions and
+   counts, until the hold is released for good.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,40 +34,40 @@ from floodmark.harness.cluster.memory.trace_file import TraceFile
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Held(HeldAt):
+class _Hold(HeldAt):
     stops_process: bool
 
 
-Told = Callable[[FailpointSite, str], None]  # (site, action): a point was met
+OnMet = Callable[[FailpointSite, str], None]  # (site, action): a failpoint was met
 
 
 class Failpoints:
-    """Of one process, over all its incarnations; what is armed ends with each."""
+    """The failpoints of one process over all its incarnations; armed ones end with the incarnation."""
 
-    def __init__(self, process: Process, role: str, trace: TraceFile, told: Told) -> None:
+    def __init__(self, process: Process, role: str, trace: TraceFile, on_met: OnMet) -> None:
         self._process = process
         self._role = role
         self._trace = trace
-        self._told = told
+        self._on_met = on_met
         self._armed: list[ArmedFailpoint] = []
-        self._held: list[_Held] = []
-        self._at_start: list[Arm] = []  # of a process that is down: armed when it starts
+        self._holds: list[_Hold] = []
+        self._at_start: list[Arm] = []  # armed at the next start, if the process is down
 
     @property
     def armed(self) -> bool:
         return bool(self._armed)
 
     def begin(self) -> None:
-        """A new incarnation."""
+        """Starts a new incarnation."""
         self._armed = [ArmedFailpoint(arm=arm) for arm in self._at_start]
-        self._held.clear()
+        self._holds.clear()
         self._at_start.clear()
 
     def end(self) -> None:
         self._armed.clear()
-        self._held.clear()
+        self._holds.clear()
 
-    # -- reaching a point --------------------------------------------------------------------------------
+    # -- meeting failpoints --------------------------------------------------------------------------------
 
     def meet(
         self,
@@ -77,7 +77,7 @@ class Failpoints:
         also: Sequence[FailpointSite] = (),
         carried: CarriedEpochs | None = None,
     ) -> Fate:
-        """What becomes of something that stands at this place (and at `also`, for a message about several
+        """What happens to a step or message at this site (and at `also`, for a message about several
         partitions). An armed crash does not return."""
         for armed in blocked_first(self._armed):
             if armed.arm.point != site.name:
@@ -90,12 +90,12 @@ class Failpoints:
         return Fate.GO
 
     def is_armed_for(self, point: str, peer: int) -> bool:
-        """Whether anything that goes to this peer may matter at that point."""
+        """Whether a failpoint is armed here for messages to this peer."""
         return any(each.arm.point == point and each.arm.peer in (None, peer) for each in self._armed)
 
     def _perform(self, arm: Arm, site: FailpointSite, resume: Act, carried: CarriedEpochs | None) -> Fate:
         self._trace.write_failpoint(site, arm.action)
-        self._told(site, arm.action)
+        self._on_met(site, arm.action)
         if arm.action == "report":
             return Fate.GO
         if arm.action == "crash":
@@ -103,27 +103,27 @@ class Failpoints:
             raise ProcessEnded
         if arm.action == "drop":
             return Fate.DROPPED
-        held = _Held(site=site, carried=carried, resume=resume, stops_process=arm.scope == "broker")
-        self._held.append(held)
-        if held.stops_process:
+        hold = _Hold(site=site, carried=carried, resume=resume, stops_process=arm.scope == "broker")
+        self._holds.append(hold)
+        if hold.stops_process:
             self._process.stopped = True
         if arm.for_ms is not None:
-            self._process.clock.later(arm.for_ms / 1000, lambda: self._go_on(held))
+            self._process.clock.later(arm.for_ms / 1000, lambda: self._resume(hold))
         return Fate.DOUBLED if arm.action == "duplicate" else Fate.HELD
 
-    def _go_on(self, held: _Held) -> None:
-        if held in self._held:
-            self._held.remove(held)
-            if held.stops_process:
+    def _resume(self, hold: _Hold) -> None:
+        if hold in self._holds:
+            self._holds.remove(hold)
+            if hold.stops_process:
                 self._process.stopped = False
-                self._process.go_on(held.resume)
+                self._process.resume(hold.resume)
             else:
-                self._process.run(held.resume)
+                self._process.run(hold.resume)
 
-    # -- the harness's acts --------------------------------------------------------------------------------
+    # -- requests of the harness ----------------------------------------------------------------------------
 
     def arm(self, request: Mapping[str, Any]) -> None:
-        """FailpointError says what is not known or does not fit. Of a process that is down: at its start."""
+        """Arms a failpoint; if the process is down, at its next start. FailpointError for a wrong request."""
         arm = parse_arm(request, self._role)
         if not self._process.alive:
             self._at_start.append(arm)
@@ -133,10 +133,10 @@ class Failpoints:
         self._armed.append(ArmedFailpoint(arm=arm))
 
     def release(self, request: Mapping[str, Any]) -> int:
-        """How many go on. Nothing there that fits is no error: it may have been let go by itself."""
+        """Releases failpoints; returns how many holds. None is no error: a hold can end by itself."""
         release = parse_release(request, self._role)
         self._at_start = [arm for arm in self._at_start if not ArmedFailpoint(arm=arm).is_named_by(release)]
-        going = select_released(self._held, release)
+        released = select_released(self._holds, release)
         arms = [each for each in self._armed if each.is_named_by(release)]
         if release.through_epoch is None:
             for each in arms:
@@ -144,9 +144,9 @@ class Failpoints:
         if not release.keep:
             self._armed = [each for each in self._armed if each not in arms or each.blocked]
         self._drop_spent()
-        for held in going:
-            self._go_on(held)
-        return len(going)
+        for hold in released:
+            self._resume(hold)
+        return len(released)
 
     def _drop_spent(self) -> None:
         self._armed = [each for each in self._armed if not each.spent]

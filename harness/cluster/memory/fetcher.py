@@ -1,10 +1,10 @@
-"""Asks the leaders for what one node's followers want next: one request a replica at a time.
+"""Sends the fetch and offset requests of one node's followers to the leaders, one at a time for each replica.
 
 Rules
-1. The replica says what to ask (Replica.next_request), just before it is sent, and drops an answer that it
-   no longer wants. A request that changes while one is under way ends that one.
-2. A leader that answers with an error, or not at all, is asked the same again after replica.fetch.backoff.ms.
-3. What a failpoint does to a message is the broker's own (fetcher_failpoints.py).
+1. The replica decides the request just before it is sent (Replica.next_request), and drops answers that it no
+   longer needs. A changed request ends the one that is open.
+2. After an error or no answer the same request is sent again after replica.fetch.backoff.ms.
+3. The broker's own code decides what a failpoint does to a message (fetcher_failpoints.py).
 """
 
 from collections.abc import Callable
@@ -33,9 +33,9 @@ from floodmark.harness.cluster.memory.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """What every fetcher of a node needs. `ask` sends a request to a broker: what that one does with it, what
-    is done with its answer, and what if there is none."""
+class FetcherContext:
+    """What every fetcher of a node needs. `ask` sends a request to a broker: (leader, the leader's handler,
+    callback for the answer, callback if there is none)."""
 
     node: int
     process: Process
@@ -49,19 +49,19 @@ class Asking:
 
 
 class Fetcher:
-    """Of one replica."""
+    """The fetcher of one replica."""
 
-    def __init__(self, asking: Asking, hosted: HostedPartition) -> None:
-        self._asking = asking
+    def __init__(self, context: FetcherContext, hosted: HostedPartition) -> None:
+        self._context = context
         self._hosted = hosted
         self._call: Call | None = None
-        self._asked: FollowerRequest | None = None  # what is under way
-        self._delay: tuple[FollowerRequest, int] | None = None  # failed, and not sent again until then
+        self._asked: FollowerRequest | None = None  # the open request
+        self._delay: tuple[FollowerRequest, int] | None = None  # (failed, its next time in ms)
         self._failpoints: FetcherFailpoints[HostedPartition] = FetcherFailpoints(
-            asking.failpoints, self.look, lambda _, request: self._back_off(request))
+            context.failpoints, self.send_next, lambda _, request: self._back_off(request))
 
-    def look(self) -> None:
-        """Send the request of now, and do not wait for an earlier one."""
+    def send_next(self) -> None:
+        """Sends the replica's next request, and gives up an earlier one."""
         request = self._hosted.replica.next_request()
         if self._call is not None and self._asked != request:
             self._call.close()
@@ -70,7 +70,7 @@ class Fetcher:
             return
         if self._failpoints.is_waiting(self._hosted, request):
             return
-        now_ms = self._asking.process.clock.now_ms()
+        now_ms = self._context.process.clock.now_ms()
         if self._delay is not None and self._delay[0] == request and now_ms < self._delay[1]:
             return
         if self._failpoints.may_send(self._hosted, request):
@@ -88,36 +88,36 @@ class Fetcher:
     def _lost(self, request: FollowerRequest) -> None:
         self._call = None
         self._back_off(request)
-        self.look()
+        self.send_next()
 
     def _back_off(self, request: FollowerRequest) -> None:
-        wait_ms = self._asking.settings.fetch_backoff_ms
-        self._delay = request, self._asking.process.clock.now_ms() + wait_ms
-        self._asking.process.later((wait_ms + 1) / 1000, self.look)
+        wait_ms = self._context.settings.fetch_backoff_ms
+        self._delay = request, self._context.process.clock.now_ms() + wait_ms
+        self._context.process.later((wait_ms + 1) / 1000, self.send_next)
 
     def _take(self, request: FollowerRequest, take: Callable[[], None]) -> None:
-        """An answer has come: `take` gives it to the replica, now or when a failpoint releases it."""
+        """Handles an answer: `take` gives it to the replica, now or when a failpoint releases it."""
         self._call = None
         if self._failpoints.may_take(self._hosted, request, take):
             take()
-        self.look()
+        self.send_next()
 
     # -- requests and answers ----------------------------------------------------------------------------
 
     def _epoch_to_send(self, request: FollowerRequest) -> int:
-        """What the generations that do not fence could not send."""
-        rules = self._asking.settings.rules
+        """The leader epoch to send; generations without fencing send none."""
+        rules = self._context.settings.rules
         fenced = rules.fences_followers or rules.credits_this_epoch_only
         return request.leader_epoch if fenced else NO_EPOCH
 
     def _send_fetch(self, request: FetchRequest) -> Call:
-        asking, settings, key = self._asking, self._asking.settings, self._hosted.key
+        context, settings, key = self._context, self._context.settings, self._hosted.key
         part = FetchPartition(
             key=key, offset=request.offset, current_leader_epoch=self._epoch_to_send(request),
             last_fetched_epoch=request.last_fetched_epoch, max_bytes=settings.fetch_max_bytes,
         )  # fmt: skip
         query = FetchQuery(
-            replica=asking.node, broker_epoch=asking.broker_epoch(), partitions=(part,),
+            replica=context.node, broker_epoch=context.broker_epoch(), partitions=(part,),
             max_wait_ms=settings.fetch_wait_max_ms, min_bytes=1,
         )  # fmt: skip
 
@@ -127,7 +127,7 @@ class Fetcher:
             assert isinstance(found, Fetched), found
             self._take(request, lambda: self._give_fetched(request, found))
 
-        return asking.ask(
+        return context.ask(
             request.leader, lambda leader, call: leader.fetch(call, query), answered,
             lambda _: self._lost(request),
         )  # fmt: skip
@@ -136,7 +136,7 @@ class Fetcher:
         self._give(
             request,
             FetchResponse(
-                now_ms=self._asking.process.clock.now_ms(), leader=request.leader, asked=request,
+                now_ms=self._context.process.clock.now_ms(), leader=request.leader, asked=request,
                 error=found.error, hw=found.hw, log_start=found.log_start, diverging=found.diverging,
                 batches=found.batches,
             ),
@@ -144,7 +144,7 @@ class Fetcher:
         )  # fmt: skip
 
     def _send_end_offset(self, request: EndOffsetRequest) -> Call:
-        asking, key = self._asking, self._hosted.key
+        context, key = self._context, self._hosted.key
 
         def answered(answer: object) -> None:
             assert isinstance(answer, tuple), answer
@@ -152,16 +152,16 @@ class Fetcher:
             assert end is None or isinstance(end, EpochEnd), end
             self._call = None
             response = EndOffsetResponse(
-                now_ms=asking.process.clock.now_ms(), leader=request.leader, asked=request, error=error,
+                now_ms=context.process.clock.now_ms(), leader=request.leader, asked=request, error=error,
                 end=end,
             )  # fmt: skip
             self._give(request, response, error)
-            self.look()
+            self.send_next()
 
-        return asking.ask(
+        return context.ask(
             request.leader,
             lambda leader, call: leader.end_offset(
-                call, key, replica=asking.node, current_leader_epoch=self._epoch_to_send(request),
+                call, key, replica=context.node, current_leader_epoch=self._epoch_to_send(request),
                 epoch=request.epoch,
             ),
             answered,
@@ -169,8 +169,8 @@ class Fetcher:
         )  # fmt: skip
 
     def _send_list_offsets(self, request: LogEndsRequest, *, latest: bool, log_start: int) -> Call:
-        """Where the leader's log begins, then where it ends."""
-        asking, key = self._asking, self._hosted.key
+        """Requests the leader's log start, then its LEO."""
+        context, key = self._context, self._hosted.key
 
         def answered(answer: object) -> None:
             assert isinstance(answer, tuple), answer
@@ -180,16 +180,16 @@ class Fetcher:
                 return
             self._call = None
             response = LogEndsResponse(
-                now_ms=asking.process.clock.now_ms(), leader=request.leader, asked=request, error=error,
+                now_ms=context.process.clock.now_ms(), leader=request.leader, asked=request, error=error,
                 log_start=log_start, log_end=offset,
             )  # fmt: skip
             self._give(request, response, error)
-            self.look()
+            self.send_next()
 
-        return asking.ask(
+        return context.ask(
             request.leader,
             lambda leader, call: leader.list_offsets(
-                call, key, replica=asking.node, current_leader_epoch=self._epoch_to_send(request),
+                call, key, replica=context.node, current_leader_epoch=self._epoch_to_send(request),
                 latest=latest,
             ),
             answered,
@@ -197,7 +197,7 @@ class Fetcher:
         )  # fmt: skip
 
     def _give(self, request: FollowerRequest, event: ReplicaEvent, error: int) -> None:
-        self._asking.replicas.post(self._hosted, event)
+        self._context.replicas.post(self._hosted, event)
         if error == errors.NONE:
             self._failpoints.note_answered(self._hosted, request)
         elif self._hosted.replica.next_request() == request:

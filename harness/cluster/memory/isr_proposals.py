@@ -1,8 +1,8 @@
-"""Sends the ISR changes that a node's leaders propose to the controller, and gives them the answers.
+"""Sends the ISR changes proposed by a node's leaders to the controller, and passes on the answers.
 
 Rules
-1. Each is a request of its own; its replica gets the answer, or NETWORK_EXCEPTION when none came.
-2. What a failpoint takes away is heard of when its time is up.
+1. Each proposal is a request of its own; the replica gets the answer, or NETWORK_EXCEPTION without one.
+2. For a request or an answer that a failpoint drops, the replica gets that error after the time-out.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _PAUSE_S = 0.05  # after a request that failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """One proposal on its way."""
+    """One proposal that is being sent."""
 
     hosted: HostedPartition
     proposal: ProposeIsr
@@ -37,12 +37,13 @@ class Proposal:
         )  # fmt: skip
 
 
-# To the controller: what is proposed, what is done with its answer, and what if there is none.
+# Sends a proposal to the controller: (proposal, callback for the answer, callback without one, time-out in
+# s).
 Ask = Callable[[Proposal, Callable[[Any], None], Callable[[bool], None], float], None]
 
 
 class IsrProposals:
-    """Of one incarnation of a node."""
+    """The proposals of one incarnation of a node."""
 
     def __init__(
         self, process: Process, settings: Settings, replicas: Replicas, failpoints: Failpoints, ask: Ask
@@ -58,9 +59,9 @@ class IsrProposals:
         one = Proposal(
             hosted=hosted, proposal=proposal, broker_epoch=broker_epoch, peer=min(changes, default=-1)
         )
-        self._process.soon(lambda: self._send_past_failpoint(one))
+        self._process.soon(lambda: self._meet_failpoint_and_send(one))
 
-    def _send_past_failpoint(self, one: Proposal) -> None:
+    def _meet_failpoint_and_send(self, one: Proposal) -> None:
         fate = Fate.GO
         if self._failpoints.armed:
             fate = self._failpoints.meet(one.site("L.alter_sent"), lambda: self._send(one))

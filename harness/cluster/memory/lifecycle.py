@@ -1,10 +1,10 @@
-"""Registers a node in memory with the controller as a new incarnation, and sends its heartbeats.
+"""Registers a node in memory with the controller, and sends its heartbeats.
 
 Rules
-1. Every start registers anew; a registration is repeated, the same, until it is answered.
-2. A broker whose epoch is not the controller's any more registers anew: it may have missed that it was taken
-   out of every ISR.
-3. At an orderly stop it asks to be released, which moves its leaderships away, for a limited time.
+1. Every start registers a new incarnation; the same registration is repeated until it is answered.
+2. A broker with another epoch than the controller's registers again: it may have missed its removal from
+   every ISR.
+3. An orderly stop asks the controller for release, which moves leaderships away, for a limited time.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ _GONE = (errors.STALE_BROKER_EPOCH, errors.BROKER_ID_NOT_REGISTERED)
 _STOP_S_MAX = 10.0
 _AGAIN_S = 0.1
 
-# (stopping or not) -> to the controller: what is done with its answer, and what if there is none
+# Callbacks of a request to the controller: with its answer, or without one.
 Answered = Callable[[Any], None]
 Lost = Callable[[bool], None]
 AskRegister = Callable[[str, bool, Answered, Lost, float], None]  # incarnation, clean
@@ -32,7 +32,7 @@ AskHeartbeat = Callable[[int, bool, Answered, Lost, float], None]  # broker epoc
 
 
 class Lifecycle:
-    """Of one incarnation of a node; `broker_epoch` is what the controller knows it by."""
+    """Registration and heartbeats of one incarnation of a node; `broker_epoch` is the controller's for it."""
 
     def __init__(
         self,
@@ -47,29 +47,29 @@ class Lifecycle:
         self.broker_epoch = UNREGISTERED
         self._process = process
         self._failpoints = failpoints
-        self._clean = clean  # the last stop was orderly; told once
+        self._clean = clean  # the last stop was orderly; reported once
         self._ask_register, self._ask_heartbeat = register, heartbeat
         self._interval_s = settings.heartbeat_interval_ms / 1000
         self._session_s = settings.session_timeout_ms / 1000
         self._timeout_s = max(self._interval_s, self._session_s / 3)
         self._registrations = 0
-        self._released: Act | None = None  # what is done once it may stop
-        self._beats = 0  # of each heartbeat that is due only the latest counts
-        self._beating = False  # since the registration was answered, and no failpoint holds it there
+        self._released: Act | None = None  # called when it may stop
+        self._beats = 0  # numbers the due heartbeats: only the latest counts
+        self._beating = False  # true after registration, unless a failpoint holds it there
         self._in_flight = False
-        self._again = False  # another is due once that is answered
+        self._again = False  # another heartbeat is due after the open one
 
     def begin(self) -> None:
         self._registrations += 1
         self._register(f"{self._process.name}/{self._process.incarnation}/{self._registrations}")
 
     def heartbeat_now(self) -> None:
-        """New metadata was taken: the controller should know."""
+        """Sends a heartbeat now, because new metadata was applied."""
         if self._beating:
             self._beat()
 
     def stop(self, released: Act) -> None:
-        """`released` is called once, when the controller lets it go, or does not in time."""
+        """Asks for release; `released` is called once, when the controller agrees or does not in time."""
         self._released = released
         self._beat()
         self._process.later(min(_STOP_S_MAX, 2 * self._session_s), self._release)

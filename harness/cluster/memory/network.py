@@ -1,11 +1,11 @@
-"""Passes requests and answers between processes in memory, unless a cut or a reset is in force.
+"""Delivers requests and answers between processes in memory, subject to cuts and resets.
 
 Rules
-1. A cut is of (says, hears) pairs, whoever asked: requests and answers that it stops wait, in order, and are
-   delivered at the heal. That a process ended waits as its answers do.
-2. A process that does not run refuses at once; one that stands still takes what has come when it goes on.
-3. A request is for the incarnation that ran when it was sent; another's is lost.
-4. Who gives up a request gets no answer any more. The request itself may still arrive: it had been sent.
+1. A cut is a set of pairs (sender, receiver): requests and answers of such a pair wait, in order, and are
+   delivered at the heal. The news that a process ended waits like its answers.
+2. A process that does not run refuses at once; a stopped one handles what has arrived when it is resumed.
+3. A request is for the incarnation that ran when it was sent; it is lost if that has ended.
+4. After giving up, the asker gets no answer. The request itself may still arrive.
 """
 
 from collections import deque
@@ -15,11 +15,11 @@ from typing import Any
 from floodmark.harness.cluster.memory.clock import Act, Clock
 from floodmark.harness.cluster.memory.process import Process
 
-Pair = tuple[str, str]  # (says, hears)
+Pair = tuple[str, str]  # (sender, receiver)
 
 
 class Call:
-    """One request, and the way back of its answer."""
+    """One request and its answer."""
 
     def __init__(
         self,
@@ -31,10 +31,10 @@ class Call:
         answered: Callable[[Any], None],
         lost: Callable[[bool], None],
     ) -> None:
-        """answered: with what `reply` was given; lost: with whether the request may have left."""
-        self.closed = False  # nobody waits for the answer any more
+        """answered: called with the reply; lost: called with whether the request may have left."""
+        self.closed = False  # the asker no longer waits
         self.timed_out = False
-        self.on_close: list[Act] = []  # at the process that was asked
+        self.on_close: list[Act] = []  # run in the process that was asked
         self.asker, self.to = asker, to
         self._network = network
         self._incarnation = to.incarnation
@@ -47,40 +47,40 @@ class Call:
             self._network.pass_on(self.to.name, self.asker.name, lambda: self._arrive(answer))
 
     def close(self) -> None:
-        """The asker gives up."""
+        """Gives up, as the asker."""
         if not self.closed:
             self._end()
-            self._network.pass_on(self.asker.name, self.to.name, self._notice_close)
+            self._network.pass_on(self.asker.name, self.to.name, self._run_close_acts)
 
     def time_out(self) -> None:
-        """In the asker: it gives up, and knows why."""
+        """Gives up because of the time-out, as the asker."""
         self.timed_out = True
         self.close()
         self._lost(True)
 
     def deliver(self) -> None:
         if not self.to.alive or self.to.incarnation != self._incarnation:
-            self.break_off()
+            self.report_end()
         else:
             self.to.run(lambda: self._handle(self))
 
-    def break_off(self) -> None:
-        """Whom it asked is gone; the asker hears of that as of an answer."""
+    def report_end(self) -> None:
+        """Reports to the asker that the other process ended; the report is delivered like an answer."""
         if not self._replied:
             self._replied = True
             self._network.pass_on(self.to.name, self.asker.name, lambda: self.lose(began=True))
 
     def lose(self, *, began: bool) -> None:
-        """The connection is gone."""
+        """Loses the request: the connection is closed."""
         if not self.closed:
             self._end()
             self.asker.run(lambda: self._lost(began))
 
     def reset(self) -> None:
-        """Both ends learn at once that the connection is gone."""
+        """Loses the request at both ends at once."""
         self._replied = True
         self.lose(began=True)
-        self._notice_close()
+        self._run_close_acts()
 
     def _arrive(self, answer: Any) -> None:
         if not self.closed:
@@ -91,7 +91,7 @@ class Call:
         self.closed = True
         self._network.calls.discard(self)
 
-    def _notice_close(self) -> None:
+    def _run_close_acts(self) -> None:
         acts, self.on_close = self.on_close, []
         if self.to.incarnation == self._incarnation:
             for act in acts:
@@ -102,7 +102,7 @@ class Network:
     """The links between all processes, clients among them."""
 
     def __init__(self, clock: Clock) -> None:
-        self.calls: set[Call] = set()  # that somebody waits for
+        self.calls: set[Call] = set()  # calls with a waiting asker
         self._clock = clock
         self._silent: dict[Pair, deque[Act]] = {}
         self._reset: set[Pair] = set()
@@ -117,8 +117,8 @@ class Network:
         lost: Callable[[bool], None],
         timeout_s: float | None = None,
     ) -> Call:
-        """handle runs in the process that is asked, and `reply`s, now or later; answered or lost runs in the
-        asker, neither after `close`. A time-out is a loss."""
+        """Sends a request. handle runs in the process `to` and calls `reply`, now or later; answered or lost
+        runs in the asker, neither after `close`. A time-out counts as lost."""
         call = Call(self, asker, to, handle=handle, answered=answered, lost=lost)
         self.calls.add(call)
         pairs = {(asker.name, to.name), (to.name, asker.name)}
@@ -132,7 +132,7 @@ class Network:
         return call
 
     def _time_out(self, call: Call, incarnation: int) -> None:
-        """By the asker's own timer: while it stands still nothing of it is timed out."""
+        """Times a call out by the asker's own timer: not while the asker is stopped."""
         if call.closed or call.asker.incarnation != incarnation:
             return
 
@@ -142,25 +142,26 @@ class Network:
 
         call.asker.run(give_up)
 
-    def pass_on(self, says: str, hears: str, act: Act) -> None:
-        waiting = self._silent.get((says, hears))
+    def pass_on(self, sender: str, receiver: str, act: Act) -> None:
+        waiting = self._silent.get((sender, receiver))
         if waiting is None:
             self._clock.soon(act)
         else:
             waiting.append(act)
 
     def ended(self, process: Process) -> None:
-        """It answers nothing any more, and waits for nothing."""
+        """Ends the open calls from and to a process that ended."""
         for call in list(self.calls):
             if call.asker is process:
                 call.close()
             elif call.to is process:
-                call.break_off()
+                call.report_end()
 
     # -- faults ------------------------------------------------------------------------------------------
 
     def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
-        """grudge: who hears -> whom it does not hear. Added to what is cut already."""
+        """Cuts links, in addition to those cut already. grudge: node -> the nodes it receives nothing
+        from."""
         pairs = pairs_of(grudge)
         if reset:
             self._reset |= pairs
@@ -177,8 +178,8 @@ class Network:
                 self._clock.soon(act)
 
     def reset(self, pairs: Iterable[Pair]) -> int:
-        """The requests under way between these, whichever way, are lost; how many."""
-        struck = {pair for says, hears in pairs for pair in ((says, hears), (hears, says))}
+        """Loses the open requests between these pairs, in both directions; returns their number."""
+        struck = {pair for sender, receiver in pairs for pair in ((sender, receiver), (receiver, sender))}
         lost = [call for call in self.calls if (call.asker.name, call.to.name) in struck]
         for call in lost:
             call.reset()
@@ -186,4 +187,4 @@ class Network:
 
 
 def pairs_of(grudge: Mapping[str, Sequence[str]]) -> set[Pair]:
-    return {(says, hears) for hears, unheard in grudge.items() for says in unheard}
+    return {(sender, receiver) for receiver, unheard in grudge.items() for sender in unheard}

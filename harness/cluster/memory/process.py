@@ -1,10 +1,10 @@
-"""A process in memory: it runs what comes to it, unless it stands still; then that waits, in order.
+"""A process in memory: it runs acts in order; while it is stopped they wait.
 
 Rules
-1. All that a broker or the controller does is run through its process: a process that is paused, stopped at a
-   failpoint or frozen takes nothing, and goes on with what has come meanwhile.
-2. What was meant for an incarnation that has ended is lost with it: timers, messages, answers.
-3. An exception ends the process, as it ends a broker: nothing of that act is answered.
+1. Everything that a broker or the controller does runs in its process: a process that is paused, stopped at a
+   failpoint or frozen runs nothing, and then continues with what has arrived.
+2. Timers, messages and answers for an incarnation that has ended are lost.
+3. An exception ends the process, as it ends a broker: that act gets no answer.
 """
 
 from collections import deque
@@ -14,28 +14,28 @@ from floodmark.harness.cluster.memory.clock import Act, Clock
 
 
 class ProcessEnded(Exception):
-    """Unwinds what a process was doing when a failpoint ended it."""
+    """Unwinds an act whose process was ended by a failpoint."""
 
 
 class Process:
     """One node's process, over all its incarnations."""
 
     def __init__(self, name: str, clock: Clock, failed: Callable[[str, Exception], None]) -> None:
-        """failed: is called with the name and the exception that ended it."""
+        """failed: called with the name and the exception that ended the process."""
         self.name = name
         self.clock = clock
         self.incarnation = 0
         self.alive = False
         self.paused = False
         self.stopped = False  # at a failpoint of scope broker
-        self.frozen = False  # for good: the run is being collected
-        self.on_end: list[Act] = []  # of this incarnation
-        self.on_going_on: Act | None = None
+        self.frozen = False  # for good: the run's logs are being read
+        self.on_end: list[Act] = []  # run when this incarnation ends
+        self.on_resume: Act | None = None
         self._failed = failed
         self._inbox: deque[Act] = deque()
 
     @property
-    def stands_still(self) -> bool:
+    def is_stopped(self) -> bool:
         return self.paused or self.stopped or self.frozen
 
     def begin(self) -> None:
@@ -45,20 +45,20 @@ class Process:
         self._inbox.clear()
 
     def end(self) -> None:
-        """As SIGKILL ends one."""
+        """Ends the process, like SIGKILL."""
         if not self.alive:
             return
-        self.alive, self.on_going_on = False, None
+        self.alive, self.on_resume = False, None
         self._inbox.clear()
         ends, self.on_end = self.on_end, []
         for act in ends:
             act()
 
     def run(self, act: Act) -> None:
-        """Now, or when it goes on."""
+        """Runs `act` now, or when the process is resumed."""
         if not self.alive:
             return
-        if self.stands_still:
+        if self.is_stopped:
             self._inbox.append(act)
             return
         try:
@@ -74,13 +74,13 @@ class Process:
     def later(self, delay_s: float, act: Act) -> None:
         self.clock.later(delay_s, self._of_this_incarnation(act))
 
-    def go_on(self, first: Act | None = None) -> None:
-        """With what was held, then with what has come since."""
+    def resume(self, first: Act | None = None) -> None:
+        """Resumes: runs what was held, then what has arrived since."""
         if first is not None:
             self.run(first)
-        if self.on_going_on is not None and not self.stands_still:
-            self.run(self.on_going_on)
-        while self._inbox and self.alive and not self.stands_still:
+        if self.on_resume is not None and not self.is_stopped:
+            self.run(self.on_resume)
+        while self._inbox and self.alive and not self.is_stopped:
             self.run(self._inbox.popleft())
 
     def _of_this_incarnation(self, act: Act) -> Act:

@@ -1,7 +1,6 @@
-"""The replicas of one node in memory, and what their effects bring about there.
-
-How an event is stepped, past which failpoints, is the broker's own (floodmark.broker.testing.step_runner). A
-process that stands still leaves its events in the queue.
+"""The replicas of one node in memory, and how their effects are carried out.
+The broker's own code runs the steps and meets their failpoints (floodmark.broker.testing.step_runner). While
+the process is stopped, events stay in the queue.
 """
 
 from collections.abc import Callable
@@ -31,20 +30,20 @@ HostedPartition = SteppedReplica[PartitionLog]
 
 
 class Requester(Protocol):
-    """Waits for answers of replicas; the first of an event's token (it, index)."""
+    """Waits for answers of replicas; an event's token is (requester, index)."""
 
     def complete(self, index: int, answer: Any) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listeners:
-    """What a node does about what its replicas do, beside answering."""
+    """Callbacks of a node for what its replicas do, besides answers."""
 
-    appended: Callable[[Key, int], None]  # by a leader: so many bytes
+    appended: Callable[[Key, int], None]  # by a leader: key, bytes
     hw_moved: Callable[[Key], None]
     role_changed: Callable[[HostedPartition], None]
     propose: Callable[[HostedPartition, ProposeIsr], None]
-    resumed: Callable[[HostedPartition], None]  # a failpoint had held it
+    resumed: Callable[[HostedPartition], None]  # after a hold at a failpoint
 
 
 class Replicas(StepRunner[HostedPartition]):
@@ -72,7 +71,7 @@ class Replicas(StepRunner[HostedPartition]):
             ListOffsetsAnswer: _answer_requester,
             ProposeIsr: listeners.propose,
         }
-        super().__init__(carry_out, trace, failpoints, listeners.resumed, lambda: process.stands_still)
+        super().__init__(carry_out, trace, failpoints, listeners.resumed, lambda: process.is_stopped)
 
     def _append(self, hosted: HostedPartition, effect: Append) -> None:
         hosted.log.append(effect.batches, self._flush_messages)

@@ -1,11 +1,11 @@
-"""Serves what clients and followers ask a node in memory about its replicas, and keeps delayed fetches.
+"""Handles the requests of clients and followers to a node in memory, and keeps delayed fetches.
 
 Rules
-1. A fetch is asked of all its partitions before it is looked at; it is answered if it has its bytes, an
-   error, a diverging epoch or no more time, else parked; one that wakes is asked again with `again`.
-2. A partition that gives no answer (a failpoint holds it) is left out of the answer; a fetch that gets no
-   answer at all waits on.
-3. A partition that is not here: error 6 where the cluster has it, 3 where it has not.
+1. A fetch first asks all its partitions. It is answered if it has its bytes, an error, a diverging epoch or
+   no time left, else parked; when it wakes, the partitions are asked again with `again`.
+2. A partition without an answer (a failpoint holds it) is left out of the answer; a fetch without any answer
+   waits.
+3. For a partition that is not here the error is 6 if the cluster has it, else 3.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,7 +35,7 @@ from floodmark.harness.cluster.memory.replicas import HostedPartition, Replicas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPartition:
-    """What a fetch asks of one partition."""
+    """What a fetch requests of one partition."""
 
     key: Key
     offset: int
@@ -55,7 +55,7 @@ class FetchQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What one partition answers to a fetch."""
+    """One partition's answer to a fetch."""
 
     error: int
     hw: int = -1
@@ -66,7 +66,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Once:
-    """A requester with one question."""
+    """A requester with a single request."""
 
     answered: Callable[[Any], None]
 
@@ -84,40 +84,40 @@ class _DelayedFetch:
     deadline_ms: int
     hosted: Sequence[HostedPartition | None]
     answers: list[FetchAnswer | None] = field(default_factory=list)
-    heard: set[int] = field(default_factory=set)  # indexes of those that have spoken: credited, if at all
+    answered_indexes: set[int] = field(default_factory=set)  # of partitions: the follower was credited
     outstanding: int = 0
 
     def complete(self, index: int, answer: Any) -> None:
         self.answers[index] = answer
         if answer is not None:
-            self.heard.add(index)
+            self.answered_indexes.add(index)
         self.outstanding -= 1
         if not self.outstanding:
             self.requests.try_complete(self)
 
 
 class Requests:
-    """Of one incarnation of a node. `knows`: whether the cluster has such a partition."""
+    """The requests to one incarnation of a node. `exists`: whether the cluster has a partition."""
 
-    def __init__(self, process: Process, replicas: Replicas, knows: Callable[[Key], bool]) -> None:
+    def __init__(self, process: Process, replicas: Replicas, exists: Callable[[Key], bool]) -> None:
         self._process = process
         self._replicas = replicas
-        self._knows = knows
+        self._exists = exists
         self._purgatory = DelayedFetchPurgatory()
         self._woken: list[_DelayedFetch] = []
 
     def _find(self, key: Key) -> tuple[HostedPartition | None, int]:
-        """The replica here, or the error that says why there is none."""
+        """The replica here, or the error code if there is none."""
         hosted = self._replicas.partitions.get(key)
         if hosted is not None:
             return hosted, errors.NONE
-        known = self._knows(key)
+        known = self._exists(key)
         return None, errors.NOT_LEADER_OR_FOLLOWER if known else errors.UNKNOWN_TOPIC_OR_PARTITION
 
     # -- produce, offsets --------------------------------------------------------------------------------
 
     def produce(self, call: Call, key: Key, *, acks: int, timeout_ms: int, batch: Batch) -> None:
-        """Replied (error, base offset)."""
+        """Appends a batch; replies (error, base offset)."""
         hosted, error = self._find(key)
         if hosted is None:
             call.reply((error, -1))
@@ -137,7 +137,7 @@ class Requests:
     def list_offsets(
         self, call: Call, key: Key, *, replica: int, current_leader_epoch: int, latest: bool
     ) -> None:
-        """Replied (error, offset)."""
+        """Lists an offset; replies (error, offset)."""
         hosted, error = self._find(key)
         if hosted is None:
             call.reply((error, -1))
@@ -157,7 +157,7 @@ class Requests:
     def end_offset(
         self, call: Call, key: Key, *, replica: int, current_leader_epoch: int, epoch: int
     ) -> None:
-        """Replied (error, end or None)."""
+        """Finds the end of an epoch; replies (error, end or None)."""
         hosted, error = self._find(key)
         if hosted is None:
             call.reply((error, None))
@@ -177,7 +177,7 @@ class Requests:
     # -- fetch -------------------------------------------------------------------------------------------
 
     def fetch(self, call: Call, query: FetchQuery) -> None:
-        """Replied Fetched by key."""
+        """Fetches; replies Fetched by key."""
         fetch = _DelayedFetch(
             requests=self, call=call, query=query,
             deadline_ms=self._process.clock.now_ms() + query.max_wait_ms,
@@ -199,12 +199,13 @@ class Requests:
                         now_ms=self._process.clock.now_ms(), token=(fetch, index),
                         replica=fetch.query.replica, broker_epoch=fetch.query.broker_epoch,
                         offset=asked.offset, current_leader_epoch=asked.current_leader_epoch,
-                        last_fetched_epoch=asked.last_fetched_epoch, again=again and index in fetch.heard,
+                        last_fetched_epoch=asked.last_fetched_epoch,
+                        again=again and index in fetch.answered_indexes,
                     ),
                 )  # fmt: skip
 
     def try_complete(self, fetch: _DelayedFetch) -> None:
-        """Every partition has spoken: answer or park."""
+        """Answers or parks a fetch after all its partitions have answered."""
         if fetch.call.closed:
             return
         fetched, size, at_once = self._collect(fetch)
@@ -220,7 +221,7 @@ class Requests:
         )
 
     def _collect(self, fetch: _DelayedFetch) -> tuple[Mapping[Key, Fetched], int, bool]:
-        """What the answer would hold, how many bytes, and whether it must not wait."""
+        """The answer so far, its bytes, and whether it must be sent at once."""
         fetched: dict[Key, Fetched] = {}
         size, at_once = 0, False
         for asked, hosted, answer in zip(fetch.query.partitions, fetch.hosted, fetch.answers, strict=True):

@@ -1,4 +1,4 @@
-"""What Kafka's keys, as a run is given them, mean to a node in memory: values only."""
+"""The settings of a node in memory, read from Kafka's keys. Values only."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ SWITCHES = "floodmark.switches"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every node's. Times are milliseconds. What is about files and sockets alone (segments, request sizes)
-    has no meaning here."""
+    """The settings of every node. Times are milliseconds. Keys about files and sockets (segments, request
+    sizes) have no meaning here."""
 
     rules: Rules
     session_timeout_ms: int
@@ -29,7 +29,8 @@ class Settings:
 
 
 def read_settings(keys: Mapping[str, str], *, rules: str, bugs: tuple[str, ...]) -> Settings:
-    """ValueError where rules, bugs or switches are nobody's; the values have been checked before."""
+    """Reads the settings; ValueError for unknown rules, bugs or switches. The values must have been
+    checked."""
     flush = keys.get("log.flush.interval.messages")
     switches = tuple(name for name in keys.get(SWITCHES, "").split(",") if name)
     return Settings(

@@ -1,8 +1,9 @@
-"""Writes the raw trace of one process in memory, in the format of the broker's own; merged alike.
+"""Writes the raw trace of one process in memory, in the broker's own format.
 
 Rules
-1. The lines of a step stand in the file before any effect of that step leaves the process.
-2. `seq` counts from 0 and goes on over restarts. Times are the cluster's monotonic clock, one stamp a write.
+1. The lines of a step are in the file before any effect of that step leaves the process.
+2. `seq` counts from 0 and continues after restarts. Times are the cluster's monotonic clock, one for each
+   write.
 """
 
 import os
@@ -17,12 +18,12 @@ from floodmark.broker.testing.trace_events import failpoint_line
 from floodmark.harness.cluster.memory.clock import Clock
 
 Line = Mapping[str, Any]
-# of a replica: leader epoch, LEO, HW; None where there is none
+# (topic, partition) -> the replica's leader epoch, LEO, HW; None: there is no replica
 ReadPosition = Callable[[str, int], tuple[int, int, int] | None]
 
 
 class TraceFile:
-    """Of one process, over all its incarnations. Without a path nothing is written."""
+    """The trace of one process over all its incarnations. Without a path nothing is written."""
 
     def __init__(self, path: Path | None, node: int, clock: Clock) -> None:
         self.path = path
@@ -43,7 +44,7 @@ class TraceFile:
         self._write(lines, {"topic": topic, "partition": partition})
 
     def write_process_lines(self, lines: Sequence[Line]) -> None:
-        """Each names its topic and partition, if any."""
+        """Writes lines of the process; a line names its topic and partition, if any."""
         self._write(lines, {})
 
     def write_failpoint(self, site: FailpointSite, action: str) -> None:

@@ -1,4 +1,4 @@
-"""Makes a View of the cluster in memory: what its machines hold, in the harness's names. Pure."""
+"""Makes a View of the cluster in memory from the state of its machines, with the harness's names. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,8 +18,8 @@ def look(
     brokers: Mapping[str, tuple[BrokerNode, Disk]],
     running: frozenset[str],
 ) -> View:
-    """metadata: the controller's; None: nobody knows the truth. brokers: those that can say how they stand. A
-    node that is not yet the incarnation that the controller knows is not unfenced: it was restarted."""
+    """The view. metadata: the controller's; None: it does not answer. brokers: those that answer. A node that
+    is not the incarnation the controller knows is not unfenced: it was restarted."""
     replicas: dict[tuple[str, int], ReplicaView] = {}
     for node, (broker, disk) in brokers.items():
         for spec in specs:
@@ -64,7 +64,7 @@ def _hosted(
 
 
 def _unassigned(node: str, key: int, log: PartitionLog, hw: int, *, clean: bool) -> ReplicaView:
-    """A log that was recovered, and nobody has led or followed yet."""
+    """A log that was recovered and has no role yet."""
     return ReplicaView(
         node=node, partition=key, leader=None, epoch=-1, log_start=log.start, leo=log.leo,
         hw=max(log.start, min(hw, log.leo)), isr=(), checkpointed_hw=hw, epochs=log.epochs, clean=clean,
@@ -72,11 +72,11 @@ def _unassigned(node: str, key: int, log: PartitionLog, hw: int, *, clean: bool)
 
 
 def unready(view: View, specs: Sequence[PartitionSpec]) -> str | None:
-    """None, or the first partition that is not led with its ISR full, or whose leader does not know."""
+    """None, or the first partition without a leader or a full ISR, or whose leader does not know."""
     for spec in specs:
         truth = view.partitions.get(spec.key)
         if truth is None or truth.leader is None or set(truth.isr) != set(spec.replicas):
-            return f"{spec.topic}-{spec.partition} is not led with its ISR full: {truth}"
+            return f"{spec.topic}-{spec.partition} has no leader or no full ISR: {truth}"
         own = view.replicas.get((truth.leader, spec.key))
         knows = own is not None and own.epoch == truth.epoch and own.leader == truth.leader
         if own is None or not knows or not isinstance(own.isr, tuple) or set(own.isr) != set(spec.replicas):

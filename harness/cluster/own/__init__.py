@@ -1,5 +1,4 @@
-"""Somebody's own cluster: Kafka's wire, topics of our own, and faults by commands that its owner gives.
-
-cluster.py is the cluster; broker_requests.py asks its brokers; fault_commands.py reads and runs the owner's
-commands; clock_bounds.py says how far the brokers' clocks may lie apart.
+"""A user's own cluster: it is used by Kafka's wire, with topics of our own, and faults by its owner's
+commands. cluster.py is the cluster; broker_requests.py sends requests to its brokers; fault_commands.py reads
+and runs the owner's commands; clock_bounds.py bounds the difference between the brokers' clocks.
 """

@@ -1,9 +1,10 @@
-"""Asks the brokers of somebody's own cluster by Kafka's wire: metadata, settings, topics of our own.
+"""Sends requests to the brokers of a user's own cluster by Kafka's wire: metadata, settings, topics of our
+own.
 
 Rules
-1. Connections are kept, one a broker; one that missed an answer is dropped and dialled anew the next time.
-2. Versions are those that the broker serves; where it serves none that we know, that is said.
-3. Nothing is asked here that changes what is not ours: topics are named by who calls.
+1. There is one connection to each broker; one that missed an answer is closed and opened again.
+2. The newest version that both sides know is used; if there is none, an error says so.
+3. Requests change only what the caller names: topics of our own.
 """
 
 import asyncio
@@ -55,7 +56,7 @@ class PartitionState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
     brokers: Mapping[int, Address]  # those that are not fenced
-    controller: int  # to whom topics are created; in KRaft any broker, which forwards
+    controller: int  # where to create topics; in KRaft mode any broker, which forwards
     partitions: Mapping[tuple[str, int], PartitionState]
 
 
@@ -68,14 +69,14 @@ class Brokers:
         self._locks: dict[Address, asyncio.Lock] = {}
 
     def close(self) -> None:
-        """Safe twice."""
+        """Closes all connections. Safe to call twice."""
         for connection in self._connections.values():
             connection.abort()
         self._connections.clear()
         self._locks.clear()
 
     async def metadata(self, to: Address, topics: Sequence[str], timeout_s: float = ASK_S) -> Metadata:
-        """topics: none: only the brokers."""
+        """The metadata of the brokers, and of these topics."""
         named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
         answer = await self._ask(to, _METADATA, MetadataRequest, MetadataResponse, timeout_s,
                                  topics=named, allow_auto_topic_creation=False)
@@ -89,7 +90,7 @@ class Brokers:
         )
 
     async def is_up(self, at: Address, timeout_s: float) -> bool:
-        """Whether a broker answers there now, over a new connection. One that refuses us answers."""
+        """Whether a broker answers there now, over a new connection. A refusal is an answer."""
         try:
             connection = await self._dial(*at, timeout_s)
         except Refused:
@@ -101,7 +102,8 @@ class Brokers:
 
     async def create_topic(self, to: Address, name: str, replicas: Sequence[Sequence[int]],
                            configs: Mapping[str, str]) -> None:
-        """replicas: of each partition in order, by id, preferred leader first. FloodmarkError if refused."""
+        """Creates a topic; FloodmarkError if refused. replicas: of each partition in order, by id, preferred
+        leader first."""
         topic = CreateTopicsRequest.CreatableTopic
         answer = await self._ask(
             to, _CREATE, CreateTopicsRequest, CreateTopicsResponse, 3 * ASK_S,
@@ -115,12 +117,12 @@ class Brokers:
             timeout_ms=int(2000 * ASK_S), validate_only=False)
         for one in answer.topics:
             if one.error_code:
-                words = f": {one.error_message}" if one.error_message else ""
+                reason = f": {one.error_message}" if one.error_message else ""
                 raise FloodmarkError(
-                    f"the cluster does not create the topic {name}: {name_of(one.error_code)}{words}")
+                    f"the cluster does not create the topic {name}: {name_of(one.error_code)}{reason}")
 
     async def delete_topic(self, to: Address, name: str) -> None:
-        """One that is not there is deleted already."""
+        """Deletes a topic; a missing one is no error."""
         answer = await self._ask(to, _DELETE, DeleteTopicsRequest, DeleteTopicsResponse, 3 * ASK_S,
                                  topic_names=[name], timeout_ms=int(2000 * ASK_S))
         for one in answer.responses:
@@ -128,7 +130,7 @@ class Brokers:
                 raise FloodmarkError(f"the topic {name} is not deleted: {name_of(one.error_code)}")
 
     async def topic_settings(self, to: Address, topic: str) -> Mapping[str, str]:
-        """The keys in force for a topic."""
+        """The settings in force for a topic."""
         return await self._settings(to, _TOPIC, topic)
 
     async def broker_settings(self, to: Address, broker: int) -> Mapping[str, str]:
@@ -143,13 +145,14 @@ class Brokers:
         for one in answer.results:
             if one.error_code:
                 raise FloodmarkError(
-                    f"the cluster does not say how {name} is set: {name_of(one.error_code)}")
+                    f"the cluster does not show the settings of {name}: {name_of(one.error_code)}")
             return {entry.name: entry.value for entry in one.configs if entry.value is not None}
-        raise FloodmarkError(f"the cluster does not say how {name} is set")
+        raise FloodmarkError(f"the cluster does not show the settings of {name}")
 
     async def elect(self, to: Address, partitions: Sequence[tuple[str, int]], *, unclean: bool
                     ) -> Mapping[tuple[str, int], str | None]:
-        """(topic, partition) -> why no leader was elected; None: one was, or leads already."""
+        """Elects leaders. Returns (topic, partition) -> why none was elected; None: one was, or leads
+        already."""
         by_topic: dict[str, list[int]] = {}
         for topic, partition in partitions:
             by_topic.setdefault(topic, []).append(partition)
@@ -165,7 +168,7 @@ class Brokers:
                 for result in answer.replica_election_results for one in result.partition_result}
 
     async def stamp(self, to: Address, topic: str, partition: int, batch: bytes) -> int | None:
-        """Appends a batch, acks=1; the LogAppendTime that the leader gave it, in ms. None: it gave none."""
+        """Appends a batch with acks=1; returns the leader's LogAppendTime in ms. None: it gave none."""
         data = ProduceRequest.TopicProduceData
         answer = await self._ask(
             to, _PRODUCE, ProduceRequest, ProduceResponse, ASK_S, transactional_id=None, acks=1,
@@ -177,29 +180,29 @@ class Brokers:
         stamp: int = placed.log_append_time_ms
         return stamp if stamp >= 0 else None
 
-    async def _ask(self, to: Address, api: int, request: Any, response: Any, timeout_s: float, **words: Any
+    async def _ask(self, to: Address, api: int, request: Any, response: Any, timeout_s: float, **fields: Any
                    ) -> Any:
-        what = f"{request.__name__.removesuffix('Request')} to {to[0]}:{to[1]}"
+        action = f"{request.__name__.removesuffix('Request')} to {to[0]}:{to[1]}"
         try:
             async with self._locks.setdefault(to, asyncio.Lock()):
                 connection = await self._connection(to, timeout_s)
                 lowest, highest = connection.versions.get(api, (0, -1))
                 version = min(_SUPPORTED[api][1], highest)
                 if version < max(_SUPPORTED[api][0], lowest):
-                    raise FloodmarkError(f"{what}: served in versions {lowest} to {highest} only")
-                made = request(version=version, **words)
+                    raise FloodmarkError(f"{action}: served in versions {lowest} to {highest} only")
+                made = request(version=version, **fields)
                 made.with_header(0, "floodmark")
                 frame = bytearray(made.encode(version=version, header=True, framed=True))
                 answer = await connection.exchange(frame, timeout_s)
             return response.decode(b"\0\0\0\0" + answer, version=version, header=True)
         except Refused as error:
-            raise FloodmarkError(f"{what}: {error}") from None
+            raise FloodmarkError(f"{action}: {error}") from None
         except Unsent:
-            raise FloodmarkError(f"{what}: nothing answers there") from None
+            raise FloodmarkError(f"{action}: nothing answers there") from None
         except Lost as lost:
-            raise FloodmarkError(f"{what}: {lost}") from None
+            raise FloodmarkError(f"{action}: {lost}") from None
         except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
-            raise FloodmarkError(f"{what}: an answer that cannot be read: {error}") from error
+            raise FloodmarkError(f"{action}: an answer that cannot be read: {error}") from error
 
     async def _connection(self, to: Address, timeout_s: float) -> Connection:
         connection = self._connections.get(to)

@@ -1,18 +1,18 @@
-"""Somebody's own cluster, which floodmark neither started nor may change: any that speaks Kafka's wire.
+"""A user's own cluster, which floodmark did not start and may not change: any that speaks Kafka's wire.
 
 Rules
-1. Nothing of it is touched but topics of ours, whose names begin with the run's prefix. They are removed by
-   stop(), which every run calls, however it ends; one that cannot be removed is named.
-2. A fault is only ever a command of the owner's (fault_commands.py), and only where he allowed it: who
-   may_break. What his commands broke they mend, in mend() or at the latest in stop().
-3. A node is a broker that Metadata names: n and its id. It runs if it answers; nobody here sees processes, so
-   none is ever said to have died.
-4. Leader, epoch and ISR are what Metadata says with the highest epoch; among equals what the leader itself
-   says, for it is the first to know its ISR. LEO and HW are asked of each replica. A member of the ISR that
-   does not show its own, while its leader shows LEO = HW, has that LEO: in a correct cluster the HW is the
-   lowest LEO of the ISR, and no follower is ahead of its leader. So a correct cluster is never taken for
-   settled too early, and nothing is claimed of a follower's HW.
-5. A cluster that answers nobody any more is the harness's trouble, never a finding.
+1. Only topics of our own are touched, whose names begin with the run's prefix. stop(), which every run calls
+   however it ends, removes them; one that cannot be removed is reported.
+2. A fault is always a command of the owner's (fault_commands.py), and needs the owner's permission
+   (may_break). What the commands broke they mend, in mend() or at the latest in stop().
+3. A node is a broker that Metadata names: n and its id. It runs if it answers; processes cannot be observed,
+   so no node is ever said to have died.
+4. Leader, epoch and ISR are those with the highest epoch in the brokers' Metadata; among equal epochs those
+   of the leader itself, which knows its ISR first. LEO and HW are asked of each replica. If a member of the
+   ISR does not show its LEO, and its leader shows LEO = HW, it has that LEO: in a correct cluster the HW is
+   the lowest LEO of the ISR, and no follower is ahead of its leader. So a correct cluster never counts as
+   settled too early, and nothing is claimed about a follower's HW.
+5. A cluster that no longer answers is a failure of the run, never a finding.
 """
 
 import asyncio
@@ -64,40 +64,39 @@ from floodmark.harness.protocols import (
 )
 
 NAME = "own"
-START_S = 5.0  # for a broker to answer at first
-LOOK_S = 1.0  # for a broker to answer a look
+START_S = 5.0  # for a broker to answer at the start
+LOOK_S = 1.0  # for a broker to answer while observing
 CREATE_S = 60.0
 UP_S = 90.0  # for a broker that was started, resumed or healed to answer
-GONE_S = 20.0  # for one that was killed, stopped or paused to answer no more
+GONE_S = 20.0  # for one that was killed, stopped or paused to stop answering
 ASKS_OF_A_CLOCK = 8
-UNKNOWN_CLOCKS_NS = 60_000_000_000  # where no broker stamps records: what clocks kept by anybody fulfil
-CLIENT_CONNECT_S = 2.0  # a handshake of TLS and SASL is several round trips
-_BREAK = "without --i-may-break-this nothing is done to somebody's own cluster"
+UNKNOWN_CLOCKS_NS = 60_000_000_000  # if no broker gives time-stamps: an error that any maintained clock keeps
+CLIENT_CONNECT_S = 2.0  # a handshake of TLS and SASL takes several round trips
+_BREAK = "faults on your own cluster need --i-may-break-this"
 _NOT_SHOWN = frozenset({"leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean",
                         "proposing"})
-_NEVER: Mapping[type, str] = {  # what the class has not either, and why
-    BadDisks: "nobody but its owner harms the disks of somebody's own cluster",
-    Clocks: "nobody but its owner sets the clocks of somebody's own cluster",
-    ElectsReplica: "that takes a reassignment, which is not asked of somebody's own cluster",
+_NEVER: Mapping[type, str] = {  # abilities that it never has, and why
+    BadDisks: "floodmark does not damage the disks of your own cluster",
+    Clocks: "floodmark does not set the clocks of your own cluster",
+    ElectsReplica: "that needs a reassignment, which floodmark does not do on your own cluster",
     Expires: "Kafka's wire has no request that ends a broker's session",
-    Failpoints: "the reference broker alone has failpoints",
-    Freezes: "somebody's own cluster is not stood still: what moves while it is read is noticed",
-    MemoryLimits: "nobody but its owner limits the memory of somebody's own cluster",
-    Packets: "its owner's commands cut links; they do not make them worse",
-    PowerCuts: "nobody here can say what the disks of somebody's own cluster have synced",
-    Resets: "its owner's commands cut links; they reset no connections",
+    Failpoints: "only the reference broker has failpoints",
+    Freezes: "your own cluster is not frozen: changes while it is read are noticed",
+    MemoryLimits: "floodmark does not limit the memory of your own cluster",
+    Packets: "the owner's commands cut links, they do not degrade them",
+    PowerCuts: "it is unknown what the disks of your own cluster have synced",
+    Resets: "the owner's commands cut links, they do not reset connections",
     Traces: "its processes write no trace for floodmark",
-    Wipes: "nobody but its owner empties the disks of somebody's own cluster",
+    Wipes: "floodmark does not empty the disks of your own cluster",
 }
-# Our topics keep what is acked, whatever the cluster's own topics do: who deletes by age has lost nothing.
+# Our topics keep all acked records, whatever the cluster's defaults are: deletion by age is no loss.
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
-_OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # in force for it, as brokers call them
+_OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # of a topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A cluster as it was found, before anything was asked of it. settings: of one broker, where it says
-    them."""
+    """A cluster as it was found before the run. settings: of one broker, if it shows them."""
 
     ids: Mapping[str, int]
     addresses: Mapping[str, Address]
@@ -105,34 +104,35 @@ class Found:
 
 
 async def find(bootstrap: Sequence[Address], security: Security) -> Found:
-    """Asks the first address that answers. FloodmarkError: none does, and why."""
+    """Finds the cluster by the first address that answers. FloodmarkError if none does, with the reasons."""
     brokers = Brokers(security.dial())
     why = []
     try:
         for address in bootstrap:
             try:
-                told = await brokers.metadata(address, ())
+                metadata = await brokers.metadata(address, ())
             except FloodmarkError as error:
                 why.append(str(error))
                 continue
-            if not told.brokers:
+            if not metadata.brokers:
                 why.append(f"{address[0]}:{address[1]} names no broker")
                 continue
             settings: Mapping[str, str] = {}
-            with suppress(FloodmarkError):  # who may not read a broker's settings may read his topic's
-                first = min(told.brokers)
-                settings = await brokers.broker_settings(told.brokers[first], first)
-            names = {f"n{number}": number for number in sorted(told.brokers)}
+            with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
+                first = min(metadata.brokers)
+                settings = await brokers.broker_settings(metadata.brokers[first], first)
+            names = {f"n{number}": number for number in sorted(metadata.brokers)}
             return Found(ids=names, settings=settings,
-                         addresses={name: told.brokers[number] for name, number in names.items()})
+                         addresses={name: metadata.brokers[number] for name, number in names.items()})
     finally:
         brokers.close()
     raise FloodmarkError(f"no cluster was found: {'; '.join(why)}")
 
 
 class OwnCluster:
-    """See harness.protocols: Cluster, Addressed, MakesClients, BoundsClocks; by the owner's commands
-    ReadsLogs, Kills, Pauses, Cuts; where he allowed to break it also Elects, for our partitions."""
+    """A user's own cluster. See harness.protocols: Cluster, Addressed, MakesClients, BoundsClocks; by the
+    owner's commands ReadsLogs, Kills, Pauses, Cuts; with permission to break it also Elects, for our
+    partitions."""
 
     name = NAME
     abilities: tuple[object, ...] = ()
@@ -141,7 +141,7 @@ class OwnCluster:
     def __init__(self, found: Found, folder: Path, *, prefix: str, bootstrap: str = "",
                  security: Security | None = None, commands: FaultCommands | None = None,
                  may_break: bool = False, topic_settings: Mapping[str, str] | None = None) -> None:
-        """prefix: of our topics' names. topic_settings: what they are created with; all else is the
+        """prefix: of our topics' names. topic_settings: of our topics; all other settings are the
         cluster's."""
         self.nodes = tuple(found.ids)
         self.partitions: tuple[PartitionSpec, ...] = ()
@@ -155,41 +155,42 @@ class OwnCluster:
         self._clocks_topic = f"{prefix}clocks"
         self._topic_settings = {**KEPT, **(topic_settings or {})}
         if changed := sorted(key for key in KEPT if self._topic_settings[key] != KEPT[key]):
-            raise UsageError(f"-c {changed[0]}: the topics of a run keep all that is acked, or its loss "
-                             "would be none")
+            raise UsageError(f"-c {changed[0]}: the topics of a run must keep all acked records, or a "
+                             "loss would mean nothing")
         self._commands = commands or FaultCommands()
         self._commands.known(self.nodes)
         self.lacks = _lacks(self._commands, self.nodes, may_break=may_break)
         self._dial: Dial = (security or Security()).dial()
         self._brokers = Brokers(self._dial)
         self._looks = WireLooks(self._dial)
-        self._topics: set[str] = set()  # of ours, which must be removed
+        self._topics: set[str] = set()  # our topics, which must be removed
         self._clocks: dict[str, clock_bounds.Ahead] = {}
-        self._down: set[str] = set()  # by our commands, as all three
-        self._starting: set[str] = set()  # of those that are down: the command was given
+        self._down: set[str] = set()  # by our commands, like the next three
+        self._starting: set[str] = set()  # of those that are down: the start command was given
         self._paused: set[str] = set()
-        self._cut: set[str] = set()  # those that do not hear somebody
-        self._silent: str | None = None  # nobody answered the last look, in words
+        self._cut: set[str] = set()  # nodes with a cut link
+        self._silent: str | None = None  # a sentence, if nobody answered the last observation
         self._not_removed: list[str] = []
 
     # -- Cluster ------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """It runs already: every node must answer. Then the clocks are compared, by a topic of our own."""
+        """Checks that every node of the running cluster answers; then compares the clocks, by a topic of our
+        own."""
         for node, address in self._found.addresses.items():
             try:
                 await self._brokers.metadata(address, (), START_S)
             except FloodmarkError as error:
                 raise FloodmarkError(f"{node} does not answer at the address that the cluster advertises: "
                                      f"{error}") from error
-        with suppress(FloodmarkError):  # the bound stays what clocks kept by anybody fulfil
+        with suppress(FloodmarkError):  # then the bound is UNKNOWN_CLOCKS_NS
             await self._create_topic(self._clocks_topic, [[self._found.ids[node]] for node in self.nodes],
                                      {"message.timestamp.type": "LogAppendTime"})
             await self._compare_clocks()
 
     async def create(self, partitions: Sequence[PartitionSpec]) -> None:
-        """Topics of ours, exactly so assigned; back when each is led with its ISR full, and what is in force
-        for them is known."""
+        """Creates our topics with exactly this assignment; returns when each partition has a leader and a
+        full ISR, and their settings are known."""
         by_topic: dict[str, list[PartitionSpec]] = {}
         for spec in partitions:
             if not spec.topic.startswith(self._prefix):
@@ -207,18 +208,18 @@ class OwnCluster:
             except FloodmarkError as error:
                 return str(error)
 
-        await wait_until(unready, "the new partitions to be led with their ISR full", CREATE_S)
+        await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
         settings = [await self._topic_settings_of(topic) for topic in by_topic]
         self.config = {node: _weakest(settings) for node in self.nodes}
 
     async def observe(self) -> View:
-        """FloodmarkError: nobody answers."""
+        """Observes the cluster. FloodmarkError if nobody answers."""
         topics = sorted({spec.topic for spec in self.partitions})
         asked = await asyncio.gather(*(self._metadata(node, topics) for node in self.nodes))
         answers = {node: answer for node, answer in zip(self.nodes, asked, strict=True) if answer is not None}
         if not answers:
             self._silent = "the cluster no longer answers at " + ", ".join(
-                map(_words, self._found.addresses.values()))
+                map(_address_text, self._found.addresses.values()))
             raise FloodmarkError(self._silent)
         self._silent = None
         names = {number: node for node, number in self._found.ids.items()}
@@ -239,7 +240,8 @@ class OwnCluster:
         )
 
     async def mend(self) -> list[str]:
-        """By the owner's commands, what they broke; then whoever does not answer is told."""
+        """Mends by the owner's commands what they broke; returns what is left, with the nodes that do not
+        answer."""
         residue = []
         for act in (self.heal, *(lambda node=node: self.resume(node) for node in sorted(self._paused)),
                     *(lambda node=node: self.start_node(node) for node in sorted(self._down))):
@@ -251,9 +253,9 @@ class OwnCluster:
         return residue
 
     async def stop(self) -> None:
-        """Mends once more what is still broken, and removes our topics."""
+        """Mends what is still broken, and removes our topics."""
         if self._down or self._paused or self._cut:
-            self._not_removed += [f"what was broken stays so: {one}" for one in await self.mend()]
+            self._not_removed += [f"not mended: {one}" for one in await self.mend()]
         elif self._clocks and self._topics:
             with suppress(FloodmarkError):
                 await self._compare_clocks()
@@ -261,7 +263,7 @@ class OwnCluster:
             try:
                 await self._brokers.delete_topic(await self._controller(), topic)
             except FloodmarkError as error:
-                self._not_removed.append(f"the topic {topic} could not be removed, so do that: {error}")
+                self._not_removed.append(f"the topic {topic} could not be removed, please remove it: {error}")
         self._topics.clear()
         self._looks.close()
         self._brokers.close()
@@ -287,14 +289,15 @@ class OwnCluster:
     # -- faults, by the owner's commands --------------------------------------------------------------------
 
     async def kill(self, node: str) -> None:
-        """One that does not answer is left so: nobody sees here whether it runs."""
+        """Kills the node by its command; does nothing if it does not answer."""
         await self._end(node, "kill")
 
     async def stop_node(self, node: str) -> None:
         await self._end(node, "stop")
 
     async def start_node(self, node: str) -> None:
-        """Back when it answers. One whose start was interrupted is waited for: nothing is started twice."""
+        """Starts the node by its command; returns when it answers. After an interrupted start it only
+        waits."""
         if not await self._answers(node):
             try:
                 if node not in self._starting:
@@ -321,10 +324,10 @@ class OwnCluster:
             self._paused.discard(node)
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        """A command for each pair of who hears and whom it does not hear. The controller and the clients have
-        no commands unless their owner gave them: a controller is left out then, clients are refused."""
+        """Cuts links by a command for each pair (node, peer). The controller and the clients have commands
+        only if the owner gave some: without them a controller is left out, and clients are refused."""
         if reset:
-            raise UsageError("the commands of somebody's own cluster cut links; they reset no connections")
+            raise UsageError("the owner's commands cut links, they do not reset connections")
         pairs = [(node, peer) for node in sorted(grudge) for peer in sorted(grudge[node])]
         for node, peer in pairs:
             if CONTROLLER in (node, peer) and not self._commands.has(CONTROLLER, "cut"):
@@ -341,7 +344,7 @@ class OwnCluster:
             self._cut.discard(node)
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Of our own partitions, by ElectLeaders."""
+        """Elects leaders of our own partitions, by ElectLeaders."""
         wanted = {(spec.topic, spec.partition): spec.key for spec in self.partitions
                   if not partitions or spec.key in partitions}
         errors = await self._brokers.elect(await self._controller(), list(wanted), unclean=unclean)
@@ -351,7 +354,7 @@ class OwnCluster:
                             if error is not None and place in wanted}}
 
     async def log_dir(self, node: str) -> Path:
-        """A copy, as the owner's command fetched it."""
+        """A copy of the logs, fetched by the owner's command."""
         folder = self._folder.absolute() / "nodes" / node
         folder.mkdir(parents=True, exist_ok=True)
         await self._run(node, "fetch_logs", folder=folder)
@@ -360,15 +363,15 @@ class OwnCluster:
     # -- inside -------------------------------------------------------------------------------------------
 
     async def _run(self, node: str, act: str, peer: str | None = None, folder: Path | None = None) -> None:
-        words = {"prefix": self._prefix, **self._host("host", node)}
+        fields = {"prefix": self._prefix, **self._host("host", node)}
         if peer is not None:
-            words |= {"peer": peer, **self._host("peer_host", peer)}
+            fields |= {"peer": peer, **self._host("peer_host", peer)}
         if folder is not None:
-            words["folder"] = str(folder)
-        await self._commands.run(node, act, words)
+            fields["folder"] = str(folder)
+        await self._commands.run(node, act, fields)
 
-    def _host(self, word: str, name: str) -> dict[str, str]:
-        return {word: self._found.addresses[name][0]} if name in self._found.addresses else {}
+    def _host(self, key: str, name: str) -> dict[str, str]:
+        return {key: self._found.addresses[name][0]} if name in self._found.addresses else {}
 
     async def _end(self, node: str, act: str) -> None:
         if not await self._answers(node) and node not in self._paused:
@@ -401,29 +404,30 @@ class OwnCluster:
             return None
 
     async def _controller(self) -> Address:
-        """Whom to ask for topics and elections: with ZooKeeper the controller alone takes such requests."""
+        """The broker to ask for topics and elections: with ZooKeeper only the controller takes such
+        requests."""
         for node in self.nodes:
-            told = await self._metadata(node, ())
-            if told is not None:
-                return told.brokers.get(told.controller, self._found.addresses[node])
+            metadata = await self._metadata(node, ())
+            if metadata is not None:
+                return metadata.brokers.get(metadata.controller, self._found.addresses[node])
         raise FloodmarkError("no broker answers")
 
     async def _create_topic(self, topic: str, replicas: Sequence[Sequence[int]],
                             settings: Mapping[str, str]) -> None:
-        self._topics.add(topic)  # before: an answer may be lost, and the topic be there
+        self._topics.add(topic)  # before: the answer may be lost although the topic was created
         await self._brokers.create_topic(await self._controller(), topic, replicas, settings)
 
     async def _topic_settings_of(self, topic: str) -> Mapping[str, Any]:
-        told = await self._brokers.topic_settings(await self._controller(), topic)
-        if lacking := [key for key in _OF_TOPIC if key not in told]:
-            raise FloodmarkError(f"the cluster does not say the {', '.join(lacking)} of {topic}, so nobody "
-                                 "knows what it promises: allow DescribeConfigs to this user")
-        return told
+        settings = await self._brokers.topic_settings(await self._controller(), topic)
+        if lacking := [key for key in _OF_TOPIC if key not in settings]:
+            raise FloodmarkError(f"the cluster does not show the {', '.join(lacking)} of {topic}, so its "
+                                 "guarantees are unknown: allow DescribeConfigs to this user")
+        return settings
 
     def _replicas(self, answers: Mapping[str, Metadata], truth: Mapping[int, PartitionState],
                   ends: Mapping[tuple[str, int], tuple[int, int]], names: Mapping[int, str]
                   ) -> Mapping[tuple[str, int], ReplicaView]:
-        """Of those that answer. See rule 4 for the LEO of one that does not show it."""
+        """The replicas of the nodes that answer. See rule 4 for a LEO that is not shown."""
         views = {}
         for spec in self.partitions:
             state = truth.get(spec.key)
@@ -443,12 +447,13 @@ class OwnCluster:
         return views
 
     async def _compare_clocks(self) -> None:
-        """Each broker stamps a few records of a topic of ours; see clock_bounds.py."""
+        """Bounds the clocks by the times that each broker gives a few records of our topic; see
+        clock_bounds.py."""
         clocks = {}
         for partition, node in enumerate(self.nodes):
             seen = clock_bounds.ahead(await self._stamps(node, partition))
             if seen is None:
-                raise FloodmarkError(f"the clock of {node} was set while it was asked")
+                raise FloodmarkError(f"the clock of {node} was set while it was measured")
             clocks[node] = clock_bounds.joined(self._clocks.get(node, seen), seen)
         self._clocks = clocks
         self.clock_error_ns = clock_bounds.error_ns(clocks)
@@ -462,13 +467,13 @@ class OwnCluster:
             try:
                 stamp_ms = await self._brokers.stamp(
                     self._found.addresses[node], self._clocks_topic, partition, data)
-            except FloodmarkError:  # a new partition is not led at once
+            except FloodmarkError:  # a new partition has no leader at once
                 if time.monotonic() > deadline_s:
                     raise
                 await asyncio.sleep(0.1)
                 continue
             if stamp_ms is None:
-                raise FloodmarkError(f"{node} stamps no records")
+                raise FloodmarkError(f"{node} gives records no time")
             asks.append(clock_bounds.Stamped(
                 sent_ns=sent_ns, received_ns=time.time_ns(), stamp_ms=stamp_ms))
         return asks
@@ -476,26 +481,27 @@ class OwnCluster:
 
 def _latest(answers: Mapping[str, Metadata], place: tuple[str, int], names: Mapping[int, str]
             ) -> PartitionState | None:
-    """See rule 4."""
-    told = [(state.epoch, names.get(state.leader) == node, node, state)
+    """A partition's state by rule 4; None: no broker has it."""
+    states = [(state.epoch, names.get(state.leader) == node, node, state)
             for node, answer in answers.items() if (state := answer.partitions.get(place)) is not None]
-    return max(told, key=lambda one: one[:3])[3] if told else None
+    return max(states, key=lambda one: one[:3])[3] if states else None
 
 
 def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What a topic of ours is promised at least, in the words that brokers have for it."""
-    least = min((int(told["min.insync.replicas"]) for told in settings), default=1)
-    unclean = any(told["unclean.leader.election.enable"].lower() == "true" for told in settings)
-    flushes = {told.get("flush.messages") for told in settings}
+    """The weakest guarantees of our topics, by the brokers' keys."""
+    least = min((int(topic_settings["min.insync.replicas"]) for topic_settings in settings), default=1)
+    unclean = any(topic_settings["unclean.leader.election.enable"].lower() == "true"
+                  for topic_settings in settings)
+    flushes = {topic_settings.get("flush.messages") for topic_settings in settings}
     return {"min.insync.replicas": least, "unclean.leader.election.enable": unclean,
             **({"log.flush.interval.messages": 1} if flushes == {"1"} else {})}
 
 
 def _lacks(commands: FaultCommands, nodes: Sequence[str], *, may_break: bool) -> Mapping[type, str]:
-    """Abilities that the class has, and this cluster has not."""
-    takes: Mapping[type, tuple[str, ...]] = {
+    """The abilities that this cluster lacks although its class has the methods, and why."""
+    needed_acts: Mapping[type, tuple[str, ...]] = {
         Kills: ("kill", "start", "stop"), Pauses: ("pause", "resume"), Cuts: ("cut", "heal")}
-    lacks: dict[type, str] = {kind: why for kind, acts in takes.items()
+    lacks: dict[type, str] = {kind: why for kind, acts in needed_acts.items()
              if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
     lacks |= _NEVER
     if not may_break:
@@ -505,5 +511,5 @@ def _lacks(commands: FaultCommands, nodes: Sequence[str], *, may_break: bool) ->
     return lacks
 
 
-def _words(address: Address) -> str:
+def _address_text(address: Address) -> str:
     return f"{address[0]}:{address[1]}"

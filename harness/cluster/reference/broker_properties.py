@@ -1,4 +1,4 @@
-"""Writes each process's properties file, and what it arms at its start; says where the traces lie."""
+"""Writes each process's properties file, with failpoints to arm at its start; finds the trace files."""
 
 import json
 import re
@@ -15,7 +15,7 @@ FAILPOINTS = "floodmark.failpoints"
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]) -> None:
-    """Make the folders and every properties file."""
+    """Makes the folders and all properties files."""
     layout.make_folders()
     for name, place in layout.places.items():
         layout.properties_of(name).write_text(
@@ -23,7 +23,7 @@ def write_properties(layout: Layout, chosen: Mapping[str, str], *, rules: str, b
 
 
 def arm_at_start(layout: Layout, name: str, requests: Sequence[Mapping[str, Any]]) -> None:
-    """What the process arms before it does anything else, the next times it starts. Empty: nothing."""
+    """Sets the failpoints that the process arms first at its next starts. Empty: none."""
     path = layout.properties_of(name)
     lines = [line for line in path.read_text(encoding="utf-8").splitlines()
              if not line.startswith(f"{FAILPOINTS}=")]
@@ -32,7 +32,7 @@ def arm_at_start(layout: Layout, name: str, requests: Sequence[Mapping[str, Any]
 
 
 def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | None:
-    """Where the trace of each process lies, and how its ids are to be read; None: none is written."""
+    """The trace files of the processes, and the names of their ids; None: no traces are written."""
     files = {name: place.trace for name, place in layout.places.items() if place.trace is not None}
     if not files:
         return None
@@ -45,7 +45,7 @@ def raw_traces(layout: Layout, partitions: Sequence[PartitionSpec]) -> Raw | Non
 
 def properties_text(place: ProcessAddresses, chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
                    ) -> str:
-    """The file's text, for one node."""
+    """The text of one node's file."""
     lines = {
         "process.roles": "controller" if place.is_controller else "broker",
         "node.id": str(place.node_id),
@@ -73,12 +73,12 @@ def properties_text(place: ProcessAddresses, chosen: Mapping[str, str], *, rules
 
 
 def property_line(key: str, value: str) -> str:
-    """One line of a properties file, and never two: a break, a joint or a comment would make others of it.
-    UsageError for a key or a value that holds one."""
+    """One line of a properties file. UsageError for a key or value with a line break, a continuation or a
+    comment, which would change the other lines."""
     text = f"{key}={value}"
-    whole = len(text.splitlines()) == 1 and text.isprintable() and not value.endswith("\\")
-    if not whole or _KEY.fullmatch(key) is None:
-        raise UsageError(f"{key!a} cannot be set to {value!a}: a line of a properties file cannot hold that")
+    is_one_line = len(text.splitlines()) == 1 and text.isprintable() and not value.endswith("\\")
+    if not is_one_line or _KEY.fullmatch(key) is None:
+        raise UsageError(f"{key!a} cannot be set to {value!a}: that cannot be in a properties file")
     return f"{text}\n"
 
 

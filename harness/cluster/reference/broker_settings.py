@@ -1,10 +1,10 @@
-"""Chooses what every broker is set to, and says the same as run.json's `config`. Pure.
+"""Chooses the settings of the brokers, also as run.json's `config`. Pure.
 
 Rules
-1. Keys are Kafka's (harness/broker_config.py has those that may be given). What the user gives wins over
-   what a test cluster prefers; a user may not set what ties a node to its place (addresses, ids, paths).
-2. A test cluster prefers short times: a run of 30 s must see sessions end and ISRs shrink.
-3. run.json tells integers from booleans from words, as a reader of JSON expects.
+1. Keys are Kafka's (harness/broker_config.py has those that may be given). The user's settings override those
+   that a test cluster prefers; keys that tie a node to its place (addresses, ids, paths) cannot be set.
+2. A test cluster prefers short times: in a run of 30 s sessions must end and ISRs must shrink.
+3. run.json has integers and booleans as such, not as strings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,13 @@ PREFERRED: Mapping[str, str] = {
 
 
 def ids_of(nodes: Sequence[str]) -> dict[str, int]:
-    """node.id of each broker, from 1 on, and of the controller."""
+    """The node.id of each broker, from 1 on, and of the controller."""
     return {**{node: number for number, node in enumerate(nodes, start=1)}, CONTROLLER: CONTROLLER_ID}
 
 
 def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
-    """What every broker is set to: the user's words over the preferred ones. UsageError for keys that are
-    ours or nobody's, and for values of another type or out of range."""
+    """The settings of every broker: the user's over the preferred ones. UsageError for unknown keys and those
+    that floodmark sets, and for values of the wrong type or out of range."""
     preferred = dict(PREFERRED)
     preferred["default.replication.factor"] = str(min(3, nodes))
     preferred["min.insync.replicas"] = str(min(2, nodes))
@@ -46,7 +46,7 @@ def broker_settings(given: Mapping[str, str], *, nodes: int) -> dict[str, str]:
 
 def typed_config(chosen: Mapping[str, str], *, rules: str, bugs: Sequence[str]
                 ) -> dict[str, int | bool | str]:
-    """One node's `config` in run.json: what decides how it behaves, not where it lives."""
+    """One node's `config` in run.json: what decides how it behaves, without addresses and paths."""
     config: dict[str, int | bool | str] = {key: _typed(value) for key, value in chosen.items()}
     config["floodmark.rules"] = rules
     config["floodmark.bugs"] = ",".join(bugs)

@@ -1,4 +1,4 @@
-"""Asks the control sockets of a cluster's processes, and knows which of them cannot answer now."""
+"""Sends requests to the control sockets of a cluster's processes, except to those that cannot answer now."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
 
 
 class ControlSockets:
-    """One for each process. Who does not run, or is paused, is not asked."""
+    """The control sockets of all processes. A process that does not run, or is paused, is not asked."""
 
     def __init__(self, layout: Layout, hosts: Hosts) -> None:
         self._hosts = hosts
@@ -24,7 +24,7 @@ class ControlSockets:
         return self._hosts.lives(name) and not self._hosts.paused(name)
 
     async def ask(self, name: str, do: str, *, timeout_s: float, **besides: Any) -> State:
-        """ControlError where it does not answer, Refused where it answers with an error."""
+        """One process's answer. ControlError if it does not answer, Refused if it answers with an error."""
         return await self._controls[name].ask(do, timeout_s=timeout_s, **besides)
 
     async def ask_or_none(self, name: str, do: str, timeout_s: float) -> State | None:
@@ -34,7 +34,7 @@ class ControlSockets:
             return None
 
     async def ask_all(self, do: str, names: Sequence[str], timeout_s: float) -> dict[str, State]:
-        """name -> its answer; who gave none is not there."""
+        """The answers by name, without processes that did not answer."""
         asked = [name for name in names if self.answers(name)]
         answers = await asyncio.gather(*(self.ask_or_none(name, do, timeout_s) for name in asked))
         return {name: answer for name, answer in zip(asked, answers, strict=True) if answer is not None}

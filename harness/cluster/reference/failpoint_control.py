@@ -1,12 +1,12 @@
 """Arms and releases failpoints over control sockets, and reads from the trace which were met.
 
 Rules
-1. A process that is down is armed by its properties, for its next start alone; and so is one that ends as it
-   was armed to while it is asked.
-2. What was met is read from the trace, which outlives the process; only a cluster that writes none is asked
-   on the control sockets, and then what a process met is forgotten with it.
-3. A process that ends where it was armed to crash has not died by itself. That it stood there is told when
-   its end is known, not before: whoever waits for it may start the node at once.
+1. A process that is down is armed by its properties, only for its next start; so is one that ends at a
+   failpoint during the request.
+2. Met failpoints are read from the trace, which outlives the process. A cluster without traces is asked on
+   the control sockets, and what a process met is then lost at its end.
+3. A process that ends at an armed crash has not died by itself. The crash is reported as met when the
+   process's end is known, not before: whoever waits for it may start the node at once.
 """
 
 import asyncio
@@ -25,22 +25,22 @@ from floodmark.harness.schedule.failpoints import CRASH
 from floodmark.harness.trace import Feed
 
 ASK_S = 10.0
-END_KNOWN_S = 5.0  # from a lost connection to the host's word that the process has ended
+END_KNOWN_S = 5.0  # from a lost connection to the host's report that the process has ended
 POLL_S = 0.02
 
 
 class FailpointControl:
-    """Of the processes of one cluster. `specs`: its partitions, as they are by now."""
+    """The failpoints of one cluster's processes. `specs`: its partitions so far."""
 
     def __init__(self, layout: Layout, sockets: ControlSockets) -> None:
         self.specs: tuple[PartitionSpec, ...] = ()
-        self.crashes: list[Met] = []  # in the order in which the ends were known
+        self.crashes: list[Met] = []  # in the order in which the ends became known
         self._layout = layout
         self._sockets = sockets
-        self._pending: dict[str, list[dict[str, Any]]] = {}  # of processes that are down
-        self._used: set[str] = set()  # processes that anything was ever armed in
-        self._to_crash: dict[str, str] = {}  # process -> the point at which it is to end
-        self._crashed: set[str] = set()  # processes that ended so and were not started since
+        self._pending: dict[str, list[dict[str, Any]]] = {}  # for processes that are down
+        self._used: set[str] = set()  # processes that ever had an armed failpoint
+        self._to_crash: dict[str, str] = {}  # process -> the failpoint at which it is to end
+        self._crashed: set[str] = set()  # processes that ended at one and were not started since
         self._began_ns: dict[str, int] = {}  # when each was last started
         self._feed: Feed | None = None
         self._closed = False
@@ -49,76 +49,79 @@ class FailpointControl:
     # -- acts ---------------------------------------------------------------------------------------------
 
     async def arm(self, name: str, point: Mapping[str, Any], *, lives: bool) -> None:
-        self._look()  # from here on the trace is followed
+        self._read_trace()  # from now on the trace is read
         request = views.point_request(self._names, point)
         self._used.add(name)
         if point["action"] == CRASH:
             self._to_crash[name] = point["name"]
-        if not lives or not await self._takes(name, request):
+        if not lives or not await self._arm_running(name, request):
             self._pending.setdefault(name, []).append(request)
             broker_properties.arm_at_start(self._layout, name, self._pending[name])
 
     async def release(self, name: str, point: Mapping[str, Any] | None, *, lives: bool) -> int:
-        """How many were held. Nothing there that fits is no error: it may have been let go by itself."""
+        """Releases a failpoint; returns how many processes it held. None is no error: a hold can end by
+        itself."""
         request = views.point_request(self._names, point or {})
         if request.get("point") in (None, self._to_crash.get(name)):
             self._to_crash.pop(name, None)
         if not lives:
-            self._forget(name, request)
+            self._drop_pending(name, request)
             return 0
         try:
-            ok = await self._asked(name, "release", request)
+            ok = await self._ask(name, "release", request)
         except control_client.Refused:
             if await self._has(name, request):
                 raise
             return 0
         except control_client.ControlError:
-            if not await self._ends_as_armed(name):
+            if not await self._crashes_as_armed(name):
                 raise
-            self._forget(name, request)
+            self._drop_pending(name, request)
             return 0
         return int(ok["released"])
 
     async def release_all(self, names: Sequence[str]) -> list[str]:
-        """Whatever is held goes on and nothing is armed any more; returns what could not be."""
+        """Releases and disarms everything; returns a sentence for each process where that failed."""
         for name in list(self._pending):
-            self._forget(name, {})
+            self._drop_pending(name, {})
         asked = [name for name in names if name in self._used and self._sockets.answers(name)]
-        return [why for why in await asyncio.gather(*map(self._cleared, asked)) if why is not None]
+        return [why for why in await asyncio.gather(*map(self._release_all_of, asked)) if why is not None]
 
     async def met(self, name: str) -> list[Met]:
-        if self._look():
+        if self._read_trace():
             return [one for one in self._met[name] if one.action != CRASH or one in self.crashes]
-        told: list[Met] = [one for one in self.crashes if one.node == name]
+        met: list[Met] = [one for one in self.crashes if one.node == name]
         if self._sockets.answers(name):
-            ok = await self._asked(name, "points", {})
+            ok = await self._ask(name, "points", {})
             rows = (views.met_from_answer(self._names, name, row) for row in ok["met"])
-            told += (one for one in rows if one.action != CRASH)
-        return told
+            met += (one for one in rows if one.action != CRASH)
+        return met
 
     # -- starts and ends ----------------------------------------------------------------------------------
 
     def started(self, name: str) -> None:
-        """A process has begun; what it was to arm at its start is still in its properties."""
+        """Notes that a process has started; its properties still name the failpoints to arm."""
         self._crashed.discard(name)
         self._began_ns[name] = time.monotonic_ns()
         if not any(request["action"] == CRASH for request in self._pending.get(name, ())):
             self._to_crash.pop(name, None)
 
-    def has_read(self, name: str) -> None:
-        """It has read its properties, or it has ended: what was pending is its own now."""
+    def clear_pending(self, name: str) -> None:
+        """Notes that a process has read its properties, or ended: removes the pending failpoints from
+        them."""
         if self._pending.pop(name, None):
             broker_properties.arm_at_start(self._layout, name, [])
 
     def crashed(self, name: str) -> bool:
-        """Whether it is down, ended by what it was armed with."""
+        """Whether the process is down because of an armed crash."""
         return name in self._crashed
 
-    def foreseen(self, name: str, code: int) -> bool:
-        """Whether this end, for which nobody asked, is an armed crash; then it is told from now on."""
+    def expects_exit(self, name: str, code: int) -> bool:
+        """Whether this end, which was not requested, is an armed crash; if so, `met` reports it from now
+        on."""
         if name not in self._used:
             return False
-        if self._look():
+        if self._read_trace():
             crash = next((one for one in reversed(self._met[name]) if one.action == CRASH
                           and one.time_ns >= self._began_ns.get(name, 0)), None)
         else:
@@ -133,7 +136,7 @@ class FailpointControl:
 
     def close(self) -> None:
         if self._feed is not None and not self._closed:
-            self._look()
+            self._read_trace()
             self._feed.close()
         self._closed = True
 
@@ -143,8 +146,8 @@ class FailpointControl:
     def _names(self) -> views.Names:
         return views.Names(self._layout.nodes, self.specs)
 
-    def _look(self) -> bool:
-        """Takes in what the trace has told since. False: there is none."""
+    def _read_trace(self) -> bool:
+        """Reads the trace's new lines. False: there is no trace."""
         if self._feed is None:
             raw = broker_properties.raw_traces(self._layout, self.specs)
             if raw is None:
@@ -154,26 +157,26 @@ class FailpointControl:
             self._met[line["node"]].append(views.met_from_trace(line))
         return True
 
-    async def _takes(self, name: str, request: Mapping[str, Any]) -> bool:
-        """Arm it in the running process. False: that has ended at a failpoint before it could answer."""
+    async def _arm_running(self, name: str, request: Mapping[str, Any]) -> bool:
+        """Arms a failpoint in a running process. False: it ended at a failpoint before it could answer."""
         try:
-            await self._asked(name, "arm", request)
+            await self._ask(name, "arm", request)
         except control_client.Refused:
             raise
         except control_client.ControlError:
-            if not await self._ends_as_armed(name):
+            if not await self._crashes_as_armed(name):
                 raise
             return False
         return True
 
-    async def _ends_as_armed(self, name: str) -> bool:
-        """Of a process that has gone away: whether its end turns out to be an armed crash."""
+    async def _crashes_as_armed(self, name: str) -> bool:
+        """Whether a process that closed its connection ended by an armed crash."""
         deadline = time.monotonic() + END_KNOWN_S
         while not self.crashed(name) and time.monotonic() < deadline:
             await asyncio.sleep(POLL_S)
         return self.crashed(name)
 
-    def _forget(self, name: str, request: Mapping[str, Any]) -> None:
+    def _drop_pending(self, name: str, request: Mapping[str, Any]) -> None:
         pending = self._pending.get(name, [])
         kept = [one for one in pending if any(one.get(key) != value for key, value in request.items())]
         if len(kept) < len(pending):
@@ -181,22 +184,22 @@ class FailpointControl:
             broker_properties.arm_at_start(self._layout, name, kept)
 
     async def _has(self, name: str, request: Mapping[str, Any]) -> bool:
-        """Whether anything at such a point is held or armed."""
-        ok = await self._asked(name, "points", {})
+        """Whether such a failpoint is armed or holds something."""
+        ok = await self._ask(name, "points", {})
         there = [*ok["armed"], *(row for row in ok["met"] if row["held"])]
         return any(row["point"] == request.get("point", row["point"]) for row in there)
 
-    async def _cleared(self, name: str) -> str | None:
+    async def _release_all_of(self, name: str) -> str | None:
         try:
-            await self._asked(name, "release", {})
-            ok = await self._asked(name, "points", {})
+            await self._ask(name, "release", {})
+            ok = await self._ask(name, "points", {})
         except FloodmarkError as error:
             gone = not self._sockets.answers(name)  # and with it what it held
             return None if gone else f"{name} may still be held at a failpoint: {error}"
         left = [*ok["armed"], *(row for row in ok["met"] if row["held"])]
         return f"{name} has failpoints left: {', '.join(row['point'] for row in left)}" if left else None
 
-    async def _asked(self, name: str, do: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _ask(self, name: str, do: str, request: Mapping[str, Any]) -> Mapping[str, Any]:
         if not self._sockets.answers(name):
             raise FloodmarkError(f"{name} is paused, or down, and cannot be asked to {do}")
         return await self._sockets.ask(name, do, timeout_s=ASK_S, **request)

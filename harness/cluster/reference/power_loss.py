@@ -1,20 +1,18 @@
-"""Plays a power cut on the files of a broker that is dead already: each falls back to what was durable.
+"""Simulates a power cut on the files of a dead broker: each file loses what was not durable.
 
-A process that is killed loses nothing it has written; a machine that loses power loses what was not
-fsynced. The broker notes in a side file what is durable, as it becomes so (its format:
-docker/broker/storage/durability_side_file.py; what each act on the disk is taken to do: log_directory.py
-beside it). This reads that
-account with code of its own and makes it true:
+A killed process loses nothing that it has written; a machine that loses power loses what was not fsynced. The
+broker records in a side file what is durable (its format: docker/broker/storage/durability_side_file.py;
+which writes become durable when: log_directory.py in the same folder). This module reads the side file with
+its own code and changes the files accordingly:
 
-- a file with a durable length is cut to it, or, for the tail of a partition's log, on request to a batch
-  boundary between that and its end: a real power cut may spare bytes that the system had written back
-  already;
-- a file that was replaced and not yet durable is given its previous content back;
-- a file without a note is gone.
+- a file with a durable length is cut to it; the tail of a partition's log can instead be cut at a batch
+  boundary between that and its end, because a real power cut may spare bytes that were already written back;
+- a file that was replaced, and is not durable yet, gets its previous content back;
+- a file without a note is removed.
 
-Afterwards whatever is left is durable, and the account says so: a second power cut loses nothing more.
-Interrupted, a power cut can be played again. Nothing here starts or ends a process: whoever calls has
-killed the broker.
+Afterwards everything left is durable, and the side file says so: a second power cut loses nothing more. An
+interrupted power cut can be repeated. The caller must have killed the broker: no process is started or ended
+here.
 """
 
 import os
@@ -42,24 +40,24 @@ from floodmark.harness.errors import FloodmarkError
 _MAGIC = b"floodmark-dur-1\n"
 _SLOT_BYTES = 512
 _MODE_AT = 20
-_EVERYTHING = 1  # mode: no notes, all that is there is durable
+_EVERYTHING = 1  # mode: no notes, all files are durable
 _NOTES_AT = (416, 448)
 _LOCK = ".lock"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Note:
     length: int
-    kept: int  # number of the previous copy, 0: the file itself is durable up to `length`
+    kept: int  # the number of the previous copy; 0: the file itself is durable up to `length`
 
 
 def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None,
               random: Random | None = None) -> Lost:
-    """Makes the directory what a power cut would have left, and says what is lost.
+    """Changes the directory to what a power cut would have left; returns what was lost.
 
-    Without `keep` and `random` exactly the durable bytes stay. keep: "topic-partition" -> offset: of that
-    log whole batches stay up to that offset at most, and never less than what is durable. random: of every
-    other log whole batches up to a boundary drawn evenly between the durable end and the end. Raises
-    FloodmarkError when there is no account to go by, or it does not fit the files.
+    Without `keep` and `random` exactly the durable bytes stay. keep: "topic-partition" -> offset: that log
+    keeps complete batches up to that offset at most, but never less than what is durable. random: every other
+    log keeps complete batches up to a boundary drawn evenly between its durable end and its end.
+    FloodmarkError if there is no side file, or it does not fit the files.
     """
     notes = _read_notes(durable_file)
     if notes is None:
@@ -72,18 +70,18 @@ def power_cut(durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | No
         path = log_dir / name
         if not note.kept and path.exists() and path.suffix != ".log":
             _cut_file(path, note.length)
-    start_anew(durable_file)
+    mark_all_durable(durable_file)
     return replace(records_between(before, log_extents(log_dir)), restored=restored, removed=removed)
 
 
 def fsynced(durable_file: Path) -> Mapping[str, int] | None:
-    """File of the log directory -> its bytes that are durable at least; None: all that is there."""
+    """The bytes of each file of the log directory that are durable at least; None: all."""
     notes = _read_notes(durable_file)
     return None if notes is None else {name: note.length for name, note in notes.items()}
 
 
-def start_anew(durable_file: Path) -> None:
-    """An account without notes: whatever lies there is durable. Its broker does not run."""
+def mark_all_durable(durable_file: Path) -> None:
+    """Writes a side file without notes: all files are durable. The broker must not run."""
     fresh = durable_file.with_name(durable_file.name + ".new")
     header = _MAGIC + struct.pack("<IB", _SLOT_BYTES, _EVERYTHING)
     fresh.write_bytes(header.ljust(_SLOT_BYTES, b"\0"))
@@ -95,30 +93,30 @@ def start_anew(durable_file: Path) -> None:
 
 
 def wipe(durable_file: Path, log_dir: Path) -> Lost:
-    """Empties the directory, as if it were on a new disk: what was fsynced is gone too. The directory itself
-    stays, and the account says that whatever lies there (nothing) is durable."""
+    """Empties the directory, as if it were on a new disk: what was fsynced is lost too. The directory itself
+    stays; the side file has no notes then."""
     records = {name: records_in(log_dir / name) for name in partition_folders(log_dir)}
     for path in sorted(log_dir.iterdir()):
         if path.is_dir():
             shutil.rmtree(path)
         else:
             path.unlink()
-    start_anew(durable_file)
+    mark_all_durable(durable_file)
     return Lost(kept={}, records={name: count for name, count in records.items() if count})
 
 
-# -- the account ----------------------------------------------------------------------------------------
+# -- the side file ----------------------------------------------------------------------------------------
 
 
 def _read_notes(durable_file: Path) -> dict[str, _Note] | None:
-    """name -> note; None: everything is durable."""
+    """The notes by file name; None: everything is durable."""
     try:
         content = durable_file.read_bytes()
     except FileNotFoundError:
-        raise FloodmarkError(f"cannot play a power cut: there is no {durable_file}, the broker's account of"
-                             " what is durable (its key floodmark.durable must name it)") from None
+        raise FloodmarkError(f"cannot simulate a power cut: there is no {durable_file}, the broker's side"
+        " file of what is durable (its key floodmark.durable must name it)") from None
     if content[:len(_MAGIC)] != _MAGIC or struct.unpack_from("<I", content, len(_MAGIC)) != (_SLOT_BYTES,):
-        raise FloodmarkError(f"cannot play a power cut: {durable_file} is not an account of this version")
+        raise FloodmarkError(f"cannot simulate a power cut: {durable_file} is no side file of this version")
     if content[_MODE_AT] == _EVERYTHING:
         return None
     notes = {}
@@ -148,7 +146,7 @@ def _kept_folder(durable_file: Path) -> Path:
 
 def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]
                   ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Which names there are and whose content they have; returns (removed, restored)."""
+    """Removes files without a note and restores replaced ones; returns (removed, restored)."""
     removed, restored = [], []
     for path in sorted(path for path in log_dir.rglob("*") if path.is_file()):
         name = path.relative_to(log_dir).as_posix()
@@ -161,7 +159,7 @@ def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]
             try:
                 content = copy.read_bytes()
             except OSError as error:
-                raise FloodmarkError(f"cannot play a power cut: {copy}, the durable copy of {name}:"
+                raise FloodmarkError(f"cannot simulate a power cut: {copy}, the durable copy of {name}:"
                                      f" {error.strerror}") from error
             fresh = log_dir / (name + ".restored")
             fresh.write_bytes(content)
@@ -173,21 +171,20 @@ def _settle_names(durable_file: Path, log_dir: Path, notes: Mapping[str, _Note]
 def _cut_file(path: Path, length: int) -> None:
     size = path.stat().st_size
     if size < length:
-        raise FloodmarkError(f"cannot play a power cut: {path} has {size} bytes, of which {length} are said"
-                             " to be durable: the account is another directory's, or the file was changed")
+        raise FloodmarkError(f"cannot simulate a power cut: {path} has {size} bytes, of which {length} should"
+        " be durable: the side file is another directory's, or the file was changed")
     if size > length:
         os.truncate(path, length)
 
 
 def _cut_log(folder: Path, notes: Mapping[str, _Note], keep: int | None, random: Random | None) -> None:
-    """Cuts a partition's log at its durable end or a batch boundary behind it, and drops what lies behind."""
+    """Cuts a partition's log at its durable end or a batch boundary after it, and removes the rest."""
     segments = segments_of(folder)
-    choices: list[tuple[int, int, int]] = []  # (segment, byte, LEO): where the log may end, the least first
+    choices: list[tuple[int, int, int]] = []  # (segment, byte, LEO): where the log may end, the lowest first
     for number, path in enumerate(segments):
         length = notes[f"{folder.name}/{path.name}"].length
         ends = list(batch_ends(path))
-        # Only the last segment should have bytes that are not durable; a kill in the middle of an act may
-        # say else.
+        # Normally only the last segment has bytes that are not durable, unless the kill interrupted a write.
         if not choices and length < path.stat().st_size:
             leo = max((end.leo for end in ends if end.byte <= length), default=base_offset(path))
             choices.append((number, length, leo))

@@ -1,10 +1,10 @@
-"""The reference broker, one cluster's: settings, commands and control sockets of docker/broker's processes.
+"""The reference broker as the System of one cluster: settings, commands and control sockets of its processes.
 
 Rules
-1. The controller gives the truth; a broker that is dead, paused or silent has no replicas in a View.
-2. Topics and elections are asked for as Kafka's clients do; what Kafka has no request for (a look, a freeze,
-   the end of a session, the election of one replica, failpoints) by the process's control socket.
-3. What was frozen stays so: nothing is let go any more.
+1. The controller's state is the truth; a broker that is dead, paused or silent has no replicas in a View.
+2. Topics and elections use Kafka's requests. What Kafka has no request for (observation, freezing, the end of
+   a session, the election of one replica, failpoints) uses the process's control socket.
+3. What was frozen stays frozen: nothing is released any more.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.cluster import admin_requests
-from floodmark.harness.cluster.elections import elect_as_kafka_does, election_result
+from floodmark.harness.cluster.elections import elect_by_kafka, election_result
 from floodmark.harness.cluster.hosts import PYTHON, Hosts
 from floodmark.harness.cluster.layout import Layout, node_names
 from floodmark.harness.cluster.reference import power_loss, views
@@ -28,14 +28,14 @@ from floodmark.harness.schedule.failpoints import POINTS
 from floodmark.harness.trace import Raw
 
 NAME = "reference"
-LOOK_S = 1.0  # for one control socket to say its state
+LOOK_S = 1.0  # for one control socket to answer with its state
 FREEZE_S = 5.0
 ASK_S = 10.0
 
 
 class ReferenceSystem:
-    """See harness.cluster.system: System; and of harness.protocols Adopts, Freezes, Expires, Elects,
-    ElectsReplica, Failpoints and Traces."""
+    """The reference broker. See harness.cluster.system: System, and harness.protocols: Adopts, Freezes,
+    Expires, Elects, ElectsReplica, Failpoints and Traces."""
 
     def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str]) -> None:
         if nodes < 1:
@@ -81,11 +81,11 @@ class ReferenceSystem:
             assignment.append([self.ids[node] for node in spec.replicas])
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:
-            raise FloodmarkError("no broker runs that could be asked to create a topic")
+            raise FloodmarkError("no broker runs that could create a topic")
         await admin_requests.create_topics(self._layout.places[broker].reached, topics, timeout_s=ASK_S)
 
     async def look(self) -> View:
-        """All control sockets at once."""
+        """Asks all control sockets at once."""
         return self._view(await self._sockets.ask_all("state", self._layout.names, LOOK_S))
 
     async def starting(self, name: str) -> None:
@@ -96,10 +96,10 @@ class ReferenceSystem:
             await self._sockets.ask_or_none(name, "state", LOOK_S) is not None)
 
     def started(self, name: str) -> None:
-        self._failpoints.has_read(name)
+        self._failpoints.clear_pending(name)
 
-    def foreseen(self, name: str, code: int) -> bool:
-        return self._failpoints.foreseen(name, code)
+    def expects_exit(self, name: str, code: int) -> bool:
+        return self._failpoints.expects_exit(name, code)
 
     def crashes(self) -> Sequence[Met]:
         return () if self._attached is None else tuple(self._failpoints.crashes)
@@ -107,7 +107,7 @@ class ReferenceSystem:
     async def hang_up(self, name: str) -> None:
         await self._sockets.hang_up(name)
 
-    async def let_go(self, names: Sequence[str]) -> list[str]:
+    async def release_holds(self, names: Sequence[str]) -> list[str]:
         return await self._failpoints.release_all(names)
 
     async def close(self) -> None:
@@ -118,10 +118,10 @@ class ReferenceSystem:
     # -- abilities ----------------------------------------------------------------------------------------
 
     async def adopt(self) -> None:
-        """Number the partitions that applications made, so that looks and faults know them too."""
+        """Numbers the partitions that applications made, so that views and faults include them."""
         state = await self._sockets.ask_or_none(CONTROLLER, "state", LOOK_S)
         if state is None:
-            return  # nobody knows of any now
+            return  # the partitions are unknown now
         known = {(spec.topic, spec.partition) for spec in self.partitions}
         new = sorted(
             (one["topic"], one["partition"], one["replicas"])
@@ -135,7 +135,7 @@ class ReferenceSystem:
         ])
 
     async def freeze(self) -> View:
-        """The controller first, so that nobody is elected meanwhile. A broker that is silent is killed."""
+        """Freezes the controller first, so that no leader is elected meanwhile. A silent broker is killed."""
         layout, hosts, sockets, _ = self._attachment
         self.frozen = True
         states = await sockets.ask_all("freeze", [CONTROLLER], FREEZE_S)
@@ -150,13 +150,13 @@ class ReferenceSystem:
         await self._sockets.ask(CONTROLLER, "expire", timeout_s=ASK_S, broker=self.ids[node])
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Ask the controller. Empty: all partitions."""
-        return await elect_as_kafka_does(
+        """Elects by the controller. partitions: empty means all."""
+        return await elect_by_kafka(
             self._layout.places[CONTROLLER].reached, self._specs(partitions), unclean=unclean)
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]:
-        """What a reassignment would do: Kafka has no request for it alone."""
+        """Elects this replica, as a reassignment would: Kafka has no request for it alone."""
         self._known(leader)
         errors: dict[int, str | None] = {}
         for spec in self._specs(partitions):
@@ -167,7 +167,8 @@ class ReferenceSystem:
         return election_result(errors)
 
     async def arm(self, node: str, point: Mapping[str, Any]) -> None:
-        """A node that does not run is armed when it starts next, before it does anything else."""
+        """Arms a failpoint. A node that does not run is armed at its next start, before it does anything
+        else."""
         self._known(node)
         await self._failpoints.arm(node, point, lives=self._hosts.lives(node))
 
@@ -180,7 +181,7 @@ class ReferenceSystem:
         return await self._failpoints.met(node)
 
     def traces(self) -> Raw | None:
-        """Of the partitions there are by now."""
+        """The trace files, for the partitions so far."""
         return raw_traces(self._layout, self.partitions)
 
     # -- inside -------------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ class ReferenceSystem:
         self._layout.known(name)
 
     def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
-        """Of these keys; none: all."""
+        """The partitions with these keys; none: all."""
         specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
         if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
             raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
@@ -229,5 +230,5 @@ class ReferenceSystem:
 
 def reference_system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str]
                      ) -> ReferenceSystem:
-    """As the catalog makes it."""
+    """Makes a ReferenceSystem, for the catalog."""
     return ReferenceSystem(nodes, rules=rules, bugs=bugs, config=config)

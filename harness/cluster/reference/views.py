@@ -1,9 +1,9 @@
-"""Turns answers of control sockets and lines of the trace into a View and a Met, and back. Pure.
+"""Converts answers of control sockets and lines of the trace to View and Met, and points to requests. Pure.
 
 Rules
 1. Names are the history's; partitions that the run did not make are left out.
-2. A broker that runs but is not the incarnation the controller knows is not unfenced: it was restarted, and
-   until it registers (KIP-380) the controller's ISR still speaks of the one before.
+2. A running broker of another incarnation than the controller knows is not unfenced: it was restarted, and
+   until it registers (KIP-380) the controller's ISR is about the earlier one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
 
 
 class Names:
-    """Brokers and partitions as the cluster numbers them, and as the history does."""
+    """Translates the cluster's ids of brokers and partitions to the history's names, and back."""
 
     def __init__(self, nodes: Sequence[str], partitions: Sequence[PartitionSpec]) -> None:
         self._node = dict(enumerate(nodes, start=1))
@@ -31,7 +31,7 @@ class Names:
         return self._id[node]
 
     def place(self, key: int) -> tuple[str, int]:
-        """Topic and partition. FloodmarkError where the run has no such partition."""
+        """Topic and partition of a key. FloodmarkError if the run has no such partition."""
         for place, known in self._key.items():
             if known == key:
                 return place
@@ -41,7 +41,7 @@ class Names:
         return tuple(self._node[broker] for broker in brokers)
 
     def key(self, state: State) -> int | None:
-        """None: a partition that the run did not make (an application's, through `cluster up`)."""
+        """The partition's key; None: the run did not make it (an application did, on `cluster up`)."""
         return self._key.get((state["topic"], state["partition"]))
 
 
@@ -53,7 +53,7 @@ def view_from_answers(
     brokers: Mapping[str, State],
     running: frozenset[str],
 ) -> View:
-    """One look. `brokers` holds those that answered; without the controller nobody knows the truth."""
+    """The View from one round of answers. brokers: those that answered; controller: None if it did not."""
     truth = controller or {"partitions": (), "brokers": ()}
     epochs = {node: state["broker_epoch"] for node, state in brokers.items()}
     unfenced = {
@@ -109,7 +109,7 @@ def _replica(names: Names, node: str, key: int, replica: State) -> ReplicaView:
 
 
 def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
-    """A point of a schedule as `arm` and `release` take it (docker/README.md)."""
+    """A schedule's failpoint as the request of `arm` and `release` (docker/README.md)."""
     request = {key: value for key, value in point.items() if key not in ("name", "partition", "peer")}
     if "name" in point:
         request["point"] = point["name"]
@@ -121,7 +121,7 @@ def point_request(names: Names, point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def met_from_answer(names: Names, node: str, row: State) -> Met:
-    """One row of what `points` answers as met; -1 is what it does not know."""
+    """A Met from one row of the answer to `points`; -1 in a row means unknown."""
     known = {key: row[key] for key in ("epoch", "offset") if row.get(key, -1) >= 0}
     key = names.key(row) if row.get("topic") is not None else None
     peer = row.get("peer", -1)
@@ -138,7 +138,7 @@ def met_from_answer(names: Names, node: str, row: State) -> Met:
 
 
 def met_from_trace(line: Mapping[str, Any]) -> Met:
-    """A failpoint's line of the trace, by the harness's names already."""
+    """A Met from a failpoint's line of the trace, which has the history's names already."""
     return Met(
         node=line["node"],
         name=line["name"],

@@ -1,1 +1,1 @@
-"""The page of a run: one HTML file that says what happened and shows it, offline."""
+"""Makes the HTML page of a run, or of a campaign: one file that opens offline. Begin with page.py."""

@@ -1,12 +1,12 @@
-// The run through time: fills the drawings' data for the time looked at, draws them, and lets a reader zoom by
-// dragging. The cursor and the brush are two lines over all drawings.
+// The run over time: fills in the drawings' data for the time shown, draws them, and lets a reader zoom by
+// dragging. The cursor and the brush are lines over all drawings.
 "use strict";
 
 const floodmarkCharts = (() => {
   const TYPES = ["ok", "fail", "info"], KINDS = ["send", "poll", "other"];
   const SINGLE = 400, COLUMN = 4; // ops shown one by one; pixels of a column
 
-  // -- pure: from the ops to what is drawn of them --------------------------------------------------------
+  // -- pure: from the ops to the rows that are drawn --------------------------------------------------------
 
   /** The ops' columns with their times in ms. */
   function opsOf(columns) {
@@ -39,20 +39,20 @@ const floodmarkCharts = (() => {
   }
 
   /** Rows for the drawings' data. */
-  function rowsOf(told, from) {
+  function rowsOf(binned, from) {
     const counts = [], latency = [], rates = [];
-    told.bins.forEach((bin, at) => {
-      const begins = from + at * told.width, middle = begins + told.width / 2;
+    binned.bins.forEach((bin, at) => {
+      const begins = from + at * binned.width, middle = begins + binned.width / 2;
       let below = 0;
       for (const type of [0, 2, 1]) {
         const count = bin.counts[type];
-        if (count && !told.few) {
-          counts.push({ from: begins, to: begins + told.width, from_count: below, to_count: below + count,
+        if (count && !binned.few) {
+          counts.push({ from: begins, to: begins + binned.width, from_count: below, to_count: below + count,
             type: TYPES[type], count, at: clock(begins) });
         }
         below += count;
       }
-      rates.push({ t: middle, acked: (bin.acked / told.width) * 1000 });
+      rates.push({ t: middle, acked: (bin.acked / binned.width) * 1000 });
       if (!bin.times.length) { latency.push({ t: middle, p50: null, p99: null, max: null }); return; }
       const sorted = bin.times.sort((a, b) => a - b);
       const part = (share) => Math.max(0.001, sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]);
@@ -60,7 +60,7 @@ const floodmarkCharts = (() => {
     });
     const empty = (at) => !latency[at] || latency[at].p50 === null;
     const lonely = latency.filter((one, at) => one.p50 !== null && empty(at - 1) && empty(at + 1));
-    return { counts, latency, lonely, rates, ops: told.single };
+    return { counts, latency, lonely, rates, ops: binned.single };
   }
 
   /** LEO and HW as steps, with a gap while the node was down. */
@@ -122,7 +122,7 @@ const floodmarkCharts = (() => {
     };
   }
 
-  /** The rows that do not depend on the time looked at, but on the partition. */
+  /** The rows that depend on the partition, not on the time shown. */
   function fixedRows() {
     const bands = [], labels = [], strikes = [];
     for (const one of data.spans) {
@@ -148,14 +148,14 @@ const floodmarkCharts = (() => {
     };
   }
 
-  /** When a leader's time ended: at the latest with its process. */
+  /** When a leader's time ended: at the latest when its process ended. */
   function alive(reign) {
     const ends = data.spans.filter((one) => one.node === reign.node && DOWN.includes(one.label)
       && one.from >= reign.from && one.from < reign.to).map((one) => one.from);
     return Math.min(reign.to, ...ends);
   }
 
-  /** The names of those that are wide enough for one of theirs, longest first; in the part that is shown. */
+  /** Labels for bars: the longest of a bar's names that fits into its visible part. */
   function labelled(rows, names) {
     const pixel = (zoom[1] - zoom[0]) / plotWidth(), labels = [];
     for (const one of rows) {
@@ -166,13 +166,13 @@ const floodmarkCharts = (() => {
     return labels;
   }
 
-  /** The last LEO that is shown of a node. */
+  /** The last LEO of a node that is shown. */
   function endsOf(points) {
     const last = points.filter((one) => one.leo !== null).pop();
     return last ? [{ ...last, label: `LEO ${last.leo.toLocaleString("en")}` }] : [];
   }
 
-  /** Of the legend what the drawings of this run have. */
+  /** Shows the legend's entries that the drawings of this run have. */
   function explain(rows) {
     const types = new Set(ops.what.map((each) => TYPES[each % 3]));
     const there = { fault: rows.bands.length, strike: rows.strikes.length, elected: rows.elections.length,
@@ -217,7 +217,7 @@ const floodmarkCharts = (() => {
 
   // -- cursor, zoom ---------------------------------------------------------------------------------------
 
-  /** Where the plots' own area is, on the page. */
+  /** The position of the plots' area on the page. */
   function area() {
     const inner = byId("plot-rails").querySelector(".mark-group.role-scope .background");
     return inner ? inner.getBoundingClientRect() : null;
@@ -273,7 +273,7 @@ const floodmarkCharts = (() => {
     });
   }
 
-  /** Shows another partition, where the drawings are of one. */
+  /** Shows another partition in the drawings of one partition. */
   function choose(wanted) {
     if (!specs || wanted === partition || !data.partitions.includes(wanted)) return;
     partition = wanted;

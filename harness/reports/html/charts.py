@@ -1,8 +1,8 @@
-"""The run through time, as Vega-Lite specifications: rails of nodes, controller and clients; LEO and HW of
-each replica; latency and throughput. And the library that draws them, to stand inside the page.
+"""Vega-Lite charts of a run over time: nodes, controller and clients; LEO and HW of each replica; latency and
+throughput. It also has the library that draws them, which is put into the page.
 
 Rules
-1. A specification names its data; charts.js fills it in for the time that is looked at, and draws.
+1. A specification names its data; charts.js fills in the data for the time shown, and draws.
 2. No text of a run is in an expression: nodes are values of data, and titles of axes.
 3. All drawings have the same left and right margin, so that one cursor crosses them all.
 
@@ -20,7 +20,7 @@ from string import Template
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports.html.elements import own
+from floodmark.harness.reports.html.elements import package_file
 from floodmark.harness.reports.html.facts import RunFacts
 from floodmark.harness.run import write_whole
 
@@ -31,25 +31,25 @@ Spec = dict[str, Any]
 
 @functools.cache
 def library() -> str | None:
-    """The script of Vega and Vega-Lite; None where vl-convert is not installed. To bundle it takes more than
-    a second, so it is kept in the user's cache."""
+    """The script of Vega and Vega-Lite; None if vl-convert is not installed. Bundling takes more than a
+    second, so the script is kept in the user's cache."""
     try:
         import vl_convert
     except ImportError:
         return None
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark"
-    kept = cache / f"vega-{version('vl-convert-python')}.js"
+    cached = cache / f"vega-{version('vl-convert-python')}.js"
     try:
-        return kept.read_text(encoding="utf-8")
+        return cached.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
-        told = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
-    with contextlib.suppress(FloodmarkError):  # a cache that cannot be written is none
-        write_whole(kept, told.encode())
-    return told
+        script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    with contextlib.suppress(FloodmarkError):  # without a cache it is bundled each time
+        write_whole(cached, script.encode())
+    return script
 
 
 def section(facts: RunFacts) -> str:
-    """The frame of the drawings."""
+    """The HTML frame of the drawings; empty if there is nothing to draw."""
     if library() is None:
         return (
             '<section><h2>The run</h2><div class="card">Without vl-convert-python there are no drawings of '
@@ -57,12 +57,12 @@ def section(facts: RunFacts) -> str:
         )
     if not facts.clients.ops and not facts.traced.is_there:
         return ""
-    logs = own("logs.html") if facts.traced.points else ""
-    return Template(own("run.html")).substitute(logs=logs)
+    logs = package_file("logs.html") if facts.traced.points else ""
+    return Template(package_file("run.html")).substitute(logs=logs)
 
 
 def specs(nodes: list[str], *, controller: bool, logs: bool) -> dict[str, Spec]:
-    """One for each drawing, by the element that it goes into. controller: whether it has a lane."""
+    """The specifications by the HTML element they are drawn in. controller: whether it has a lane."""
     lanes = [*nodes, "controller"] if controller else nodes
     drawn = {
         "plot-rails": stacked([*([rails(lanes)] if lanes else []), clients()]),
@@ -125,7 +125,7 @@ def lane(field: str, lanes: list[str]) -> Spec:
 
 
 def number(field: str, title: str | list[str], *, ticks: int = 3, short: bool = False, **scale: Any) -> Spec:
-    """A number, its name in the margin where the lanes have theirs. short: 200k for 200,000."""
+    """A number on the y axis, its name in the left margin. short: 200k for 200,000."""
     high = "datum.value < 10000 ? format(datum.value, ',d') : format(datum.value, '.3~s')"
     axis = {
         "minExtent": LEFT,
@@ -153,13 +153,13 @@ EPOCHS = {"field": "colour", "type": "nominal", "legend": None,
 
 
 def layer(data: str, kind: str, mark: Spec, **encoding: Any) -> Spec:
-    """A mark of the named data, cut off at the drawing's edge."""
-    told = {channel: value for channel, value in encoding.items() if value is not None}
-    return {"data": {"name": data}, "mark": {"type": kind, "clip": True, **mark}, "encoding": told}
+    """A mark of the named data, clipped at the drawing's edge."""
+    channels = {channel: value for channel, value in encoding.items() if value is not None}
+    return {"data": {"name": data}, "mark": {"type": kind, "clip": True, **mark}, "encoding": channels}
 
 
 def rails(lanes: list[str]) -> Spec:
-    """A lane a node and one for the controller: faults, who leads, truncations; elections."""
+    """A lane for each node and one for the controller: faults, leaders, truncations, elections."""
     y, high = lane("node", lanes), LANE - 8
     solid = {"condition": {"test": "datum.blamed", "value": 1}, "value": 0}
     return {"height": LANE * len(lanes), "width": 400, "layer": [
@@ -184,7 +184,7 @@ def rails(lanes: list[str]) -> Spec:
 
 
 def clients() -> Spec:
-    """Counts a column of pixels, and single ops where there are few enough."""
+    """The clients' lane: op counts for each column of pixels, or single ops if there are few."""
     types, axis = ["ok", "info", "fail"], x("t", axis=True)
     colour = {"field": "type", "type": "nominal", "legend": None,
               "scale": {"domain": types, "range": "ordinal"}}
@@ -204,8 +204,8 @@ def clients() -> Spec:
     ]}  # fmt: skip
 
 
-def behind(*, axis: bool = False) -> Spec:
-    """The faults, as bands over the whole height."""
+def faults_layer(*, axis: bool = False) -> Spec:
+    """The faults as bands over the full height."""
     return layer("faults", "rect", {"style": "band"}, x=x("from", axis=axis), x2={"field": "to"},
                  tooltip=tips("label", "at", "lasted"))  # fmt: skip
 
@@ -216,7 +216,7 @@ def line(data: str, field: str, y: Spec, style: str, *, axis: bool = False, **ma
 
 
 def replica(node: str, *, last: bool) -> Spec:
-    """Steps, for that is how a LEO moves. Its data are named by its lane, for a name may be anything."""
+    """LEO and HW of one replica as steps. The data's names are made from the node's lane."""
     y, steps = number("leo", node, ticks=2, zero=False, padding=8), "step-after"
     ends = {"align": "right", "baseline": "bottom", "dy": -3, "style": "note", "clip": False}
     return {"height": 62, "width": 400, "layer": [
@@ -228,7 +228,7 @@ def replica(node: str, *, last: bool) -> Spec:
 def latency() -> Spec:
     y = number("p50", ["ms an", "op"], type="log", nice=False, padding=6)
     fields = (("max", "longest"), ("p99", "p99"), ("p50", "p50"))
-    return {"height": 110, "width": 400, "layer": [behind(), *(
+    return {"height": 110, "width": 400, "layer": [faults_layer(), *(
         each for field, style in fields for each in (
             line("latency", field, y, style),
             layer("lonely", "point", {"filled": True, "size": 26, "style": style}, x=x("t"),
@@ -239,11 +239,11 @@ def latency() -> Spec:
 def throughput() -> Spec:
     y = number("acked", ["acked", "/ s"], short=True, nice=True)
     return {"height": 90, "width": 400, "layer": [
-        behind(axis=True), line("rates", "acked", y, "acked", axis=True)]}  # fmt: skip
+        faults_layer(axis=True), line("rates", "acked", y, "acked", axis=True)]}  # fmt: skip
 
 
 def blocks(facts: RunFacts, nodes: list[str]) -> Iterator[tuple[str, Any]]:
-    """What the drawings need in the page: (name, JSON) and the library's text."""
+    """Yields the data blocks that the drawings need in the page: (name, JSON), and the library's text."""
     bundle = library()
     if bundle is not None and section(facts):
         yield "specs", specs(nodes, controller=facts.traced.is_there, logs=bool(facts.traced.points))

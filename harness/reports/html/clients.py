@@ -1,7 +1,6 @@
-"""What clients asked and were told, and what each fault cost them: as the page takes it from the history.
-
-The history is parsed as for the judge and measured as for `campaign stats` (checkers/stats), so that a page
-says of a run what they say of it.
+"""Reads from the history what a page shows of the clients: their ops, and how each fault affected them.
+The history is parsed as for the judge and measured as for `campaign stats` (checkers/stats), so that the page
+agrees with them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,15 +12,15 @@ from floodmark.harness.reports.html.lines import Line
 from floodmark.harness.reports.run_files import fields_of
 from floodmark.harness.run import Run
 
-OPS_AT_MOST = 500_000  # on a page; with more it would be too large to send
+OPS_AT_MOST = 500_000  # more would make the page too large to send
 BYTES_AT_MOST = 1 << 31
 
-Near = tuple[int, int, int]  # partition, first offset, the offset behind the last
+Near = tuple[int, int, int]  # partition, first offset, the offset after the last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acked:
-    """A micro-send that was acked, near a finding."""
+    """An acked record near a finding."""
 
     partition: int
     offset: int
@@ -32,47 +31,47 @@ class Acked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """The clients' side of a run."""
+    """The clients' ops of a run, and the measures of its faults."""
 
     ops: int = 0
     columns: Mapping[str, Sequence[int]] = field(
         default_factory=lambda: dict.fromkeys(("began", "lasted", "what", "records"), ()))
     acked: Sequence[Acked] = ()
     nemesis: Sequence[Line] = ()
-    faults: Sequence[Mapping[str, Any]] = ()  # rows of the measures
-    unmeasured: str = ""  # why there are none
+    faults: Sequence[Mapping[str, Any]] = ()  # a row of measures for each
+    unmeasured: str = ""  # why there are no measures
     last_ns: int = 0
     problems: Sequence[str] = ()
 
 
 def clients(run: Run, near: Sequence[Near]) -> Clients:
-    """One pass over the history. near: where acked records are wanted one by one."""
+    """Reads the history once. near: the ranges of offsets whose acked records are wanted."""
     name = run.history_path.name
     try:
         if run.history_path.stat().st_size > BYTES_AT_MOST:
-            return unread(f"{name} has more than {BYTES_AT_MOST >> 20} MB: what clients did is not shown")
-        told = catalog.seen(run.folder, near, OPS_AT_MOST)
+            return unreadable(f"{name} has more than {BYTES_AT_MOST >> 20} MB: clients' ops are not shown")
+        activity = catalog.client_activity(run.folder, near, OPS_AT_MOST)
     except FileNotFoundError:
-        return unread(f"there is no {name}")
+        return unreadable(f"there is no {name}")
     except OSError as error:
-        return unread(f"{name} cannot be read: {error.strerror or error}")
+        return unreadable(f"{name} cannot be read: {error.strerror or error}")
     problems = []
-    if told.broken:
-        problems.append(f"{name}: {told.broken:,} line(s) are not as format 1 has them, and were passed over")
-    if told.ops > OPS_AT_MOST:
-        problems.append(f"the drawings show the first {OPS_AT_MOST:,} of {told.ops:,} ops")
+    if activity.broken:
+        problems.append(f"{name}: {activity.broken:,} line(s) are not in format 1 and were skipped")
+    if activity.ops > OPS_AT_MOST:
+        problems.append(f"the drawings show the first {OPS_AT_MOST:,} of {activity.ops:,} ops")
     return Clients(
-        ops=told.ops,
-        columns=told.columns,
+        ops=activity.ops,
+        columns=activity.columns,
         acked=[Acked(partition=partition, offset=offset, value=value, began_ns=began, ended_ns=ended)
-               for partition, offset, value, began, ended in told.acked],
-        nemesis=[line for each in told.nemesis if (line := fields_of(each.encode())) is not None],
-        faults=told.faults,
-        unmeasured=told.unmeasured,
-        last_ns=told.last_ns,
+               for partition, offset, value, began, ended in activity.acked],
+        nemesis=[line for each in activity.nemesis if (line := fields_of(each.encode())) is not None],
+        faults=activity.faults,
+        unmeasured=activity.unmeasured,
+        last_ns=activity.last_ns,
         problems=problems,
     )  # fmt: skip
 
 
-def unread(why: str) -> Clients:
+def unreadable(why: str) -> Clients:
     return Clients(problems=(why,), unmeasured=why)

@@ -1,4 +1,4 @@
-// Commands on a page that a click copies.
+// Copies a command on a page at a click.
 "use strict";
 
 function floodmarkCopying() {

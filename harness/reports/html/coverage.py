@@ -1,6 +1,4 @@
-"""What a night looked at, as a grid: runs of each system under each nemesis, and where something was found.
-
-Pure.
+"""Draws a campaign's coverage as a grid: the runs of each system under each nemesis, and the findings. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,9 +16,9 @@ class Square:
     """One system under one nemesis, over all its loads and guarantees."""
 
     runs: int = 0  # that were judged
-    found: int = 0  # of these: showed a bug that is new, or that nobody has marked as known
-    known: int = 0  # of these: showed bugs, all of them known
-    stuck: int = 0  # of these: showed that its cluster no longer answered
+    found: int = 0  # of these: showed a bug that is not marked as known
+    known: int = 0  # of these: showed only known bugs
+    stuck: int = 0  # of these: their cluster got stuck
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +31,7 @@ class Grid:
 
 
 def grid_of(cells: Sequence[Cell], causes: Sequence[Cause]) -> Grid:
-    """The matrix, its cases put together."""
+    """The grid of a campaign's cases: those of one system and one nemesis are added up."""
     failing = {cause.signature for cause in causes if cause.fails and not cause.is_stuck}
     stuck = {cause.signature for cause in causes if cause.is_stuck}
     known = {cause.signature for cause in causes if cause.standing == KNOWN} - stuck
@@ -53,16 +51,16 @@ def grid_of(cells: Sequence[Cell], causes: Sequence[Cause]) -> Grid:
     return Grid(systems=systems, faults=faults, squares=squares)
 
 
-def drawn(grid: Grid) -> Markup:
-    """A table; the longer side goes down."""
+def grid_table(grid: Grid) -> Markup:
+    """The grid as an HTML table; the longer side has the rows."""
     across = len(grid.faults) <= len(grid.systems)
     downs, tops = (grid.systems, grid.faults) if across else (grid.faults, grid.systems)
-    head = "".join(f'<th scope="col">{broken(name)}</th>' for name in tops)
+    head = "".join(f'<th scope="col">{breakable(name)}</th>' for name in tops)
     rows = []
     for down in downs:
         keys = [(down, top) if across else (top, down) for top in tops]
         squares = [square_of(grid.squares.get(key), top) for key, top in zip(keys, tops, strict=True)]
-        rows.append(f'<tr><th scope="row">{broken(down)}</th>{"".join(squares)}</tr>')
+        rows.append(f'<tr><th scope="row">{breakable(down)}</th>{"".join(squares)}</tr>')
     corner = "system" if across else "nemesis"
     return Markup(f'<table class="grid"><thead><tr><th>{corner}</th>{head}</tr></thead>'
                   f"<tbody>{''.join(rows)}</tbody></table>")
@@ -75,14 +73,14 @@ def square_of(square: Square | None, top: str) -> str:
         return f'<td class="empty" data-head="{text(top)}" aria-label="nothing ran"></td>'
     kind = "found" if square.found else "known" if square.known else "quiet"
     hits = square.found or square.known
-    told = f"<b>{hits:,}</b> of {square.runs:,}" if hits else f"{square.runs:,}"
+    count = f"<b>{hits:,}</b> of {square.runs:,}" if hits else f"{square.runs:,}"
     more = [f"{square.found:,} found, {square.known:,} known"] if square.found and square.known else []
     more += ["known"] if kind == "known" else []
     more += [f"{square.stuck:,} stuck"] if square.stuck else []
     small = f"<small>{text(', '.join(more))}</small>" if more else ""
-    return f'<td class="{kind}" data-head="{text(top)}"><span>{told}{small}</span></td>'
+    return f'<td class="{kind}" data-head="{text(top)}"><span>{count}{small}</span></td>'
 
 
-def broken(name: str) -> Markup:
-    """A name that may break behind its commas and before each `+`."""
+def breakable(name: str) -> Markup:
+    """A name that the browser may break after commas and underscores and before each `+`."""
     return Markup(text(name).replace(",", ",<wbr>").replace("+", "<wbr>+").replace("_", "_<wbr>"))

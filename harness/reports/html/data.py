@@ -1,13 +1,13 @@
-"""The page's data as JSON: the stories for the viewer, and the run through time for the drawings. Pure.
+"""Builds the page's data as JSON: the stories for the viewer, and the run over time for the drawings. Pure.
 
-Times are milliseconds of the run with three digits, so that a browser's numbers hold them exactly.
+Times are milliseconds of the run with three decimals, which a browser's numbers represent exactly.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.reports.html.facts import RunFacts
-from floodmark.harness.reports.html.lines import items, text, whole
+from floodmark.harness.reports.html.lines import int_in, items, text
 
 MARKS = 4_000
 
@@ -17,7 +17,7 @@ def ms(time_ns: int | None) -> float:
 
 
 def data_of(facts: RunFacts) -> dict[str, Any]:
-    """All that the scripts of the page read."""
+    """Everything that the scripts of the page read."""
     return {
         "nodes": nodes_of(facts), "partitions": partitions_of(facts), "span": [0, ms(facts.last_ns)],
         "opens": opening(facts),
@@ -37,20 +37,20 @@ def data_of(facts: RunFacts) -> dict[str, Any]:
 
 
 def of_the_trace(facts: RunFacts) -> dict[str, Any]:
-    """Who led, was elected and truncated, and each replica's LEO and HW."""
+    """The trace's part of the data: leaders, elections, truncations, and each replica's LEO and HW."""
     return {
         "reigns": [
             {"node": one.node, "p": one.partition, "epoch": one.epoch, "from": ms(one.since_ns),
              "to": ms(one.until_ns if one.until_ns is not None else facts.last_ns)}
             for one in facts.traced.reigns[:MARKS]],
         "elections": [
-            {"t": ms(whole(line, "time")), "p": whole(line, "partition"), "epoch": whole(line, "epoch"),
+            {"t": ms(int_in(line, "time")), "p": int_in(line, "partition"), "epoch": int_in(line, "epoch"),
              "leader": text(line, "leader") or "nobody", "clean": line.get("clean") is not False,
              "isr": " ".join(map(str, items(line, "isr")))}
             for line in facts.traced.elections[:MARKS]],
         "truncations": [
-            {"t": ms(whole(line, "time")), "node": text(line, "node"), "p": whole(line, "partition"),
-             "from": whole(line, "from"), "to": whole(line, "to"), "blamed": number in facts.blamed}
+            {"t": ms(int_in(line, "time")), "node": text(line, "node"), "p": int_in(line, "partition"),
+             "from": int_in(line, "from"), "to": int_in(line, "to"), "blamed": number in facts.blamed}
             for number, line in facts.traced.truncations[:MARKS]],
         "points": [
             {"node": node, "p": partition, "at": [[ms(time), leo, hw] for time, leo, hw in points]}
@@ -65,19 +65,19 @@ def nodes_of(facts: RunFacts) -> list[str]:
 
 
 def partitions_of(facts: RunFacts) -> list[int]:
-    """Those with findings first."""
+    """The partitions, those with findings first."""
     found = [event.story["partition"] for event in facts.events if event.story is not None]
     partitions = facts.about.get("partitions")
-    told = (
+    known = (
         sorted(int(key) for key in partitions if str(key).isdecimal())
         if isinstance(partitions, Mapping)
         else sorted({partition for _, partition in facts.traced.points})
     )
-    return list(dict.fromkeys([*found, *told]))
+    return list(dict.fromkeys([*found, *known]))
 
 
 def opening(facts: RunFacts) -> Sequence[float]:
-    """The time that the drawings open on: the finding's, or the whole run."""
+    """The time that the drawings show first: the finding's, or all of the run."""
     story = next((event.story for event in facts.events if event.story is not None), None)
     times = [step["t"] for step in story["steps"]] if story is not None else []
     if not times:

@@ -1,9 +1,9 @@
-"""What every page is made of: escaped text, tables, data, commands to copy, and the document around them.
+"""Builds the parts of a page: escaped text, tables, data, commands to copy, and the document around them.
 
 Rules
-1. A text is escaped where it is put into the page (`esc`), but for `Markup`, which our own code made. The
-   page's data are escaped by `block`.
-2. Nothing is fetched: script, style and data stand in the file, and its policy forbids all else.
+1. Text is escaped where it is put into the page (`esc`), except `Markup`, which our own code made. `block`
+   escapes the page's data.
+2. The page fetches nothing: scripts, styles and data are in the file, and its policy forbids everything else.
 """
 
 import base64
@@ -17,9 +17,9 @@ import orjson
 from floodmark.harness.reports.safe_text import harmless
 
 PLAIN_BYTES = 20_000  # data above this is compressed
-BYTES_OF_A_NIGHT = 1_000_000  # that the page of a night has at most, whatever it found
+BYTES_OF_A_NIGHT = 1_000_000  # the most that a campaign's page has
 POLICY = "default-src 'none'; script-src 'unsafe-inline'{library}; style-src 'unsafe-inline'; img-src data:"
-OF_THE_LIBRARY = " 'unsafe-eval'"  # Vega compiles its expressions
+OF_THE_LIBRARY = " 'unsafe-eval'"  # Vega compiles its expressions with eval
 
 
 class Markup(str):
@@ -28,25 +28,25 @@ class Markup(str):
     __slots__ = ()
 
 
-def own(name: str) -> str:
-    """A file of this package."""
+def package_file(name: str) -> str:
+    """The content of a file of this package."""
     return (files(__package__) / name).read_text(encoding="utf-8")
 
 
 def esc(value: object) -> str:
-    """A text as HTML shows it, also inside quotes."""
+    """A text escaped for HTML, also inside quotes."""
     return value if isinstance(value, Markup) else html.escape(str(value), quote=True)
 
 
 def text(value: object) -> Markup:
-    """A text of a folder: escaped, and what would be obeyed or move words about is spelt out."""
+    """A text from a folder: escaped for HTML, its control characters shown as escapes."""
     return Markup(esc(harmless(str(value))))
 
 
 def document(
     title: str, parts: Iterable[str], *, styles: Iterable[str], scripts: Iterable[str], library: bool = False
 ) -> bytes:
-    """The whole file. styles, scripts: files of this package; library: whether Vega draws in it."""
+    """The HTML file. styles, scripts: files of this package; library: whether Vega draws in it."""
     policy = POLICY.format(library=OF_THE_LIBRARY if library else "")
     return "\n".join(
         [
@@ -55,10 +55,10 @@ def document(
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             f"<title>{esc(title)}</title>",
-            *(f"<style>{own(name)}</style>" for name in styles),
+            *(f"<style>{package_file(name)}</style>" for name in styles),
             "</head><body>",
             *parts,
-            *(f"<script>{own(name)}</script>" for name in scripts),
+            *(f"<script>{package_file(name)}</script>" for name in scripts),
             "</body></html>",
             "",
         ]
@@ -66,7 +66,7 @@ def document(
 
 
 def block(name: str, value: object) -> str:
-    """JSON inside the page: no `<` in it, or compressed."""
+    """A block of JSON in the page: without any `<`, or compressed."""
     data = orjson.dumps(value)
     if len(data) > PLAIN_BYTES:
         return packed(name, data)
@@ -75,25 +75,25 @@ def block(name: str, value: object) -> str:
 
 
 def packed(name: str, data: bytes, kind: str = "json") -> str:
-    told = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
-    return f'<script type="application/gzip" data-as="{kind}" id="{name}">{told}</script>'
+    packed_text = base64.b64encode(gzip.compress(data, 6, mtime=0)).decode()
+    return f'<script type="application/gzip" data-as="{kind}" id="{name}">{packed_text}</script>'
 
 
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[object]], classes: Sequence[str] = (), *, kind: str = ""
 ) -> str:
     head = "".join(f"<th>{esc(one)}</th>" for one in heads)
-    shut = "".join(
+    body = "".join(
         f'<tr class="{classes[at] if at < len(classes) else ""}">'
         + "".join(f'<td data-head="{esc(of)}">{esc(cell)}</td>' for of, cell in zip(heads, row, strict=False))
         + "</tr>"
         for at, row in enumerate(rows)
     )
-    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{shut}</tbody></table>'
+    return f'<table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
 
 
 def typed(commands: Iterable[str]) -> Markup:
-    """Commands, each copied by a click."""
+    """Commands, each with a button that copies it."""
     return Markup(
         "".join(
             f'<div class="type"><code>{esc(one)}</code><button type="button" data-copy>copy</button></div>'

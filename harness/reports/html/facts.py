@@ -1,9 +1,9 @@
-"""What a run folder tells, as the page needs it: verdict, sentences, clients, trace, faults.
+"""Reads a run folder for its page: verdict, sentences, clients' ops, trace, faults.
 
 Rules
-1. Whatever is missing or broken in the folder, there are facts: what could not be read is a sentence in
+1. A folder with missing or broken files still gets a page: what could not be read is a sentence in
    `problems`, and its part of the page says that it has nothing to show.
-2. What is said of findings is what `check` and `show` say, made by the same functions (harness.commands).
+2. Sentences about findings are those of `check` and `show`, made by the same functions.
 """
 
 import datetime
@@ -17,7 +17,7 @@ from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import case_name
 from floodmark.harness.reports.finding_evidence import Gathering
 from floodmark.harness.reports.html.clients import Clients, clients
-from floodmark.harness.reports.html.lines import whole
+from floodmark.harness.reports.html.lines import int_in
 from floodmark.harness.reports.html.reproduced import Standing, standing_of
 from floodmark.harness.reports.html.spans import Span, spans_of
 from floodmark.harness.reports.html.stories import final_story, focus_of, near_of, story
@@ -37,7 +37,7 @@ Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event: what was found, in sentences, and its story for the viewer where it has one."""
+    """One event: its findings in sentences, and its story for the viewer if it has one."""
 
     account: verdict_text.Account
     story: Mapping[str, Any] | None = None
@@ -45,7 +45,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """All that a page says."""
+    """Everything that a page shows."""
 
     folder: Path
     verdict: Json | None
@@ -58,15 +58,15 @@ class RunFacts:
     clients: Clients
     traced: Traced
     spans: tuple[Span, ...]
-    finals: tuple[Json, ...] = ()  # partitions that no story is of, at their end
-    lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that are named
+    finals: tuple[Json, ...] = ()  # partitions without a story, at the end of the run
+    lost: tuple[tuple[int, int], ...] = ()  # partition and value of the lost writes that findings name
     blamed: frozenset[int] = field(default_factory=frozenset)  # lines of the trace, from 1
     standing: Standing = field(default_factory=Standing)
     problems: tuple[str, ...] = ()
 
     @property
     def last_ns(self) -> int:
-        """When the run was over."""
+        """The time when the run ended."""
         return max(self.clients.last_ns, self.traced.last_ns, 1)
 
     @property
@@ -77,9 +77,9 @@ class RunFacts:
 def facts_of(
     folder: Path, verdict: Json | None = None, reading: verdict_text.Reading | None = None
 ) -> RunFacts:
-    """Read once. verdict: as verdict.json has it, and its reading, where the caller has just made them."""
+    """Reads a run folder. verdict, reading: those that the caller has already; None: read them."""
     run, problems = Run(folder=folder.resolve()), list[str]()
-    about, verdict = told_by(run, verdict, problems)
+    about, verdict = read_run_and_verdict(run, verdict, problems)
     findings = verdict_text.worst_first((verdict or {}).get("findings") or ())
     reading = reading or verdict_text.reading_of(run.folder, verdict or {}, about or None)
     gathering = reading.gathering or verdict_text.gathering_of(run, verdict or {}, about)
@@ -122,14 +122,14 @@ def stories_of(
                    for at, course in courses.items()}  # fmt: skip
 
 
-def finals_of(gathering: Gathering, told: Sequence[int]) -> tuple[Json, ...]:
-    """The partitions of run.json that have a row in replicas.jsonl and no story, the first few."""
-    known = sorted({partition for _, partition in gathering.files.replicas} - set(told))
+def finals_of(gathering: Gathering, with_story: Sequence[int]) -> tuple[Json, ...]:
+    """The final state of the first few partitions that have a row in replicas.jsonl and no story."""
+    known = sorted({partition for _, partition in gathering.files.replicas} - set(with_story))
     return tuple(final_story(gathering.files, gathering.about, partition) for partition in known[:FINALS])
 
 
-def told_by(run: Run, verdict: Json | None, problems: list[str]) -> tuple[Json, Json | None]:
-    """run.json and the verdict; what is the matter with them goes to the problems."""
+def read_run_and_verdict(run: Run, verdict: Json | None, problems: list[str]) -> tuple[Json, Json | None]:
+    """run.json and the verdict; what is wrong with them is added to the problems."""
     about: Json = {}
     try:
         about = read_about(run)
@@ -143,12 +143,12 @@ def told_by(run: Run, verdict: Json | None, problems: list[str]) -> tuple[Json, 
 
 
 def courses_of(gathering: Gathering, reading: verdict_text.Reading) -> dict[int, Course]:
-    """By the number of its event; of those findings that have an example, the first few."""
+    """The courses of the first few events that have an example, by the event's number."""
     found: dict[int, Course] = {}
     for at, account in enumerate(reading.accounts[:STORIES]):
         examples = [one for one in account.found.get("examples") or () if isinstance(one, Mapping)]
         if examples and gathering.about:
-            found[at] = course_of(gathering, gathering.of(account.found, examples[0]))
+            found[at] = course_of(gathering, gathering.evidence_for(account.found, examples[0]))
     return found
 
 
@@ -163,9 +163,9 @@ def lost_of(findings: Sequence[Json]) -> tuple[tuple[int, int], ...]:
 
 
 def blamed_of(findings: Sequence[Json]) -> frozenset[int]:
-    """The lines that some finding blames."""
+    """The lines of the trace that some finding blames, from 1."""
     lines = (
-        whole(dict(example), "event")
+        int_in(dict(example), "event")
         for found in findings
         for example in found.get("examples") or ()
         if isinstance(example, Mapping)
@@ -174,7 +174,7 @@ def blamed_of(findings: Sequence[Json]) -> frozenset[int]:
 
 
 def made_at(run: Run) -> datetime.datetime | None:
-    """When the run was over, by its file's time, in this machine's zone: run.json tells no date."""
+    """When the run ended, by its history's file time, in this machine's zone: run.json has no date."""
     try:
         stamp = run.history_path.stat().st_mtime
     except OSError:
@@ -183,6 +183,6 @@ def made_at(run: Run) -> datetime.datetime | None:
 
 
 def counted_elections(facts: RunFacts) -> tuple[int, int]:
-    """How many, and how many of them were not clean."""
+    """The number of elections, and of unclean ones."""
     lines = facts.traced.elections
     return len(lines), sum(TraceLine(number=None, fields=line).fields.get("clean") is False for line in lines)

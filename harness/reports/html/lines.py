@@ -1,9 +1,10 @@
-"""The lines of a run's JSON-lines files, one by one, whatever is missing or broken in them.
+"""Reads a run's JSON-lines files line by line and skips what is missing or broken.
 
 Rules
-1. A file that is not there, or may not be opened, has no lines; a line that is no JSON object is counted and
-   passed over. What was the matter is told once a file, in a sentence.
-2. A file is read up to a size; what lies behind is not looked at, and that is told as well.
+1. A file that is missing or cannot be opened has no lines; a line that is no JSON object is counted and
+   skipped.
+   `problems` gets one sentence for each file with such trouble.
+2. A file is read up to a size limit; `problems` says so if it is longer.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +24,11 @@ Line = dict[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Lines:
-    """One file of a run, read from its beginning. `problems` is complete when the lines have ended."""
+    """One file of a run, read from its beginning. `problems` is complete after the last line."""
 
     run: Run
     path: Path
-    wanted: Callable[[bytes], bool] = lambda _: True  # False: its reader has done with the line already
+    wanted: Callable[[bytes], bool] = lambda _: True  # False: the line is not parsed
     problems: list[str] = field(default_factory=list)
     broken: int = 0
 
@@ -40,8 +41,8 @@ class Lines:
                     read += len(line)
                     if read > BYTES_AT_MOST:
                         self.problems.append(
-                            f"{name} is longer than {BYTES_AT_MOST >> 20} MB: what lies "
-                            f"behind line {number} is not on this page"
+                            f"{name} is longer than {BYTES_AT_MOST >> 20} MB: what comes "
+                            f"after line {number} is not on this page"
                         )
                         break
                     if not self.wanted(line):
@@ -56,11 +57,11 @@ class Lines:
         except OSError as error:
             self.problems.append(f"{name} cannot be read: {error.strerror or error}")
         if self.broken:
-            self.problems.append(f"{name}: {self.broken} line(s) are no JSON objects and were passed over")
+            self.problems.append(f"{name}: {self.broken} line(s) are no JSON objects and were skipped")
 
 
-def whole(fields: Line, name: str) -> int | None:
-    """An integer field of 64 bits; None where it is none."""
+def int_in(fields: Line, name: str) -> int | None:
+    """An integer field of 64 bits; None if it is missing or no such integer."""
     value = fields.get(name)
     return value if type(value) is int and -MOST <= value < MOST else None
 

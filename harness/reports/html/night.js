@@ -1,4 +1,4 @@
-// The page of a night: it stands as it was written; its commands are copied by a click.
+// The page of a campaign: static, but for the buttons that copy its commands.
 "use strict";
 
 floodmarkCopying();

@@ -1,10 +1,10 @@
-"""The page of a night as one HTML file: what is new, since when, how often; what was looked at; what took
-long; and, apart from findings, where clusters got stuck and the harness failed.
+"""Makes the page of a campaign as one HTML file: signatures with their rates, the coverage, the longest runs,
+and, apart from findings, the clusters that got stuck and the failures of the harness.
 
 Rules
-1. Every text of the campaign's folder and of the ledger goes through `text`: nothing of it is markup, or
-   moves words about.
-2. A link leads to a page that is there, named from this page's own folder; nothing else is a link.
+1. Every text of the campaign's folder and of the ledger goes through `text`: it is never markup and has no
+   control characters.
+2. Links lead only to pages that exist, with paths relative to this page's folder.
 3. A table says how many rows it leaves out.
 """
 
@@ -18,7 +18,7 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.journal import RECORDED, RunState, State
 from floodmark.harness.campaign.ledger import Entry, Ledger
-from floodmark.harness.campaign.quantities import brief_words, count_words, time_words
+from floodmark.harness.campaign.quantities import count_text, short_time_text, time_text
 from floodmark.harness.campaign.rates import per_100, two_digits
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.campaign.trend import trend
@@ -39,7 +39,7 @@ from floodmark.harness.reports.html.elements import Markup, document, esc, table
 from floodmark.harness.reports.html.sparks import Rate, bar, scale_of, spark
 from floodmark.harness.reports.phrases import PERMITS, many
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.reports.short_meanings import in_short
+from floodmark.harness.reports.short_meanings import short_meaning
 
 ROWS = 60  # of a table of runs
 SIGNATURES = 200  # of a table of signatures
@@ -51,20 +51,20 @@ Row = Sequence[object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NightFacts:
-    """A campaign as it stands when its page is made."""
+    """The state of a campaign when its page is made."""
 
     results: Results
     state: State
     about: Mapping[str, Any]  # campaign.json
     ledger: Ledger
     has_ledger: bool
-    pages: Mapping[str, str]  # of runs: the folder as `results` names it -> its page's address from this one
+    pages: Mapping[str, str]  # by run folder, as `results` names it: the relative address of its page
     made_at: datetime.datetime  # with its zone
     showing: Mapping[Signature, Sequence[RunState]]  # the runs that showed each
 
     @property
     def took_s(self) -> dict[int, float]:
-        """Of each run that was recorded, by number."""
+        """The seconds that each recorded run took, by its number."""
         return {int(line["run"]): float(line.get("took_s") or 0.0) for line in self.state.lines
                 if line["event"] == RECORDED}
 
@@ -74,13 +74,13 @@ class NightFacts:
 
 
 def page_of_night(facts: NightFacts) -> bytes:
-    """The whole file."""
+    """The HTML file."""
     title = heading(facts)
     causes = facts.results.causes
     parts = [
         head(facts, title),
         "<main>",
-        standing(facts),
+        incomplete_section(facts),
         numbers(facts),
         signatures(facts, [one for one in causes if not one.is_stuck]),
         coverage_section(facts),
@@ -88,10 +88,10 @@ def page_of_night(facts: NightFacts) -> bytes:
         stuck(facts, [one for one in causes if one.is_stuck]),
         gates(facts),
         harness(facts),
-        untold(facts),
-        nothing_of(facts),
+        unknown(facts),
+        absences(facts),
         plan(facts),
-        following(facts),
+        next_commands(facts),
         foot(facts),
         "</main>",
     ]
@@ -106,8 +106,8 @@ def page_of_night(facts: NightFacts) -> bytes:
 def heading(facts: NightFacts) -> str:
     """`2 new, 1 known, 412 runs, 1.9 M acked writes, 3 h 58 min`."""
     of = totals_of(facts.state)
-    return (f"{facts.results.counts}, {many(of.runs, 'run')}, {count_words(of.acked)} acked writes, "
-            f"{time_words(facts.state.spent_s)}")
+    return (f"{facts.results.counts}, {many(of.runs, 'run')}, {count_text(of.acked)} acked writes, "
+            f"{time_text(facts.state.spent_s)}")
 
 
 def head(facts: NightFacts, title: str) -> str:
@@ -134,12 +134,12 @@ def head(facts: NightFacts, title: str) -> str:
 
 
 def is_failing(count: str) -> bool:
-    """Of a part of `Results.counts`: `2 new`, `1 seen before (stuck)`."""
+    """Whether a part of `Results.counts` (`2 new`, `1 seen before (stuck)`) counts signatures that fail."""
     return count.partition(" ")[2].startswith((NEW, OLD))
 
 
 def moment(written: object) -> str:
-    """A time of a file: `2026-11-23 05:06 UTC`."""
+    """A time from a file as text: `2026-11-23 05:06 UTC`."""
     try:
         read = datetime.datetime.fromisoformat(str(written))
     except ValueError:
@@ -147,39 +147,39 @@ def moment(written: object) -> str:
     return f"{read:%Y-%m-%d %H:%M} {read:%Z}".strip()
 
 
-def standing(facts: NightFacts) -> str:
-    """What keeps this page from being the whole story."""
+def incomplete_section(facts: NightFacts) -> str:
+    """What is missing on this page, if anything."""
     lines = []
     if facts.results.trouble:
-        lines.append(f"It did not end: {facts.results.trouble}")
+        lines.append(f"It did not finish: {facts.results.trouble}")
     elif facts.state.why_ended is None:
         left = sum(not run.done for run in facts.state.runs.values())
-        lines.append(f"As of {moment(facts.made_at.isoformat())}: the campaign has not come to its end; "
+        lines.append(f"As of {moment(facts.made_at.isoformat())}: the campaign is not finished; "
                      f"{many(left, 'run')} begun and not judged yet.")
     if not facts.has_ledger:
-        lines.append(f"The ledger {facts.about.get('ledger', '?')} is not there: what earlier nights saw and "
-                     "what is marked as known is not on this page.")
-    told = "".join(f"<li>{text(line)}</li>" for line in lines)
-    title = '<b class="doubt">This page is not the whole story</b>'
-    return f'<section class="card">{title}<ul>{told}</ul></section>' if lines else ""
+        lines.append(f"The ledger {facts.about.get('ledger', '?')} is not there: what earlier "
+                     "campaigns saw and what is marked as known is not on this page.")
+    items = "".join(f"<li>{text(line)}</li>" for line in lines)
+    title = '<b class="doubt">This page is incomplete</b>'
+    return f'<section class="card">{title}<ul>{items}</ul></section>' if lines else ""
 
 
 def numbers(facts: NightFacts) -> str:
     of, spent_s = totals_of(facts.state), facts.state.spent_s
     done = sum(run.done for run in facts.state.runs.values())
     budget_s = facts.about.get("budget_s")
-    time = f"of {time_words(budget_s)}" if isinstance(budget_s, int | float) else "at work"
+    time = f"of {time_text(budget_s)}" if isinstance(budget_s, int | float) else "at work"
     time += f"; {facts.state.why_ended}" if facts.state.why_ended is not None else ""
     again = [line.get("shown") for lines in facts.state.reproductions.values() for line in lines]
     shown = [
         (f"{of.runs:,}", f"runs: {of.kinds}"),
         (f"{of.acked:,}", "acked writes"),
         (f"{of.faults:,}", "faults"),
-        (time_words(spent_s), time),
+        (time_text(spent_s), time),
         (f"{3600 * done / spent_s:.0f}" if spent_s >= 1 else "-", "runs an hour"
          + (f", and {many(len(again), 'reproduction')}" if again else "")),
     ]
-    inside = "".join(f"<div><b>{text(number)}</b>{text(what)}</div>" for number, what in shown)
+    inside = "".join(f"<div><b>{text(number)}</b>{text(label)}</div>" for number, label in shown)
     return f'<section class="card" aria-label="what happened"><div class="numbers">{inside}</div></section>'
 
 
@@ -189,9 +189,9 @@ def numbers(facts: NightFacts) -> str:
 def signatures(facts: NightFacts, causes: Sequence[Cause]) -> str:
     if not causes:
         judged = sum(run.judged is not None for run in facts.state.runs.values())
-        told = f"No law was seen to be broken in {many(judged, 'run')}."
+        lead = f"No broken law was found in {many(judged, 'run')}."
         rate = f"{per_100(0, judged)}, by the 95 % interval." if judged else ""
-        return section("Signatures", "", f'<div class="card"><p class="lead">{text(told)}</p>'
+        return section("Signatures", "", f'<div class="card"><p class="lead">{text(lead)}</p>'
                                          f'<p class="small">{text(rate)}</p></div>')
     return section("Signatures", "a cause each, the new ones first", cause_table(facts, causes))
 
@@ -203,9 +203,10 @@ def cause_table(facts: NightFacts, causes: Sequence[Cause]) -> str:
     heads = ("state", "what", "in 100 runs", "the last nights", "first and last seen", "reproduced",
              "smallest run")
     rows = [[wrapped(cell) for cell in (
-        state_word(cause), what(facts, cause, guarantees=len(guarantees) > 1), rate_cell(cause, scale),
+        state_word(cause), signature_cell(facts, cause, guarantees=len(guarantees) > 1),
+        rate_cell(cause, scale),
         spark(trend(facts.ledger, cause.signature, facts.about, hits=cause.runs, of=cause.of)),
-        seen(cause), text(cause.again), smallest(facts, cause))] for cause in shown]
+        seen(cause), text(cause.reproduced_text), smallest(facts, cause))] for cause in shown]
     promised = f'<p class="small">Promised: {text(guarantees.pop())}.</p>' if len(guarantees) == 1 else ""
     scaled = f'<p class="small">Bars: 0 to {scale:g} in 100 runs of the system, with the 95 % interval.</p>'
     return (f'<div class="card wide">{table(heads, rows, kind="signatures")}{left_out(causes, SIGNATURES)}'
@@ -213,7 +214,7 @@ def cause_table(facts: NightFacts, causes: Sequence[Cause]) -> str:
 
 
 def wrapped(cell: str) -> Markup:
-    """One element, for a narrow page lays out a cell as a grid."""
+    """A cell's content as one element, because a narrow page lays out the cell as a grid."""
     return Markup(f"<div>{cell}</div>")
 
 
@@ -234,12 +235,12 @@ def known_for(cause: Cause) -> str:
     return f"; known: {text(cause.reason)}" if cause.reason else ""
 
 
-def what(facts: NightFacts, cause: Cause, *, guarantees: bool) -> Markup:
-    """The sentence in its parts, what the finding means, and behind a click all else that is known."""
+def signature_cell(facts: NightFacts, cause: Cause, *, guarantees: bool) -> Markup:
+    """A signature's cell: its sentence, the finding's meaning, and the details that a click opens."""
     one = cause.signature
     how = f" ({text(one.how)})" if one.how else ""
     step = f": {text(one.step)}" if one.step else ""
-    means = in_short(one.finding) if one.finding in EXPLANATIONS else ""
+    means = short_meaning(one.finding) if one.finding in EXPLANATIONS else ""
     of = [one.system, *([one.guarantees] if guarantees else []), cause.id]
     return Markup(
         f'<span class="sentence"><b>{text(one.finding)}</b>{how}{step}</span>'
@@ -254,7 +255,7 @@ def more_of(facts: NightFacts, cause: Cause) -> str:
     runs = ", ".join(link(facts, facts.results.where(run), str(run.number)) for run in showing[:RUNS])
     more = f" and {len(showing) - RUNS} more" if len(showing) > RUNS else ""
     lines = [f"<p>Runs that showed it: {runs}{more}.</p>"] if showing else []
-    lines += told_by(entry) if entry is not None else []
+    lines += ledger_lines(entry) if entry is not None else []
     commands = [harmless(line) for line in cause.commands]
     if entry is not None and entry.known is None and facts.has_ledger and cause.fails:
         commands.append(harmless(shlex.join(["floodmark", "campaign", "mark", cause.id, "--known", "REASON",
@@ -262,8 +263,8 @@ def more_of(facts: NightFacts, cause: Cause) -> str:
     return f"<details><summary>runs, notes, what to type</summary>{''.join(lines)}{typed(commands)}</details>"
 
 
-def told_by(entry: Entry) -> list[str]:
-    """What the ledger has besides: what struck, and people's notes."""
+def ledger_lines(entry: Entry) -> list[str]:
+    """Lines from the ledger: the faults in the signature's runs, and people's notes."""
     struck = ", ".join(f"{name} ({count})" for name, count in sorted(entry.faults.items()))
     lines = [f"What struck in its runs: {struck}."] if struck else []
     return [f"<p>{text(line)}</p>" for line in (*lines, *(f"Note: {note}" for note in entry.notes))]
@@ -287,14 +288,14 @@ def seen(cause: Cause) -> Markup:
 
 
 def smallest(facts: NightFacts, cause: Cause) -> Markup:
-    """By its number, where it is of this campaign."""
+    """A link to the smallest run, named by its number if it belongs to this campaign."""
     number = next((run.number for run in facts.showing.get(cause.signature, ())
                    if facts.results.where(run) == cause.smallest), None)
     return link(facts, cause.smallest, f"run {number}" if number is not None else "")
 
 
 def link(facts: NightFacts, folder: str, label: str = "") -> Markup:
-    """To the page of a run; its name alone where there is none."""
+    """A link to the page of a run; only its name if it has no page."""
     name = text(label or folder.rpartition("/")[2] or "-")
     page = facts.pages.get(folder)
     return Markup(f'<a href="{esc(page)}">{name}</a>') if page is not None else name
@@ -311,7 +312,7 @@ def coverage_section(facts: NightFacts) -> str:
               '<span><i class="kknown"></i>known bugs alone</span><span><i class="kquiet"></i>nothing found'
               '</span><span><i class="kempty"></i>in the plan, and nothing ran</span></p>')
     return section("Coverage", "runs that were judged, of each system under each nemesis or scenario",
-                   f'<div class="card wide">{coverage.drawn(grid)}{legend}</div>')
+                   f'<div class="card wide">{coverage.grid_table(grid)}{legend}</div>')
 
 
 def longest(facts: NightFacts) -> str:
@@ -321,12 +322,12 @@ def longest(facts: NightFacts) -> str:
     slow = sorted((run for run in runs if waited_s(run) is not None), key=lambda run: -(waited_s(run) or 0.0))
     tables = ""
     if long:
-        rows: list[Row] = [(run_cell(facts, run), text(run.case.title), time_words(took_s[run.number]),
+        rows: list[Row] = [(run_cell(facts, run), text(run.case.title), time_text(took_s[run.number]),
                  text((run.judged or {}).get("kind", "not judged yet"))) for run in long[:LONGEST]]
         tables += card("The longest", "from a cluster's start to its end",
                        table(("run", "what ran", "took", "verdict"), rows))
     if slow:
-        rows = [(run_cell(facts, run), text(run.case.title), brief_words(waited_s(run) or 0.0),
+        rows = [(run_cell(facts, run), text(run.case.title), short_time_text(waited_s(run) or 0.0),
                  brief_or_none(measure(run, MAX_RECOVERY_S))) for run in slow[:LONGEST]]
         heads = ("run", "what ran", "longest time without an ack", "from mending to the next ack")
         tables += card("The slowest", "by the longest time that a partition had no ack", table(heads, rows))
@@ -343,7 +344,7 @@ def waited_s(run: RunState) -> float | None:
 
 
 def brief_or_none(time_s: float | None) -> str:
-    return "-" if time_s is None else brief_words(time_s)
+    return "-" if time_s is None else short_time_text(time_s)
 
 
 def run_cell(facts: NightFacts, run: RunState) -> Markup:
@@ -351,7 +352,7 @@ def run_cell(facts: NightFacts, run: RunState) -> Markup:
                    f'<span class="small">seed {run.seed}</span>')
 
 
-# -- what is no finding -------------------------------------------------------------------------------------
+# -- not findings -------------------------------------------------------------------------------------
 
 
 def stuck(facts: NightFacts, causes: Sequence[Cause]) -> str:
@@ -370,8 +371,8 @@ def harness(facts: NightFacts) -> str:
                         lambda run: why_of(run) or str((run.judged or {}).get("kind")))
 
 
-def untold(facts: NightFacts) -> str:
-    return runs_section(facts, "Nobody can tell", "neither valid nor invalid", facts.results.untold,
+def unknown(facts: NightFacts) -> str:
+    return runs_section(facts, "Unknown", "neither valid nor invalid", facts.results.unknown,
                         lambda run: why_of(run) or "unknown")
 
 
@@ -384,15 +385,17 @@ def runs_section(facts: NightFacts, title: str, hint: str, runs: Sequence[RunSta
                    + table(("run", "what ran", "why", "folder"), rows) + left_out(runs, ROWS) + "</div>")
 
 
-def nothing_of(facts: NightFacts) -> str:
-    """In words: what did not happen."""
+def absences(facts: NightFacts) -> str:
+    """A sentence that says what did not happen: no stuck cluster, no failure of the harness, no unknown
+    run."""
     results = facts.results
-    words = [] if results.stuck else ["no cluster got stuck"]
-    words += [] if results.not_made or results.harness else ["the harness failed in no run"]
-    words += [] if results.untold else ["no run is one of which nobody can tell"]
-    told = ", ".join(words[:-1]) + (" and " if len(words) > 1 else "") + words[-1] if words else ""
+    clauses = [] if results.stuck else ["no cluster got stuck"]
+    clauses += [] if results.not_made or results.harness else ["the harness failed in no run"]
+    clauses += [] if results.unknown else ["no run is unknown"]
+    sentence = (", ".join(clauses[:-1]) + (" and " if len(clauses) > 1 else "") + clauses[-1]
+                if clauses else "")
     judged = any(run.judged is not None for run in facts.state.runs.values())
-    return f'<p class="small">{text(told[:1].upper() + told[1:])}.</p>' if words and judged else ""
+    return f'<p class="small">{text(sentence[:1].upper() + sentence[1:])}.</p>' if clauses and judged else ""
 
 
 # -- the end ------------------------------------------------------------------------------------------------
@@ -405,8 +408,8 @@ def plan(facts: NightFacts) -> str:
                                    f"<pre>{lines}</pre></details></div>") if written else ""
 
 
-def following(facts: NightFacts) -> str:
-    """What to type next."""
+def next_commands(facts: NightFacts) -> str:
+    """The section with the commands to type next."""
     first = next((cause for cause in facts.results.causes if cause.fails and cause.commands), None)
     commands = [*(first.commands if first is not None else ())]
     if facts.state.why_ended is None:

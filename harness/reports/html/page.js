@@ -1,4 +1,4 @@
-// The page: unpacks its data, lets a reader step through a story, and draws the run through time.
+// The page of a run: unpacks its data, lets a reader step through a story, and draws the run over time.
 "use strict";
 
 const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
@@ -60,7 +60,7 @@ const floodmarkPage = { ready: null, data: null, cursor: null, listeners: [] };
     if (event) floodmarkPage.moveTo(event.t);
   }
 
-  /** Where the logs are wider than their place: the record that the finding names, else the end of them. */
+  /** Scrolls logs that are wider than their place to the finding's record, else to their end. */
   function keepInSight(box) {
     const marks = [...box.querySelectorAll(".focus, .lostedge")], all = [...box.querySelectorAll(".box")];
     const mark = marks[0] || all[all.length - 1];

@@ -1,11 +1,11 @@
-"""The page of a run as one HTML file: verdict, sentences, the log viewer, the run through time, what else was
-found, what nobody can tell, the configuration, and what to type next.
+"""Makes the page of a run as one HTML file: verdict, sentences, the log viewer, charts over time, other
+findings, what is unknown, the configuration, and the commands to type next.
 
 Rules
 1. Every text of a run is escaped where it is put into the page (`esc`), and so is the page's data (`block`):
-   no text of a folder is ever markup.
-2. Nothing is fetched (elements.py).
-3. What does not bear on the finding stands below what does; a part that has nothing to show says why.
+   text of a folder is never markup.
+2. The page fetches nothing (elements.py).
+3. The parts about the finding come first; a part that has nothing to show says why.
 """
 
 import functools
@@ -20,15 +20,15 @@ from floodmark.harness.faults import FAULTS, MENDING, UNSEEN
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.html import charts
 from floodmark.harness.reports.html.data import data_of, nodes_of
-from floodmark.harness.reports.html.elements import block, document, esc, own, packed, table, typed
+from floodmark.harness.reports.html.elements import block, document, esc, package_file, packed, table, typed
 from floodmark.harness.reports.html.facts import Event, RunFacts, counted_elections
-from floodmark.harness.reports.html.lines import whole
+from floodmark.harness.reports.html.lines import int_in
 from floodmark.harness.reports.html.reproduced import Standing
 from floodmark.harness.reports.phrases import PERMITS, many, seconds
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.verdict import BUG
 
-UNBROKEN = 30  # letters: a line of a phone has more
+UNBROKEN = 30  # letters: short enough for one line on a phone
 LONG = re.compile(r"(?<![\w.:])[1-9]\d{3,}(?![\w.:]|\.\d)")
 ROWS = 60  # of the availability table
 LASTING = frozenset(f for f, fault in FAULTS.items() if fault.undone_by is not None)
@@ -43,7 +43,7 @@ Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 def page_of(facts: RunFacts) -> bytes:
-    """The whole file."""
+    """The HTML file."""
     title = " ".join(filter(None, heading(facts)))
     body = "\n".join(
         part
@@ -73,7 +73,7 @@ def page_of(facts: RunFacts) -> bytes:
 
 
 def in_order(facts: RunFacts) -> list[str]:
-    """The viewer where there is a story to step through, then the run; of others the run comes first."""
+    """The viewer and the charts; the viewer first if there is a story to step through."""
     parts = [viewer_card(facts), charts.section(facts)]
     return parts if any(event.story is not None for event in facts.events) else parts[::-1]
 
@@ -86,7 +86,7 @@ def chart_blocks(facts: RunFacts) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def packed_text(name: str, value: str) -> str:
-    """The same library for every page of a call."""
+    """A compressed text; cached, because every page of a call has the same library."""
     return packed(name, value.encode(), "text")
 
 
@@ -103,11 +103,11 @@ def heading(facts: RunFacts) -> tuple[str, str]:
         return word, ""
     worst = findings[0]
     name, count = str(worst["name"]), int(worst["count"])
-    what = many(count, "lost write") if name == "lost-write" else f"{name} ({count})" if count > 1 else name
+    label = many(count, "lost write") if name == "lost-write" else f"{name} ({count})" if count > 1 else name
     bugs = sum(account.found["class"] == BUG for account in facts.reading.accounts)
     if worst["class"] != BUG:
-        return word, f"({what}, permitted by {worst['permitted_by']})"
-    return f"{word}:", what + (f" and {many(bugs - 1, 'other event')}" if bugs > 1 else "")
+        return word, f"({label}, permitted by {worst['permitted_by']})"
+    return f"{word}:", label + (f" and {many(bugs - 1, 'other event')}" if bugs > 1 else "")
 
 
 def head_line(facts: RunFacts) -> str:
@@ -132,41 +132,42 @@ def head_line(facts: RunFacts) -> str:
 
 
 def unbroken(part: str) -> str:
-    """A short text stays on its line."""
+    """The text; a short one is not broken into lines."""
     return f"<span class=nb>{esc(part)}</span>" if len(part) <= UNBROKEN else esc(part)
 
 
 def trouble(facts: RunFacts) -> str:
-    """What of the folder could not be read, and what went wrong with the run itself."""
-    told = [*(facts.ruled.harness if facts.ruled is not None else ()), *facts.problems]
-    if not told:
+    """What could not be read of the folder, and the failures of the run itself."""
+    problems = [*(facts.ruled.harness if facts.ruled is not None else ()), *facts.problems]
+    if not problems:
         return ""
-    lines = "".join(f"<li>{esc(line)}</li>" for line in told)
+    lines = "".join(f"<li>{esc(line)}</li>" for line in problems)
     return (
-        '<section class="card"><b class="doubt">This page is not the whole story</b>'
+        '<section class="card"><b class="doubt">This page is incomplete</b>'
         f"<ul>{lines}</ul></section>"
     )
 
 
 def verdict_card(facts: RunFacts) -> str:
-    """The sentence, its course in a few lines, why it is (not) allowed, and the run in numbers."""
+    """The worst finding's sentence, its course in a few lines, why it is (not) allowed, and the run in
+    numbers."""
     parts = []
     if facts.reading.accounts:
-        told = dict(facts.reading.accounts[0].parts)
+        sentences = dict(facts.reading.accounts[0].parts)
         found = facts.reading.accounts[0].found
-        lead = told.get("what") or next(iter(verdict_text.others(found, ())), str(found["name"]))
+        lead = sentences.get("what") or next(iter(verdict_text.others(found, ())), str(found["name"]))
         parts.append(f'<p class="lead">{esc(lead)}</p>')
         parts += [
             f"<p>{esc(sentence[:1].upper() + sentence[1:])}</p>"
             for head in ("guilty", "event")
-            if (sentence := told.get(head))
+            if (sentence := sentences.get(head))
         ]
         if facts.reading.summary:
             rows = "".join(
                 f"<dt>{esc(head)}</dt><dd>{esc(line)}</dd>" for head, line in facts.reading.summary
             )
             parts.append(f'<dl class="course">{rows}</dl>')
-        parts += [f"<p>{esc(told['why'])}</p>"] if "why" in told else []
+        parts += [f"<p>{esc(sentences['why'])}</p>"] if "why" in sentences else []
     elif facts.verdict is not None:
         counts = facts.verdict.get("counts") or {}
         parts.append(
@@ -181,26 +182,26 @@ def nothing_found(facts: RunFacts) -> str:
         struck = sum(struck_by(facts).values())
         through = f"through {many(struck, 'fault')}" if struck else "and no fault struck"
         return f"Every acked write is where it was acked, and no law was broken, {through}."
-    return "No law was seen to be broken; what nobody can tell is below."
+    return "No broken law was found; what is unknown is listed below."
 
 
 def separated(sentence: str) -> str:
-    """Its long numbers with separators."""
+    """The sentence with separators in its long numbers."""
     return LONG.sub(lambda found: f"{int(found[0]):,}", sentence)
 
 
 def struck_by(facts: RunFacts) -> dict[str, int]:
-    """The faults that struck, without what mended them."""
+    """The faults that struck and their numbers, without the acts that mend."""
     return {f: number for f, number in facts.reading.strikes.struck.items()
             if f not in MENDING and f not in UNSEEN}  # fmt: skip
 
 
 def numbers(facts: RunFacts) -> str:
-    """Five facts at most."""
+    """Five numbers at most."""
     counts = (facts.verdict or {}).get("counts") or {}
     faults = struck_by(facts)
     listed = ", ".join(f"{number} {f.replace('_', ' ')}" for f, number in sorted(faults.items()))
-    acked = whole(counts, "acked")
+    acked = int_in(counts, "acked")
     shown = [(f"{acked:,}", "acked writes")] if acked is not None else []
     shown.append((f"{sum(faults.values()):,}", f"faults: {listed}" if listed else "faults"))
     if facts.traced.is_there:
@@ -221,7 +222,7 @@ def numbers(facts: RunFacts) -> str:
         shown.append((f"{most:,}", "records in the longest final dump"))
     return (
         '<div class="numbers">'
-        + "".join(f"<div><b>{esc(number)}</b>{esc(what)}</div>" for number, what in shown)
+        + "".join(f"<div><b>{esc(number)}</b>{esc(label)}</div>" for number, label in shown)
         + "</div>"
     )
 
@@ -229,17 +230,17 @@ def numbers(facts: RunFacts) -> str:
 def reproduced(standing: Standing) -> tuple[str, str]:
     """`2 of 2`, `reproduced; first seen 2026-11-23`."""
     tried = standing.tried > 0
-    words = ["reproduced" if tried else "to reproduce it"]
-    words += [f"known: {standing.known}"] if standing.known else []
-    words += [f"first seen {standing.first}"] if standing.first else []
-    return f"{standing.shown} of {standing.tried}" if tried else "not tried", "; ".join(words)
+    notes = ["reproduced" if tried else "to reproduce it"]
+    notes += [f"known: {standing.known}"] if standing.known else []
+    notes += [f"first seen {standing.first}"] if standing.first else []
+    return f"{standing.shown} of {standing.tried}" if tried else "not tried", "; ".join(notes)
 
 
 # -- the viewer ---------------------------------------------------------------------------------------------
 
 
 def viewer_card(facts: RunFacts) -> str:
-    """The log viewer's frame; its contents are drawn by the script."""
+    """The log viewer's frame; the script draws its contents."""
     stories = [event for event in facts.events if event.story is not None]
     if not stories and not facts.finals:
         return ""
@@ -256,17 +257,17 @@ def viewer_card(facts: RunFacts) -> str:
     hint = (
         "step through with ← →; the slider goes through every event of the partition"
         if traced
-        else "what the final dumps hold"
+        else "the final dumps"
     )
     title = "How it happened" if stories else "The logs in the end"
-    return Template(own("viewer.html")).substitute(title=title, hint=hint, choices=chosen)
+    return Template(package_file("viewer.html")).substitute(title=title, hint=hint, choices=chosen)
 
 
 # -- tables -------------------------------------------------------------------------------------------------
 
 
 def availability_card(facts: RunFacts) -> str:
-    """What clients noticed of each fault, as `campaign stats` measures it."""
+    """How each fault affected the clients, as `campaign stats` measures it."""
     clients = facts.clients
     if not clients.faults:
         why = clients.unmeasured
@@ -276,7 +277,7 @@ def availability_card(facts: RunFacts) -> str:
     heads = ("fault", "at", "lasted", "first failed op after", "longest wait for an ack", "acked again after")
     return wide(
         "Availability",
-        "what clients noticed of each fault",
+        "how each fault affected the clients",
         table(heads, rows, kind="times")
         + (f"<p class=small>{more:,} more faults struck.</p>" if more > 0 else "")
         + f"<p class=small>{esc(DEFINED)}</p>",
@@ -284,7 +285,7 @@ def availability_card(facts: RunFacts) -> str:
 
 
 def availability(row: Json, last_ns: int) -> list[str]:
-    """A row of the measures' faults in words."""
+    """The cells of a fault's row of measures."""
     lasts, mended = row["kind"] in LASTING, row["mended_s"]
     until = mended if mended is not None else last_ns / 1e9
     recovery = span_text(row["recovery_s"], row["recovery_partition"])
@@ -301,7 +302,7 @@ def availability(row: Json, last_ns: int) -> list[str]:
 
 
 def span_text(time_s: float | None, partition: int | None = None) -> str:
-    """`12.3 ms in p0`; a dash where there is none."""
+    """`12.3 ms in p0`; `-` for None."""
     return interval(None if time_s is None else round(time_s * 1e9)) + (
         "" if partition is None else f" in p{partition}")
 
@@ -319,7 +320,7 @@ def interval(time_ns: int | None) -> str:
 
 
 def other_findings(facts: RunFacts) -> str:
-    """One line an event, opening to its paragraph; and what other checks saw of the first."""
+    """A line for each other event, which opens to its paragraph; and the first event's other groups."""
     parts = []
     stories = [event for event in facts.events if event.story is not None]
     for event in facts.events[:1]:
@@ -357,12 +358,13 @@ def details(event: Event, stories: Sequence[Event]) -> str:
         else ""
     )
     return (
-        f"<details><summary><b>{esc(found['name'])}</b> ({esc(found['count'])}, {esc(held_for(found))}): "
+        f"<details><summary><b>{esc(found['name'])}</b> "
+        f"({esc(found['count'])}, {esc(class_sentence(found))}): "
         f"{esc(lead)}</summary>{body}{button}</details>"
     )
 
 
-def held_for(found: Json) -> str:
+def class_sentence(found: Json) -> str:
     if found["class"] == BUG:
         return "a bug"
     cause = str(found.get("permitted_by"))
@@ -389,7 +391,7 @@ def unknown_card(facts: RunFacts) -> str:
 
 
 def config_card(facts: RunFacts) -> str:
-    """Guarantees, then the keys: those that differ between nodes first."""
+    """The guarantees, then the config keys: those that differ between nodes first."""
     config = {
         str(node): dict(keys)
         for node, keys in mapping(facts.about.get("config")).items()

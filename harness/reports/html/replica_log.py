@@ -1,52 +1,51 @@
-"""What a replica's log holds, followed event by event: runs of offsets by epoch. Pure.
-
-viewer.js follows the same events by the same rules from where this leaves off; a test holds them together.
+"""Rebuilds a replica's log from its trace events, as ranges of offsets by epoch. Pure.
+viewer.js continues with the later events by the same rules; a test compares the two.
 
 Rules
-1. `append` puts records at its offsets; what stood there or above goes first. `truncate` and `start` cut the
-   log to the LEO that they tell.
-2. What was cut is remembered until the same record (offset and epoch) is back.
+1. `append` first removes what is at its offsets or above, then adds its records. `truncate` and `start` cut
+   the log to the LEO they name.
+2. What was cut is kept in `cut` until the same record (offset and epoch) is back.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.reports.html.lines import items, whole
+from floodmark.harness.reports.html.lines import int_in, items
 
-Stretch = tuple[int, int, int]  # epoch, first offset, the offset behind the last
+Stretch = tuple[int, int, int]  # epoch, first offset, the offset after the last
 
 
 @dataclass(slots=True, kw_only=True)
 class ReplicaLog:
-    """One replica of one partition, as its own trace tells."""
+    """One replica of one partition, by its own trace."""
 
     log: list[Stretch] = field(default_factory=list)
     cut: list[Stretch] = field(default_factory=list)
     leo: int = 0
     hw: int = 0
     epoch: int = -1
-    role: str = ""  # leader, follower; empty: none yet
+    role: str = ""  # leader or follower; empty: none yet
 
     def apply(self, event: Mapping[str, Any]) -> None:
-        """One line of this replica's trace."""
+        """Applies one line of this replica's trace."""
         fields, name = dict(event), event.get("event")
         if name == "append":
             self._append(fields)
         elif name == "truncate":
-            self._cut_to(whole(fields, "to"))
+            self._cut_to(int_in(fields, "to"))
         elif name == "start":
             self.role = ""
             self._start(fields)
         elif name in ("become_leader", "become_follower"):
             self.role = str(name)[len("become_") :]
         self.leo, self.hw, self.epoch = (
-            kept if (told := whole(fields, key)) is None else told
+            kept if (value := int_in(fields, key)) is None else value
             for key, kept in (("leo", self.leo), ("hw", self.hw), ("epoch", self.epoch))
         )
 
     def _append(self, fields: dict[str, Any]) -> None:
-        offset, count = whole(fields, "offset"), whole(fields, "count")
+        offset, count = int_in(fields, "offset"), int_in(fields, "count")
         if offset is None or count is None or count < 1:
             return
         self._cut_to(offset)
@@ -58,11 +57,11 @@ class ReplicaLog:
             self.cut = without(self.cut, (epoch, first, behind))
 
     def _start(self, fields: dict[str, Any]) -> None:
-        leo = whole(fields, "leo")
+        leo = int_in(fields, "leo")
         if leo is None:
             return
         self._cut_to(leo)
-        end = self.log[-1][2] if self.log else whole(fields, "log_start") or 0
+        end = self.log[-1][2] if self.log else int_in(fields, "log_start") or 0
         if end < leo:
             self.log += stretches(items(fields, "epochs"), end, leo)
 

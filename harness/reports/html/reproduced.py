@@ -1,8 +1,8 @@
 """Finds how often a run's cause was reproduced, and since when and why it is known, for the HTML report.
 
-The campaign that the folder belongs to, and its ledger, say so. A folder belongs to a campaign if it is where
-campaigns have their runs (runs/NAME) or reproductions (again/SIGNATURE/NUMBER). What cannot be read counts as
-missing: the report is written all the same.
+The folder's campaign and its ledger have the numbers. A folder belongs to a campaign if its path is that of a
+campaign's run (runs/NAME) or reproduction (again/SIGNATURE/NUMBER). What cannot be read counts as missing:
+the report is written anyway.
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,17 @@ DAY = len("2026-11-20")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What the campaign knows of the cause. first: the day it was first seen; known: why it is, if it is."""
+    """What the campaign knows about a cause. first: the day it was first seen; known: the reason, if it is
+    known."""
 
-    shown: int = 0  # runs that showed it again
+    shown: int = 0  # attempts that showed it again
     tried: int = 0
     first: str = ""
     known: str = ""
 
 
 def standing_of(folder: Path) -> Standing:
-    """Of the cause that this run shows: the one tried most often where it shows several."""
+    """The standing of the cause that this run shows; of several, the one tried most often."""
     folder = folder.resolve()
     for parent in list(folder.parents)[1:3]:
         at = CampaignAt(folder=parent)
@@ -52,7 +53,7 @@ def in_campaign(at: CampaignAt, folder: Path) -> Standing:
 
 
 def causes_of(state: State, known: ledger.Ledger, place: Path) -> Mapping[str, ledger.Entry | None]:
-    """The signatures of the run, by id, with their entries in the ledger."""
+    """The run's signatures by id, each with its entry in the ledger."""
     if place.parts[0] == "again":
         return {place.parts[1]: known.entries.get(place.parts[1])}
     run = next((run for run in state.runs.values() if run.folder == place.as_posix()), None)
@@ -63,11 +64,11 @@ def causes_of(state: State, known: ledger.Ledger, place: Path) -> Mapping[str, l
 
 
 def standing(state: State, id_: str, entry: ledger.Entry | None, known: ledger.Ledger) -> Standing:
-    """The ledger knows of all nights; where it has nothing, the campaign's own journal."""
+    """A cause's standing by the ledger, which covers all campaigns, or by the campaign's own journal."""
     lines = state.reproductions.get(id_, [])
     again = sum(bool(line["shown"]) for line in lines), len(lines)
     shown, tried = max(again, entry.reproduced if entry is not None else (0, 0), key=lambda pair: pair[1])
-    nights = known.seen(entry) if entry is not None else []
+    nights = known.nights_with(entry) if entry is not None else []
     return Standing(
         shown=shown,
         tried=tried,

@@ -1,17 +1,18 @@
-"""The faults of a run as spans of time: when each was set about, when it was mended, and on whom. Pure."""
+"""Turns the faults of a run into spans of time: when each began, when it was mended, and on which node.
+Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from floodmark.harness.faults import FAULTS, MENDING, UNSEEN, undoes
-from floodmark.harness.reports.html.lines import Line, items, text, whole
+from floodmark.harness.reports.html.lines import Line, int_in, items, text
 
 DOWN = frozenset({"kill", "stop", "power_cut", "disk"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """One fault on one node, or on none in particular (a cut by links, an election)."""
+    """One fault on one node, or on no particular node (a cut of links, an election)."""
 
     f: str
     node: str | None
@@ -20,7 +21,7 @@ class Span:
     mended: bool = False
     index: int = -1  # of the nemesis's line
     kind: str = ""  # of a cut: majorities-ring, ...
-    nodes: tuple[str, ...] = ()  # of a cut: those whose links it drops
+    nodes: tuple[str, ...] = ()  # of a cut: the nodes whose links it drops
 
     @property
     def label(self) -> str:
@@ -29,14 +30,14 @@ class Span:
 
 
 def began_of(line: Line) -> int:
-    """When the act was set about; its line's time where that is not told."""
-    fault, time = line.get("fault"), whole(line, "time") or 0
-    began = whole(fault, "began") if isinstance(fault, dict) else None
+    """When the act began; the time of its line if that is not recorded."""
+    fault, time = line.get("fault"), int_in(line, "time") or 0
+    began = int_in(fault, "began") if isinstance(fault, dict) else None
     return began if began is not None and 0 <= began <= time else time
 
 
 def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
-    """Of the nemesis's lines in order; what nothing mended lasts to the end."""
+    """The spans of the nemesis's lines, in order; a fault that nothing mended lasts to the end."""
     spans: list[Span] = []
     lasting: list[tuple[str, str | None, int]] = []  # f, node, its place in spans
     for line in nemesis:
@@ -47,7 +48,7 @@ def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
             still = []
             for one in lasting:
                 if undoes(f, nodes, one[0], one[1]):
-                    spans[one[2]] = ended(spans[one[2]], whole(line, "time") or 0)
+                    spans[one[2]] = ended(spans[one[2]], int_in(line, "time") or 0)
                 else:
                     still.append(one)
             lasting = still
@@ -63,7 +64,7 @@ def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
                         node=node,
                         began_ns=began_of(line),
                         until_ns=last_ns if lasts else None,
-                        index=whole(line, "index") or 0,
+                        index=int_in(line, "index") or 0,
                         kind=text(fields, "kind"),
                         nodes=tuple(nodes) if of_links else (),
                     )

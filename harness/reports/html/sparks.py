@@ -1,9 +1,10 @@
-"""Small drawings in a table: a rate with its interval as a bar, a rate night by night as a line. Pure.
+"""Draws rates in a table's cells: a bar for a rate with its interval, a line for the rate night by night.
+Pure.
 
 Rules
-1. All bars of a table have one scale (`scale_of`), all lines one time axis; a line has its own height.
-2. A night that had no run of the system is a gap in the line, not a zero.
-3. What is drawn is said as well: in words beside the bar, and as the label of the line.
+1. All bars of a table have one scale (`scale_of`), all lines one time axis; each line has its own y scale.
+2. A night without a run of the system is a gap in the line, not a zero.
+3. What is drawn is also written: as text beside the bar, and as the line's label.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ SCALES = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # ends of the bars, per 100 r
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """hits of `of` runs, of which there is at least one, per 100, with its 95 % interval."""
+    """`hits` of `of` runs (at least one) as a rate per 100, with its 95 % interval."""
 
     hits: int
     of: int
@@ -37,13 +38,13 @@ class Rate:
 
 
 def scale_of(rates: Iterable[Rate]) -> float:
-    """Where the bars of a table end: the least of SCALES that no interval exceeds."""
+    """The end of the bars' scale: the least of SCALES that no interval exceeds."""
     most = max((rate.interval[1] for rate in rates), default=0.0)
     return next((scale for scale in SCALES if most <= scale), SCALES[-1])
 
 
 def bar(rate: Rate, scale: float) -> Markup:
-    """The interval as a band on its track, the rate as a mark."""
+    """A bar: the interval as a band, the rate as a mark."""
     low, high = (BAR_WIDTH * min(1.0, value / scale) for value in rate.interval)
     at = min(BAR_WIDTH - 1.0, max(1.0, BAR_WIDTH * rate.value / scale))
     return Markup(
@@ -56,8 +57,8 @@ def bar(rate: Rate, scale: float) -> Markup:
 
 
 def places(points: Sequence[Point]) -> list[tuple[float, float] | None]:
-    """Where each night's dot is, in pixels: the last night at the right edge, the highest rate at the top;
-    None: no run of the system."""
+    """The position of each night's dot in pixels: the last night at the right edge, the highest rate at the
+    top; None: no run of the system."""
     most = max((one.hits / one.of for one in points if one.of), default=0.0)
     step = (LINE_WIDTH - 2 * EDGE) / max(1, len(points) - 1)
     right, floor = LINE_WIDTH - EDGE, LINE_HEIGHT - EDGE
@@ -69,7 +70,7 @@ def places(points: Sequence[Point]) -> list[tuple[float, float] | None]:
 
 
 def spark(points: Sequence[Point]) -> Markup:
-    """The rate night by night; a dot where it was seen, and one at the last night."""
+    """A line of the rate night by night, with a dot where it was seen and at the last night."""
     at = places(points)
     lines = "".join(
         '<polyline points="' + " ".join(f"{x:g},{y:g}" for x, y in stretch) + '"/>'
@@ -77,12 +78,12 @@ def spark(points: Sequence[Point]) -> Markup:
     )
     dots = "".join(
         f'<circle class="{"seen" if one.hits else "unseen"}" cx="{place[0]:g}" cy="{place[1]:g}" '
-        f'r="{3 if number == len(points) - 1 else 2}"><title>{text(of_night(one))}</title></circle>'
+        f'r="{3 if number == len(points) - 1 else 2}"><title>{text(night_text(one))}</title></circle>'
         for number, (one, place) in enumerate(zip(points, at, strict=True))
         if place is not None and (one.hits or number == len(points) - 1)
     )
     return Markup(
-        f'<svg class="spark" role="img" aria-label="{text(in_words(points))}" width="{LINE_WIDTH}" '
+        f'<svg class="spark" role="img" aria-label="{text(label(points))}" width="{LINE_WIDTH}" '
         f'height="{LINE_HEIGHT}" viewBox="0 0 {LINE_WIDTH} {LINE_HEIGHT}">'
         f'<line class="floor" x1="{EDGE}" x2="{LINE_WIDTH - EDGE}" y1="{LINE_HEIGHT - EDGE}" '
         f'y2="{LINE_HEIGHT - EDGE}"/>{lines}{dots}</svg>'
@@ -90,7 +91,7 @@ def spark(points: Sequence[Point]) -> Markup:
 
 
 def stretches(at: Iterable[tuple[float, float] | None]) -> Iterator[list[tuple[float, float]]]:
-    """The places between gaps; single ones are no line."""
+    """Yields the positions between gaps that form a line, at least two each."""
     stretch: list[tuple[float, float]] = []
     for place in (*at, None):
         if place is not None:
@@ -101,11 +102,11 @@ def stretches(at: Iterable[tuple[float, float] | None]) -> Iterator[list[tuple[f
         stretch = []
 
 
-def of_night(point: Point) -> str:
+def night_text(point: Point) -> str:
     """`2026-11-23 15:58: 3 of 25 runs`."""
-    told = f"{point.hits} of {point.of} runs" if point.of else "not run"
-    return f"{point.began[:16].replace('T', ' ')}: {told}"
+    rate = f"{point.hits} of {point.of} runs" if point.of else "not run"
+    return f"{point.began[:16].replace('T', ' ')}: {rate}"
 
 
-def in_words(points: Sequence[Point]) -> str:
-    return "; ".join(of_night(one) for one in points)
+def label(points: Sequence[Point]) -> str:
+    return "; ".join(night_text(one) for one in points)

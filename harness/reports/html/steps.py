@@ -14,8 +14,8 @@ from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS
 from floodmark.harness.op import Op
 from floodmark.harness.reports.finding_evidence import Evidence
-from floodmark.harness.reports.finding_narrative import facts_at_hand, meaning
-from floodmark.harness.reports.html.lines import text, whole
+from floodmark.harness.reports.finding_narrative import meaning, relevant_facts
+from floodmark.harness.reports.html.lines import int_in, text
 from floodmark.harness.reports.html.spans import DOWN
 from floodmark.harness.reports.html.traced import Shown
 from floodmark.harness.reports.phrases import Record, fault_text, seconds
@@ -23,41 +23,41 @@ from floodmark.harness.reports.record_story import Course, began, short
 from floodmark.harness.reports.trace_text import TraceLine, clause_of
 
 STEPS, FEW = 8, 4
-CURES = {  # what the protocol has done since, by the step's event
+CURES = {  # how Kafka's protocol avoids it today, by the step's event
     "high-watermark": "Since KIP-101 a follower asks the leader where its last epoch ended "
-    "(OffsetsForLeaderEpoch) and cuts only what lies behind that.",
-    "unclean": "A clean election chooses from the ISR; where nobody of it lives, the partition waits.",
+    "(OffsetsForLeaderEpoch) and truncates only what comes after that.",
+    "unclean": "A clean election chooses from the ISR; if none of its members is alive, the partition waits.",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One of the instants that matter."""
+    """One of the instants that matter for a finding."""
 
     time_ns: int
     name: str
     sentence: str
-    weight: int  # the lower the more it matters
+    weight: int  # the lower, the more it matters
     number: int | None = None  # of its line in the trace, from 1
     index: int | None = None  # of its line in the history, from 0
     cure: str = ""
 
 
 def steps_of(course: Course, shown: Shown | None) -> list[Step]:
-    """In the order of time; at most STEPS, those that matter most."""
+    """The steps that matter most, at most STEPS, in the order of time."""
     found: dict[tuple[str, int | None], Step] = {}
     for step in candidates(course, shown):
         key = ("trace", step.number) if step.number is not None else ("history", step.index)
         if key not in found or step.weight < found[key].weight:
             found[key] = step
-    for line in around(shown) if shown is not None and len(found) < FEW else ():
+    for line in partition_events(shown) if shown is not None and len(found) < FEW else ():
         found.setdefault(("trace", line.number), step_of(course.evidence, line, name_of(line), 5))
     chosen = sorted(found.values(), key=lambda step: (step.weight, step.time_ns))[:STEPS]
     return sorted(chosen, key=lambda step: (step.time_ns, step.number or 0))
 
 
-def around(shown: Shown) -> Iterator[TraceLine]:
-    """Where little is known of a finding, what the partition went through at that time."""
+def partition_events(shown: Shown) -> Iterator[TraceLine]:
+    """Yields the partition's role changes and truncations, for a finding with few steps of its own."""
     for event in ("elect", "truncate", "become_leader", "start"):
         yield from of_the_event(shown, event)
 
@@ -65,11 +65,11 @@ def around(shown: Shown) -> Iterator[TraceLine]:
 def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:
     evidence, blamed = course.evidence, course.evidence.event
     for rival in (evidence, *course.rivals):
-        for acker in rival.ackers[:1]:
-            yield step_of(evidence, acker.line, "acked", 0)
+        for ack_event in rival.ack_events[:1]:
+            yield step_of(evidence, ack_event.line, "acked", 0)
     if blamed is not None:
         yield step_of(evidence, blamed, name_of(blamed), 0)
-    for line in evidence.fates:
+    for line in evidence.copy_losses:
         yield step_of(evidence, line, name_of(line), 1)
     for line in course.changes:
         began_there = line.event == "become_leader" and blamed is not None and line.node == blamed.node
@@ -80,7 +80,7 @@ def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:
     if shown is not None:
         for line in appends_there(evidence, shown):
             yield step_of(evidence, line, f"{line.node} appends there", 1)
-    if shown is not None and not evidence.ackers:
+    if shown is not None and not evidence.ack_events:
         yield from (step_of(evidence, line, name_of(line), 3) for line in of_the_event(shown, "elect"))
     if shown is not None and (line_over := overwriting(evidence, shown)) is not None:
         yield step_of(evidence, line_over, f"{line_over.node} appends there", 2)
@@ -95,20 +95,20 @@ def candidates(course: Course, shown: Shown | None) -> Iterator[Step]:
             index=op.index,
             sentence=f"At {seconds(began(op))} the nemesis: {fault_text(op)} (history.jsonl:{op.index + 1}).",
         )
-    if not evidence.ackers:
+    if not evidence.ack_events:
         yield from (op_step(op) for op in evidence.ops[:3])
 
 
 def op_step(op: Op) -> Step:
-    """What a client was told, where no line of the trace says it."""
+    """The step of a client's op, for what no line of the trace shows."""
     records: list[Record] = [*(op.sends or ()), *(op.reads or ())]
-    what = f"{records[0].value} at offset {records[0].offset}" if records else op.f
+    outcome = f"{records[0].value} at offset {records[0].offset}" if records else op.f
     return Step(
         time_ns=op.time,
         name=f"{op.f} {op.type}",
         weight=2,
         index=op.index,
-        sentence=f"At {seconds(op.time)} process {op.process}: {op.f} {op.type}, {what} "
+        sentence=f"At {seconds(op.time)} process {op.process}: {op.f} {op.type}, {outcome} "
         f"(history.jsonl:{op.index + 1}).",
     )
 
@@ -126,29 +126,29 @@ def step_of(evidence: Evidence, line: TraceLine, name: str, weight: int) -> Step
 
 
 def cure_of(evidence: Evidence, line: TraceLine) -> str:
-    """What the protocol would have done; of the line to blame at least the law that it broke."""
-    if line.event == "truncate" and "high watermark" in line.word("why"):
+    """How the protocol avoids this; for the line to blame at least the law that it broke; else empty."""
+    if line.event == "truncate" and "high watermark" in line.name_in("why"):
         return CURES["high-watermark"]
     if line.event == "elect" and line.fields.get("clean") is False:
         return CURES["unclean"]
     blamed = evidence.event
     if blamed is None or blamed.number != line.number:
         return ""
-    fact = next(facts_at_hand(evidence), None)
+    fact = next(relevant_facts(evidence), None)
     explained = EXPLANATIONS.get(evidence.name)
     return FACTS[fact].holds if fact is not None else f"{explained.law}." if explained is not None else ""
 
 
 def name_of(line: TraceLine) -> str:
-    """`n3 truncates`: for a button."""
-    node = line.word("node")
+    """A short name for a step's button: `n3 truncates`."""
+    node = line.name_in("node")
     if line.event == "elect":
         leader = line.fields.get("leader")
         return f"{leader} is elected" if leader else "no leader is left"
     return {
         "truncate": f"{node} truncates",
         "become_leader": f"{node} begins to lead",
-        "become_follower": f"{node} follows {line.word('leader')}",
+        "become_follower": f"{node} follows {line.name_in('leader')}",
         "start": f"{node} starts",
         "ack": f"{node} acks",
         "isr": "the ISR changes",
@@ -158,40 +158,40 @@ def name_of(line: TraceLine) -> str:
 
 
 def appends_there(evidence: Evidence, shown: Shown) -> Iterator[TraceLine]:
-    """Of logs that part: who put which epoch's record at the offset, each once."""
+    """Yields, for logs that differ, the appends at the offset, one for each node and epoch."""
     offset, seen = evidence.number("offset"), set[tuple[str, int | None]]()
     if evidence.name not in (names.DIVERGED, names.EPOCH_LINEAGE, names.TWO_LEADERS) or offset is None:
         return
     for line in of_the_event(shown, "append"):
         first, count = line.whole_number("offset"), line.whole_number("count")
-        whose = line.word("node"), line.whole_number("epoch")
+        whose = line.name_in("node"), line.whole_number("epoch")
         if first is not None and count is not None and first <= offset < first + count and whose not in seen:
             seen.add(whose)
             yield line
 
 
 def of_the_event(shown: Shown, event: str) -> Iterator[TraceLine]:
-    """The partition's lines of that event."""
+    """Yields the partition's lines of that event."""
     yield from (TraceLine(number=number, fields=line) for number, line in shown.events
                 if text(line, "event") == event)  # fmt: skip
 
 
 def overwriting(evidence: Evidence, shown: Shown) -> TraceLine | None:
-    """The first append of another epoch at the offset that a record was acked for."""
+    """The first append of a later epoch at the offset of an acked record."""
     offset = evidence.number("offset")
-    acked = next((one.line.whole_number("epoch") for one in evidence.ackers), None)
-    since = next((one.line.whole_number("time") for one in evidence.ackers), None)
+    acked = next((one.line.whole_number("epoch") for one in evidence.ack_events), None)
+    since = next((one.line.whole_number("time") for one in evidence.ack_events), None)
     if offset is None or acked is None or since is None:
         return None
     for number, line in shown.events:
-        first, count = whole(line, "offset"), whole(line, "count")
+        first, count = int_in(line, "offset"), int_in(line, "count")
         if (
             text(line, "event") == "append"
-            and (whole(line, "time") or 0) > since
+            and (int_in(line, "time") or 0) > since
             and first is not None
             and count is not None
             and first <= offset < first + count
-            and (whole(line, "epoch") or 0) > acked
+            and (int_in(line, "epoch") or 0) > acked
             and text(line, "role") == "leader"
         ):
             return TraceLine(number=number, fields=line)

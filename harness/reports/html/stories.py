@@ -1,9 +1,10 @@
-"""The story of one finding for the log viewer: the logs before it, every event of its partition, the steps
-that matter (steps.py), and the values and acks around its record.
+"""Builds the log viewer's data for one finding (its story): the logs before it, every event of its partition,
+the steps that matter (steps.py), and the values and acks around its record.
 
 Rules
-1. Events begin some before the first step and end some behind the last; up to there the logs are followed.
-2. Without a trace there are no events: the viewer shows what the dumps hold in the end.
+1. The events begin a few before the first step and end a few after the last; the logs are those before the
+   first event.
+2. Without a trace there are no events: the viewer shows the final dumps.
 """
 
 import copy
@@ -13,7 +14,7 @@ from typing import Any
 
 from floodmark.harness.reports.finding_evidence import Evidence, leader_of, replicas_of
 from floodmark.harness.reports.html.clients import Acked, Near
-from floodmark.harness.reports.html.lines import Line, items, text, whole
+from floodmark.harness.reports.html.lines import Line, int_in, items, text
 from floodmark.harness.reports.html.replica_log import ReplicaLog
 from floodmark.harness.reports.html.spans import DOWN
 from floodmark.harness.reports.html.steps import Step, steps_of
@@ -28,9 +29,9 @@ Json = Mapping[str, Any]  # an object of run.json or verdict.json
 AROUND = 200  # offsets on each side of the finding whose values are looked up
 MARGIN_NS = 300_000_000
 AFTER_NS = 1_500_000_000
-UNTRACED = "What the final dumps hold. A trace would have shown how it came about, event by event."
-NO_STEPS = "What the final dumps hold: no line of the trace is known to have to do with it."
-IN_THE_END = "What the final dumps hold at the log's end."
+UNTRACED = "The final dumps. A trace would have shown event by event how it happened."
+NO_STEPS = "The final dumps: no line of the trace is known to be about the finding."
+IN_THE_END = "The final dumps at the log's end."
 LEAD, TAIL = 15, 25  # events shown before the first step and after the last
 KEPT = (
     "offset",
@@ -53,7 +54,7 @@ KEPT = (
 
 
 def focus_of(course: Course) -> Focus | None:
-    """The time in which all events are wanted; None where nobody knows when it was."""
+    """The partition and the time whose events are all wanted; None if the time is unknown."""
     partition, evidence = course.evidence.number("partition"), course.evidence
     times = [op.time for op in evidence.ops]
     since = course.since_ns if course.since_ns is not None else min(times, default=None)
@@ -66,7 +67,7 @@ def focus_of(course: Course) -> Focus | None:
 
 
 def near_of(evidence: Evidence, files: RunFiles) -> Near | None:
-    """Where the records are looked at one by one; without an offset the end of the log."""
+    """The range of offsets whose records are looked up; without an offset, the end of the log."""
     partition, offset = evidence.number("partition"), evidence.number("offset")
     if partition is None:
         return None
@@ -76,8 +77,8 @@ def near_of(evidence: Evidence, files: RunFiles) -> Near | None:
 
 
 def end_of(files: RunFiles, partition: int) -> int:
-    """The highest LEO that a replica told."""
-    ends = [whole(dict(row), "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
+    """The highest LEO of a replica's row."""
+    ends = [int_in(dict(row), "leo") or 0 for (_, of), row in files.replicas.items() if of == partition]
     return max(ends, default=0)
 
 
@@ -87,7 +88,7 @@ def end_of(files: RunFiles, partition: int) -> int:
 def story(
     course: Course, shown: Shown | None, files: RunFiles, acked: Sequence[Acked], nemesis: Sequence[Line]
 ) -> dict[str, Any] | None:
-    """None where the finding is of no partition, or of one whose replicas nobody knows."""
+    """The story of a course; None if its finding is about no partition, or the replicas are unknown."""
     evidence = course.evidence
     partition, near = evidence.number("partition"), near_of(evidence, files)
     if partition is None or near is None or not replicas_of(evidence.about, partition):
@@ -102,8 +103,8 @@ def story(
     for event in events[:first]:
         advance(logs, ups, event)
     values = values_near(files, evidence.about, near)
-    told_acks = acks_of(acked, shown, partition, values)
-    values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in told_acks if epoch is not None}
+    ack_rows = acks_of(acked, shown, partition, values)
+    values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in ack_rows if epoch is not None}
     traced = bool(steps)
     return {
         "name": evidence.name,
@@ -121,13 +122,13 @@ def story(
         "steps": [stepped(step, place - first) for step, place in zip(steps, places, strict=True)],
         "opens": opens_at(evidence, steps),
         "values": values,
-        "acked": told_acks,
+        "acked": ack_rows,
         "said": "" if traced else UNTRACED if shown is None or not shown.events else NO_STEPS,
     }
 
 
 def final_story(files: RunFiles, about: Json, partition: int) -> dict[str, Any]:
-    """A partition that no story is of, as its dumps have it at its end."""
+    """A story without events: the end of a partition's logs by the final dumps."""
     end = end_of(files, partition)
     near = partition, max(0, end - AROUND), end + 1
     return {
@@ -142,8 +143,8 @@ def stepped(step: Step, place: int) -> dict[str, Any]:
 
 
 def opens_at(evidence: Evidence, steps: Sequence[Step]) -> int:
-    """The step of the line to blame, or of the last copy that went; else the last step."""
-    numbers = [line.number for line in (evidence.event, *evidence.fates) if line is not None]
+    """The step to open with: the line to blame, or the loss of a copy; else the last step."""
+    numbers = [line.number for line in (evidence.event, *evidence.copy_losses) if line is not None]
     return next(
         (
             at
@@ -156,36 +157,36 @@ def opens_at(evidence: Evidence, steps: Sequence[Step]) -> int:
 
 
 def merged(shown: Shown, nemesis: Sequence[Line], here: Sequence[str]) -> list[Line]:
-    """The trace's events and what the nemesis did to the processes of these nodes, in the order of time."""
+    """The trace's events and the nemesis's acts on these nodes, in the order of time."""
     events = [{**line, "line": number} for number, line in shown.events]
     for line in nemesis:
         fields = line.get("fault")
         nodes = [str(node) for node in items(fields, "nodes")] if isinstance(fields, dict) else []
-        f, told_began = text(line, "f"), whole(fields, "began") if isinstance(fields, dict) else None
-        time = told_began if told_began is not None and f not in ("start", "resume") else whole(line, "time")
+        f, began = text(line, "f"), int_in(fields, "began") if isinstance(fields, dict) else None
+        time = began if began is not None and f not in ("start", "resume") else int_in(line, "time")
         if time is None or not shown.focus.since_ns <= time <= shown.focus.until_ns:
             continue
         events += [
-            {"time": time, "node": node, "event": "nemesis", "f": f, "index": whole(line, "index")}
+            {"time": time, "node": node, "event": "nemesis", "f": f, "index": int_in(line, "index")}
             for node in nodes
             if node in here
         ]
-    return sorted(events, key=lambda event: whole(event, "time") or 0)
+    return sorted(events, key=lambda event: int_in(event, "time") or 0)
 
 
 def place_in(events: Sequence[Line], step: Step) -> int:
-    """The event after which the step has happened."""
+    """The position of the event after which the step has happened."""
     for at, event in enumerate(events):
         if step.number is not None and event.get("line") == step.number:
             return at
         if step.number is None and step.index is not None and event.get("index") == step.index:
             return at
-    later = (at for at, event in enumerate(events) if (whole(event, "time") or 0) > step.time_ns)
+    later = (at for at, event in enumerate(events) if (int_in(event, "time") or 0) > step.time_ns)
     return max(0, next(later, len(events)) - 1)
 
 
 def advance(logs: dict[str, ReplicaLog], ups: dict[str, str], event: Line) -> None:
-    """The state after one event, as viewer.js goes on from there."""
+    """Applies one event to the logs and to the nodes' state; viewer.js continues from there."""
     node = text(event, "node")
     if text(event, "event") == "nemesis":
         f = text(event, "f")
@@ -218,25 +219,25 @@ def replica(node: str, log: ReplicaLog | None, up: str) -> dict[str, Any]:
 
 
 def compact(event: Line) -> dict[str, Any]:
-    """An event as the viewer needs it, with its sentence."""
-    told_line = {
-        "t": round((whole(event, "time") or 0) / 1e6, 3),
+    """An event with its sentence, as the viewer needs it."""
+    head = {
+        "t": round((int_in(event, "time") or 0) / 1e6, 3),
         "n": text(event, "node"),
         "e": text(event, "event"),
     }
-    if told_line["e"] == "nemesis":
+    if head["e"] == "nemesis":
         return {
-            **told_line,
+            **head,
             "f": text(event, "f"),
-            "x": f"at {seconds(whole(event, 'time') or 0)} the nemesis: {text(event, 'f')} {told_line['n']}",
+            "x": f"at {seconds(int_in(event, 'time') or 0)} the nemesis: {text(event, 'f')} {head['n']}",
         }
-    line = TraceLine(number=whole(event, "line"), fields=event)
+    line = TraceLine(number=int_in(event, "line"), fields=event)
     kept = {key: event[key] for key in KEPT if key in event}
     return {
-        **told_line,
+        **head,
         **kept,
-        "seq": whole(event, "seq"),
-        "line": whole(event, "line"),
+        "seq": int_in(event, "seq"),
+        "line": int_in(event, "line"),
         "x": cut_text(clause_of(line), 300),
     }
 
@@ -245,18 +246,18 @@ def compact(event: Line) -> dict[str, Any]:
 
 
 def values_near(files: RunFiles, about: Json, near: Near) -> dict[str, int | None]:
-    """offset:epoch -> value, as the final logs have it."""
+    """The values in the final logs by `offset:epoch`."""
     values: dict[str, int | None] = {}
     for node in replicas_of(about, near[0]):
         for row in rows_near(files, node, near):
-            offset, epoch = whole(row, "offset"), whole(row, "epoch")
+            offset, epoch = int_in(row, "offset"), int_in(row, "epoch")
             if offset is not None and epoch is not None:
-                values.setdefault(f"{offset}:{epoch}", whole(row, "value"))
+                values.setdefault(f"{offset}:{epoch}", int_in(row, "value"))
     return values
 
 
 def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
-    """The entries of a node's final dump there."""
+    """Yields the entries of a node's final dump in that range."""
     if not files.readable(node):
         return
     dump = files.dump(node)
@@ -265,24 +266,24 @@ def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
         row = fields_of(each.line)
         if row is None:
             continue
-        if whole(row, "partition") != near[0] or (whole(row, "offset") or 0) >= near[2]:
+        if int_in(row, "partition") != near[0] or (int_in(row, "offset") or 0) >= near[2]:
             return
         yield row
 
 
 def final_replicas(files: RunFiles, about: Json, near: Near) -> list[dict[str, Any]]:
-    """What the dumps hold near the finding, and what each replica believed."""
+    """The replicas by their final dumps near the finding, and by their rows of replicas.jsonl."""
     partition = near[0]
     led = leader_of(about, partition)
-    told_rows = []
+    rows = []
     for node in replicas_of(about, partition):
         row = dict(files.replicas.get((node, partition), {}))
         log: list[tuple[int, int, int]] = []
-        start, leo = whole(row, "log_start") or 0, whole(row, "leo")
+        start, leo = int_in(row, "log_start") or 0, int_in(row, "leo")
         if start < near[1]:
             log.append((-1, start, near[1]))
         for entry in rows_near(files, node, near):
-            offset, epoch = whole(entry, "offset") or 0, whole(entry, "epoch")
+            offset, epoch = int_in(entry, "offset") or 0, int_in(entry, "epoch")
             epoch = -1 if epoch is None else epoch
             if log and log[-1][0] == epoch and log[-1][2] == offset:
                 log[-1] = epoch, log[-1][1], offset + 1
@@ -292,37 +293,37 @@ def final_replicas(files: RunFiles, about: Json, near: Near) -> list[dict[str, A
         if leo is not None and leo > end >= near[2]:
             log.append((-1, end, leo))
         role = "leader" if node == led else "follower" if led else ""
-        told_rows.append(
+        rows.append(
             {
                 "node": node,
                 "log": log,
                 "cut": [],
                 "leo": end if leo is None else leo,
-                "hw": whole(row, "hw"),
-                "epoch": whole(row, "epoch"),
+                "hw": int_in(row, "hw"),
+                "epoch": int_in(row, "epoch"),
                 "role": role,
                 "up": "down" if row.get("running") is False else "",
             }
         )
-    return told_rows
+    return rows
 
 
 def acks_of(
     acked: Sequence[Acked], shown: Shown | None, partition: int, values: Mapping[str, int | None]
 ) -> list[tuple[int, int | None, float, int]]:
-    """(offset, epoch, ms, value) of each acked record near the finding; when the leader acked it, where the
-    trace tells, else when the client learnt of it."""
+    """(offset, epoch, ms, value) of each acked record near the finding; the time is that of the leader's ack
+    in the trace, else of the client's answer."""
     lines = [line for _, line in shown.events if text(line, "event") == "ack"] if shown is not None else []
-    times = [whole(line, "time") or 0 for line in lines]
+    times = [int_in(line, "time") or 0 for line in lines]
     by_value = {(int(key.split(":")[0]), value): int(key.split(":")[1]) for key, value in values.items()}
-    told_acks = []
+    ack_rows = []
     for one in acked:
         if one.partition != partition:
             continue
         between = lines[bisect_left(times, one.began_ns) : bisect_right(times, one.ended_ns)]
-        line = next((each for each in between if (whole(each, "offset") or -1) >= one.offset), None)
-        time = one.ended_ns if line is None else whole(line, "time") or 0
-        epoch = None if line is None else whole(line, "epoch")
+        line = next((each for each in between if (int_in(each, "offset") or -1) >= one.offset), None)
+        time = one.ended_ns if line is None else int_in(line, "time") or 0
+        epoch = None if line is None else int_in(line, "epoch")
         epoch = by_value.get((one.offset, one.value)) if epoch is None else epoch
-        told_acks.append((one.offset, epoch, round(time / 1e6, 3), one.value))
-    return told_acks
+        ack_rows.append((one.offset, epoch, round(time / 1e6, 3), one.value))
+    return ack_rows

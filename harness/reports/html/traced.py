@@ -1,12 +1,13 @@
-"""What the page takes from trace.jsonl: each replica's LEO and HW through time, who led, was elected,
-truncated or started, and all events of the partitions whose findings are shown.
+"""Reads from trace.jsonl what the page shows: each replica's LEO and HW over time, leaders, elections,
+truncations, starts, and all events of the partitions whose findings are shown.
 
 Rules
-1. One pass, in the file's order. Of a long run a replica's LEO and HW are kept once a millisecond or so: the
-   page draws no finer, and the seconds that a finding concerns are kept in full.
-2. Of a partition that is shown, the events of its time are kept in full; before that its logs are followed.
-3. Most lines of a trace say no more than a replica's LEO and HW. Those that are written as a broker's tracing
-   writes them are read by their bytes alone; all others are parsed.
+1. The file is read once, in its order. For a long run a replica's LEO and HW are thinned to what the page can
+   draw, except in the time around a finding.
+2. For a partition that is shown, all events of its time are kept; its logs are rebuilt from the events
+   before.
+3. Most lines of a trace only change a replica's LEO and HW. Lines in the broker's own format are matched as
+   bytes without parsing; all others are parsed.
 """
 
 import copy
@@ -14,11 +15,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from floodmark.harness.reports.html.lines import Line, Lines, text, whole
+from floodmark.harness.reports.html.lines import Line, Lines, int_in, text
 from floodmark.harness.reports.html.replica_log import ReplicaLog
 from floodmark.harness.run import Run
 
-# A line that may be read by its bytes: time, node, partition, event, LEO, HW. Names beyond these are parsed.
+# A line that is read without parsing: time, node, partition, event, LEO, HW.
 _STATE = re.compile(
     rb'\{"time":(-?\d{1,18}),"node":"([\w.-]{1,64})","seq":\d+,"partition":(\d{1,9}),'
     rb'"event":"(append|hw|fetch|ack)","epoch":\d+,"leo":(\d{1,18}),"hw":(-?\d{1,18})[,}]'
@@ -44,7 +45,7 @@ class Focus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reign:
-    """A node led an epoch of a partition, as itself believed."""
+    """A time in which a node believed that it led an epoch of a partition."""
 
     node: str
     partition: int
@@ -55,7 +56,7 @@ class Reign:
 
 @dataclass(slots=True, kw_only=True)
 class Shown:
-    """A partition in its time: its logs right before, and every event."""
+    """A shown partition: its logs right before the focus's time, and every event of that time."""
 
     focus: Focus
     logs: dict[str, ReplicaLog] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class Shown:
 
 @dataclass(slots=True, kw_only=True)
 class Traced:
-    """All that the page needs of a trace."""
+    """Everything that the page needs from a trace."""
 
     lines: int = 0
     points: dict[Key, list[Point]] = field(default_factory=dict)
@@ -84,70 +85,71 @@ class Traced:
 
 
 def traced(run: Run, focuses: Sequence[Focus]) -> Traced:
-    """One pass over the trace."""
-    told = Traced(shown=[Shown(focus=focus) for focus in focuses])
+    """Reads the trace once."""
+    traced_run = Traced(shown=[Shown(focus=focus) for focus in focuses])
     logs: dict[Key, ReplicaLog] = {}
     leading: dict[Key, Reign] = {}
-    lines = Lines(run=run, path=run.trace_path, wanted=lambda line: not followed_at_sight(told, logs, line))
+    lines = Lines(run=run, path=run.trace_path,
+                  wanted=lambda line: not applied_unparsed(traced_run, logs, line))
     for number, line in lines:
-        time, event = whole(line, "time"), text(line, "event")
+        time, event = int_in(line, "time"), text(line, "event")
         if time is None or not event:
             continue
-        counted(told, time)
-        keep_marks(told, leading, number, line)
-        follow(told, logs, number, line)
-    told.reigns += leading.values()
-    for shown in told.shown:  # of a time in which nothing more came
+        count_line(traced_run, time)
+        keep_marks(traced_run, leading, number, line)
+        apply_line(traced_run, logs, number, line)
+    traced_run.reigns += leading.values()
+    for shown in traced_run.shown:  # if the time had no event
         shown.logs = shown.logs or before(logs, shown.focus.partition)
-    told.points = {key: thinned(points, focuses) for key, points in told.points.items()}
-    told.problems = [] if lines.problems == [f"there is no {run.trace_path.name}"] else lines.problems
-    return told
+    traced_run.points = {key: thinned(points, focuses) for key, points in traced_run.points.items()}
+    traced_run.problems = [] if lines.problems == [f"there is no {run.trace_path.name}"] else lines.problems
+    return traced_run
 
 
-def counted(told: Traced, time: int) -> None:
-    told.first_ns = time if not told.lines else told.first_ns
-    told.lines, told.last_ns = told.lines + 1, max(told.last_ns, time)
+def count_line(traced_run: Traced, time: int) -> None:
+    traced_run.first_ns = time if not traced_run.lines else traced_run.first_ns
+    traced_run.lines, traced_run.last_ns = traced_run.lines + 1, max(traced_run.last_ns, time)
 
 
-def followed_at_sight(told: Traced, logs: dict[Key, ReplicaLog], line: bytes) -> bool:
-    """Whether the line says no more than a replica's LEO and HW, of a partition or a time that is not shown;
-    they are followed then."""
+def applied_unparsed(traced_run: Traced, logs: dict[Key, ReplicaLog], line: bytes) -> bool:
+    """Applies a line without parsing it, if it only changes LEO and HW and is outside the partitions and
+    times shown; returns whether it did."""
     found = _STATE.match(line)
     if found is None or line[-2:] != b"}\n":
         return False
     time, partition, event = int(found[1]), int(found[3]), found[4]
-    for shown in told.shown:
+    for shown in traced_run.shown:
         focus = shown.focus
         if focus.partition == partition and time <= focus.until_ns and (
                 event == b"append" or time >= focus.since_ns):
             return False
-    counted(told, time)
+    count_line(traced_run, time)
     if event in MOVES:
         key = found[2].decode(), partition
         if key not in logs:
             logs[key] = ReplicaLog()
         log = logs[key]
         log.leo, log.hw = int(found[5]), int(found[6])
-        moved(told, key, time, log)
+        add_point(traced_run, key, time, log)
     return True
 
 
-def moved(told: Traced, key: Key, time: int, log: ReplicaLog) -> None:
-    points = told.points.setdefault(key, [])
+def add_point(traced_run: Traced, key: Key, time: int, log: ReplicaLog) -> None:
+    points = traced_run.points.setdefault(key, [])
     if not points or points[-1][1] != log.leo or points[-1][2] != log.hw:
         points.append((time, log.leo, log.hw))
 
 
-def keep_marks(told: Traced, leading: dict[Key, Reign], number: int, line: Line) -> None:
-    """Elections, truncations, starts, and who leads."""
-    node, partition = text(line, "node"), whole(line, "partition")
-    time, event = whole(line, "time") or 0, text(line, "event")
-    if event == "elect" and len(told.elections) < MARKS_AT_MOST:
-        told.elections.append(line)
-    elif event == "truncate" and len(told.truncations) < MARKS_AT_MOST:
-        told.truncations.append((number, line))
+def keep_marks(traced_run: Traced, leading: dict[Key, Reign], number: int, line: Line) -> None:
+    """Keeps elections, truncations and starts, and who leads since when."""
+    node, partition = text(line, "node"), int_in(line, "partition")
+    time, event = int_in(line, "time") or 0, text(line, "event")
+    if event == "elect" and len(traced_run.elections) < MARKS_AT_MOST:
+        traced_run.elections.append(line)
+    elif event == "truncate" and len(traced_run.truncations) < MARKS_AT_MOST:
+        traced_run.truncations.append((number, line))
     elif event == "start" and partition is None:
-        told.starts.append(line)
+        traced_run.starts.append(line)
     ended = [
         key
         for key in leading
@@ -159,22 +161,23 @@ def keep_marks(told: Traced, leading: dict[Key, Reign], number: int, line: Line)
         ended += [(node, partition)] if (node, partition) in leading else []
     for key in ended:
         one = leading.pop(key)
-        told.reigns.append(
+        traced_run.reigns.append(
             Reign(
                 node=one.node, partition=one.partition, epoch=one.epoch, since_ns=one.since_ns, until_ns=time
             )
         )
     if event == "become_leader" and partition is not None:
         leading[node, partition] = Reign(
-            node=node, partition=partition, epoch=whole(line, "epoch") or 0, since_ns=time, until_ns=None
+            node=node, partition=partition, epoch=int_in(line, "epoch") or 0, since_ns=time, until_ns=None
         )
 
 
-def follow(told: Traced, logs: dict[Key, ReplicaLog], number: int, line: Line) -> None:
-    """The replica's log, its LEO and HW; and the event itself, where its partition is shown."""
-    node, partition = text(line, "node"), whole(line, "partition")
-    time, event = whole(line, "time") or 0, text(line, "event")
-    for shown in told.shown:
+def apply_line(traced_run: Traced, logs: dict[Key, ReplicaLog], number: int, line: Line) -> None:
+    """Applies a line to its replica's log, LEO and HW; keeps the event if its partition and time are
+    shown."""
+    node, partition = text(line, "node"), int_in(line, "partition")
+    time, event = int_in(line, "time") or 0, text(line, "event")
+    for shown in traced_run.shown:
         focus = shown.focus
         if time < focus.since_ns or time > focus.until_ns:
             continue
@@ -188,17 +191,17 @@ def follow(told: Traced, logs: dict[Key, ReplicaLog], number: int, line: Line) -
     key = node, partition
     log = logs.setdefault(key, ReplicaLog())
     log.apply(line)
-    moved(told, key, time, log)
+    add_point(traced_run, key, time, log)
 
 
 def before(logs: Mapping[Key, ReplicaLog], partition: int) -> dict[str, ReplicaLog]:
-    """The logs of a partition as they stand."""
+    """A copy of the partition's logs by node, in their present state."""
     return {node: copy.deepcopy(log) for (node, of), log in logs.items() if of == partition}
 
 
 def thinned(points: list[Point], focuses: Sequence[Focus]) -> list[Point]:
-    """As many as can be seen: of each column of a drawing of all the time the first, the last, and the
-    extremes; all of them in the times shown in full."""
+    """The points that a drawing can show: of each column of pixels the first, the last and the extremes; in
+    the times shown in full, all points."""
     if len(points) <= POINTS:
         return points
     begin, width = points[0][0], max(1, (points[-1][0] - points[0][0]) * 4 // POINTS)

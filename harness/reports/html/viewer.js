@@ -1,12 +1,12 @@
-// The log viewer: from (a story's events, an instant) to a drawing of the replicas' logs. Pure functions; the
-// page and the tests call them, and nothing here touches the document.
+// The log viewer: draws the replicas' logs at an instant from a story's events. Pure functions that the page and
+// the tests call; nothing here touches the document.
 //
 // Rules
-// 1. A replica's log is stretches [epoch, first offset, offset behind the last], followed as replica_log.py
-//    follows them: append, truncate and start change it, and what was cut is kept until it is back.
-// 2. A record that was acked by the instant and that a replica had and has no more is drawn as gone; where
-//    another stands in its place, that one is drawn and the lost value above it. Without a trace nobody knows
-//    what a replica had: there every acked record that it lacks in the end is drawn so, as "not there".
+// 1. A replica's log is ranges [epoch, first offset, offset after the last], changed by the same rules as in
+//    replica_log.py: by append, truncate and start; what was cut is kept until it is back.
+// 2. A record that was acked by the instant and that a replica had and lost is drawn as gone; if another record
+//    has its place, that one is drawn and the lost value above it. Without a trace it is unknown what a replica
+//    had: every acked record that it lacks in the end is drawn as "not there".
 // 3. Every text goes through `escaped`.
 "use strict";
 
@@ -14,7 +14,7 @@ const floodmarkViewer = (() => {
   const DOWN = ["kill", "stop", "power_cut", "disk"];
   const GAP = 2, HEIGHT = 34, COLOURS = 5;
   const SHOWN = 12, FEW = 3; // offsets at once
-  // Beside the logs, or where there is no room for that (a phone), above each of them.
+  // Beside the logs, or above each of them if there is no room (a phone).
   const WIDE = { row: 84, left: 112, top: 36, bar: 104, before: (count) => `${count} before`, more: (count) => `${count} more` };
   const NARROW = { row: 100, left: 2, top: 50, bar: 64, before: (count) => `‹ ${count}`, more: (count) => `${count} ›` };
 
@@ -111,7 +111,7 @@ const floodmarkViewer = (() => {
 
   // -- the drawing ----------------------------------------------------------------------------------------
 
-  /** The first of the offsets shown, where nobody has moved it: all of short logs, else around the finding. */
+  /** The first offset shown by default: all of short logs, else the offsets around the finding. */
   function windowOf(story, state, shown = SHOWN) {
     const ends = state.replicas.map((one) => Math.max(one.leo || 0, endOf(one.log), endOf(one.cut)));
     const starts = state.replicas.map((one) => (one.log.length ? one.log[0][1] : 0));
@@ -122,12 +122,12 @@ const floodmarkViewer = (() => {
     return { from, start, end };
   }
 
-  /** The offsets from one to before another, no more than are shown; also of numbers too large to count by. */
+  /** The offsets from one up to another, no more than are shown; also for very large numbers. */
   const offsets = (from, to) => Array.from({ length: Math.max(0, Math.min(SHOWN, to - from)) }, (_, at) => from + at);
 
   const endOf = (log) => log.reduce((end, one) => Math.max(end, one[2]), 0);
 
-  /** What is drawn of each replica, as data: {node, role, up, leo, hw, boxes, before, behind}. */
+  /** The data to draw for each replica: {node, role, up, leo, hw, boxes, before, behind}. */
   function drawing(story, state, from, shown = SHOWN) {
     const reach = windowOf(story, state, shown);
     const begins = from === undefined || from === null ? reach.from : Math.max(reach.start, from);
@@ -171,7 +171,7 @@ const floodmarkViewer = (() => {
   function isGone(story, replica, offset, epoch, value, promised) {
     if (promised.epoch !== null && promised.epoch === epoch) return false;
     if (value !== undefined && value === promised.value) return false;
-    if (!story.traced) return epoch === null || value !== undefined; // nobody knows whether it ever was here
+    if (!story.traced) return epoch === null || value !== undefined; // unknown whether it ever was here
     return replica.cut.some(([of, first, behind]) =>
       (promised.epoch === null || of === promised.epoch) && first <= offset && offset < behind);
   }
@@ -180,13 +180,13 @@ const floodmarkViewer = (() => {
 
   const escaped = (text) => String(text).replace(/[&<>"']/g, (letter) => `&#${letter.charCodeAt(0)};`);
 
-  /** How wide a box is: its value is to be read. */
+  /** The width of a box, wide enough for its value. */
   function sizeOf(drawn) {
     const longest = Math.max(0, ...drawn.rows.flatMap((row) => row.boxes.map((box) => shownOf(box).length)));
     return Math.max(38, Math.min(96, 9.2 * longest + 9));
   }
 
-  /** How many offsets fit into so many pixels; null: there is room for all that are ever shown. */
+  /** How many offsets fit into this many pixels; null: all that are ever shown. */
   function fitting(drawn, room) {
     const size = sizeOf(drawn) + GAP, all = drawn.to - drawn.from;
     if (room >= WIDE.left + all * size + 34) return null;
@@ -232,7 +232,7 @@ const floodmarkViewer = (() => {
       `data-up="${escaped(row.up)}" data-leo="${row.leo}" data-hw="${row.hw}">${parts.join("")}</g>`;
   }
 
-  /** What stands in the box. */
+  /** The text in a box. */
   function shownOf(box) {
     if (box.state === "gone") return String(box.lost[0]);
     return box.known ? (box.value === null ? "·" : String(box.value)) : "?";

@@ -52,11 +52,11 @@ class Tales:
 
     def write(self, root: Path) -> list[Path]:
         """A folder a tale, in their order."""
-        folders = []
-        for name, told in self.told.items():
-            tale = Tale()
-            folders.append((told.teller(tale) or tale).write(root / name))
-        return folders
+        return [self.write_one(root, name) for name in self.told]
+
+    def write_one(self, root: Path, name: str) -> Path:
+        tale = Tale()
+        return (self.told[name].teller(tale) or tale).write(root / name)
 
     def judge(self, root: Path) -> dict[str, Verdict]:
         return dict(zip(self.told, here.judge(self.write(root)), strict=True))

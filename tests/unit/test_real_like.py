@@ -13,11 +13,7 @@ from twin_compare import spoken
 
 from floodmark.checkers.judge.report import as_json
 
-OPS = 2_000  # enough for every kind of op and fault
-
-
-def judged(folder: Path) -> dict[str, Any]:
-    return dict(as_json(here.judge([folder])[0]))
+OPS = 1_000  # enough for every kind of op and fault
 
 
 def lines_of(path: Path) -> list[dict[str, Any]]:
@@ -28,17 +24,28 @@ def bugs(verdict: dict[str, Any]) -> set[str]:
     return {one["name"] for one in verdict["findings"] if one["class"] == "bug"}
 
 
-@pytest.mark.parametrize("trace", [False, True], ids=["no trace", "trace"])
-@pytest.mark.parametrize("transactions", [False, True], ids=["sends", "transactions"])
-def test_a_healthy_run_is_valid(tmp_path: Path, transactions: bool, trace: bool) -> None:
+KINDS = [{"trace": trace, "transactions": transactions}
+         for trace in (False, True) for transactions in (False, True)]
+
+
+@pytest.fixture(scope="module", name="verdicts")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Of a healthy run of each kind and one of each damage, all in one call."""
+    root = tmp_path_factory.mktemp("runs")
+    asked = [*KINDS, *({"damage": damage} for damage in real_like.DAMAGES)]
+    folders = [real_like.write(root / str(number), ops=OPS, **more) for number, more in enumerate(asked)]
+    return [dict(as_json(verdict)) for verdict in here.judge(folders)]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_healthy_run_is_valid(
+    kind: dict[str, bool], verdicts: list[dict[str, Any]], tmp_path: Path
+) -> None:
     """Says the twin of a small one; that of a larger one says the judge. G-single alone may be found."""
-    small, larger = (
-        real_like.write(tmp_path / str(ops), ops=ops, trace=trace, transactions=transactions)
-        for ops in (80 if trace else 200, OPS)
-    )
+    small = real_like.write(tmp_path / "small", ops=80 if kind["trace"] else 200, **kind)
 
     said = spoken(twin.judge(small))
-    verdict = judged(larger)
+    verdict = verdicts[KINDS.index(kind)]
 
     assert said[0] is True
     assert said[2:] == ([], [])
@@ -46,18 +53,16 @@ def test_a_healthy_run_is_valid(tmp_path: Path, transactions: bool, trace: bool)
     assert (verdict["valid"], verdict["unknown"]) == (True, [])
 
 
-@pytest.mark.parametrize(("damage", "name"), real_like.DAMAGES.items())
-def test_each_damage_is_found(tmp_path: Path, damage: str, name: str) -> None:
-    folder = real_like.write(tmp_path / damage, ops=OPS, damage=damage)
+@pytest.mark.parametrize("damage", real_like.DAMAGES)
+def test_each_damage_is_found(damage: str, verdicts: list[dict[str, Any]]) -> None:
+    verdict = verdicts[len(KINDS) + list(real_like.DAMAGES).index(damage)]
 
-    verdict = judged(folder)
-
-    assert name in bugs(verdict)
+    assert real_like.DAMAGES[damage] in bugs(verdict)
     assert verdict["unknown"] == []
 
 
 def test_a_run_holds_what_real_ones_hold(tmp_path: Path) -> None:
-    folder = real_like.write(tmp_path / "run", ops=5 * OPS, trace=True)
+    folder = real_like.write(tmp_path / "run", ops=10 * OPS, trace=True)
     lines = lines_of(folder / "history.jsonl")
     ops = Counter((line["f"], line["type"]) for line in lines)
     events = Counter(line["event"] for line in lines_of(folder / "trace.jsonl"))

@@ -18,7 +18,10 @@ from command_line import floodmark
 from confluent_kafka.admin import AdminClient, NewTopic
 from real_kafka import quiet
 
+from floodmark.harness import runner
+
 pytestmark = pytest.mark.cluster
+SETTLE_S = 3.0
 SHORT = ("--partitions", "2", "--concurrency", "4", "--rate", "200")
 
 
@@ -57,7 +60,7 @@ def test_a_healthy_cluster_is_valid_and_left_as_it_was(up: Up, tmp_path: Path) -
     for future in admin.create_topics([NewTopic("theirs", num_partitions=1, replication_factor=3)]).values():
         future.result(30)
     folder = tmp_path / "run"
-    ran = floodmark("run", "--bootstrap", up.bootstrap, *SHORT, "--duration", "3", "--strict",
+    ran = floodmark("run", "--bootstrap", up.bootstrap, *SHORT, "--duration", "2", "--strict",
                     "--out", folder)
 
     assert ran.code == 0, ran.err + ran.out
@@ -148,7 +151,10 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(tmp_path: Path) -> None:
+def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = runner.settle
+    monkeypatch.setattr(runner, "settle", lambda *args: settle(*args[:-1], SETTLE_S))
     (tmp_path / "other").mkdir()
     with cluster_up(tmp_path / "other") as other:
         folder = tmp_path / "run"
@@ -158,9 +164,9 @@ def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(tmp_p
                 subprocess.run([sys.executable, "-c", BEGIN, "cluster", "kill", node, "--folder",
                                 str(other.folder)], check=True, capture_output=True)
 
-        later = threading.Timer(4.0, end_all)
+        later = threading.Timer(1.0, end_all)
         later.start()
-        ran = floodmark("run", "--bootstrap", other.bootstrap, *SHORT, "--duration", "10", "--out", folder)
+        ran = floodmark("run", "--bootstrap", other.bootstrap, *SHORT, "--duration", "6", "--out", folder)
         later.join()
 
     assert ran.code == 4, ran.err + ran.out

@@ -10,8 +10,14 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import command_line
 import pytest
+from command_line import Answer
 from readme import ROOT, block
+
+from floodmark.checkers.laws.registered import loaded
+from floodmark.harness.faults import registered_fault
+from floodmark.harness.registered import registered
 
 PAGE = ROOT / "harness" / "README.md"
 
@@ -33,11 +39,31 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return site
 
 
-def floodmark(*words: object, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own that finds the packages installed there."""
+def in_a_process(*words: object, site: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`floodmark ...` in a process of its own that finds the packages installed there."""
     return subprocess.run(
         [Path(sys.executable).with_name("floodmark"), *map(str, words)], cwd=cwd, capture_output=True,
         env={**os.environ, "PYTHONPATH": str(site)}, text=True, timeout=300, check=False)
+
+
+def forget() -> None:
+    """What was installed, as a process that begins."""
+    for asked in (registered, registered_fault, loaded):
+        asked.cache_clear()
+    for module in ("ours", "theirs"):
+        sys.modules.pop(module, None)
+
+
+def floodmark(*words: object, site: Path, cwd: Path) -> Answer:
+    """In this process, which finds what is installed there."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(site)
+        patched.chdir(cwd)
+        forget()
+        try:
+            return command_line.floodmark(*words)
+        finally:
+            forget()
 
 
 def brings(site: Path, groups: Mapping[str, Sequence[str]], code: str = "", *, name: str = "theirs") -> Path:
@@ -61,9 +87,9 @@ def lines_of(folder: Path) -> Iterator[dict[str, object]]:
 def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
     """Only the workload sends, the fault is in the history, the finding in the verdict, the cluster in
     run.json; and the saved run can be read without the package."""
-    ran = floodmark("run", "--cluster", "staging", "--workload", "writers", "--nemesis", "flap", "--seed", 5,
-                    "--duration", 3, "--interval", 0.5, "--concurrency", 6, "--out", "run",
-                    site=site, cwd=tmp_path)
+    ran = in_a_process("run", "--cluster", "staging", "--workload", "writers", "--nemesis", "flap",
+                       "--seed", 5, "--duration", 3, "--interval", 0.5, "--concurrency", 6, "--out", "run",
+                       site=site, cwd=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr  # a slow ack is a bug here
     folder = tmp_path / "run"
     about = json.loads((folder / "run.json").read_text())
@@ -76,7 +102,7 @@ def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
     assert "poll" not in {line["f"] for line in lines if line["process"] in range(6)}
     verdict = json.loads((folder / "verdict.json").read_text())
     assert [found["name"] for found in verdict["findings"]] == ["slow-ack"]
-    elsewhere = floodmark("show", "run", site=tmp_path, cwd=tmp_path)
+    elsewhere = in_a_process("show", "run", site=tmp_path, cwd=tmp_path)
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert "slow-ack" in elsewhere.stdout
 
@@ -86,28 +112,28 @@ def test_a_schedule_and_a_cluster_take_them(site: Path, tmp_path: Path) -> None:
     """A fault of its own among floodmark's; an invalid one is refused before the run, by its place."""
     (tmp_path / "flap.json").write_text(json.dumps([{"f": "flap", "nodes": ["n1"], "lost": True}]))
     refused = floodmark("run", "--schedule", "flap.json", "--out", "run", site=site, cwd=tmp_path)
-    assert (refused.returncode, "entry 0 (flap): has the key \"lost\"" in refused.stderr) == (2, True)
+    assert (refused.code, "entry 0 (flap): has the key \"lost\"" in refused.err) == (2, True)
     elsewhere = floodmark("run", "--schedule", "flap.json", "--out", "run", site=tmp_path, cwd=tmp_path)
-    assert (elsewhere.returncode, 'entry 0: f: is "flap"; valid: ' in elsewhere.stderr) == (2, True)
+    assert (elsewhere.code, 'entry 0: f: is "flap"; valid: ' in elsewhere.err) == (2, True)
     assert not (tmp_path / "run").exists()
 
 
 def test_help_doctor_and_explain_say_what_is_registered_and_by_whom(site: Path, tmp_path: Path) -> None:
-    help_text = floodmark("run", "--help", site=site, cwd=tmp_path).stdout
+    help_text = floodmark("run", "--help", site=site, cwd=tmp_path).out
     flat = " ".join(help_text.split())
     assert all(f"Also: {name} (of ours 0.1)." in flat for name in ("staging", "writers", "flap"))
     unknown = floodmark("run", "--workload", "bank", "--out", "run", site=site, cwd=tmp_path)
-    assert (unknown.returncode, "writers (of ours 0.1)" in unknown.stderr) == (2, True)
+    assert (unknown.code, "writers (of ours 0.1)" in unknown.err) == (2, True)
     unknown = floodmark("run", "--nemesis", "gremlin", "--out", "run", site=site, cwd=tmp_path)
-    assert (unknown.returncode, "flap (of ours 0.1)" in unknown.stderr) == (2, True)
+    assert (unknown.code, "flap (of ours 0.1)" in unknown.err) == (2, True)
     doctor = floodmark("doctor", "--cluster", "staging", "--json", "found.json", site=site, cwd=tmp_path)
-    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    assert doctor.code == 0, doctor.out + doctor.err
     rows = {row["what"]: row for row in json.loads((tmp_path / "found.json").read_text())["found"]
             if row["part"] == "of other packages"}
     assert {what: row["can"] for what, row in rows.items()} == dict.fromkeys(
         ("workload writers", "nemesis flap", "cluster staging", "check slow-ack"), True)
     assert rows["workload writers"]["told"] == "ours 0.1, ours:Writers"
-    assert "brought by ours 0.1" in floodmark("explain", "slow-ack", site=site, cwd=tmp_path).stdout
+    assert "brought by ours 0.1" in floodmark("explain", "slow-ack", site=site, cwd=tmp_path).out
 
 
 # -- unfit --------------------------------------------------------------------------------------------------
@@ -175,8 +201,8 @@ def test_what_is_unfit_is_refused_by_whoever_asks_for_it(case: str, tmp_path: Pa
 
     asked = floodmark("run", *words, "--out", "run", site=site, cwd=tmp_path)
 
-    assert asked.returncode == 2, asked.stderr
-    assert message in " ".join(asked.stderr.split())
+    assert asked.code == 2, asked.err
+    assert message in " ".join(asked.err.split())
     assert not (tmp_path / "run").exists()
 
 
@@ -194,8 +220,8 @@ def test_whoever_does_not_ask_for_them_does_not_notice(tmp_path: Path) -> None:
     ran = floodmark("run", "--duration", 1, "--concurrency", 2, "--out", "run", site=site, cwd=tmp_path)
     doctor = floodmark("doctor", "--json", "found.json", site=site, cwd=tmp_path)
 
-    assert (ran.returncode, "imported" in ran.stderr) == (0, False), ran.stdout + ran.stderr
-    assert doctor.returncode == 0, doctor.stdout
+    assert (ran.code, "imported" in ran.err) == (0, False), ran.out + ran.err
+    assert doctor.code == 0, doctor.out
     rows = [row for row in json.loads((tmp_path / "found.json").read_text())["found"]
             if row["part"] == "of other packages"]
     assert [row["can"] for row in rows] == [False] * 12

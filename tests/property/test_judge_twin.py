@@ -28,7 +28,7 @@ CATALOGUE = DAMAGES | NEAR_MISSES | FILES
 ADDED_BY = (  # imported because they register their damages
     damages_clients, damages_files, damages_isolation, damages_logs, damages_losses, damages_orders,
     damages_txn, damages_unread)
-FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "200"))
+FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "130"))
 SEED = os.environ.get("FLOODMARK_SEED", "1")
 
 

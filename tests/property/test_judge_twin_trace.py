@@ -13,7 +13,7 @@ from twin_compare import differences, other_permissions, other_promises, other_s
 from histories import RunFolder
 
 CATALOGUE = DAMAGES | NEAR_MISSES | damages_trace_isr.FILES
-FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "150"))
+FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "100"))
 SEED = os.environ.get("FLOODMARK_SEED", "1")
 
 

@@ -30,7 +30,7 @@ def test_histories(tmp_path: Path, *, damaged: bool) -> None:
 
 def test_mutated_folders(tmp_path: Path) -> None:
     """Except names that come twice in an object (test_json_lines.py), and invalid Parquet."""
-    folders, looked_at = cases(40, few=20), 0
+    folders, looked_at = cases(40, few=12), 0
     for one in soak_work.mutated(SEED, 0, folders, tmp_path):
         if one.story.startswith(("a_field_comes_twice", "a_parquet")) or not open_folder(one.path).judged:
             continue

@@ -52,11 +52,11 @@ class Tales:
 
     def write(self, root: Path) -> list[Path]:
         """Writes one folder for each tale, in their order."""
-        folders = []
-        for name, case in self.by_name.items():
-            tale = Tale()
-            folders.append((case.teller(tale) or tale).write(root / name))
-        return folders
+        return [self.write_one(root, name) for name in self.by_name]
+
+    def write_one(self, root: Path, name: str) -> Path:
+        tale = Tale()
+        return (self.by_name[name].teller(tale) or tale).write(root / name)
 
     def judge(self, root: Path) -> dict[str, Verdict]:
         return dict(zip(self.by_name, here.judge(self.write(root)), strict=True))

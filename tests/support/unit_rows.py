@@ -60,11 +60,7 @@ def found_each(
     families: Sequence[Family], runs: Sequence[Mapping[str, Iterable[Row]]]
 ) -> list[list[dict[str, Any]]]:
     """The findings of each of many runs, all judged in one unit."""
-    parts: dict[str, list[pa.Table]] = {}
-    for run, tables in enumerate(runs):
-        for name, rows in {"runs": [{}], **tables}.items():
-            parts.setdefault(name, []).append(table(name, ({**row, "run": run} for row in rows)))
-    with opened({name: pa.concat_tables(some) for name, some in parts.items()}) as unit:
+    with opened(tables_of(runs)) as unit:
         rows = run_families(unit, families).to_pylist()
     by_run: list[list[dict[str, Any]]] = [[] for _ in runs]
     for row in rows:
@@ -75,6 +71,15 @@ def found_each(
         sorted(some, key=lambda row: (row["name"], row.get("offset", LEAST), str(sorted(row.items()))))
         for some in by_run
     ]
+
+
+def tables_of(runs: Sequence[Mapping[str, Iterable[Row]]]) -> dict[str, pa.Table]:
+    """The tables of one unit with all of these runs."""
+    parts: dict[str, list[pa.Table]] = {}
+    for run, tables in enumerate(runs):
+        for name, rows in {"runs": [{}], **tables}.items():
+            parts.setdefault(name, []).append(table(name, ({**row, "run": run} for row in rows)))
+    return {name: pa.concat_tables(some) for name, some in parts.items()}
 
 
 def briefly(findings: Iterable[Row], *keys: str) -> list[tuple[Any, ...]]:

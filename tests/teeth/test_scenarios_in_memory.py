@@ -14,7 +14,8 @@ from floodmark.nemesis.expectations import differences
 
 pytestmark = pytest.mark.spark
 
-ROWS = {part.title: part for part in (*FIT, *look_alikes())}
+# `make teeth` plays all look-alikes.
+ROWS = {part.title: part for part in (*FIT, *look_alikes()[::4])}
 REFUSED = {part.title: part for part in ALL if part.scenario.name in UNFIT}
 
 

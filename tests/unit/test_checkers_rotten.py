@@ -44,9 +44,17 @@ def test_they_cost_what_stands_on_them_and_no_more(tmp_path: Path) -> None:
     in_parquet(sound)
     with_doubles(in_parquet(doubles))
     with_zeroed_pages(in_parquet(zeroed))
+    valueless = Tale().acked(1, 2).write(tmp_path / "valueless")
+    twin = in_parquet(valueless)
+    pq.write_table(pq.read_table(twin).drop_columns(["value"]), twin)
 
-    verdicts = SparkJudge().judge([sound, doubles, zeroed])
+    *verdicts, nobodys = SparkJudge().judge([sound, doubles, zeroed, valueless])
 
+    # Without values records are nobody's to compare: no replica is said to differ from what cannot be seen.
+    assert (nobodys.valid, nobodys.findings) == ("unknown", ())
+    assert [one.reason for one in nobodys.unknown] == [
+        "logs/n2.parquet cannot be read: it has no column value"
+    ]
     for verdict in verdicts:
         assert [(found.name, found.count) for found in verdict.findings] == [("lost-write", 1)]
     assert verdicts[0].unknown == ()
@@ -55,21 +63,6 @@ def test_they_cost_what_stands_on_them_and_no_more(tmp_path: Path) -> None:
         assert told.reason.startswith("logs/n2.parquet cannot be read: ")
         assert {"diverged", "malformed-log"} <= {*told.names}
     assert "its column offset is of type double" in verdicts[1].unknown[0].reason
-
-
-@pytest.mark.spark
-def test_without_values_records_are_nobodys_to_compare(tmp_path: Path) -> None:
-    """No replica is said to differ from what cannot be seen."""
-    path = Tale().acked(1, 2).write(tmp_path / "run")
-    twin = in_parquet(path)
-    pq.write_table(pq.read_table(twin).drop_columns(["value"]), twin)
-
-    [verdict] = SparkJudge().judge([path])
-
-    assert (verdict.valid, verdict.findings) == ("unknown", ())
-    assert [one.reason for one in verdict.unknown] == [
-        "logs/n2.parquet cannot be read: it has no column value"
-    ]
 
 
 @pytest.mark.spark

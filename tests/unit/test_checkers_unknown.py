@@ -233,28 +233,6 @@ def test_half_a_line_is_counted(verdicts: dict[str, Verdict]) -> None:
     assert (counts["torn"], counts["ops"]) == (1, 6)
 
 
-def test_a_rotten_folder_spoils_nobody_else(tmp_path: Path) -> None:
-    """No run.json, another format, a run.json that is none, and directories where files should be."""
-    good = Tale().acked(1).send(2, 5, at=[1]).write(tmp_path / "good [1] *,{a}")
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    older = Tale()
-    older.run["format"] = 0
-    strange = Tale().acked(1)
-    strange.run.update(nodes=5, settle=3)
-    heap = Tale().acked(1).write(tmp_path / "heap")
-    for name in ("history.jsonl", "logs/n1.jsonl", "replicas.jsonl"):
-        (heap / name).unlink()
-        (heap / name).mkdir()
-    folders = [bare, older.write(tmp_path / "older"), good, strange.write(tmp_path / "strange"), heap]
-
-    verdicts = SparkJudge().judge(folders)
-
-    assert [verdict.valid for verdict in verdicts] == ["unknown", "unknown", False, "unknown", "unknown"]
-    assert set(names.MADE) < set(verdicts[0].unknown[0].names)
-    assert [(found.name, found.count) for found in verdicts[2].findings] == [("lost-write", 1)]
-
-
 def as_parquet(folder: Path, node: str) -> None:
     """The dump of this node as Parquet instead."""
     lines = folder / "logs" / f"{node}.jsonl"
@@ -270,50 +248,83 @@ def as_parquet(folder: Path, node: str) -> None:
     lines.unlink()
 
 
-def test_dumps_may_be_parquet_and_a_rotten_one_spoils_nobody(tmp_path: Path) -> None:
-    """The same columns, alone; one that only begins and ends as Parquet makes its own run unknown."""
-    good = Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / "good")
-    rotten = Tale().acked(1, 2).write(tmp_path / "rotten")
+def rotten(root: Path) -> dict[str, Path]:
+    """No run.json, another format, a run.json that is none, and directories where files should be."""
+    bare = root / "bare"
+    bare.mkdir()
+    older = Tale()
+    older.run["format"] = 0
+    strange = Tale().acked(1)
+    strange.run.update(nodes=5, settle=3)
+    heap = Tale().acked(1).write(root / "heap")
+    for name in ("history.jsonl", "logs/n1.jsonl", "replicas.jsonl"):
+        (heap / name).unlink()
+        (heap / name).mkdir()
+    return {"bare": bare, "older": older.write(root / "older"), "strange": strange.write(root / "strange"),
+            "heap": heap}
+
+
+def parquet(root: Path) -> dict[str, Path]:
+    """The same columns, alone; one file that only begins and ends as Parquet; one of whose footer one bit is
+    wrong, which Parquet's reader in Java refuses."""
+    sound = Tale().acked(1, 2).send(4, 5, at=[2]).write(root / "parquet")
     for node in ("n1", "n2", "n3"):
-        as_parquet(good, node)
-    (rotten / "logs" / "n2.parquet").write_bytes(b"PAR1 is no Parquet PAR1")
-    (rotten / "logs" / "n2.jsonl").unlink()
-
-    verdicts = SparkJudge().judge([good, rotten])
-
-    assert [(found.name, found.count) for found in verdicts[0].findings] == [("lost-write", 1)]
-    assert verdicts[0].valid is False
-    assert verdicts[0].unknown == ()
-    assert verdicts[0].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
-    assert verdicts[1].valid == "unknown"
+        as_parquet(sound, node)
+    no_parquet, footer = (Tale().acked(1, 2).write(root / name) for name in ("no-parquet", "footer"))
+    for folder in (no_parquet, footer):
+        (folder / "logs" / "n2.jsonl").unlink()
+    (no_parquet / "logs" / "n2.parquet").write_bytes(b"PAR1 is no Parquet PAR1")
+    shutil.copy(Path(__file__).with_name("footer_of_a_dump.parquet"), footer / "logs" / "n2.parquet")
+    assert pq.read_table(footer / "logs" / "n2.parquet").num_rows == 2
+    return {"parquet": sound, "no-parquet": no_parquet, "footer": footer}
 
 
-def test_a_footer_that_arrow_reads_all_the_same_damages_nothing(tmp_path: Path) -> None:
-    """One bit of it is wrong: Parquet's reader in Java refuses such a file."""
-    folder = Tale().acked(1, 2).write(tmp_path / "run")
-    (folder / "logs" / "n2.jsonl").unlink()
-    shutil.copy(Path(__file__).with_name("footer_of_a_dump.parquet"), folder / "logs" / "n2.parquet")
-    assert pq.read_table(folder / "logs" / "n2.parquet").num_rows == 2
-
-    (verdict,) = SparkJudge().judge([folder])
-
-    assert (verdict.valid, verdict.counts["records"]["n2"]) == (True, 2)
-
-
-def test_bytes_that_are_no_text_make_a_line_unreadable(tmp_path: Path) -> None:
-    """In a word that no check asks for too: it may have been another word."""
+def no_text(root: Path) -> dict[str, Path]:
+    """Bytes that are no text in a word that no check asks for."""
     story = Story().begin().produce().say("n1", "sneeze")
     of_clients, of_brokers = Tale().acked(1).fault("kill", "n1"), Tale().acked(1)
     of_brokers.trace = story.lines
-    folders = [of_clients.write(tmp_path / "clients"), of_brokers.write(tmp_path / "brokers")]
-    for file, word in ((folders[0] / "history.jsonl", b"kill"), (folders[1] / "trace.jsonl", b"sneeze")):
+    folders = {"clients": of_clients.write(root / "clients"), "brokers": of_brokers.write(root / "brokers")}
+    for file, word in ((folders["clients"] / "history.jsonl", b"kill"),
+                       (folders["brokers"] / "trace.jsonl", b"sneeze")):
         text = file.read_bytes()
         assert text.count(word) == 1
         file.write_bytes(text.replace(word, word[:2] + b"\xc3("))
+    return folders
 
-    told = [
-        {name for unknown in verdict.unknown for name in unknown.names}
-        for verdict in SparkJudge().judge(folders)
-    ]
+
+@pytest.fixture(scope="module", name="beside")
+def judged_in_one_call(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
+    """All of these, and a good one among them."""
+    root = tmp_path_factory.mktemp("beside")
+    good = Tale().acked(1).send(2, 5, at=[1]).write(root / "good [1] *,{a}")
+    folders = {**rotten(root), "good": good, **parquet(root), **no_text(root)}
+    return dict(zip(folders, SparkJudge().judge(list(folders.values())), strict=True))
+
+
+def lost_one(verdict: Verdict) -> bool:
+    found = [(one.name, one.count) for one in verdict.findings]
+    return verdict.valid is False and found == [("lost-write", 1)]
+
+
+def test_a_rotten_folder_spoils_nobody_else(beside: dict[str, Verdict]) -> None:
+    spoilt = ("bare", "older", "strange", "heap", "no-parquet")
+    assert {beside[name].valid for name in spoilt} == {"unknown"}
+    assert set(names.MADE) < set(beside["bare"].unknown[0].names)
+    assert lost_one(beside["good"])
+
+
+def test_dumps_may_be_parquet(beside: dict[str, Verdict]) -> None:
+    """And a footer that Arrow reads all the same damages nothing."""
+    assert lost_one(beside["parquet"])
+    assert beside["parquet"].unknown == ()
+    assert beside["parquet"].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
+    assert (beside["footer"].valid, beside["footer"].counts["records"]["n2"]) == (True, 2)
+
+
+def test_bytes_that_are_no_text_make_a_line_unreadable(beside: dict[str, Verdict]) -> None:
+    """It may have been another word."""
+    told = [{name for unknown in beside[folder].unknown for name in unknown.names}
+            for folder in ("clients", "brokers")]
 
     assert told == [{*BREACHED}, {*names.OF_THE_TRACE}]

@@ -177,7 +177,9 @@ def test_a_stage_fails_in_the_driver_on_a_run(
     """Each on its own run, all in one call."""
     stages = DRIVER_ON_A_RUN if size == BAGS else PIECES_DRIVER_ON_A_RUN
     folders = folders_of(tmp_path, stages)
-    numbers = Injection(monkeypatch, {}).numbers
+    injection = Injection(monkeypatch, {})
+    into_workers(injection, size)
+    numbers = injection.numbers
 
     class Of(set[object]):
         """The run of a stage; its number is known once the call is made."""
@@ -195,7 +197,9 @@ def test_a_stage_fails_in_the_driver_on_a_run(
 
 @pytest.mark.parametrize("stage", [*DRIVER, *PIECES_DRIVER])
 def test_a_stage_fails_in_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    monkeypatch.setattr(bags, "BIG_BYTES", PIECES if stage in PIECES_DRIVER else BAGS)
+    size = PIECES if stage in PIECES_DRIVER else BAGS
+    monkeypatch.setattr(bags, "BIG_BYTES", size)
+    into_workers(Injection(monkeypatch, {}), size)
     monkeypatch.setattr(f"floodmark.checkers.{stage}", failing)
     refused(run_in(tmp_path / "run"), f"RuntimeError: {INJECTED}")
 
@@ -253,13 +257,13 @@ def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, siz
 def test_a_jvm_that_dies_costs_only_the_run_that_kills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
+    """And a run in the same call is judged by the JVM after the next."""
     stage = "family.log"
-    folders = folders_of(tmp_path, [stage])
-    into_workers(Injection(monkeypatch, {called(stage): stage}, injected.die_with_the_jvm), size)
-    assert floodmark("check", *folders.values()).code == 4
-    is_judged(folders["good"])
-    is_judged(folders["good too"])
-    is_refused(folders[stage], beginning="the judge failed: Spark's JVM died: ")
+    dies, good = run_in(tmp_path / called(stage)), run_in(tmp_path / "good")
+    into_workers(Injection(monkeypatch, {dies.name: stage}, injected.die_with_the_jvm), size)
+    assert floodmark("check", dies, good).code == 4
+    is_judged(good)
+    is_refused(dies, beginning="the judge failed: Spark's JVM died: ")
 
 
 # -- several folders ----------------------------------------------------------------------------------------

@@ -17,12 +17,8 @@ def nothing_at_all(tale: Tale) -> None:
     """A run without an op."""
 
 
-def polls_alone(tale: Tale) -> None:
-    tale.poll(7).poll(7, (0, 1))
-
-
-def moves_and_ends_alone(tale: Tale) -> None:
-    tale.assign(7, 0).ends(7, 0)
+def consumers_alone(tale: Tale) -> None:
+    tale.assign(7, 0).poll(7).poll(7, (0, 1)).ends(7, 0)
 
 
 def an_empty_trace(tale: Tale) -> None:
@@ -61,7 +57,7 @@ def broken_lines_alone(tale: Tale) -> None:
 
 
 CHANGES = (
-    nothing_at_all, polls_alone, moves_and_ends_alone, an_empty_trace,
+    nothing_at_all, consumers_alone, an_empty_trace,
     a_trace_of_the_controller_alone, a_trace_of_a_partition_that_nobody_names, unfenced_and_nothing_more,
     a_transaction_of_nothing, no_dumps, broken_lines_alone,
 )  # fmt: skip

@@ -349,23 +349,21 @@ def test_case(name: str, findings: dict[str, list[Row]]) -> None:
     assert brief(findings[name]) == CASES[name][2]
 
 
-@pytest.mark.parametrize(
-    ("told", "how", "seen", "nodes"),
-    [
-        ([entry(6), entry(5, 8), asks(0, 8)], "moved", 6, ["n1"]),
-        ([entry(5, 8), asks(0, 8), entry(5, node="n3"), entry(5, node="n2")], "overwritten", 8, ["n2", "n3"]),
-        ([entry(5, None)], "overwritten", None, None),
-        ([entry(9, node="n2")], "orphaned", None, ["n2"]),
-        ([entry(5, node="n4")], "gone", None, None),  # a stray copy is no replica
-    ],
-)
-def test_a_lost_write_says_where_its_record_is(
-    told: list[Rows], how: str, seen: int | None, nodes: list[str] | None
-) -> None:
-    (loss,) = found(sent(3, offset=5), *told)
+LOST = [
+    ([entry(6), entry(5, 8), asks(0, 8)], "moved", 6, ["n1"]),
+    ([entry(5, 8), asks(0, 8), entry(5, node="n3"), entry(5, node="n2")], "overwritten", 8, ["n2", "n3"]),
+    ([entry(5, None)], "overwritten", None, None),
+    ([entry(9, node="n2")], "orphaned", None, ["n2"]),
+    ([entry(5, node="n4")], "gone", None, None),  # a stray copy is no replica
+]
 
-    assert (loss["how"], loss.get("seen"), loss.get("nodes")) == (how, seen, nodes)
-    assert (loss["value"], loss["ops"]) == (7, [3, 4])
+
+def test_a_lost_write_says_where_its_record_is() -> None:
+    findings = found_by_run((together(sent(3, offset=5), *told), {}) for told, *_ in LOST)
+
+    for (loss,), (_, how, seen, nodes) in zip(findings, LOST, strict=True):
+        assert (loss["how"], loss.get("seen"), loss.get("nodes")) == (how, seen, nodes)
+        assert (loss["value"], loss["ops"]) == (7, [3, 4])
 
 
 def test_partitions_are_not_joined() -> None:
@@ -413,9 +411,8 @@ def test_an_inconsistency_names_each_line_once_and_in_order() -> None:
 ODD = (LEAST, LEAST + 1, -1, 0, 1, MOST - 1, MOST)
 
 
-@pytest.mark.parametrize("odd", ODD)
-def test_any_number_may_be_any_64_bit_integer(odd: int) -> None:
-    """As an offset, a value, an index, a time, a process, a bound: no statement fails."""
+def odd_runs(odd: int) -> list[tuple[Rows, Row]]:
+    """With this number as an offset, a value, an index, a time, a process, a bound."""
     other = -1 - odd
     there = {"index": odd, "time": odd, "process": odd, "at": odd, "value": odd, "offset": odd}
     bounds = {"log_start": odd, "hw": other, "readable_to": other, "stable_to": other, "unclean_index": odd,
@@ -427,17 +424,26 @@ def test_any_number_may_be_any_64_bit_integer(odd: int) -> None:
         read(3, other, odd), read(4, odd, other), read(5, odd, odd), entry(other, odd), entry(odd, other),
         entry(odd, odd, node="n2"), repeated(other),
     ]  # fmt: skip
+    without = {**bounds, **NO_LOG, "by_final_reads": True, "by_any_read": True}
+    return [(together(*told), changed) for changed in (bounds, without)]
 
-    for changed in (bounds, {**bounds, **NO_LOG, "by_final_reads": True, "by_any_read": True}):
-        assert found(*told, **changed)
+
+def test_any_number_may_be_any_64_bit_integer() -> None:
+    """No statement fails, and each of the runs, all of which are in one unit, shows something."""
+    findings = found_by_run(run for odd in ODD for run in odd_runs(odd))
+
+    assert len(findings) == 2 * len(ODD)
+    assert all(findings)
 
 
-@pytest.mark.parametrize("offset", ODD)
-def test_an_offset_at_either_end_is_one_like_any_other(offset: int) -> None:
+def test_an_offset_at_either_end_is_one_like_any_other() -> None:
     lowest = {"log_start": LEAST, "hw": MOST, "stable_to": MOST, "readable_to": MOST}
+    there = [(together(sent(0, offset=one), entry(one), read(9, one)), lowest) for one in ODD]
+    gone = [(sent(0, offset=one), lowest) for one in ODD]
 
-    assert not found(sent(0, offset=offset), entry(offset), read(9, offset), **lowest)
-    assert brief(found(sent(0, offset=offset), **lowest)) == [("lost-write", offset)]
+    findings = list(map(brief, found_by_run(there + gone)))
+
+    assert findings == [[]] * len(ODD) + [[("lost-write", one)] for one in ODD]
 
 
 def test_a_bound_of_ever_covers_all_and_one_of_never_none() -> None:

@@ -1,8 +1,6 @@
 """Checks of other distributions: a SELECT and a function find; one that is unfit fails, by its name."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,9 +12,14 @@ from command_line import floodmark
 from distributions import MODULE, distribution
 from folders import Tale
 
+from floodmark.checkers.judge import bags
+from floodmark.checkers.judge.job import SparkJudge
 from floodmark.checkers.judge.report import as_json
+from floodmark.checkers.laws.log import log
 from floodmark.checkers.laws.registered import loaded
 from floodmark.checkers.laws.registered import registered as registered_checks
+from floodmark.checkers.laws.values import values
+from floodmark.checkers.spark import session
 from floodmark.harness.registered import registered
 from floodmark.harness.verdict import Verdict
 
@@ -41,6 +44,7 @@ def fussy(unit):
         raise ArithmeticError("666 is too much")
 '''
 ALONE = (registered_checks,)  # without floodmark's own laws, which do not ask what is registered
+FEW = (log, values, registered_checks)  # of its own only those whose tables these checks ask
 CHECKS = {"slow-ack": "SLOW", "lonely": "lonely", "fussy": "fussy"}
 
 
@@ -127,36 +131,20 @@ def test_a_select_and_a_function_find(tmp_path: Path, bring: Bring) -> None:
     bring(CODE, CHECKS)
     folders = [tale.write(tmp_path / name) for name, tale in TALES.items()]
 
-    check(dict(zip(TALES, map(brief, here.judge(folders)), strict=True)))
+    check(dict(zip(TALES, map(brief, here.judge(folders, FEW)), strict=True)))
 
 
 @pytest.mark.spark
-def test_spark_workers_ask_them_too(tmp_path: Path) -> None:
-    """As bags of whole runs, and in pieces; with what the workers' own environment has installed."""
+@pytest.mark.parametrize("big_bytes", [bags.BIG_BYTES, -1], ids=["bags", "pieces"])
+def test_spark_workers_ask_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, big_bytes: int) -> None:
+    """With what the workers' own environment has installed: nothing is in this process's."""
+    names = "late", "lonely", "too much"
+    folders = [TALES[name].write(tmp_path / name) for name in names]
     root = distribution(tmp_path / "site", CODE, CHECKS)
-    folders = [tale.write(tmp_path / name) for name, tale in TALES.items()]
-    code = """
-import json, sys
-from pathlib import Path
-from test_laws_registered import brief
-from floodmark.checkers.judge import bags
-from floodmark.checkers.judge.job import SparkJudge
-folders = [Path(name) for name in sys.argv[1:]]
-told = [[brief(verdict) for verdict in SparkJudge().judge(folders)]]
-bags.BIG_BYTES = -1
-told.append([brief(verdict) for verdict in SparkJudge().judge(folders)])
-print(json.dumps(told))
-"""
-    path = [str(root), *(str(Path(__file__).parents[1] / folder) for folder in ("support", "unit"))]
-    ran = subprocess.run(
-        [sys.executable, "-c", code, *map(str, folders)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
+    monkeypatch.setitem(session.context().environment, "PYTHONPATH", str(root))
+    monkeypatch.setattr(bags, "BIG_BYTES", big_bytes)
 
-    assert ran.returncode == 0, ran.stderr
-    for told in json.loads(ran.stdout):
-        check(dict(zip(TALES, told, strict=True)))
+    check(dict(zip(names, map(brief, SparkJudge().judge(folders)), strict=True)))
 
 
 UNFIT = {
@@ -235,7 +223,7 @@ def test_show_tells_of_it_even_where_it_is_not_installed(tmp_path: Path, bring: 
     """The folder may be a stranger's."""
     bring(CODE, CHECKS)
     folder = TALES["lonely"].write(tmp_path / "run")
-    (verdict,) = here.judge([folder])
+    (verdict,) = here.judge([folder], FEW)
     (folder / "verdict.json").write_text(json.dumps(as_json(verdict)))
 
     there = floodmark("show", folder, "--finding", "lonely")

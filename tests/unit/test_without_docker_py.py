@@ -1,11 +1,10 @@
 """Without the extra `containers` everything else works, and what needs it says what to install."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 HIDES = """
 import sys
@@ -21,22 +20,30 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
-@pytest.mark.parametrize("words", [
+ASK = [
     ["run", "--cluster", "containers", "--duration", "1"], ["doctor", "--cluster", "containers"],
-    ["scenario", "run", "double-failover", "--cluster", "containers"]])
-def test_it_is_said_what_to_install(words: list[str], tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(HIDES)
-    ran = subprocess.run(
-        [Path(sys.executable).with_name("floodmark"), *words], cwd=tmp_path, capture_output=True, text=True,
-        timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)})
-    assert ran.returncode == 4, ran.stdout + ran.stderr
-    assert "pip install 'floodmark[containers]'" in ran.stderr
-    assert "Traceback" not in ran.stderr
+    ["scenario", "run", "double-failover", "--cluster", "containers"]]
+ASKS_NOT = ["scenario", "list"]
+EACH = """
+import json, sys
+from click.testing import CliRunner
+from floodmark.harness.cli import main
+ran = [CliRunner().invoke(main, words, prog_name="floodmark") for words in json.loads(sys.argv[1])]
+print(json.dumps([[one.exit_code, one.stderr] for one in ran]))
+"""
 
 
-def test_nothing_else_asks_for_it(tmp_path: Path) -> None:
+def test_it_is_said_what_to_install_and_nothing_else_asks_for_it(tmp_path: Path) -> None:
+    """In a process that has never seen it."""
     (tmp_path / "sitecustomize.py").write_text(HIDES)
     ran = subprocess.run(
-        [Path(sys.executable).with_name("floodmark"), "scenario", "list"], cwd=tmp_path, capture_output=True,
+        [sys.executable, "-c", EACH, json.dumps([ASKS_NOT, *ASK])], cwd=tmp_path, capture_output=True,
         text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert ran.returncode == 0, ran.stderr
+    (code, said), *asked = json.loads(ran.stdout)
+    assert code == 0, said
+    assert len(asked) == len(ASK)
+    for code, said in asked:
+        assert code == 4, said
+        assert "pip install 'floodmark[containers]'" in said
+        assert "Traceback" not in said

@@ -40,8 +40,8 @@ from floodmark.harness.schedule.fields import (
 )
 
 NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
-BROKER_FIELDS = ("running", "unfenced")  # of a broker, not of its replicas; always visible
-REPLICA_FIELDS = (*NUMBERS, "leader", "isr", *BROKER_FIELDS)
+OF_BROKER = ("running", "unfenced")  # of a broker, not of its replicas; always visible
+REPLICA_FIELDS = (*NUMBERS, "leader", "isr", *OF_BROKER)
 CONTROLLER_FIELDS = ("leader", "epoch", "isr")
 ORDERS = ("==", "!=", "<", "<=", ">", ">=")
 SAMENESS = ("==", "!=")
@@ -159,7 +159,7 @@ def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
     field = one_of(f"{at}.field", fields.get("field"), allowed)
     if replica is not None and replica != EVERY:
         node_or_role(f"{at}.replica", replica, known)
-    if field not in BROKER_FIELDS and fields.get("partition") is None:
+    if field not in OF_BROKER and fields.get("partition") is None:
         refuse(at, "has no `partition`")
     if fields.get("partition") is not None:
         partition(f"{at}.partition", fields["partition"], known)
@@ -170,7 +170,7 @@ def _literal(at: str, field: str, operator: str, value: object, known: Known) ->
     if field in NUMBERS:
         if isinstance(value, bool) or not isinstance(value, int):
             refuse(at, f"is {quoted(value)}, should be a number or an observation")
-    elif field in BROKER_FIELDS:
+    elif field in OF_BROKER:
         flag(at, value, known)
     elif field == "isr" and operator in SAMENESS:
         names(at, value, known, roles=False)

@@ -25,7 +25,7 @@ from run_processes import processes_of, wait_until
 
 from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, CampaignAt
-from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.commands.campaign_run import with_findings
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
@@ -57,7 +57,7 @@ def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) ->
     killed_at(tmp_path, RENAMED, ledger, "resume", folder)
     about = CampaignAt(folder=folder).about()
     found = ledgers.load(ledger)
-    assert found == noted(ledgers.Ledger(), state_of(folder), about, folder)
+    assert found == with_findings(ledgers.Ledger(), state_of(folder), about, folder)
     assert [entry.signature.system for entry in found.entries.values()] == ["high-watermark"]
 
     code, said, complained = ended(tmp_path, "resume", folder)

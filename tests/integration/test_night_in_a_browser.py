@@ -13,7 +13,7 @@ from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night,
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign_index import write_index
-from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.commands.campaign_run import with_findings
 
 pytestmark = pytest.mark.browser
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -49,7 +49,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 3, faults={}, smallest=None)
     before = before.with_mark(GONE.id, reason=NASTY, since="2026-02-02")
     folder = tmp_path / "nights" / "monday"
-    ledger = noted(before, state, ABOUT, folder)
+    ledger = with_findings(before, state, ABOUT, folder)
     written(folder, state.lines, ledger, plan=PLAN)
     (folder / "runs").mkdir()
     judged(tmp_path, "double-failover").rename(folder / "runs" / "1")

@@ -11,7 +11,7 @@ from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import BEGAN, ENDED, FAILED, JUDGED, OPENED, RECORDED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger, Night, save
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.commands.campaign_run import with_findings
 from floodmark.harness.reports.campaign_results import Results, results_of
 
 ABOUT: Mapping[str, Any] = {"id": "night2", "began": "2026-03-01T02:00:00+00:00", "version": "0.1.0",
@@ -42,7 +42,7 @@ def night(*outcomes: tuple[Case, str, tuple[Signature, ...]], why: str | None = 
 
 
 def results(state: State, ledger: Ledger | None = None, **besides: Any) -> Results:
-    known = noted(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
+    known = with_findings(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
     return results_of(state, known, ABOUT, [CRASH, CUT], folder="nights/monday", **besides)
 
 

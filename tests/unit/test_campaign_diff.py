@@ -53,7 +53,7 @@ def tables(answer: Answer) -> Mapping[str, list[list[str]]]:
         head, _, *rows = table.splitlines()
         title = head.split()[0] if head.startswith("runs") else head.split()[2]
         found[title] = [[cell for cell in row.split("  ") if cell.strip()] for row in rows
-                        if not row.startswith("promised: acks=all")]
+                        if not row.startswith("guarantees: acks=all")]
     return found
 
 

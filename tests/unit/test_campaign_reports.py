@@ -14,7 +14,7 @@ from floodmark.harness.campaign.journal import ENDED, OPENED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands import campaign
 from floodmark.harness.commands.campaign import Reports, exit_code, summary
-from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.commands.campaign_run import with_findings
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
@@ -103,7 +103,7 @@ def test_a_report_is_red_where_the_exit_code_is_not_0(first: str, second: str) -
     told = {"known": "invalid", "permitted": "valid"}
     state = night(*((CRASH, told.get(kind, kind), (shown[kind],) if kind in shown else ())
                     for kind in (first, second)))
-    ledger = noted(Ledger(), state, ABOUT, Path("/nights"))
+    ledger = with_findings(Ledger(), state, ABOUT, Path("/nights"))
     if "known" in (first, second):
         ledger = ledger.with_mark(GONE.id, reason="KAFKA-1", since="2026")
     of = results_of(state, ledger, ABOUT, [CRASH], folder="nights")

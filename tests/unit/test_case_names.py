@@ -8,7 +8,7 @@ from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.commands.scenario_runs import Part, options_of
 from floodmark.harness.reports.case_names import CHARS, UNREADABLE, case_name, numbered
-from floodmark.harness.runner import _head
+from floodmark.harness.runner import _initial_about
 from floodmark.nemesis import scenario
 
 RUN: dict[str, Any] = {
@@ -63,8 +63,8 @@ def test_the_second_of_a_name_is_numbered() -> None:
 def test_a_run_s_first_run_json_tells_what_was_asked(tmp_path: Any) -> None:
     """Before anything has started: a run that never came about has its name."""
     options = RunOptions(nemesis="crash,pause", out=tmp_path / "run", duration=1.0)
-    assert case_name(_head(planned(options))) == f"nemesis crash,pause, {SUFFIX}"
+    assert case_name(_initial_about(planned(options))) == f"nemesis crash,pause, {SUFFIX}"
     one = next(each for each in scenario.shipped(scenario_words()) if each.name == "double-failover")
     part = Part(scenario=one, row=one.rows[0])
-    about = _head(planned(options_of(part, "local", tmp_path / "part"), one.schedule))
+    about = _initial_about(planned(options_of(part, "local", tmp_path / "part"), one.schedule))
     assert case_name(about) == f"scenario double-failover on {one.rows[0].label}, local cluster of 3"

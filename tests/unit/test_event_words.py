@@ -27,7 +27,7 @@ STATE = {"epoch": 2, "leo": 5, "hw": 4}
     ("isr_proposed", {"isr": ["n1", "n2", "n3"]}, "n1 proposed the ISR n1, n2 and n3 in epoch 2"),
     ("isr", {"isr": ["n1"]}, "n1 learned that the ISR is n1 in epoch 2"),
     ("start", {"clean": False}, "n1 started and found LEO 5, HW 4"),
-    ("checkpoint", {"what": "hw", "value": 3}, "n1 told of `checkpoint`"),
+    ("checkpoint", {"what": "hw", "value": 3}, "n1 recorded `checkpoint`"),
 ])
 def test_what_a_replica_did(event: str, fields: dict[str, Any], words: str) -> None:
     fields = {"node": "n1", "event": event, "time": 1_033_370_564, **STATE, **fields}

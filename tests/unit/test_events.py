@@ -376,10 +376,10 @@ def test_the_trace_stands_among_the_ops(folder: Path, words: tuple[str, ...]) ->
     assert marked(out) == [
         (">", "1.000 s process 3 send invoke"), (">", "1.200 s process 3 send ok"),
         ("!", "2.000 s nemesis kill n1"), ("~", "2.100 s controller election: n2"),
-        ("~", "2.150 s n2 leads epoch"), ("!", "2.300 s nemesis start n1"), ("~", "2.500 s n2 cut its"),
+        ("~", "2.150 s n2 leads epoch"), ("!", "2.300 s nemesis start n1"), ("~", "2.500 s n2 truncated its"),
         ("~", "2.600 s controller election: n3"), ("~", "2.700 s n3 leads epoch"),
         ("~", "2.800 s controller election: n1"), ("!", "3.000 s nemesis pause n9"),
-        ("~", "3.200 s n1 cut its"),
+        ("~", "3.200 s n1 truncated its"),
         (">", "4.100 s process 4 send ok")]
     assert "start n1 (in effect at 2.900 s)" in out
     assert "~ from the trace" in out
@@ -396,7 +396,7 @@ def test_without_a_trace_the_timeline_is_of_the_history(folder: Path) -> None:
 def test_a_run_without_findings_shows_what_struck_and_what_came_of_it(folder: Path) -> None:
     """Of all partitions, where that is not too much; else what struck alone."""
     out = floodmark("show", judged(folder)).out
-    assert ("~", "2.400 s n3 p1: cut") in marked(out)
+    assert ("~", "2.400 s n3 p1: truncated") in marked(out)
     assert [mark for mark, _ in marked(out)].count("!") == 5
     written(folder / "trace.jsonl", [*TRACE, *(elect(9.0 + number, "n2", number) for number in range(60))])
     out = floodmark("show", folder).out

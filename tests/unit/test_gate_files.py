@@ -398,7 +398,7 @@ def test_files_are_written_before_anything_is_said(
     def gone(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(check, "tell", gone)
+    monkeypatch.setattr(check, "print_reports", gone)
     with pytest.raises(BrokenPipeError):
         check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
     assert outcome_in(cases_of((tmp_path / "junit.xml").read_bytes())["invalid"]) == ("failure", "lost-write")

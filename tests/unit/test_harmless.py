@@ -143,7 +143,7 @@ def test_the_gates_reports_hold_it_as_text(folder: Path) -> None:
     assert {line.count("|") for line in rows} == {6}
     runner = CliRunner()
     with runner.isolation(color=True) as (out, _, _):
-        check.tell([outcome], [None])
+        check.print_reports([outcome], [None])
         assert_harmless(out.getvalue().decode())
 
 

@@ -365,4 +365,4 @@ def test_how_a_version_is_run() -> None:
 def test_the_tested_versions_stand_in_the_pom() -> None:
     assert jars.tested() == ("2.8.2", "3.9.2", "4.3.1")
     told = CliRunner().invoke(main, ["kafka", "get", "--help"]).output
-    assert f"Tested: {', '.join(jars.tested())}" in told
+    assert f"Tested versions: {', '.join(jars.tested())}" in told

@@ -19,7 +19,7 @@ from floodmark.harness.campaign.trend import Point, trend
 from floodmark.harness.commands import campaign, campaign_index
 from floodmark.harness.commands.campaign import Reports
 from floodmark.harness.commands.campaign_index import index_beside, write_index
-from floodmark.harness.commands.campaign_run import noted
+from floodmark.harness.commands.campaign_run import with_findings
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports.campaign_results import results_of
 from floodmark.harness.reports.html.coverage import Grid, Square, grid_of, grid_table
@@ -50,7 +50,7 @@ MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CUT, "stuck", 
 
 def folder_of(tmp_path: Path, state: State, before: Ledger | None = None, plan: str = PLAN) -> Path:
     folder = tmp_path / "nights" / "monday"
-    return written(folder, state.lines, noted(before or Ledger(), state, ABOUT, folder), plan=plan)
+    return written(folder, state.lines, with_findings(before or Ledger(), state, ABOUT, folder), plan=plan)
 
 
 def page(folder: Path) -> str:
@@ -222,7 +222,7 @@ def test_ten_thousand_runs_are_a_small_page(tmp_path: Path) -> None:
 
 def grid(state: State, ledger: Ledger | None = None) -> Grid:
     matrix = [CRASH, CUT, replace(CRASH, workload="idempotent"), replace(CRASH, rules="kip-101")]
-    known = noted(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
+    known = with_findings(ledger or Ledger(), state, ABOUT, Path("/nights/monday"))
     of = results_of(state, known, ABOUT, matrix, folder="nights/monday")
     return grid_of(of.cells, of.causes)
 
@@ -286,7 +286,7 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
 
 def test_a_cause_that_only_later_nights_saw_was_new() -> None:
     state = night((CRASH, "invalid", (LOST,)))
-    ledger = noted(Ledger(nights={"later": replace(EARLIER, began="2026-04-01")}), state, ABOUT, Path("/n"))
+    ledger = with_findings(Ledger(nights={"later": replace(EARLIER, began="2026-04-01")}), state, ABOUT, Path("/n"))
     ledger = ledger.with_finding(LOST, "later", 1, faults={}, smallest=None)
 
     (cause,) = results_of(state, ledger, ABOUT, [CRASH], folder="n").causes

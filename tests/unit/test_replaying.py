@@ -145,7 +145,7 @@ def first(sought: dict[str, Any] | None, *anchors: ReanchoredEntry) -> First:
     """A first run of which only this counts."""
     nothing: Any = None
     ground = AnchorBasis(history=past(Strike(began_ns=0, took_ns=0)), partitions=(0,))
-    return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), ground=ground, anchors=anchors,
+    return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), basis=ground, anchors=anchors,
                  verdict={}, sought=sought)
 
 

@@ -18,6 +18,7 @@ from floodmark.harness.client.security import Security
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
+    Clocks,
     Cluster,
     Elects,
     Expires,
@@ -68,7 +69,6 @@ CLUSTERS: Mapping[str, str] = {  # where it lives
     "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
 }
 PLACES = frozenset({"containers", "local"})  # where a system can live; other clusters are both in one
-KAFKA_PLACES = frozenset({"local"})  # where Apache Kafka can
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
                             "controller", "moments")
 # What only some clusters can suffer, and who knows whether this machine lets them.
@@ -76,7 +76,8 @@ MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
 # The ability of a cluster that a nemesis strikes by, where a system may lack it.
 STRUCK_BY: Mapping[str, type] = {
     "crash": Kills, "restart": Kills, "controller": Kills, "pause": Pauses, "power": PowerCuts,
-    "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints}
+    "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints,
+    "clock": Clocks}
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
@@ -158,9 +159,9 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
     first_port: of the first broker for clients; None takes free ones. trace: whether its processes write what
     happens in them."""
     make = _made(CLUSTER, name, CLUSTERS, Cluster)
-    if kafka is not None and name not in KAFKA_PLACES:
-        raise UsageError(f"the {name} cluster does not run Apache Kafka; {', '.join(sorted(KAFKA_PLACES))} "
-                         "does: --cluster local")
+    if kafka is not None and name not in PLACES:
+        raise UsageError(f"the {name} cluster does not run Apache Kafka; {', '.join(sorted(PLACES))} do: "
+                         "--cluster local")
     if name in PLACES:
         runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,
                       topics=topics)

@@ -41,7 +41,8 @@ class ProcessAddresses:
     asked_from: str | None = None  # the address that it dials from, as the process sees it; None: whatever
     dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: as advertised
     trace: Path | None = None  # where it writes what happens; None: it does not
-    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> what the process calls it
+    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder or file -> what the process calls it
+    log_dir_copied: bool = False  # log_dir is as old as its last copy: what is put there reaches nobody
 
     def inside(self, path: Path) -> str:
         """The path as the process sees it."""
@@ -82,6 +83,10 @@ class Layout:
     def hosts_of(self, name: str) -> Path:
         """The hosts file of this process, where its links are found by name."""
         return self.work(f"{name}.hosts")
+
+    def prepared_for(self, name: str) -> Path:
+        """A folder that the process begins with where it has none of its own."""
+        return self.work(f"{name}.prepared")
 
     def links_told(self) -> list[dict[str, Any]]:
         """What the links process is told to listen for."""

@@ -13,10 +13,11 @@ Rules
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.protocols import Met, PartitionSpec, View
@@ -32,6 +33,18 @@ class PowerLoss(Protocol):
     def wipe(self, durable_file: Path, log_dir: Path) -> Lost: ...
     def start_anew(self, durable_file: Path) -> None: ...  # from here on all that lies there is durable
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None: ...  # file -> bytes; None: all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaSoftware:
+    """What a system's processes are made of where they are no Python. An image has it elsewhere, and what is
+    `mounted` in a Layout says where."""
+
+    version: str
+    java: Path
+    jars: tuple[Path, ...]  # in one folder
+    needs_java: int  # or newer
+    image: str | None = None  # an image by name that has as much; None: one is built of the jars
 
 
 class System(Protocol):
@@ -54,11 +67,15 @@ class System(Protocol):
     @property
     def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that its looks leave UNKNOWN
     @property
+    def read_from_files(self) -> frozenset[str]: ...  # likewise where brokers' files are not at hand
+    @property
+    def software(self) -> JavaSoftware | None: ...  # None: the reference broker's own
+    @property
     def power(self) -> PowerLoss: ...
     @property
     def frozen(self) -> bool: ...  # all its processes stand still for good: nothing is mended any more
 
-    def attach(self, layout: Layout, hosts: Hosts) -> None: ...  # writes every process's settings
+    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None: ...  # writes all settings
     def command(self, name: str) -> Sequence[str]: ...  # a program's name (hosts.PYTHON), then its arguments
     def number(self, partitions: Sequence[PartitionSpec]) -> None: ...  # they have these keys from now on
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None: ...  # exactly so assigned

@@ -38,15 +38,17 @@ def containers_cluster(folder: Path, system: System, *, links: str, first_port: 
     lab = EngineResources(folder.resolve() / "work", system.nodes)
     network, volumes = Rules(lab), Volumes(lab, system.power, say=_say)
     clocks, limits = Clocks(lab), MemoryLimits(lab, lab.excused)
+    software = system.software
+    lab.clocks = software is None or software.image is None  # other images have no libfaketime
 
     async def build() -> House:
         ports = Ports()
         try:
-            await lab.open(_say)
+            await lab.open(_say, software)
             if trace and not lab.one_clock:
                 _say("the Docker engine runs on another kernel, whose clock is not ours: no trace is written")
             layout = lay_out(lab, folder, system.ids, ports=ports, first_port=first_port,
-                             trace=trace and lab.one_clock)
+                             trace=trace and lab.one_clock, software=software)
         except BaseException:
             ports.close()
             with contextlib.suppress(FloodmarkError):  # the first error is the one to tell
@@ -58,7 +60,8 @@ def containers_cluster(folder: Path, system: System, *, links: str, first_port: 
         return House(layout=layout, hosts=pods, network=network, disks=disks, close=ports.close)
 
     return BrokerCluster("containers", system, build,
-                         house_abilities=(*network.abilities, volumes, clocks, limits))
+                         files_at_hand=False, house_abilities=(
+        *network.abilities, volumes, *([clocks] if lab.clocks else []), limits))
 
 
 def offers() -> frozenset[str]:

@@ -31,7 +31,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
-from floodmark.harness.cluster.containers import engine_client, images
+from floodmark.harness.cluster.containers import engine_client, images, kafka_image
 from floodmark.harness.cluster.containers.sweep import (
     KEEPER,
     LABEL,
@@ -41,6 +41,7 @@ from floodmark.harness.cluster.containers.sweep import (
     remove_run,
     sweep,
 )
+from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.gathering import gather_all
@@ -72,9 +73,11 @@ class EngineResources:
         self.clocks = clocks  # whether brokers are started so that their clocks can be bumped
         self.user = IN_IMAGE if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
         self.names = (*nodes, CONTROLLER)
-        self.image = ""  # known when opened
+        self.image = ""  # known when opened: with broker and tools
+        self.process_image = ""  # what processes run from
         self.one_clock = True  # whether the containers' monotonic clock is the harness's
         self.hooks: list[Hook] = []  # what else is to be removed with the run
+        self.clocks_set_off: set[str] = set()  # whose wall clock was ever wrong
         self.excused: dict[str, str] = {}  # broker -> why its end is expected now, though nobody asks for it
         self._client: docker.DockerClient | None = None
         self._subnet: ipaddress.IPv4Network | None = None
@@ -188,11 +191,15 @@ class EngineResources:
 
     # -- begin and end ------------------------------------------------------------------------------------
 
-    async def open(self, say: Callable[[str], None] = lambda _line: None) -> None:
-        """Connect, find or build the image, sweep, start the keeper, make the network."""
+    async def open(self, say: Callable[[str], None] = lambda _line: None,
+                   software: JavaSoftware | None = None) -> None:
+        """Connect, find or build the images, sweep, start the keeper, make the network."""
         self._client = await self.call("answer", engine_client.connect)
         self.image = await self.call("have the image of the brokers", images.tools_image,
                                      self.client, say, timeout_s=IMAGE_S)
+        self.process_image = self.image if software is None else await self.call(
+            "have the image of Apache Kafka", kafka_image.image_of, self.client, software, say,
+            timeout_s=IMAGE_S)
         await self._sweep(say)
         await self._share_folder()
         keeper = await self.call("make the keeper container", self._make_keeper)

@@ -77,6 +77,7 @@ class Pods:
         self.died: list[str] = []
         self.died_words: dict[str, str] = {}
         self.excused = lab.excused
+        self.clocks_set_off = lab.clocks_set_off
         self.felled: list[FaultedExit] = []
         self.prepare: Step = nothing
         self.dispose: Step = nothing
@@ -221,9 +222,9 @@ class Pods:
         disk = [] if name == CONTROLLER else [Mount(target=DATA, source=lab.volume(name), type="volume")]
         log = f"{MOUNTED}/{self._layout.log_of(name).name}"
         api.create_container(  # the image has the programs that commands name
-            lab.image, ["broker", log, *self.command(name)], name=lab.broker(name),
+            lab.process_image, ["broker", log, *self.command(name)], name=lab.broker(name),
             entrypoint=["sh", "-c", BEGIN], user=lab.user, environment=self._environment(name),
-            labels=create_labels(lab.image, lab.labels("broker")), stop_signal="SIGTERM",
+            labels=create_labels(lab.process_image, lab.labels("broker")), stop_signal="SIGTERM",
             host_config=api.create_host_config(
                 network_mode=f"container:{lab.net(name)}", pid_mode=f"container:{lab.keeper}",
                 mounts=[lab.mount(), *disk], cap_drop=["ALL"],
@@ -248,7 +249,8 @@ class Pods:
         """What the harness has put there the process must be able to write: where we are root, it is not."""
         if os.getuid() == 0:
             user, group = map(int, self._lab.user.split(":"))
-            for path in (self._lab.work, *self._lab.work.glob(pattern)):
+            found = list(self._lab.work.glob(pattern))
+            for path in (self._lab.work, *found, *(below for one in found for below in one.rglob("*"))):
                 os.chown(path, user, group)
 
     # -- what the engine tells ----------------------------------------------------------------------------

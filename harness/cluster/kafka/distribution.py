@@ -1,10 +1,13 @@
 """Which Apache Kafka is to run: a version, or a folder that holds one; its jars, and the Java to run them.
 
 Rules
-1. A word that begins as a version does (4.3.1) is a version; every other word, such as ./4.3.1, is a folder.
+1. A word that begins as a version does (4.3.1) is a version; one that ends as an image's name does, in a
+   version (apache/kafka:4.3.1), is that image, which runs in containers alone; every other word, such as
+   ./4.3.1, is a folder.
 2. Jars of a version come from the cache (jars.py), where each is held against its checksum every time. A
    folder is taken as it is.
 3. Which Java is needed is read from the jars themselves, from the class that will be started.
+4. Of an image the jars of its version are got too: folders are formatted here, before any container runs.
 """
 
 import os
@@ -26,6 +29,7 @@ Say = Callable[[str], None]
 JAVA_TIMEOUT_S = 30.0
 _FIRST_KRAFT = (3, 3)  # the first release whose KRaft was said to be ready for production
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
+_IMAGE = re.compile(rf"[a-z0-9][a-z0-9._/:-]*:{_VERSION.pattern}")
 _KAFKA_JAR = re.compile(r"(?P<name>(kafka|connect|trogdor)(-[a-z0-9]+)*(_2\.\d+)?)-(?P<version>\d.*)")
 _CORE = re.compile(r"kafka_2\.\d+")  # of the artifact that holds the broker; the number is Scala's
 _CLASSIFIERS = re.compile(r"-(sources|javadoc|scaladoc|test|test-sources)$")
@@ -41,6 +45,12 @@ class Distribution:
     form: Form
     classpath: str  # absolute paths of jars, in an order that does not change
     java: Path
+    needs_java: int = 0  # or newer; 0: nobody has looked
+    image: str | None = None  # what its processes run from in containers; None: what is built of the jars
+
+    @property
+    def jars(self) -> tuple[Path, ...]:
+        return tuple(map(Path, self.classpath.split(os.pathsep)))
 
 
 def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribution:
@@ -50,10 +60,12 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
     what this machine or the folder lacks.
     """
     java = find_java()
-    if is_version(version_or_dir):
-        version, paths = version_or_dir, jars.get(version_or_dir, say)
+    image = version_or_dir if is_image(version_or_dir) else None
+    word = version_or_dir if image is None else version_of(image)
+    if is_version(word):
+        version, paths = word, jars.get(word, say)
     else:
-        version, paths = _unpacked(Path(version_or_dir))
+        version, paths = _unpacked(Path(word))
     if refused := [path for path in paths if os.pathsep in str(path)]:
         raise FloodmarkError(f"{refused[0]} cannot stand on a class path, for its name has a {os.pathsep} in "
                              f"it: move it elsewhere")
@@ -61,12 +73,23 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
     if form == "zookeeper" and not any(path.name.startswith("zookeeper-") for path in paths):
         raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and {paths[0].parent} holds no "
                              f"zookeeper-*.jar: unpack the distribution anew")
-    _refuse_old_java(java, version, paths)
-    return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java)
+    needed = needed_java(paths)
+    _refuse_old_java(java, version, needed)
+    return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java,
+                        needs_java=needed, image=image)
 
 
 def is_version(word: str) -> bool:
     return _VERSION.fullmatch(word) is not None
+
+
+def is_image(word: str) -> bool:
+    return _IMAGE.fullmatch(word) is not None
+
+
+def version_of(word: str) -> str:
+    """Of a version itself, or of an image: what stands behind the colon."""
+    return word.rpartition(":")[2]
 
 
 def form_of(version: str) -> Form:
@@ -145,8 +168,8 @@ def needed_java(paths: tuple[Path, ...]) -> int:
     return int.from_bytes(head[6:8], "big") - _JAVA_1_OF_CLASSES
 
 
-def _refuse_old_java(java: Path, version: str, paths: tuple[Path, ...]) -> None:
-    needed, found = needed_java(paths), java_version(java)
+def _refuse_old_java(java: Path, version: str, needed: int) -> None:
+    found = java_version(java)
     if found < needed:
         raise FloodmarkError(f"Kafka {version} needs Java {needed} or newer, and {java} is Java {found}: "
                              f"install a newer one (Debian: apt-get install openjdk-17-jre-headless), or set "

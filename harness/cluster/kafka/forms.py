@@ -36,6 +36,7 @@ class Form(Protocol):
     def lacks(self) -> Mapping[type, str]: ...  # abilities that this form has not, and why
 
     def write_files(self, layout: Layout) -> None: ...  # all that its processes read when they start
+    def before(self, name: str) -> Sequence[str]: ...  # a command that execs what follows it; or nothing
     def main(self, name: str) -> tuple[str, Path]: ...  # the class to be started, and its file
     async def starting(self, name: str) -> None: ...  # its process is about to begin
     async def controller_is_up(self) -> bool: ...

@@ -33,7 +33,7 @@ from typing import Any
 from floodmark.harness import logdir
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.elections import election_result
-from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.broker_metadata import Believed, BrokerMetadata
 from floodmark.harness.cluster.kafka.distribution import Distribution
@@ -41,15 +41,17 @@ from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.hosts_files import write_hosts
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
+from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.settings import effective
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
-from floodmark.harness.cluster.layout import Layout
-from floodmark.harness.cluster.system import PowerLoss
+from floodmark.harness.cluster.layout import Address, Layout
+from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.logdir.segments import segments_of
 from floodmark.harness.protocols import (
     CONTROLLER,
     UNKNOWN,
+    Clocks,
     Failpoints,
     Met,
     PartitionSpec,
@@ -67,7 +69,6 @@ FREEZE_S = 10.0  # for the looks of a freeze to agree
 SAME_LOOKS = 3
 CONTROLLER_S = 3.0  # longer than a controller that can be reached takes to acknowledge a broker
 BETWEEN_LOOKS_S = 0.2
-CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, removed at the next start
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class _Start:
     """One start of a process."""
 
     log_bytes: int  # how long its log was before
+    clean: bool | None = None  # whether the stop before was orderly; None: it has not loaded its logs
     waits_since_s: float | None = None  # monotonic, when it was seen to wait for its controller
 
 
@@ -90,13 +92,16 @@ class KafkaSystem:
         self.ids = ids
         self.about: Mapping[str, Any] = {
             "name": NAME, "version": kafka.version, "form": form.name, **form.about,
+            **({"image": kafka.image} if kafka.image is not None else {}),
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config = {node: effective(form.settings, topic_config or {}) for node in self.nodes}
         self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
-            Failpoints: "stock Apache Kafka has no failpoints", **form.lacks}
+            Failpoints: "stock Apache Kafka has no failpoints", **form.lacks,
+            **({Clocks: f"the image {kafka.image} has no libfaketime of ours"} if kafka.image else {})}
         self.not_shown = frozenset({"proposing"})
+        self.read_from_files = frozenset({"checkpointed_hw", "epochs"})
         self.traced_events: frozenset[str] | None = kafka_trace.TRACED_EVENTS
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
@@ -106,17 +111,22 @@ class KafkaSystem:
         self._names = {number: node for node, number in ids.items()}
         self._ends, self._metadata = WireLooks(), BrokerMetadata()
         self._starts: dict[str, _Start] = {}  # of each process, the last
-        self._clean: dict[str, bool] = {}  # whether the last stop of each node was orderly
-        self._attached: tuple[Layout, Hosts] | None = None
+        self._attached: tuple[Layout, Hosts, Disks] | None = None
         self._clock = Clock.now()
 
     # -- System -------------------------------------------------------------------------------------------
 
-    def attach(self, layout: Layout, hosts: Hosts) -> None:
+    @property
+    def software(self) -> JavaSoftware:
+        kafka = self._kafka
+        return JavaSoftware(version=kafka.version, java=kafka.java, jars=kafka.jars, image=kafka.image,
+                            needs_java=kafka.needs_java)
+
+    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None:
         if "," in str(layout.folder):
             raise FloodmarkError("Kafka takes a comma in log.dirs for the end of a folder's name: choose a "
                                  f"folder without one, not {layout.folder}")
-        self._attached = layout, hosts
+        self._attached = layout, hosts, disks
         self._form.write_files(layout)
         write_hosts(layout)
         write_logging(layout.work(""))
@@ -124,7 +134,9 @@ class KafkaSystem:
     def command(self, name: str) -> Sequence[str]:
         main, file = self._form.main(name)
         flags = (f"-Djdk.net.hosts.file={self._layout.hosts_of(name)}",) if self._layout.link_hosts else ()
-        return java_command(self._kafka, main, [str(file)], logging=self._layout.work(""), flags=flags)
+        java = java_command(self._kafka, self._layout.places[name], main, [file],
+                            logging=self._layout.work(""), flags=flags)
+        return [*self._form.before(name), *java]
 
     def number(self, partitions: Sequence[PartitionSpec]) -> None:
         self.partitions += tuple(partitions)
@@ -141,40 +153,58 @@ class KafkaSystem:
 
     async def look(self) -> View:
         """All brokers at once."""
-        reached = {node: self._layout.places[node].reached for node in self._answering()}
+        reached = {node: self._asked(node) for node in self._answering()}
         ends, believed, state = await asyncio.gather(
             self._ends.replica_ends(reached, self.partitions, LOOK_S),
             self._metadata.of_each(reached, self.partitions, LOOK_S),
             self._form.controller_state(self.partitions))
+        starts: Mapping[tuple[str, int], int] = {}
+        if not self._files_at_hand:
+            starts = await self._ends.log_starts(reached, self.partitions, LOOK_S)
         return View(
-            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, believed),
+            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, believed, starts),
             partitions=state.partitions if state is not None else {}, running=self._running(),
             unfenced=frozenset(node for node in believed if state is not None and node in state.unfenced))
 
     async def starting(self, name: str) -> None:
         await self._form.starting(name)
         log = self._layout.log_of(name)
-        self._starts[name] = _Start(log_bytes=log.stat().st_size if log.exists() else 0)
-        if name != CONTROLLER:
-            log_dir = self._layout.places[name].log_dir
-            self._clean[name] = name not in self._clean or (log_dir / CLEAN_STOP).exists()
+        self._starts[name] = _Start(log_bytes=log.stat().st_size if log.exists() else 0,
+                                    clean=None if name in self._starts else True)
 
     async def is_up(self, name: str) -> bool:
         """A broker opens its listeners when its controller has acknowledged it. One that has got as far as to
         wait for that, and waits on, has started: its controller is down, or cut off from it."""
         if name == CONTROLLER:
             return await self._form.controller_is_up()
-        reached = {name: self._layout.places[name].reached}
+        reached = {name: self._asked(name)}
         return bool(await self._metadata.of_each(reached, self.partitions, LOOK_S)) or self._waits(name)
 
     def _waits(self, name: str) -> bool:
         start = self._starts[name]
-        if start.waits_since_s is None:
-            with self._layout.log_of(name).open("rb") as log:
-                log.seek(start.log_bytes)
-                if self._form.waiting_line.encode() in log.read():
-                    start.waits_since_s = time.monotonic()
+        if start.waits_since_s is None and self._form.waiting_line in self._said(name):
+            start.waits_since_s = time.monotonic()
         return start.waits_since_s is not None and time.monotonic() - start.waits_since_s > CONTROLLER_S
+
+    def _stopped_cleanly(self, name: str) -> bool:
+        """Whether the stop before its last start was orderly, as it says when it loads its logs."""
+        start = self._starts[name]
+        if start.clean is None:
+            kinds = [said.kind for line in self._said(name).splitlines(keepends=True)
+                     if (said := read_line(line)) is not None]
+            if "loaded" not in kinds:
+                return False
+            start.clean = "clean" in kinds
+        return start.clean
+
+    def _said(self, name: str) -> str:
+        """What its process has logged since it was started last."""
+        try:
+            with self._layout.log_of(name).open("rb") as log:
+                log.seek(self._starts[name].log_bytes)
+                return log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
 
     def started(self, name: str) -> None:
         pass
@@ -218,7 +248,10 @@ class KafkaSystem:
         if self._hosts.lives(CONTROLLER):
             await self._hosts.pause(CONTROLLER)
         decided = state.partitions if state else {}
-        replicas = await asyncio.to_thread(self._as_on_disk, looks[-SAME_LOOKS:], decided)
+        nodes = sorted({node for node, _ in looks[-1].replicas})
+        found = await asyncio.gather(*map(self._attachment[2].log_dir, nodes))
+        log_dirs = dict(zip(nodes, found, strict=True))
+        replicas = await asyncio.to_thread(self._as_on_disk, looks[-SAME_LOOKS:], decided, log_dirs)
         return replace(looks[-1], replicas=replicas, partitions=decided)
 
     async def expire(self, node: str) -> None:
@@ -258,12 +291,14 @@ class KafkaSystem:
         return election_result(errors)
 
     def traces(self) -> Raw | None:
-        """Of the partitions there are by now, and of all that was logged so far."""
-        files = {name: place.trace for name, place in self._layout.places.items() if place.trace is not None}
+        """Of the partitions there are by now, and of all that was logged so far. Of a node whose wall clock
+        was ever set off there is none: its lines have no other time."""
+        files = {name: place.trace for name, place in self._layout.places.items()
+                 if place.trace is not None and name not in self._hosts.clocks_set_off}
         if not files:
             return None
         if self._form.name != "kraft":
-            del files[CONTROLLER]  # it is ZooKeeper's
+            files.pop(CONTROLLER, None)  # it is ZooKeeper's
         for name, file in files.items():
             self._write_trace(name, file)
         return Raw(files=files, names=self._names,
@@ -273,7 +308,7 @@ class KafkaSystem:
     # -- inside -------------------------------------------------------------------------------------------
 
     @property
-    def _attachment(self) -> tuple[Layout, Hosts]:
+    def _attachment(self) -> tuple[Layout, Hosts, Disks]:
         if self._attached is None:
             raise FloodmarkError("the cluster was not started")
         return self._attached
@@ -298,6 +333,14 @@ class KafkaSystem:
             kafka_trace.write_controller_trace(
                 place.log_dir, file, node_id=place.node_id, clock=self._clock)
 
+    @property
+    def _files_at_hand(self) -> bool:
+        return not any(place.log_dir_copied for place in self._layout.places.values())
+
+    def _asked(self, node: str) -> Address:
+        """Where a broker is asked: at the listener of the other brokers, which no cut of clients is about."""
+        return self._layout.places[node].asked
+
     def _running(self) -> frozenset[str]:
         return frozenset(node for node in self.nodes if self._hosts.lives(node))
 
@@ -309,7 +352,7 @@ class KafkaSystem:
         broker = await self._form.admin(self._answering())
         if broker is None:
             raise FloodmarkError("no broker runs that could be asked for this")
-        return self._layout.places[broker].reached
+        return self._asked(broker)
 
     def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
         """Of these keys; none: all."""
@@ -334,8 +377,9 @@ class KafkaSystem:
         keys = {(spec.topic, spec.partition): spec.key for spec in specs}
         return {keys[where]: error for where, error in results.items() if where in keys}
 
-    def _replicas(self, ends: Ends, believed: Mapping[str, Believed]
-                  ) -> dict[tuple[str, int], ReplicaView]:
+    def _replicas(self, ends: Ends, believed: Mapping[str, Believed],
+                  starts: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], ReplicaView]:
+        """starts: of logs whose files are not at hand; the others' say themselves where they begin."""
         places = {spec.key: (spec.topic, spec.partition) for spec in self.partitions}
         found = {}
         for (node, key), (leo, hw) in ends.items():
@@ -345,7 +389,9 @@ class KafkaSystem:
                     node=node, partition=key, leo=leo, hw=hw, epoch=belief.epoch,
                     leader=self._names.get(belief.leader),
                     isr=tuple(self._names[number] for number in belief.isr if number in self._names),
-                    clean=self._clean.get(node, True), **self._checkpoints(node, places[key]))
+                    clean=self._stopped_cleanly(node),
+                    **(self._checkpoints(node, places[key]) if self._files_at_hand
+                       else {"log_start": starts.get((node, key), UNKNOWN)}))
         return found
 
     def _checkpoints(self, node: str, place: tuple[str, int]) -> dict[str, Any]:
@@ -363,14 +409,14 @@ class KafkaSystem:
         return {"log_start": max(first, starts.get(place, 0)), "checkpointed_hw": hws.get(place, 0),
                 "epochs": epochs}
 
-    def _as_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView]
-                    ) -> dict[tuple[str, int], ReplicaView]:
+    def _as_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView],
+                    log_dirs: Mapping[str, Path]) -> dict[tuple[str, int], ReplicaView]:
         """The last look's replicas with LEO and log start as their files have them, all standing still.
         decided: each partition as it stands; of one that the last look saw otherwise no HW is known."""
         specs = {spec.key: spec for spec in self.partitions}
         found = {}
         for (node, key), seen in looks[-1].replicas.items():
-            state = logdir.describe(self._layout.places[node].log_dir, specs[key], running=True)
+            state = logdir.describe(log_dirs[node], specs[key], running=True)
             steady = all(look.replicas.get((node, key)) == seen for look in looks)
             found[node, key] = replace(
                 seen, leo=state.leo, log_start=state.log_start, checkpointed_hw=state.checkpointed_hw,

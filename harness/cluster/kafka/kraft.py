@@ -6,8 +6,10 @@ Rules
    broker would lack the features that 4.4 writes on controllers alone.
 3. The features that the format asked for are asserted once a broker answers, and no broker counts as unfenced
    before: a folder that lacks one runs as another Kafka, without ELR for one, and nobody would see it.
-4. Sessions and lag are short, as in every test cluster: a run of 30 s must see sessions end and ISRs shrink.
-5. A feature (KIP-584) is given as a setting is, by its name and level, and goes to the format. One that a
+4. Where a broker's folder is not at hand (a volume of its container) it takes a formatted one by itself, if
+   it has none, before it starts.
+5. Sessions and lag are short, as in every test cluster: a run of 30 s must see sessions end and ISRs shrink.
+6. A feature (KIP-584) is given as a setting is, by its name and level, and goes to the format. One that a
    version has not need not be turned off.
 """
 
@@ -37,7 +39,12 @@ from floodmark.harness.protocols import CONTROLLER, Expires, PartitionSpec, Part
 FORMAT_TIMEOUT_S = 120.0
 ASK_S = 2.0
 CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER = "CLIENTS", "BROKERS", "CONTROLLER"
-META = "meta.properties"
+META, PREPARED = "meta.properties", "meta.properties.prepared"
+# PREPARED LOG_DIR COMMAND...: the folder is copied, and whole on the disk before it is called formatted.
+_TAKE_FOLDER = """if [ ! -e "$1/meta.properties" ]; then
+  cp -R "$0/." "$1/" && sync "$1"/* "$1" && mv "$1/meta.properties.prepared" "$1/meta.properties" && sync "$1"
+fi && shift && exec "$@"
+"""
 FEATURES = frozenset({
     "eligible.leader.replicas.version", "group.version", "kraft.version", "metadata.version",
     "share.version", "streams.version", "transaction.version",
@@ -55,6 +62,7 @@ PREFERRED: Mapping[str, str] = {
     "controller.quorum.fetch.timeout.ms": "600",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.enable": "false",
+    "log.index.size.max.bytes": "1048576",
     "num.io.threads": "2",
     "num.network.threads": "1",
     "offsets.topic.num.partitions": "1",
@@ -102,7 +110,7 @@ class KRaft:
             layout.properties_of(name).write_text(
                 "".join(property_line(key, value) for key, value in lines.items()), encoding="utf-8")
         home = layout.places[CONTROLLER].log_dir
-        self._format(layout.properties_of(CONTROLLER))
+        self._format(home)
         self._template = shutil.copytree(home, layout.work("formatted"))
         for node in layout.nodes:
             self._give_folder(node)
@@ -135,7 +143,13 @@ class KRaft:
             "inter.broker.listener.name": BROKERS_LISTENER,
         }
 
-    def _format(self, settings: Path) -> None:
+    def _format(self, home: Path) -> None:
+        """The controller's settings, and its folder as it is called here."""
+        assert self._layout is not None
+        lines = {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings}
+        settings = self._layout.work("format.properties")
+        settings.write_text("".join(property_line(key, value) for key, value in lines.items()),
+                            encoding="utf-8")
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         argv = [str(self._kafka.java), *JVM, "-cp", self._kafka.classpath, "kafka.tools.StorageTool",
                 "format", "-t", cluster_id, "-c", str(settings), *self.feature_words()]
@@ -154,16 +168,27 @@ class KRaft:
         return [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
 
     def _give_folder(self, node: str) -> None:
-        """A formatted folder with the node's own id, and a new one of the folder's."""
+        """A formatted folder with the node's own id, and a new one of the folder's; prepared beside it where
+        it is not at hand."""
         assert self._layout is not None
         assert self._template is not None
         place = self._layout.places[node]
-        shutil.copytree(self._template, place.log_dir, dirs_exist_ok=True)
+        copied = place.log_dir_copied
+        folder = self._layout.prepared_for(node) if copied else place.log_dir
+        shutil.copytree(self._template, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(META))
         directory = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         text = (self._template / META).read_text(encoding="utf-8")
         text = re.sub(r"(?m)^node\.id=.*$", f"node.id={place.node_id}", text)
         text = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={directory}", text)
-        (place.log_dir / META).write_text(text, encoding="utf-8")
+        (folder / (PREPARED if copied else META)).write_text(text, encoding="utf-8")
+
+    def before(self, name: str) -> Sequence[str]:
+        assert self._layout is not None
+        place = self._layout.places[name]
+        if not place.log_dir_copied:
+            return ()
+        return ("sh", "-c", _TAKE_FOLDER, place.inside(self._layout.prepared_for(name)),
+                place.inside(place.log_dir))
 
     def main(self, name: str) -> tuple[str, Path]:
         assert self._layout is not None
@@ -172,7 +197,8 @@ class KRaft:
     async def starting(self, name: str) -> None:
         """A broker whose disk was emptied gets a new one, formatted, as an operator would give it."""
         assert self._layout is not None
-        if name != CONTROLLER and not (self._layout.places[name].log_dir / META).exists():
+        place = self._layout.places[name]
+        if name != CONTROLLER and (place.log_dir_copied or not (place.log_dir / META).exists()):
             self._give_folder(name)
 
     # -- looks --------------------------------------------------------------------------------------------
@@ -222,7 +248,7 @@ class KRaft:
         for node in unfenced:
             try:
                 finalized = await admin_requests.finalized_features(
-                    self._layout.places[node].reached, timeout_s=ASK_S)
+                    self._layout.places[node].asked, timeout_s=ASK_S)
             except FloodmarkError:
                 continue  # it does not listen yet
             if finalized is not None:

@@ -9,7 +9,7 @@ Rules
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from floodmark.harness.cluster import control_client
@@ -40,6 +40,9 @@ def local_cluster(folder: Path, system: System, *, links: str, first_port: int |
     """Made, not started."""
     if links not in CAN_BE_CUT:
         raise UsageError(f"links are direct or proxied, not {links!r}")
+    if system.software is not None and system.software.image is not None:
+        raise UsageError(f"{system.software.image} is an image, and runs in containers alone: --cluster "
+                         f"containers, or --kafka {system.software.version}")
 
     async def build() -> House:
         ports = Ports()
@@ -108,6 +111,10 @@ class Processes:
 
     @property
     def felled(self) -> Sequence[FaultedExit]:
+        return ()
+
+    @property
+    def clocks_set_off(self) -> Collection[str]:
         return ()
 
     def lives(self, name: str) -> bool:

@@ -160,7 +160,7 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
     happens in them."""
     make = _made(CLUSTER, name, CLUSTERS, Cluster)
     if kafka is not None and name not in PLACES:
-        raise UsageError(f"the {name} cluster does not run Apache Kafka; {', '.join(sorted(PLACES))} do: "
+        raise UsageError(f"the {name} cluster does not run Apache Kafka; {' and '.join(sorted(PLACES))} do: "
                          "--cluster local")
     if name in PLACES:
         runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,

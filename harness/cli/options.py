@@ -74,8 +74,9 @@ cluster_option = click.option(
 
 
 kafka_option = click.option(
-    "--kafka", metavar="VERSION|DIR", show_default="the reference broker",
-    help="What runs: Apache Kafka of this version, or unpacked in this folder.")
+    "--kafka", metavar="VERSION|DIR|IMAGE", show_default="the reference broker",
+    help="What runs: Apache Kafka of this version, unpacked in this folder, or in this image "
+         "(apache/kafka:4.3.1), which runs in containers alone.")
 
 
 def exits(command: Callable[..., int]) -> Callable[..., None]:

@@ -90,6 +90,7 @@ class Disks(Protocol):
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # see system.PowerLoss
     async def wipe(self, name: str) -> Lost: ...
     async def log_dir(self, name: str) -> Path: ...  # it, or a copy of it as it is now
+    async def read(self, name: str, file: str) -> str | None: ...  # one file of it as it is now; None: none
     async def mend(self) -> list[str]: ...  # ends disk faults in force; what is left of them
 
 

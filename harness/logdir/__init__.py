@@ -5,7 +5,7 @@ rows.py is the way in: the rows of a dump, and what else a replica's files say. 
 message sets v0 and v1, record batches v2), compression.py and checkpoints.py.
 """
 
-from floodmark.harness.logdir.checkpoints import read_epochs, read_offsets
+from floodmark.harness.logdir.checkpoints import offsets_in, read_epochs, read_offsets
 from floodmark.harness.logdir.rows import LogState, describe, dump
 
-__all__ = ["LogState", "describe", "dump", "read_epochs", "read_offsets"]
+__all__ = ["LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets"]

@@ -1,5 +1,6 @@
 """Kafka's checkpoint files: a version (0), how many lines, the lines."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from floodmark.harness.errors import FloodmarkError
@@ -7,10 +8,16 @@ from floodmark.harness.errors import FloodmarkError
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
     """A checkpoint of offsets (`topic partition offset` a line): empty where the file is not there."""
-    found = {}
-    for line in _checkpoint_lines(path, fields=3) or ():
-        found[(line[0], int(line[1]))] = int(line[2])
-    return found
+    return _offsets(_checkpoint_lines(path, fields=3) or ())
+
+
+def offsets_in(text: str, source: str) -> dict[tuple[str, int], int]:
+    """The same of such a file's text; source: what it is called in an error."""
+    return _offsets(_lines_in(text, source, fields=3))
+
+
+def _offsets(lines: Iterable[list[str]]) -> dict[tuple[str, int], int]:
+    return {(line[0], int(line[1])): int(line[2]) for line in lines}
 
 
 def read_epochs(folder: Path) -> tuple[tuple[int, int], ...] | None:
@@ -27,6 +34,10 @@ def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]] | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise FloodmarkError(f"the checkpoint {path} cannot be read: {error}") from error
+    return _lines_in(text, str(path), fields=fields)
+
+
+def _lines_in(text: str, source: str, *, fields: int) -> list[list[str]]:
     if not text:  # Kafka makes the file before it has anything to write, and reads it so
         return []
     lines = [line.split() for line in text.splitlines() if line.strip()]
@@ -34,6 +45,6 @@ def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]] | None:
              and all(len(line) == fields and all(word.lstrip("-").isdecimal() for word in line[fields - 2:])
                      for line in lines[2:]))
     if not sound:
-        raise FloodmarkError(f"the checkpoint {path} is damaged: it should be 0, a count and that many lines "
+        raise FloodmarkError(f"the checkpoint {source} is damaged: it should be 0, a count and that many lines "
                              f"of {fields} words")
     return lines[2:]

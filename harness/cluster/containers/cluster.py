@@ -89,6 +89,9 @@ class MendedDisks:
     async def log_dir(self, name: str) -> Path:
         return await self._volumes.log_dir(name)
 
+    async def read(self, name: str, file: str) -> str | None:
+        return await self._volumes.read(name, file)
+
     async def mend(self) -> list[str]:
         return [line for mend in self._mends for line in await mend()]
 

@@ -113,6 +113,10 @@ class Volumes:
                              self._lab.broker(name), DATA, target, without=OURS, timeout_s=ARCHIVE_S)
         return target
 
+    async def read(self, name: str, file: str) -> str | None:
+        return await self._lab.call(f"read {file} of {name}", archives.read, self._lab.client,
+                                    self._lab.broker(name), f"{DATA}/{file}")
+
     async def mend(self) -> list[str]:
         """All disks well again; then a look at how each is mounted."""
         residue = []

@@ -57,6 +57,7 @@ from floodmark.harness.protocols import (
     PartitionSpec,
     PartitionView,
     ReplicaView,
+    Unknown,
     View,
 )
 from floodmark.harness.trace import Raw
@@ -67,6 +68,8 @@ LOOK_S = 2.0  # for one broker to answer a look
 ASK_S = 15.0
 FREEZE_S = 10.0  # for the looks of a freeze to agree
 SAME_LOOKS = 3
+CHECKPOINT_EVERY_S = 1.0  # a file that is not at hand is asked for so often at most
+HWS = "replication-offset-checkpoint"
 CONTROLLER_S = 3.0  # longer than a controller that can be reached takes to acknowledge a broker
 BETWEEN_LOOKS_S = 0.2
 
@@ -78,6 +81,11 @@ class _Start:
     log_bytes: int  # how long its log was before
     clean: bool | None = None  # whether the stop before was orderly; None: it has not loaded its logs
     waits_since_s: float | None = None  # monotonic, when it was seen to wait for its controller
+    hws: Mapping[tuple[str, int], int] | None = None  # its checkpoint, where that is no file at hand
+    hws_at_s: float = 0.0  # monotonic
+
+    def checkpointed(self, place: tuple[str, int]) -> int | Unknown:
+        return UNKNOWN if self.hws is None else self.hws.get(place, 0)
 
 
 class KafkaSystem:
@@ -101,7 +109,7 @@ class KafkaSystem:
             Failpoints: "stock Apache Kafka has no failpoints", **form.lacks,
             **({Clocks: f"the image {kafka.image} has no libfaketime of ours"} if kafka.image else {})}
         self.not_shown = frozenset({"proposing"})
-        self.read_from_files = frozenset({"checkpointed_hw", "epochs"})
+        self.read_from_files = frozenset({"epochs"})
         self.traced_events: frozenset[str] | None = kafka_trace.TRACED_EVENTS
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
@@ -161,6 +169,7 @@ class KafkaSystem:
         starts: Mapping[tuple[str, int], int] = {}
         if not self._files_at_hand:
             starts = await self._ends.log_starts(reached, self.partitions, LOOK_S)
+            await asyncio.gather(*map(self._look_at_checkpoint, {node for node, _ in ends}))
         return View(
             time_ns=time.monotonic_ns(), replicas=self._replicas(ends, believed, starts),
             partitions=state.partitions if state is not None else {}, running=self._running(),
@@ -391,8 +400,17 @@ class KafkaSystem:
                     isr=tuple(self._names[number] for number in belief.isr if number in self._names),
                     clean=self._stopped_cleanly(node),
                     **(self._checkpoints(node, places[key]) if self._files_at_hand
-                       else {"log_start": starts.get((node, key), UNKNOWN)}))
+                       else {"log_start": starts.get((node, key), UNKNOWN),
+                             "checkpointed_hw": self._starts[node].checkpointed(places[key])}))
         return found
+
+    async def _look_at_checkpoint(self, node: str) -> None:
+        start = self._starts[node]
+        if time.monotonic() - start.hws_at_s < CHECKPOINT_EVERY_S:
+            return
+        start.hws_at_s = time.monotonic()
+        with suppress(FloodmarkError):  # it is being replaced, or its container ends
+            start.hws = logdir.offsets_in(await self._attachment[2].read(node, HWS) or "", HWS)
 
     def _checkpoints(self, node: str, place: tuple[str, int]) -> dict[str, Any]:
         """What a node's files say of one replica; nothing while they are being replaced."""
@@ -400,7 +418,7 @@ class KafkaSystem:
         folder = log_dir / f"{place[0]}-{place[1]}"
         try:
             starts = logdir.read_offsets(log_dir / "log-start-offset-checkpoint")
-            hws = logdir.read_offsets(log_dir / "replication-offset-checkpoint")
+            hws = logdir.read_offsets(log_dir / HWS)
             segments = segments_of(folder)
             epochs = logdir.read_epochs(folder)
         except FloodmarkError:

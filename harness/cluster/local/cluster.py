@@ -189,5 +189,11 @@ class Files:
     async def log_dir(self, name: str) -> Path:
         return self._processes.place(name)[1]
 
+    async def read(self, name: str, file: str) -> str | None:
+        try:
+            return (self._processes.place(name)[1] / file).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+
     async def mend(self) -> list[str]:
         return []

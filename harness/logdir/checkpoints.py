@@ -45,6 +45,6 @@ def _lines_in(text: str, source: str, *, fields: int) -> list[list[str]]:
              and all(len(line) == fields and all(word.lstrip("-").isdecimal() for word in line[fields - 2:])
                      for line in lines[2:]))
     if not sound:
-        raise FloodmarkError(f"the checkpoint {source} is damaged: it should be 0, a count and that many lines "
-                             f"of {fields} words")
+        raise FloodmarkError(f"the checkpoint {source} is damaged: it should be 0, a count and that many "
+                             f"lines of {fields} words")
     return lines[2:]

@@ -166,7 +166,8 @@ def test_a_log_folder_of_another_cluster_is_told_with_kafkas_word(tmp_path: Path
     skip_without("4.3.1")
     folder = tmp_path / "run"
     schedule = tmp_path / "schedule.json"
-    schedule.write_text(json.dumps([{"f": "kill", "nodes": ["n2"], "moment": {"at": "time", "time": 2_000_000_000}}]))
+    schedule.write_text(json.dumps([
+        {"f": "kill", "nodes": ["n2"], "moment": {"at": "time", "time": 2_000_000_000}}]))
 
     def make_it_anothers() -> None:
         meta = folder / "nodes" / "n2" / "meta.properties"

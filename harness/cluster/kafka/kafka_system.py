@@ -300,10 +300,11 @@ class KafkaSystem:
         return election_result(errors)
 
     def traces(self) -> Raw | None:
-        """Of the partitions there are by now, and of all that was logged so far. Of a node whose wall clock
-        was ever set off there is none: its lines have no other time."""
-        files = {name: place.trace for name, place in self._layout.places.items()
-                 if place.trace is not None and name not in self._hosts.clocks_set_off}
+        """Of the partitions there are by now, and of all that was logged so far. None once a wall clock was
+        set off: a broker's lines have no other time, and a trace without one broker is none to be judged."""
+        if self._hosts.clocks_set_off:
+            return None
+        files = {name: place.trace for name, place in self._layout.places.items() if place.trace is not None}
         if not files:
             return None
         if self._form.name != "kraft":

@@ -12,7 +12,7 @@ Rules
 3. All waits have time-outs and raise FloodmarkError.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -57,8 +57,6 @@ class Hosts(Protocol):
     def lost(self) -> str | None: ...  # why everything here counts as dead
     @property
     def felled(self) -> Sequence[FaultedExit]: ...  # ends that a fault in force explains; never in died
-    @property
-    def clocks_set_off(self) -> Collection[str]: ...  # whose wall clock was ever wrong
 
     async def begin(self) -> None: ...  # what must be there before any process
     async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already

@@ -16,7 +16,6 @@ from container_stage import Stage, connect, left
 from real_kafka import skip_without
 
 from floodmark.harness.cluster.containers import kafka_image
-from floodmark.harness.cluster.containers.clocks import Clocks
 from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.kafka.distribution import distribution
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
@@ -169,25 +168,6 @@ async def _write_on(stage: Stage) -> None:
         await stage.write(50)
 
 
-def test_a_clock_that_was_set_off_leaves_no_trace(stage: Stage) -> None:
-    """A broker's lines have no other time. The last but one story: it stays so."""
-
-    async def story() -> None:
-        await stage.calm()
-        runs = stage.cluster.runs
-        assert isinstance(runs, KafkaSystem)
-        before = runs.traces()
-        assert before is not None
-        assert set(before.files) == {*NODES, CONTROLLER}
-        await one_of(stage, Clocks).bump("n2", 3_600_000)
-        await stage.write(5)
-        assert await stage.cluster.mend() == []
-        await stage.whole()
-        assert runs.traces() is None
-
-    stage.play(story())
-
-
 def test_frozen_what_is_seen_is_what_the_logs_hold(stage: Stage) -> None:
     """The last story: nothing moves any more."""
 
@@ -207,8 +187,7 @@ def test_frozen_what_is_seen_is_what_the_logs_hold(stage: Stage) -> None:
 
 
 def test_a_run_from_an_image_by_its_name(tmp_path: Path) -> None:
-    """As apache/kafka:4.3.1 would be taken: jars and Java are the image's, nothing of ours is in its
-    processes; so no clock can be set off there, and `all` leaves that out."""
+    """As apache/kafka:4.3.1 would be taken: jars and Java are the image's."""
     skip_without(NEW)
     client = connect()
     name = f"floodmark-test/kafka:{NEW}"
@@ -223,10 +202,6 @@ def test_a_run_from_an_image_by_its_name(tmp_path: Path) -> None:
         about = json.loads((folder / "run.json").read_text())
         assert about["system"]["image"] == name
         assert about["settled"] is True
-        clock = floodmark("run", "--cluster", "containers", "--kafka", name, "--nemesis", "clock", "--out",
-                          tmp_path / "clock")
-        assert clock.code == 2
-        assert "has no libfaketime of ours" in clock.err
     finally:
         client.images.remove(name, noprune=True)
         client.close()

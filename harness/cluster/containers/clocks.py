@@ -30,8 +30,6 @@ class Clocks:
         if not self._lab.clocks:
             raise FloodmarkError(f"the clock of {node} cannot be set off: the cluster has no libfaketime")
         self._bumped.add(node)
-        if offset_ms:
-            self._lab.clocks_set_off.add(node)
         _replace(self._file(node), f"{offset_ms / 1000:+.3f}\n")
 
     async def mend(self) -> list[str]:

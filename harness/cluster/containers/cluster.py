@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from floodmark.harness import protocols
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers import ability_probe, engine_client
 from floodmark.harness.cluster.containers.addresses import lay_out
@@ -39,7 +40,7 @@ def containers_cluster(folder: Path, system: System, *, links: str, first_port: 
     network, volumes = Rules(lab), Volumes(lab, system.power, say=_say)
     clocks, limits = Clocks(lab), MemoryLimits(lab, lab.excused)
     software = system.software
-    lab.clocks = software is None or software.image is None  # other images have no libfaketime
+    lab.clocks = protocols.Clocks not in system.lacks
 
     async def build() -> House:
         ports = Ports()

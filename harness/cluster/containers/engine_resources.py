@@ -77,7 +77,6 @@ class EngineResources:
         self.process_image = ""  # what processes run from
         self.one_clock = True  # whether the containers' monotonic clock is the harness's
         self.hooks: list[Hook] = []  # what else is to be removed with the run
-        self.clocks_set_off: set[str] = set()  # whose wall clock was ever wrong
         self.excused: dict[str, str] = {}  # broker -> why its end is expected now, though nobody asks for it
         self._client: docker.DockerClient | None = None
         self._subnet: ipaddress.IPv4Network | None = None

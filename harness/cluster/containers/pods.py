@@ -77,7 +77,6 @@ class Pods:
         self.died: list[str] = []
         self.died_words: dict[str, str] = {}
         self.excused = lab.excused
-        self.clocks_set_off = lab.clocks_set_off
         self.felled: list[FaultedExit] = []
         self.prepare: Step = nothing
         self.dispose: Step = nothing

@@ -9,7 +9,7 @@ Rules
 
 import asyncio
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from floodmark.harness.cluster import control_client
@@ -111,10 +111,6 @@ class Processes:
 
     @property
     def felled(self) -> Sequence[FaultedExit]:
-        return ()
-
-    @property
-    def clocks_set_off(self) -> Collection[str]:
         return ()
 
     def lives(self, name: str) -> bool:

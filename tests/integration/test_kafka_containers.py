@@ -5,6 +5,7 @@ Waits are for conditions: a busy machine is slow and no failure.
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,10 @@ pytestmark = [pytest.mark.docker, pytest.mark.kafka]
 NEW, OLD = "4.3.1", "3.9.2"
 
 
-@pytest.fixture(scope="module", params=[NEW, OLD])
+VERSIONS = [NEW, *([OLD] if os.environ.get("FLOODMARK_ALL_CASES") else [])]
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
 def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """Three brokers; in the end nothing of them is left on the engine."""
     skip_without(request.param)

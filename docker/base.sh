@@ -3,7 +3,7 @@
 # Python 3.11, unpacked into a folder and imported into the engine. It also contains the network and disk tools
 # that the target `tools` needs, because it has no apt to install them with.
 #
-# usage: docker/base.sh [TAG]        (default floodmark-base:1)
+# usage: docker/base.sh [TAG [PACKAGE...]]       (default floodmark-base:1; PACKAGE: additional ones of Debian)
 #
 # It needs Debian 12 with apt's sources reachable, root, and an engine. No package is installed on this machine:
 # apt only resolves and downloads, as if nothing were installed. The image trusts the certificate authorities
@@ -11,9 +11,10 @@
 set -euo pipefail
 
 tag=${1:-floodmark-base:1}
+shift || true
 packages="base-files base-passwd bash ca-certificates coreutils dash e2fsprogs findutils grep hostname
   iproute2 iptables libc-bin libfaketime media-types mount netbase procps python3 python3-distutils
-  python3-pip-whl python3-setuptools-whl sed tzdata usr-is-merged util-linux"
+  python3-pip-whl python3-setuptools-whl sed tzdata usr-is-merged util-linux $*"
 
 die() {
   echo "docker/base.sh: $*" >&2
@@ -81,6 +82,9 @@ configure() {
   # Where the official image has them.
   ln -sf /usr/bin/python3 "$root/usr/local/bin/python3"
   ln -sf /usr/bin/python3 "$root/usr/local/bin/python"
+  for name in "$root"/usr/lib/jvm/*/bin/java; do # one of those that update-alternatives would choose from
+    [ ! -e "$name" ] || ln -sf "${name#"$root"}" "$root/usr/bin/java"
+  done
   # pip as Debian ships it for virtual environments: a wheel.
   for name in "$root"/usr/share/python-wheels/{pip,setuptools}-*.whl; do
     python3 -m zipfile -e "$name" "$site"

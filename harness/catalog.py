@@ -18,6 +18,7 @@ from floodmark.harness.client.security import Security
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
+    Clocks,
     Cluster,
     Elects,
     Expires,
@@ -68,7 +69,6 @@ CLUSTERS: Mapping[str, str] = {  # where it runs
     "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
 }
 PLACES = frozenset({"containers", "local"})  # clusters that take a system; the others have their own
-KAFKA_PLACES = frozenset({"local"})  # clusters that can run Apache Kafka
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
                             "controller", "moments")
 # Nemeses that only some clusters have. OFFERS: functions that find which of them work on this machine.
@@ -76,7 +76,8 @@ MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
 # The ability that a nemesis needs, for abilities that some systems lack.
 STRUCK_BY: Mapping[str, type] = {
     "crash": Kills, "restart": Kills, "controller": Kills, "pause": Pauses, "power": PowerCuts,
-    "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints}
+    "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints,
+    "clock": Clocks}
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
@@ -156,14 +157,14 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
             config: Mapping[str, str], links: str, first_port: int | None = None,
             trace: bool = True, kafka: str | None = None, topic_config: Mapping[str, str] | None = None,
             topics: Mapping[str, Mapping[str, str]] | None = None) -> Cluster:
-    """Make this cluster; it is not started. kafka: the Apache Kafka to run, a version or a folder; None: the
-    reference broker. topic_config: Kafka's keys for every new topic. topics: Kafka's keys for single topics,
-    for Apache Kafka only. first_port: the first broker's port for clients; None: free ports. trace: whether
-    its processes write traces."""
+    """Make this cluster; it is not started. kafka: the Apache Kafka to run, a version, a folder or an image;
+    None: the reference broker. topic_config: Kafka's keys for every new topic. topics: Kafka's keys for
+    single topics, for Apache Kafka only. first_port: the first broker's port for clients; None: free ports.
+    trace: whether its processes write traces."""
     make = _factory_of(CLUSTER, name, CLUSTERS, Cluster)
-    if kafka is not None and name not in KAFKA_PLACES:
-        raise UsageError(f"the {name} cluster does not run Apache Kafka; {', '.join(sorted(KAFKA_PLACES))} "
-                         "does: --cluster local")
+    if kafka is not None and name not in PLACES:
+        raise UsageError(f"the {name} cluster does not run Apache Kafka; {' and '.join(sorted(PLACES))} do: "
+                         "--cluster local")
     if name in PLACES:
         runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,
                       topics=topics)

@@ -75,8 +75,9 @@ cluster_option = click.option(
 
 
 kafka_option = click.option(
-    "--kafka", metavar="VERSION|DIR", show_default="the reference broker",
-    help="Run Apache Kafka of this version, or the one unpacked in this folder.")
+    "--kafka", metavar="VERSION|DIR|IMAGE", show_default="the reference broker",
+    help="Run Apache Kafka of this version, the one unpacked in this folder, or the one in this image "
+         "(apache/kafka:4.3.1), which runs only in containers.")
 
 
 def exits(command: Callable[..., int]) -> Callable[..., None]:

@@ -26,7 +26,7 @@ _SUPPORTED = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (
 _FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}  # from here on headers carry tags
 _HAND_WRITTEN = 9
 _CLIENT_ID = "floodmark"
-_LATEST = -1
+_LATEST, _EARLIEST = -1, -2
 _DEBUGGING_CONSUMER = -2  # as replica_id: every replica answers, with the end of its log
 _UNCOMMITTED = 0
 _PLACED = struct.Struct(">ihq")  # partition, error, base offset
@@ -177,13 +177,15 @@ def read_list_offsets_response(answer: bytes, version: int) -> tuple[int, int]:
     raise ProtocolError("the ListOffsets response does not have the requested partition")
 
 
-def build_log_ends_request(places: Sequence[tuple[str, int]], version: int) -> bytearray:
-    """Build a request for the log ends of any replica. places: topic and partition of each."""
+def build_log_ends_request(places: Sequence[tuple[str, int]], version: int, *, first: bool = False
+                           ) -> bytearray:
+    """Build a request for the log ends of any replica, or for the first offsets of its logs (first). places:
+    topic and partition of each."""
     topic_class = ListOffsetsRequest.ListOffsetsTopic
     by_topic: dict[str, list[Any]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(topic_class.ListOffsetsPartition(
-            partition_index=partition, current_leader_epoch=-1, timestamp=_LATEST))
+            partition_index=partition, current_leader_epoch=-1, timestamp=_EARLIEST if first else _LATEST))
     return _encode_request(ListOffsetsRequest(
         version=version, replica_id=_DEBUGGING_CONSUMER, isolation_level=_UNCOMMITTED,
         topics=[topic_class(name=topic, partitions=partitions) for topic, partitions in by_topic.items()],
@@ -191,7 +193,7 @@ def build_log_ends_request(places: Sequence[tuple[str, int]], version: int) -> b
 
 
 def read_log_ends_response(answer: bytes, version: int) -> dict[tuple[str, int], tuple[int, int]]:
-    """Read (topic, partition) -> (error, LEO)."""
+    """Read (topic, partition) -> (error, LEO, or the log's first offset)."""
     return {(topic.name, part.partition_index): (part.error_code, part.offset)
             for topic in _decode_response(ListOffsetsResponse, LIST_OFFSETS, answer, version).topics
             for part in topic.partitions}

@@ -34,15 +34,15 @@ class BrokerCluster:
     PowerCuts, Wipes and ExplainsDeaths. Further abilities are those of its system (`runs`) and its house."""
 
     def __init__(self, name: str, system: System, build: Build, *, house_abilities: Sequence[object] = (),
-                 lacks: Mapping[type, str] | None = None) -> None:
+                 lacks: Mapping[type, str] | None = None, files_at_hand: bool = True) -> None:
         """lacks: abilities that the house does not have, with the reason; those that the system lacks are
-        added."""
+        added. files_at_hand: the harness can read the brokers' files at any time."""
         self.name = name
         self.runs = system
         self.nodes = system.nodes
         self.config = system.config
         self.system = system.about
-        self.not_shown = system.not_shown
+        self.not_shown = system.not_shown | (frozenset() if files_at_hand else system.read_from_files)
         self.abilities = (system, *house_abilities)
         self.lacks = {**(lacks or {}), **system.lacks}
         self._build = build
@@ -61,7 +61,7 @@ class BrokerCluster:
         try:
             self._house = await self._build()
             layout, hosts = self._house.layout, self._house.hosts
-            self.runs.attach(layout, hosts)
+            self.runs.attach(layout, hosts, self._house.disks)
             hosts.expects_exit, hosts.command = self.runs.expects_exit, self.runs.command
             await hosts.begin()
             await asyncio.gather(*(self._spawn(name) for name in layout.names))

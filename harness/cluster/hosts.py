@@ -89,6 +89,7 @@ class Disks(Protocol):
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost: ...  # see system.PowerLoss
     async def wipe(self, name: str) -> Lost: ...
     async def log_dir(self, name: str) -> Path: ...  # the directory, or a copy of its present state
+    async def read(self, name: str, file: str) -> str | None: ...  # a file in it; None: no such file
     async def mend(self) -> list[str]: ...  # ends disk faults in force; returns what is left
 
 

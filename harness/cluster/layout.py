@@ -41,7 +41,8 @@ class ProcessAddresses:
     asked_from: str | None = None  # the only address that may use `control`; None: any
     dial: Mapping[int, Address] = field(default_factory=dict)  # by id; empty: the advertised addresses
     trace: Path | None = None  # its trace file; None: it writes none
-    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder -> its path in the container
+    mounted: Mapping[Path, str] = field(default_factory=dict)  # folder or file -> its path in the container
+    log_dir_copied: bool = False  # log_dir is only a copy: the process does not see changes in it
 
     def inside(self, path: Path) -> str:
         """The path as the process sees it."""
@@ -82,6 +83,10 @@ class Layout:
     def hosts_of(self, name: str) -> Path:
         """The hosts file of this process, for links by name."""
         return self.work(f"{name}.hosts")
+
+    def prepared_for(self, name: str) -> Path:
+        """The folder that the process copies to its log directory at start, if that is empty."""
+        return self.work(f"{name}.prepared")
 
     def links_config(self) -> list[dict[str, Any]]:
         """The links process's configuration: where to listen, and where each link leads."""

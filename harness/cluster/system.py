@@ -14,10 +14,11 @@ Rules
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.protocols import Met, PartitionSpec, View
@@ -33,6 +34,18 @@ class PowerLoss(Protocol):
     def wipe(self, durable_file: Path, log_dir: Path) -> Lost: ...
     def mark_all_durable(self, durable_file: Path) -> None: ...  # everything is durable now
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None: ...  # file -> bytes; None: all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaSoftware:
+    """The Java and the jars of a system's processes. In an image they have other paths: `mounted` in the
+    Layout maps them."""
+
+    version: str
+    java: Path
+    jars: tuple[Path, ...]  # in one folder
+    needs_java: int  # or newer
+    image: str | None = None  # a named image that has them; None: one is built from the jars
 
 
 class System(Protocol):
@@ -55,11 +68,15 @@ class System(Protocol):
     @property
     def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are always UNKNOWN
     @property
+    def read_from_files(self) -> frozenset[str]: ...  # further ones, if brokers' files cannot be read at any time
+    @property
+    def software(self) -> JavaSoftware | None: ...  # None: the reference broker's own
+    @property
     def power(self) -> PowerLoss: ...
     @property
     def frozen(self) -> bool: ...  # all its processes are stopped for good: nothing is mended any more
 
-    def attach(self, layout: Layout, hosts: Hosts) -> None: ...  # writes every process's settings
+    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None: ...  # writes all settings
     def command(self, name: str) -> Sequence[str]: ...  # a program's name (hosts.PYTHON), then its arguments
     def number(self, partitions: Sequence[PartitionSpec]) -> None: ...  # gives partitions their keys
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None: ...

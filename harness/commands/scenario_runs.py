@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.cluster.kafka.distribution import form_of, is_version
+from floodmark.harness.cluster.kafka.distribution import form_of, is_image, is_version, version_of
 from floodmark.harness.commands.error_exits import sigterm_handler_restored
 from floodmark.harness.commands.run import TOPIC, RunOptions, planned
 from floodmark.harness.errors import FloodmarkError
@@ -174,7 +174,8 @@ def system_of(kafka: str | None) -> str:
     refused then."""
     if kafka is None:
         return systems.REFERENCE
-    return systems.KRAFT if is_version(kafka) and form_of(kafka) == "kraft" else systems.ZOOKEEPER
+    word = version_of(kafka) if is_image(kafka) else kafka
+    return systems.KRAFT if is_version(word) and form_of(word) == "kraft" else systems.ZOOKEEPER
 
 
 def partitions_of(part: Part) -> tuple[PartitionSpec, ...]:

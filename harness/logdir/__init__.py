@@ -5,7 +5,7 @@ files), transactions.py (which records were aborted), record_batches.py (Kafka's
 record batches v2), compression.py and checkpoints.py. Nothing is written.
 """
 
-from floodmark.harness.logdir.checkpoints import read_epochs, read_offsets
+from floodmark.harness.logdir.checkpoints import offsets_in, read_epochs, read_offsets
 from floodmark.harness.logdir.rows import LogState, describe, dump
 
-__all__ = ["LogState", "describe", "dump", "read_epochs", "read_offsets"]
+__all__ = ["LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets"]

@@ -1,5 +1,6 @@
 """Reads Kafka's checkpoint files: a version (0), the number of lines, the lines."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from floodmark.harness.errors import FloodmarkError
@@ -7,10 +8,16 @@ from floodmark.harness.errors import FloodmarkError
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
     """Read a checkpoint of offsets (`topic partition offset` in each line); empty if there is no file."""
-    found = {}
-    for line in _checkpoint_lines(path, fields=3) or ():
-        found[(line[0], int(line[1]))] = int(line[2])
-    return found
+    return _offsets(_checkpoint_lines(path, fields=3) or ())
+
+
+def offsets_in(text: str, source: str) -> dict[tuple[str, int], int]:
+    """Parse the text of a checkpoint of offsets. source: the file's name, for errors."""
+    return _offsets(_lines_in(text, source, fields=3))
+
+
+def _offsets(lines: Iterable[list[str]]) -> dict[tuple[str, int], int]:
+    return {(line[0], int(line[1])): int(line[2]) for line in lines}
 
 
 def read_epochs(folder: Path) -> tuple[tuple[int, int], ...] | None:
@@ -28,6 +35,10 @@ def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]] | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise FloodmarkError(f"the checkpoint {path} cannot be read: {error}") from error
+    return _lines_in(text, str(path), fields=fields)
+
+
+def _lines_in(text: str, source: str, *, fields: int) -> list[list[str]]:
     if not text:  # Kafka creates the file before it has anything to write, and accepts it empty
         return []
     lines = [line.split() for line in text.splitlines() if line.strip()]
@@ -35,6 +46,6 @@ def _checkpoint_lines(path: Path, *, fields: int) -> list[list[str]] | None:
              and all(len(line) == fields and all(field.lstrip("-").isdecimal() for field in line[fields - 2:])
                      for line in lines[2:]))
     if not valid:
-        raise FloodmarkError(f"the checkpoint {path} is damaged: it should be 0, a count and that many lines "
-                             f"of {fields} fields")
+        raise FloodmarkError(f"the checkpoint {source} is damaged: it should be 0, a count and that many "
+                             f"lines of {fields} fields")
     return lines[2:]

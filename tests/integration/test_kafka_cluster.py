@@ -4,16 +4,24 @@ Tests wait for conditions: a busy machine is slow, not a failure.
 """
 
 import asyncio
+import json
+import re
+import socket
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
-from real_kafka import skip_without
+from command_line import Answer, floodmark
+from real_kafka import ops_recorded, skip_without
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
+from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.waiting import wait_until
-from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import (
     CONTROLLER,
     Elects,
@@ -29,6 +37,7 @@ NODES = ("n1", "n2", "n3")
 SPECS = tuple(PartitionSpec(key=key, topic="log", partition=key, replicas=NODES[key:] + NODES[:key])
               for key in range(2))
 LONG_S = 120.0
+SHORT = ("--partitions", "2", "--concurrency", "6", "--rate", "300", "--strict")
 
 
 @pytest.fixture(params=["3.9.2", "4.3.1"])
@@ -94,54 +103,100 @@ def test_a_cluster_lives_through_its_faults(tmp_path: Path, version: str) -> Non
 
 
 def test_a_taken_port_is_the_harnesss_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported in Kafka's own words, at once, before anything was up."""
+    """Reported in Kafka's own words, at once, before anything was up; there is nothing to judge."""
     skip_without("4.3.1")
-    cluster = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), links="direct", kafka="4.3.1",
-                              config={})
     attach = KafkaSystem.attach
+    taken = socket.socket()
 
-    async def story() -> None:
-        servers: list[asyncio.Server] = []
-        loop = asyncio.get_running_loop()
+    def occupy(system: KafkaSystem, layout: Layout, *rest: Any) -> None:
+        attach(system, layout, *rest)
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(layout.places["n1"].listens)
+        taken.listen()
 
-        def occupy(system: KafkaSystem, layout: object, hosts: object) -> None:
-            attach(system, layout, hosts)  # type: ignore[arg-type]
-            host, port = layout.places["n1"].listens  # type: ignore[attr-defined]
-            task = loop.create_task(asyncio.start_server(lambda *_: None, host, port))
-            task.add_done_callback(lambda done: servers.append(done.result()))
+    monkeypatch.setattr(KafkaSystem, "attach", occupy)
+    with taken:
+        ran = floodmark("run", "--kafka", "4.3.1", *SHORT, "--out", tmp_path / "run")
 
-        monkeypatch.setattr(KafkaSystem, "attach", occupy)
-        try:
-            with pytest.raises(FloodmarkError, match=r"n1 ended at once: .*Address already in use"):
-                await cluster.start()
-            assert cluster.died() == []
-        finally:
-            await cluster.stop()
-            for server in servers:
-                server.close()
-
-    asyncio.run(story())
+    assert ran.code == 4, ran.err + ran.out
+    assert re.search(r"n1 ended at once: .*Address already in use", ran.err)
+    assert "invalid" not in ran.out
 
 
 def test_a_broker_that_dies_by_itself_is_reported_with_its_last_words(tmp_path: Path) -> None:
-    """Its log folder is gone, and Kafka halts: the harness has not ended it."""
+    """Its log folder is removed, and Kafka halts: the harness has not ended it. The verdict is broker-died,
+    and no write is lost."""
     skip_without("4.3.1")
-    cluster = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), links="direct", kafka="4.3.1",
-                              config={"min.insync.replicas": "1"})
+    folder = tmp_path / "run"
 
-    async def story() -> None:
-        try:
-            await cluster.start()
-            (tmp_path / "nodes" / "n1").rename(tmp_path / "nodes" / "away")
+    def take_folder() -> None:
+        (folder / "nodes" / "n2").rename(folder / "nodes" / "away")
 
-            async def alive() -> str | None:
-                return None if cluster.died() else "it lives"
+    ran = struck_from_outside(folder, take_folder)
 
-            await wait_until(alive, "n1 to halt", 2 * LONG_S)  # it checks once a minute
-            assert cluster.died() == ["n1"]
-            assert "it ended with exit code 1" in cluster.died_words()["n1"]
-            assert cluster.broken() == []
-        finally:
-            await cluster.stop()
+    assert ran.code == 1, ran.err + ran.out
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert {one["name"] for one in verdict["findings"]} == {"broker-died"}
+    about = json.loads((folder / "run.json").read_text())
+    assert about["died"] == ["n2"]
+    assert "it ended with exit code 1" in json.dumps(about)
 
-    asyncio.run(story())
+
+def test_a_cluster_that_somebody_else_ends_is_no_bug_of_its(tmp_path: Path) -> None:
+    """All brokers are killed from outside in mid-run: reported as that, exit 4, never invalid."""
+    skip_without("4.3.1")
+    folder = tmp_path / "run"
+
+    def kill_all() -> None:
+        for name in NODES:
+            argument = str(folder / "work" / f"{name}.properties")
+            for process in psutil.process_iter(["cmdline"]):
+                if argument in (process.info["cmdline"] or ()):
+                    process.kill()
+
+    ran = struck_from_outside(folder, kill_all)
+
+    assert ran.code == 4, ran.err + ran.out
+    assert "SIGKILL ended it, and nothing here had sent that" in ran.err + ran.out
+    assert "invalid" not in ran.out
+
+
+def test_a_log_folder_of_another_cluster_is_reported_in_kafkas_words(tmp_path: Path) -> None:
+    """Put in its place while the broker is down: it ends at its start, and the harness says why."""
+    skip_without("4.3.1")
+    folder = tmp_path / "run"
+    schedule = tmp_path / "schedule.json"
+    schedule.write_text(json.dumps([
+        {"f": "kill", "nodes": ["n2"], "moment": {"at": "time", "time": 2_000_000_000}}]))
+
+    def make_it_anothers() -> None:
+        meta = folder / "nodes" / "n2" / "meta.properties"
+        until = time.monotonic() + LONG_S
+        while any(str(folder / "work" / "n2.properties") in (one.info["cmdline"] or ())
+                  for one in psutil.process_iter(["cmdline"])):
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        meta.write_text(re.sub("(?m)^cluster.id=.*$", "cluster.id=BBBBBBBBQACAAAAAAAAAAA", meta.read_text()))
+
+    ran = struck_from_outside(folder, make_it_anothers, "--schedule", schedule)
+
+    assert ran.code in (1, 4), ran.err + ran.out
+    assert "InconsistentClusterId" in ran.err + ran.out or "cluster.id" in ran.err + ran.out
+    assert "lost-write" not in ran.out
+
+
+def struck_from_outside(folder: Path, strike: Callable[[], None], *words: object) -> Answer:
+    """A short run of 4.3.1, and what somebody else does when it is well under way."""
+    done = threading.Event()
+
+    def act() -> None:
+        if ops_recorded(folder, 500, done):
+            strike()
+
+    acting = threading.Thread(target=act)
+    acting.start()
+    try:
+        return floodmark("run", "--kafka", "4.3.1", *SHORT, "--duration", "8", *words, "--out", folder)
+    finally:
+        done.set()
+        acting.join()

@@ -5,6 +5,7 @@ Valid when healthy, a loss made by hand is found, and SASL over TLS leaves no tr
 
 import json
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 from command_line import floodmark
 from confluent_kafka.admin import AdminClient
-from real_kafka import quiet, skip_without
+from real_kafka import ops_recorded, quiet, skip_without
 
 from floodmark.harness.cluster.kafka.distribution import distribution
 from floodmark.harness.cluster.ports import HOST, Ports
@@ -33,8 +34,8 @@ class Somebodys:
     bootstrap: str
     locked: str  # with SASL over TLS
 
-    def faults(self, *, start: str = "start", logs: bool = True) -> Path:
-        """The owner's TOML. start: his script's word to start a broker."""
+    def faults(self, *, start: str = "start", logs: bool = True, fetch: str = "fetch") -> Path:
+        """The owner's TOML. start, fetch: his script's words to start a broker, to copy its logs."""
         lines = []
         for node in (1, 2, 3):
             def asks(act: str, *words: str, of: int = node) -> str:
@@ -43,10 +44,27 @@ class Somebodys:
             acts = ("kill", "stop", "pause", "resume")
             lines += [f"[nodes.n{node}]", *(f"{act} = {asks(act)}" for act in acts),
                       f"start = {asks(start, '{prefix}')}"]
-            lines += [f"fetch_logs = {asks('fetch', '{prefix}', '{folder}')}"] if logs else []
+            lines += [f"fetch_logs = {asks(fetch, '{prefix}', '{folder}')}"] if logs else []
         file = self.folder / f"{start}.toml"
         file.write_text("\n".join(lines) + "\n")
         return file
+
+    def does(self, act: str) -> None:
+        """To all three brokers, by the script alone."""
+        for node in (1, 2, 3):
+            subprocess.run([SCRIPT, act, self.folder, str(node)], check=True, timeout=READY_S,
+                           stdin=subprocess.DEVNULL)
+
+    def until_up(self) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": quiet()})
+        until = time.monotonic() + READY_S
+        while True:
+            try:
+                if len(admin.list_topics(timeout=2).brokers) == 3:
+                    return
+            except Exception:
+                assert time.monotonic() < until, (self.folder / "1.log").read_text()[-2000:]
+            time.sleep(0.2)
 
     def topics(self) -> set[str]:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "logger": quiet()})
@@ -64,15 +82,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Somebodys]:
         subprocess.run([SCRIPT, "up", folder, kafka.java, kafka.classpath, *map(str, chosen)], check=True,
                        timeout=READY_S, stdin=subprocess.DEVNULL)
         one = Somebodys(folder=folder, bootstrap=f"{HOST}:{chosen[1]}", locked=f"{HOST}:{chosen[5]}")
-        admin = AdminClient({"bootstrap.servers": one.bootstrap, "logger": quiet()})
-        until = time.monotonic() + READY_S
-        while True:
-            try:
-                if len(admin.list_topics(timeout=2).brokers) == 3:
-                    break
-            except Exception:
-                assert time.monotonic() < until, (folder / "1.log").read_text()[-2000:]
-            time.sleep(0.2)
+        one.until_up()
         yield one
     finally:
         subprocess.run([SCRIPT, "down", folder], check=False, timeout=60)
@@ -151,3 +161,39 @@ def test_a_refused_login_is_reported(theirs: Somebodys, tmp_path: Path, line: st
     assert why in ran.err
     assert PASSWORD not in ran.err
     assert "another-secret" not in ran.err
+
+
+def test_a_cluster_that_becomes_unreachable_is_reported_as_that(theirs: Somebodys, tmp_path: Path) -> None:
+    """The harness has not ended it: exit 4, never invalid."""
+    folder = tmp_path / "run"
+    done = threading.Event()
+
+    def end_it() -> None:
+        if ops_recorded(folder, 300, done):
+            theirs.does("kill")
+
+    ending = threading.Thread(target=end_it)
+    ending.start()
+    try:
+        ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "8", "--out", folder)
+    finally:
+        done.set()
+        ending.join()
+        theirs.does("start")
+        theirs.until_up()
+
+    assert ran.code == 4, ran.err + ran.out
+    assert f"the cluster no longer answers at {theirs.bootstrap}" in ran.err + ran.out
+    assert "invalid" not in ran.out
+    assert "could not be removed, please remove it" in ran.err + ran.out  # its topics are still there
+
+
+def test_a_log_folder_that_is_not_kafkas_is_reported_as_that(theirs: Somebodys, tmp_path: Path) -> None:
+    """The owner's command fetched it; the run is judged by its reads."""
+    folder = tmp_path / "run"
+    ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "4", "--i-may-break-this",
+                    "--faults", theirs.faults(fetch="fetch_other"), "--out", folder)
+
+    assert ran.code == 4, ran.err + ran.out
+    assert "the log of n1 could not be dumped" in ran.err + ran.out
+    assert "invalid" not in ran.out

@@ -54,10 +54,10 @@ T = TypeVar("T")
 class Stage:
     """Plays stories on one cluster, one after the other in one event loop."""
 
-    def __init__(self, folder: Path, nodes: int = 3, **config: str) -> None:
+    def __init__(self, folder: Path, nodes: int = 3, *, kafka: str | None = None, **config: str) -> None:
         self.folder = folder
         made = catalog.cluster("containers", folder, nodes, rules="kip-320", bugs=(), config=config,
-                               links="direct")
+                               links="direct", kafka=kafka)
         assert isinstance(made, BrokerCluster)
         self.cluster = made
         self._runner = asyncio.Runner()

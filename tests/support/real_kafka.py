@@ -6,8 +6,10 @@ controller.
 
 import logging
 import subprocess
+import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -175,3 +177,13 @@ def skip_without(version: str) -> None:
         distribution(version)
     except FloodmarkError as error:
         pytest.skip(str(error))
+
+
+def ops_recorded(folder: Path, lines: int, given_up: threading.Event) -> bool:
+    """Waits until the history of a run has so many lines; False: the run is over."""
+    history = folder / "history.jsonl"
+    while not given_up.wait(0.05):
+        with suppress(FileNotFoundError):
+            if history.read_bytes().count(b"\n") >= lines:
+                return True
+    return False

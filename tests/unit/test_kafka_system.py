@@ -13,7 +13,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from floodmark.harness import catalog
 from floodmark.harness.client.batch import uvarint
-from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.kafka import choice, kraft
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
@@ -49,10 +49,8 @@ def system(**words: Any) -> KafkaSystem:
 def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Layout]]:
     """Formatted by a tool that only leaves the folder's own file."""
 
-    def format_folder(_: KRaft, settings: Path) -> None:
-        folder = next(line.partition("=")[2] for line in settings.read_text().splitlines()
-                      if line.startswith("log.dirs="))
-        (Path(folder) / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
+    def format_folder(_: KRaft, home: Path) -> None:
+        (home / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
 
     monkeypatch.setattr(KRaft, "_format", format_folder)
     ports = Ports()
@@ -87,7 +85,7 @@ def test_every_process_has_its_place_and_its_folder(layouts: dict[str, Layout], 
     """Each node an id of its own, and of its folder; what is set goes to all, the controller too."""
     layout = layouts["direct"]
     runs = system(config={"min.insync.replicas": "2", "num.io.threads": "3"})
-    runs.attach(layout, cast(Hosts, None))
+    runs.attach(layout, cast(Hosts, None), cast(Disks, None))
 
     for name, number in IDS.items():
         keys = written(layout, name)
@@ -106,7 +104,7 @@ def test_proxied_brokers_dial_one_another_by_name(layouts: dict[str, Layout], fo
     """The name means the dialer's own link; to itself, where it listens. Each link has a place of its own."""
     layout = layouts["proxied"]
     runs = system()
-    runs.attach(layout, cast(Hosts, None))
+    runs.attach(layout, cast(Hosts, None), cast(Disks, None))
 
     second = {node: layout.places[node].control[1] for node in layout.nodes}
     for node in layout.nodes:
@@ -127,7 +125,7 @@ def test_proxied_brokers_dial_one_another_by_name(layouts: dict[str, Layout], fo
 def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: None) -> None:
     layout = layouts["direct"]
     runs = system()
-    runs.attach(layout, cast(Hosts, None))
+    runs.attach(layout, cast(Hosts, None), cast(Disks, None))
     meta = layout.places["n2"].log_dir / "meta.properties"
     before = meta.read_text()
     meta.unlink()

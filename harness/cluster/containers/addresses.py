@@ -17,20 +17,22 @@ from pathlib import Path
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
 from floodmark.harness.cluster.layout import Address, Layout, ProcessAddresses
 from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 LISTENER = 9092
 CONTROL_SOCKET = 9090
 DATA = "/data"  # a broker's log directory, in its container
 EVERYWHERE = "0.0.0.0"  # of the container's own network namespace
+JARS = "/opt/kafka/libs"  # in an image of Apache Kafka, the official one too
 
 
 def lay_out(
     lab: EngineResources, folder: Path, ids: Mapping[str, int], *, ports: Ports,
-    first_port: int | None, trace: bool
+    first_port: int | None, trace: bool, software: JavaSoftware | None = None,
 ) -> Layout:
     """Lays out a cluster; lab must be open, so that its addresses are known. ids, first_port: as in
-    harness.cluster.layout.lay_out."""
+    harness.cluster.layout.lay_out. software: the Java and jars in the image of the processes, if any."""
     nodes = tuple(name for name in ids if name != CONTROLLER)
     folder = folder.resolve()
     published: dict[str, Address] = {
@@ -39,6 +41,7 @@ def lay_out(
     }
     published[CONTROLLER] = (HOST, ports.choose())
     inside: dict[str, Address] = {name: (lab.address(name), LISTENER) for name in ids}
+    installed = {} if software is None else {software.java: "java", software.jars[0].parent: JARS}
     places = {
         name: ProcessAddresses(
             node_id=number,
@@ -54,7 +57,8 @@ def lay_out(
             controller=inside[CONTROLLER],
             dial={ids[other]: inside[other] for other in nodes if other != name},
             trace=folder / "work" / f"{name}.trace" if trace else None,
-            mounted={folder / "nodes" / name: DATA, folder / "work": MOUNTED},
+            mounted={folder / "nodes" / name: DATA, folder / "work": MOUNTED, **installed},
+            log_dir_copied=name != CONTROLLER,
         )
         for name, number in ids.items()
     }

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
+from docker.errors import NotFound
+
 import docker
 
 PIECE_BYTES = 64 << 10  # larger ones do not fit the processor's cache and are four times slower
@@ -34,6 +36,22 @@ def fetch(client: docker.DockerClient, container: str, source: str, target: Path
         fresh.rename(target)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def read(client: docker.DockerClient, container: str, source: str) -> str | None:
+    """The text of one file of the container; None: there is no such file. OSError if it does not arrive
+    complete."""
+    try:
+        pieces, _ = client.api.get_archive(container, source)
+    except NotFound:
+        return None
+    try:
+        with tarfile.open(fileobj=io.BytesIO(b"".join(pieces))) as archive:
+            member = archive.next()
+            content = None if member is None else archive.extractfile(member)
+            return None if content is None else content.read().decode(errors="replace")
+    except tarfile.TarError as error:
+        raise OSError(f"{source} did not arrive complete: {error}") from error
 
 
 def unpack(pieces: Iterable[bytes], target: Path, *, without: str) -> None:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
+from floodmark.harness import protocols
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers import ability_probe, engine_client
 from floodmark.harness.cluster.containers.addresses import lay_out
@@ -39,15 +40,17 @@ def containers_cluster(folder: Path, system: System, *, links: str, first_port: 
     lab = EngineResources(folder.resolve() / "work", system.nodes)
     network, volumes = Rules(lab), Volumes(lab, system.power, say=_say)
     clocks, limits = Clocks(lab), MemoryLimits(lab, lab.excused)
+    software = system.software
+    lab.clocks = protocols.Clocks not in system.lacks
 
     async def build() -> House:
         ports = Ports()
         try:
-            await lab.open(_say)
+            await lab.open(_say, software)
             if trace and not lab.one_clock:
                 _say("the Docker engine runs on another kernel, whose clock is not ours: no trace is written")
             layout = lay_out(lab, folder, system.ids, ports=ports, first_port=first_port,
-                             trace=trace and lab.one_clock)
+                             trace=trace and lab.one_clock, software=software)
         except BaseException:
             ports.close()
             with contextlib.suppress(FloodmarkError):  # the first error is reported
@@ -59,7 +62,8 @@ def containers_cluster(folder: Path, system: System, *, links: str, first_port: 
         return House(layout=layout, hosts=pods, network=network, disks=disks, close=ports.close)
 
     return BrokerCluster("containers", system, build,
-                         house_abilities=(*network.abilities, volumes, clocks, limits))
+                         files_at_hand=False, house_abilities=(
+        *network.abilities, volumes, *([clocks] if lab.clocks else []), limits))
 
 
 def offers() -> frozenset[str]:
@@ -86,6 +90,9 @@ class MendedDisks:
 
     async def log_dir(self, name: str) -> Path:
         return await self._volumes.log_dir(name)
+
+    async def read(self, name: str, file: str) -> str | None:
+        return await self._volumes.read(name, file)
 
     async def mend(self) -> list[str]:
         return [line for mend in self._mends for line in await mend()]

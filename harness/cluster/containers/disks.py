@@ -114,6 +114,10 @@ class Volumes:
                              self._lab.broker(name), DATA, target, without=OURS, timeout_s=ARCHIVE_S)
         return target
 
+    async def read(self, name: str, file: str) -> str | None:
+        return await self._lab.call(f"read {file} of {name}", archives.read, self._lab.client,
+                                    self._lab.broker(name), f"{DATA}/{file}")
+
     async def mend(self) -> list[str]:
         """Repairs all disks; then checks how each is mounted."""
         residue = []

@@ -32,7 +32,7 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import IPAMConfig, IPAMPool, LogConfig, Mount
 
 import docker
-from floodmark.harness.cluster.containers import engine_client, images
+from floodmark.harness.cluster.containers import engine_client, images, kafka_image
 from floodmark.harness.cluster.containers.sweep import (
     KEEPER,
     LABEL,
@@ -42,6 +42,7 @@ from floodmark.harness.cluster.containers.sweep import (
     remove_run,
     sweep,
 )
+from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.gathering import gather_all
@@ -74,7 +75,8 @@ class EngineResources:
         self.clocks = clocks  # whether brokers are started so that their clocks can be bumped
         self.user = IN_IMAGE if os.getuid() == 0 else f"{os.getuid()}:{os.getgid()}"
         self.names = (*nodes, CONTROLLER)
-        self.image = ""  # set by open()
+        self.image = ""  # the image with the broker and the tools; set by open()
+        self.process_image = ""  # the image that the cluster's processes run from; set by open()
         self.one_clock = True  # whether the containers' monotonic clock is the harness's
         self.hooks: list[Hook] = []  # removes further things of the run
         self.excused: dict[str, str] = {}  # broker -> why its end is expected now, without a request
@@ -192,11 +194,15 @@ class EngineResources:
 
     # -- begin and end ------------------------------------------------------------------------------------
 
-    async def open(self, say: Callable[[str], None] = lambda _line: None) -> None:
-        """Connects, finds or builds the image, sweeps, starts the keeper, and makes the network."""
+    async def open(self, say: Callable[[str], None] = lambda _line: None,
+                   software: JavaSoftware | None = None) -> None:
+        """Connects, finds or builds the images, sweeps, starts the keeper, and makes the network."""
         self._client = await self.call("answer", engine_client.connect)
         self.image = await self.call("have the image of the brokers", images.tools_image,
                                      self.client, say, timeout_s=IMAGE_S)
+        self.process_image = self.image if software is None else await self.call(
+            "have the image of Apache Kafka", kafka_image.image_of, self.client, software, say,
+            timeout_s=IMAGE_S)
         await self._sweep(say)
         await self._share_folder()
         keeper = await self.call("make the keeper container", self._make_keeper)

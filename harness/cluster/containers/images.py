@@ -25,6 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from docker.errors import DockerException, ImageNotFound
@@ -46,6 +47,17 @@ _LOCK_TIMEOUT_S = 900.0
 
 Say = Callable[[str], None]
 Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is executable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """A base that docker/base.sh makes if no registry answers: its tag, and additional packages of Debian."""
+
+    tag: str
+    packages: tuple[str, ...] = ()
+
+
+PLAIN = StandIn(tag=STAND_IN_BASE)
 
 
 def tools_image(client: docker.DockerClient, say: Say) -> str:
@@ -96,30 +108,44 @@ def tag_of(files: Files, base_id: str) -> str:
 
 def _image(client: docker.DockerClient, target: str, say: Say) -> str:
     folder = context_folder()
-    files = context_files(folder)
+    return built(client, target, context_files(folder), say, besides=lambda: _wheels(client, folder, say))
+
+
+def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, stand_in: StandIn = PLAIN,
+          besides: Callable[[], Files] = dict) -> str:
+    """The tag of the image floodmark-TARGET of these files, found or built. besides: makes further files for the
+    build that do not change the tag, because they follow from these."""
     with engine_errors("images: "):
-        found = found_image(client, target)
+        found = _found(client, target, files, stand_in)
         if found:
             return found
         with _one_at_a_time(say):
-            base = base_image(client, say)
+            base = base_image(client, say, stand_in)
             name = _name(client, target, files, base)
             if not _id(client, name):  # another run may have built it meanwhile
-                wheels = _wheels(client, folder, say)
+                context = _packed({**files, **besides()})
                 say(f"building the image {name} on {base}: once, about half a minute")
-                _build(client, _packed({**files, **wheels}), base=base, target=target, name=name)
+                _build(client, context, base=base, target=target, name=name)
     return name
 
 
 def found_image(client: docker.DockerClient, target: str) -> str | None:
     """The image of this target for the present files, if the engine has it; nothing is built."""
-    base = found_base(client)
-    name = base and _name(client, target, context_files(context_folder()), base)
+    return _found(client, target, context_files(context_folder()), PLAIN)
+
+
+def _found(client: docker.DockerClient, target: str, files: Files, stand_in: StandIn) -> str | None:
+    base = found_base(client, stand_in)
+    name = base and _name(client, target, files, base)
     return name if name and _id(client, name) else None
 
 
 def _name(client: docker.DockerClient, target: str, files: Files, base: str) -> str:
     return f"floodmark-{target}:{tag_of(files, _id(client, base) or '')}"
+
+
+def is_there(client: docker.DockerClient, name: str) -> bool:
+    return _id(client, name) is not None
 
 
 def _id(client: docker.DockerClient, name: str) -> str | None:
@@ -133,14 +159,14 @@ def _id(client: docker.DockerClient, name: str) -> str | None:
 # -- the base --------------------------------------------------------------------------------------------
 
 
-def base_image(client: docker.DockerClient, say: Say) -> str:
+def base_image(client: docker.DockerClient, say: Say, stand_in: StandIn = PLAIN) -> str:
     """A base image in the engine; it is fetched or made if needed."""
-    found = found_base(client)
+    found = found_base(client, stand_in)
     if found:
         return found
     wanted = os.environ.get(BASE_VARIABLE) or OFFICIAL_BASE
     say(f"fetching the image {wanted}")
-    why = _pull(client, wanted)
+    why = pull(client, wanted)
     if why is None:
         return wanted
     if os.environ.get(BASE_VARIABLE):
@@ -148,42 +174,42 @@ def base_image(client: docker.DockerClient, say: Say) -> str:
             f"the image {wanted}, which {BASE_VARIABLE} asks for, is not in the engine, and no registry "
             f"has it ({why}): load it (docker load), or unset {BASE_VARIABLE}"
         )
-    say(f"{wanted} is not available ({why}); making {STAND_IN_BASE} of Debian's packages instead: once, 20 s")
-    return _stand_in(wanted)
+    say(f"{wanted} is not available ({why}); making {stand_in.tag} of Debian's packages instead: once, 20 s")
+    return _make(stand_in, wanted)
 
 
-def found_base(client: docker.DockerClient) -> str | None:
+def found_base(client: docker.DockerClient, stand_in: StandIn = PLAIN) -> str | None:
     """The base to use, if it is in the engine. An existing stand-in is used even if a registry has the base
     now: otherwise the images would be built again whenever the network changes."""
     asked = os.environ.get(BASE_VARIABLE)
-    for name in (asked,) if asked else (OFFICIAL_BASE, STAND_IN_BASE):
+    for name in (asked,) if asked else (OFFICIAL_BASE, stand_in.tag):
         if _id(client, name):
             return name
     return None
 
 
-def _pull(client: docker.DockerClient, name: str) -> str | None:
+def pull(client: docker.DockerClient, name: str) -> str | None:
     """Pulls an image; returns None, or why that failed. In a thread, because the engine has no time-outs."""
     outcome: list[str | None] = []
 
-    def pull() -> None:
+    def ask() -> None:
         try:
             client.images.pull(name)
             outcome.append(None)
         except (DockerException, OSError) as error:
             outcome.append(str(getattr(error, "explanation", None) or error))
 
-    worker = threading.Thread(target=pull, name=f"pull {name}", daemon=True)
+    worker = threading.Thread(target=ask, name=f"pull {name}", daemon=True)
     worker.start()
     worker.join(_PULL_TIMEOUT_S)
     return outcome[0] if outcome else f"not finished after {_PULL_TIMEOUT_S:g} s"
 
 
-def _stand_in(wanted: str) -> str:
+def _make(stand_in: StandIn, wanted: str) -> str:
     script = context_folder() / "base.sh"
     try:
         ran = subprocess.run(
-            [script, STAND_IN_BASE],
+            [script, stand_in.tag, *stand_in.packages],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -195,7 +221,7 @@ def _stand_in(wanted: str) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         why = str(error)
     if why is None:
-        return STAND_IN_BASE
+        return stand_in.tag
     raise FloodmarkError(
         f"there is no base image: {wanted} is not in the engine, no registry has it, and no stand-in can "
         f"be made ({why}). Load it (docker load), or name one there with Python 3.11: {BASE_VARIABLE}=IMAGE"

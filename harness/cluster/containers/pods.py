@@ -223,9 +223,9 @@ class Pods:
         disk = [] if name == CONTROLLER else [Mount(target=DATA, source=lab.volume(name), type="volume")]
         log = f"{MOUNTED}/{self._layout.log_of(name).name}"
         api.create_container(  # the image has the programs that commands name
-            lab.image, ["broker", log, *self.command(name)], name=lab.broker(name),
+            lab.process_image, ["broker", log, *self.command(name)], name=lab.broker(name),
             entrypoint=["sh", "-c", BEGIN], user=lab.user, environment=self._environment(name),
-            labels=create_labels(lab.image, lab.labels("broker")), stop_signal="SIGTERM",
+            labels=create_labels(lab.process_image, lab.labels("broker")), stop_signal="SIGTERM",
             host_config=api.create_host_config(
                 network_mode=f"container:{lab.net(name)}", pid_mode=f"container:{lab.keeper}",
                 mounts=[lab.mount(), *disk], cap_drop=["ALL"],
@@ -251,7 +251,8 @@ class Pods:
         """If the harness is root, gives files to the containers' user, which must be able to write them."""
         if os.getuid() == 0:
             user, group = map(int, self._lab.user.split(":"))
-            for path in (self._lab.work, *self._lab.work.glob(pattern)):
+            found = list(self._lab.work.glob(pattern))
+            for path in (self._lab.work, *found, *(below for one in found for below in one.rglob("*"))):
                 os.chown(path, user, group)
 
     # -- the engine's events ----------------------------------------------------------------------------

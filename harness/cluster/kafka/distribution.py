@@ -1,10 +1,14 @@
 """Finds the Apache Kafka to run, by a version or a folder: its jars, and the Java to run them.
 
 Rules
-1. A string that begins like a version (4.3.1) is a version; any other, such as ./4.3.1, is a folder.
+1. A string that begins like a version (4.3.1) is a version. One that ends in a colon and a version, as an
+   image's name does (apache/kafka:4.3.1), is an image, which runs only in containers. Any other, such as
+   ./4.3.1, is a folder.
 2. The jars of a version come from the cache (jars.py), which verifies their checksums every time. A folder is
    used without such a check.
 3. The needed Java version is read from the jars, from the class that will be started.
+4. For an image the jars of its version are fetched too: folders are formatted on this machine, before any
+   container runs.
 """
 
 import os
@@ -26,6 +30,7 @@ Say = Callable[[str], None]
 JAVA_TIMEOUT_S = 30.0
 _FIRST_KRAFT = (3, 3)  # the first release with KRaft declared ready for production
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
+_IMAGE = re.compile(rf"[a-z0-9][a-z0-9._/:-]*:{_VERSION.pattern}")
 _KAFKA_JAR = re.compile(r"(?P<name>(kafka|connect|trogdor)(-[a-z0-9]+)*(_2\.\d+)?)-(?P<version>\d.*)")
 _CORE = re.compile(r"kafka_2\.\d+")  # the artifact with the broker; the number is Scala's version
 _CLASSIFIERS = re.compile(r"-(sources|javadoc|scaladoc|test|test-sources)$")
@@ -41,6 +46,12 @@ class Distribution:
     form: Form
     classpath: str  # absolute paths of jars, in an order that does not change
     java: Path
+    needs_java: int = 0  # or newer; 0: not determined
+    image: str | None = None  # the image for containers; None: one is built from the jars
+
+    @property
+    def jars(self) -> tuple[Path, ...]:
+        return tuple(map(Path, self.classpath.split(os.pathsep)))
 
 
 def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribution:
@@ -50,10 +61,12 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
     folder lacks.
     """
     java = find_java()
-    if is_version(version_or_dir):
-        version, paths = version_or_dir, jars.get(version_or_dir, say)
+    image = version_or_dir if is_image(version_or_dir) else None
+    word = version_or_dir if image is None else version_of(image)
+    if is_version(word):
+        version, paths = word, jars.get(word, say)
     else:
-        version, paths = _unpacked(Path(version_or_dir))
+        version, paths = _unpacked(Path(word))
     if refused := [path for path in paths if os.pathsep in str(path)]:
         raise FloodmarkError(f"{refused[0]} cannot be on a class path, because its name contains "
                              f"{os.pathsep}: move it elsewhere")
@@ -61,12 +74,23 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
     if form == "zookeeper" and not any(path.name.startswith("zookeeper-") for path in paths):
         raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and {paths[0].parent} has no "
                              f"zookeeper-*.jar: unpack the distribution again")
-    _refuse_old_java(java, version, paths)
-    return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java)
+    needed = needed_java(paths)
+    _refuse_old_java(java, version, needed)
+    return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java,
+                        needs_java=needed, image=image)
 
 
 def is_version(word: str) -> bool:
     return _VERSION.fullmatch(word) is not None
+
+
+def is_image(word: str) -> bool:
+    return _IMAGE.fullmatch(word) is not None
+
+
+def version_of(word: str) -> str:
+    """The version of an image (behind the colon), or of a version itself."""
+    return word.rpartition(":")[2]
 
 
 def form_of(version: str) -> Form:
@@ -145,8 +169,8 @@ def needed_java(paths: tuple[Path, ...]) -> int:
     return int.from_bytes(head[6:8], "big") - _JAVA_1_OF_CLASSES
 
 
-def _refuse_old_java(java: Path, version: str, paths: tuple[Path, ...]) -> None:
-    needed, found = needed_java(paths), java_version(java)
+def _refuse_old_java(java: Path, version: str, needed: int) -> None:
+    found = java_version(java)
     if found < needed:
         raise FloodmarkError(f"Kafka {version} needs Java {needed} or newer, and {java} is Java {found}: "
                              f"install a newer one (Debian: apt-get install openjdk-17-jre-headless), or set "

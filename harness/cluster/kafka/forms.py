@@ -35,6 +35,7 @@ class Form(Protocol):
     def lacks(self) -> Mapping[type, str]: ...  # abilities that this form does not have, and why
 
     def write_files(self, layout: Layout) -> None: ...  # all files that its processes read at start
+    def before(self, name: str) -> Sequence[str]: ...  # a command that execs its arguments; may be empty
     def main(self, name: str) -> tuple[str, Path]: ...  # the main class, and its settings file
     async def starting(self, name: str) -> None: ...  # its process is about to start
     async def controller_is_up(self) -> bool: ...

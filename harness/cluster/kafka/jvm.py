@@ -3,10 +3,12 @@ Log lines go to standard output, which becomes the process's log. Each begins wi
 milliseconds, and the level.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.layout import ProcessAddresses
 
 # A test's broker needs little memory, and only the fast compiler, because it does not run long.
 JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ActiveProcessorCount=2",
@@ -37,8 +39,13 @@ def write_logging(folder: Path) -> None:
     (folder / "log4j2.yaml").write_text(_LOG4J2, encoding="utf-8")
 
 
-def java_command(kafka: Distribution, main: str, arguments: Sequence[str], *, logging: Path,
-                 flags: Sequence[str] = ()) -> list[str]:
-    """The command. logging: the folder of write_logging, as the process sees it."""
-    return [str(kafka.java), *JVM, *flags, f"-Dlog4j.configuration=file:{logging / 'log4j.properties'}",
-            f"-Dlog4j2.configurationFile={logging / 'log4j2.yaml'}", "-cp", kafka.classpath, main, *arguments]
+def java_command(kafka: Distribution, place: ProcessAddresses, main: str, arguments: Sequence[Path], *,
+                 logging: Path, flags: Sequence[str] = ()) -> list[str]:
+    """The command, with every path as the process sees it. logging: the folder of write_logging. If
+    kafka.image is set, the jars are those of the image."""
+    seen = place.inside(logging)
+    paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
+             else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
+    return [place.inside(kafka.java), *JVM, *flags, f"-Dlog4j.configuration=file:{seen}/log4j.properties",
+            f"-Dlog4j2.configurationFile={seen}/log4j2.yaml", "-cp", paths, main,
+            *map(place.inside, arguments)]

@@ -34,7 +34,7 @@ from typing import Any
 from floodmark.harness import logdir
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.elections import election_result
-from floodmark.harness.cluster.hosts import Hosts
+from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.broker_metadata import BrokerMetadata, Metadata
 from floodmark.harness.cluster.kafka.distribution import Distribution
@@ -42,20 +42,23 @@ from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.hosts_files import write_hosts
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
+from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.settings import effective
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
-from floodmark.harness.cluster.layout import Layout
-from floodmark.harness.cluster.system import PowerLoss
+from floodmark.harness.cluster.layout import Address, Layout
+from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.logdir.segments import segments_of
 from floodmark.harness.protocols import (
     CONTROLLER,
     UNKNOWN,
+    Clocks,
     Failpoints,
     Met,
     PartitionSpec,
     PartitionView,
     ReplicaView,
+    Unknown,
     View,
 )
 from floodmark.harness.trace import Raw
@@ -66,9 +69,12 @@ LOOK_S = 2.0  # for one broker to answer while observing
 ASK_S = 15.0
 FREEZE_S = 10.0  # for the views of a freeze to agree
 SAME_LOOKS = 3
+CHECKPOINT_EVERY_S = 1.0  # at most this often is a checkpoint read from a container
+NO_CLOCKS = ("under libfaketime a Java process takes ten times the processor time to start, which would "
+             "disturb it more than its clock")
+HWS = "replication-offset-checkpoint"
 CONTROLLER_S = 3.0  # a reachable controller acknowledges a broker sooner than this
 BETWEEN_LOOKS_S = 0.2
-CLEAN_STOP = ".kafka_cleanshutdown"  # Kafka's own sign of an orderly stop, removed at the next start
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,7 +82,13 @@ class _Start:
     """One start of a process."""
 
     log_bytes: int  # the length of its log before it
+    clean: bool | None = None  # whether the previous stop was orderly; None: it has not loaded its logs yet
     waits_since_s: float | None = None  # monotonic, when its log first said that it waits for its controller
+    hws: Mapping[tuple[str, int], int] | None = None  # its HW checkpoint, if it is read from a container
+    hws_at_s: float = 0.0  # monotonic, when that was read
+
+    def checkpointed(self, place: tuple[str, int]) -> int | Unknown:
+        return UNKNOWN if self.hws is None else self.hws.get(place, 0)
 
 
 class KafkaSystem:
@@ -92,13 +104,15 @@ class KafkaSystem:
         self.ids = ids
         self.about: Mapping[str, Any] = {
             "name": NAME, "version": kafka.version, "form": form.name, **form.about,
+            **({"image": kafka.image} if kafka.image is not None else {}),
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config = {node: effective(form.settings, topic_config or {}) for node in self.nodes}
         self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
-            Failpoints: "stock Apache Kafka has no failpoints", **form.lacks}
+            Failpoints: "stock Apache Kafka has no failpoints", Clocks: NO_CLOCKS, **form.lacks}
         self.not_shown = frozenset({"proposing"})
+        self.read_from_files = frozenset({"epochs"})
         self.traced_events: frozenset[str] | None = kafka_trace.TRACED_EVENTS
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
@@ -108,17 +122,22 @@ class KafkaSystem:
         self._names = {number: node for node, number in ids.items()}
         self._wire_looks, self._metadata = WireLooks(), BrokerMetadata()
         self._starts: dict[str, _Start] = {}  # of each process, the last
-        self._clean: dict[str, bool] = {}  # whether the last stop of each node was orderly
-        self._attached: tuple[Layout, Hosts] | None = None
+        self._attached: tuple[Layout, Hosts, Disks] | None = None
         self._clock = Clock.now()
 
     # -- System -------------------------------------------------------------------------------------------
 
-    def attach(self, layout: Layout, hosts: Hosts) -> None:
+    @property
+    def software(self) -> JavaSoftware:
+        kafka = self._kafka
+        return JavaSoftware(version=kafka.version, java=kafka.java, jars=kafka.jars, image=kafka.image,
+                            needs_java=kafka.needs_java)
+
+    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None:
         if "," in str(layout.folder):
             raise FloodmarkError("Kafka reads a comma in log.dirs as the end of a folder's name: choose a "
                                  f"folder without one, not {layout.folder}")
-        self._attached = layout, hosts
+        self._attached = layout, hosts, disks
         self._form.write_files(layout)
         write_hosts(layout)
         write_logging(layout.work(""))
@@ -126,7 +145,9 @@ class KafkaSystem:
     def command(self, name: str) -> Sequence[str]:
         main, file = self._form.main(name)
         flags = (f"-Djdk.net.hosts.file={self._layout.hosts_of(name)}",) if self._layout.link_hosts else ()
-        return java_command(self._kafka, main, [str(file)], logging=self._layout.work(""), flags=flags)
+        java = java_command(self._kafka, self._layout.places[name], main, [file],
+                            logging=self._layout.work(""), flags=flags)
+        return [*self._form.before(name), *java]
 
     def number(self, partitions: Sequence[PartitionSpec]) -> None:
         self.partitions += tuple(partitions)
@@ -143,41 +164,60 @@ class KafkaSystem:
 
     async def look(self) -> View:
         """Observes all brokers at once."""
-        reached = {node: self._layout.places[node].reached for node in self._answering()}
+        reached = {node: self._asked(node) for node in self._answering()}
         ends, metadata, state = await asyncio.gather(
             self._wire_looks.replica_ends(reached, self.partitions, LOOK_S),
             self._metadata.of_each(reached, self.partitions, LOOK_S),
             self._form.controller_state(self.partitions))
+        starts: Mapping[tuple[str, int], int] = {}
+        if not self._files_at_hand:
+            starts = await self._wire_looks.log_starts(reached, self.partitions, LOOK_S)
+            await asyncio.gather(*map(self._look_at_checkpoint, {node for node, _ in ends}))
         return View(
-            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata),
+            time_ns=time.monotonic_ns(), replicas=self._replicas(ends, metadata, starts),
             partitions=state.partitions if state is not None else {}, running=self._running(),
             unfenced=frozenset(node for node in metadata if state is not None and node in state.unfenced))
 
     async def starting(self, name: str) -> None:
         await self._form.starting(name)
         log = self._layout.log_of(name)
-        self._starts[name] = _Start(log_bytes=log.stat().st_size if log.exists() else 0)
-        if name != CONTROLLER:
-            log_dir = self._layout.places[name].log_dir
-            self._clean[name] = name not in self._clean or (log_dir / CLEAN_STOP).exists()
+        self._starts[name] = _Start(log_bytes=log.stat().st_size if log.exists() else 0,
+                                    clean=None if name in self._starts else True)
 
     async def is_up(self, name: str) -> bool:
         """Whether the broker answers, or has waited for its controller for CONTROLLER_S: it opens its
         listeners only when the controller has acknowledged it, and that may be down or cut off."""
         if name == CONTROLLER:
             return await self._form.controller_is_up()
-        reached = {name: self._layout.places[name].reached}
+        reached = {name: self._asked(name)}
         answers = await self._metadata.of_each(reached, self.partitions, LOOK_S)
         return bool(answers) or self._waits_for_controller(name)
 
     def _waits_for_controller(self, name: str) -> bool:
         start = self._starts[name]
-        if start.waits_since_s is None:
-            with self._layout.log_of(name).open("rb") as log:
-                log.seek(start.log_bytes)
-                if self._form.waiting_line.encode() in log.read():
-                    start.waits_since_s = time.monotonic()
+        if start.waits_since_s is None and self._form.waiting_line in self._said(name):
+            start.waits_since_s = time.monotonic()
         return start.waits_since_s is not None and time.monotonic() - start.waits_since_s > CONTROLLER_S
+
+    def _stopped_cleanly(self, name: str) -> bool:
+        """Whether the stop before its last start was orderly, by its log lines about loading its logs."""
+        start = self._starts[name]
+        if start.clean is None:
+            kinds = [said.kind for line in self._said(name).splitlines(keepends=True)
+                     if (said := read_line(line)) is not None]
+            if "loaded" not in kinds:
+                return False
+            start.clean = "clean" in kinds
+        return start.clean
+
+    def _said(self, name: str) -> str:
+        """The log of its process since its last start."""
+        try:
+            with self._layout.log_of(name).open("rb") as log:
+                log.seek(self._starts[name].log_bytes)
+                return log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
 
     def started(self, name: str) -> None:
         pass
@@ -221,7 +261,10 @@ class KafkaSystem:
         if self._hosts.lives(CONTROLLER):
             await self._hosts.pause(CONTROLLER)
         decided = state.partitions if state else {}
-        replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided)
+        nodes = sorted({node for node, _ in looks[-1].replicas})
+        found = await asyncio.gather(*map(self._attachment[2].log_dir, nodes))
+        log_dirs = dict(zip(nodes, found, strict=True))
+        replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided, log_dirs)
         return replace(looks[-1], replicas=replicas, partitions=decided)
 
     async def expire(self, node: str) -> None:
@@ -266,7 +309,7 @@ class KafkaSystem:
         if not files:
             return None
         if self._form.name != "kraft":
-            del files[CONTROLLER]  # that process is ZooKeeper
+            files.pop(CONTROLLER, None)  # that process is ZooKeeper
         for name, file in files.items():
             self._write_trace(name, file)
         return Raw(files=files, names=self._names,
@@ -276,7 +319,7 @@ class KafkaSystem:
     # -- inside -------------------------------------------------------------------------------------------
 
     @property
-    def _attachment(self) -> tuple[Layout, Hosts]:
+    def _attachment(self) -> tuple[Layout, Hosts, Disks]:
         if self._attached is None:
             raise FloodmarkError("the cluster was not started")
         return self._attached
@@ -302,6 +345,14 @@ class KafkaSystem:
             kafka_trace.write_controller_trace(
                 place.log_dir, file, node_id=place.node_id, clock=self._clock)
 
+    @property
+    def _files_at_hand(self) -> bool:
+        return not any(place.log_dir_copied for place in self._layout.places.values())
+
+    def _asked(self, node: str) -> Address:
+        """The listener for the other brokers, because a cut of clients does not affect it."""
+        return self._layout.places[node].asked
+
     def _running(self) -> frozenset[str]:
         return frozenset(node for node in self.nodes if self._hosts.lives(node))
 
@@ -313,7 +364,7 @@ class KafkaSystem:
         broker = await self._form.admin(self._answering())
         if broker is None:
             raise FloodmarkError("no broker runs that could do this")
-        return self._layout.places[broker].reached
+        return self._asked(broker)
 
     def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
         """The partitions with these keys; none: all."""
@@ -339,8 +390,9 @@ class KafkaSystem:
         keys = {(spec.topic, spec.partition): spec.key for spec in specs}
         return {keys[where]: error for where, error in results.items() if where in keys}
 
-    def _replicas(self, ends: Ends, metadata: Mapping[str, Metadata]
-                  ) -> dict[tuple[str, int], ReplicaView]:
+    def _replicas(self, ends: Ends, metadata: Mapping[str, Metadata],
+                  starts: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], ReplicaView]:
+        """starts: first offsets of the logs in containers; for other logs they are read from the files."""
         places = {spec.key: (spec.topic, spec.partition) for spec in self.partitions}
         found = {}
         for (node, key), (leo, hw) in ends.items():
@@ -350,8 +402,19 @@ class KafkaSystem:
                     node=node, partition=key, leo=leo, hw=hw, epoch=own_metadata.epoch,
                     leader=self._names.get(own_metadata.leader),
                     isr=tuple(self._names[number] for number in own_metadata.isr if number in self._names),
-                    clean=self._clean.get(node, True), **self._checkpoints(node, places[key]))
+                    clean=self._stopped_cleanly(node),
+                    **(self._checkpoints(node, places[key]) if self._files_at_hand
+                       else {"log_start": starts.get((node, key), UNKNOWN),
+                             "checkpointed_hw": self._starts[node].checkpointed(places[key])}))
         return found
+
+    async def _look_at_checkpoint(self, node: str) -> None:
+        start = self._starts[node]
+        if time.monotonic() - start.hws_at_s < CHECKPOINT_EVERY_S:
+            return
+        start.hws_at_s = time.monotonic()
+        with suppress(FloodmarkError):  # Kafka is replacing the file, or the container ends
+            start.hws = logdir.offsets_in(await self._attachment[2].read(node, HWS) or "", HWS)
 
     def _checkpoints(self, node: str, place: tuple[str, int]) -> dict[str, Any]:
         """What a node's files say about one replica; empty while they are being replaced."""
@@ -359,7 +422,7 @@ class KafkaSystem:
         folder = log_dir / f"{place[0]}-{place[1]}"
         try:
             starts = logdir.read_offsets(log_dir / "log-start-offset-checkpoint")
-            hws = logdir.read_offsets(log_dir / "replication-offset-checkpoint")
+            hws = logdir.read_offsets(log_dir / HWS)
             segments = segments_of(folder)
             epochs = logdir.read_epochs(folder)
         except FloodmarkError:
@@ -368,14 +431,15 @@ class KafkaSystem:
         return {"log_start": max(first, starts.get(place, 0)), "checkpointed_hw": hws.get(place, 0),
                 "epochs": epochs}
 
-    def _replicas_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView]
-                    ) -> dict[tuple[str, int], ReplicaView]:
+    def _replicas_on_disk(self, looks: Sequence[View], decided: Mapping[int, PartitionView],
+                          log_dirs: Mapping[str, Path]) -> dict[tuple[str, int], ReplicaView]:
         """The last view's replicas with LEO and log start from their files; all processes must be stopped.
-        decided: the final state of each partition; if it differs from the last view, the HW is unknown."""
+        decided: the final state of each partition; if it differs from the last view, the HW is unknown.
+        log_dirs: each node's log directory, or a copy of it."""
         specs = {spec.key: spec for spec in self.partitions}
         found = {}
         for (node, key), seen in looks[-1].replicas.items():
-            state = logdir.describe(self._layout.places[node].log_dir, specs[key], running=True)
+            state = logdir.describe(log_dirs[node], specs[key], running=True)
             steady = all(look.replicas.get((node, key)) == seen for look in looks)
             found[node, key] = replace(
                 seen, leo=state.leo, log_start=state.log_start, checkpointed_hw=state.checkpointed_hw,

@@ -6,9 +6,11 @@ Rules
    because 4.4 writes some features only on controllers.
 3. When a broker answers, its features are compared with the formatted ones, and no broker counts as unfenced
    before that: with a feature missing, for example ELR, it would be another Kafka without anybody noticing.
-4. Sessions and lag times are short, as in every test cluster: in a run of 30 s sessions must end and ISRs
+4. If the harness cannot write to a broker's folder (a volume of its container), the broker's command copies a
+   formatted folder there before Kafka starts, unless the folder is formatted already.
+5. Sessions and lag times are short, as in every test cluster: in a run of 30 s sessions must end and ISRs
    must shrink.
-5. A feature (KIP-584) is given like a setting, by name and level, and is passed to the format command. A
+6. A feature (KIP-584) is given like a setting, by name and level, and is passed to the format command. A
    feature that a version does not have need not be turned off.
 """
 
@@ -38,7 +40,12 @@ from floodmark.harness.protocols import CONTROLLER, Expires, PartitionSpec, Part
 FORMAT_TIMEOUT_S = 120.0
 ASK_S = 2.0
 CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER = "CLIENTS", "BROKERS", "CONTROLLER"
-META = "meta.properties"
+META, PREPARED = "meta.properties", "meta.properties.prepared"
+# Arguments: PREPARED LOG_DIR COMMAND... meta.properties gets its name only when all else is synced.
+_TAKE_FOLDER = """if [ ! -e "$1/meta.properties" ]; then
+  cp -R "$0/." "$1/" && sync "$1"/* "$1" && mv "$1/meta.properties.prepared" "$1/meta.properties" && sync "$1"
+fi && shift && exec "$@"
+"""
 FEATURES = frozenset({
     "eligible.leader.replicas.version", "group.version", "kraft.version", "metadata.version",
     "share.version", "streams.version", "transaction.version",
@@ -56,6 +63,7 @@ PREFERRED: Mapping[str, str] = {
     "controller.quorum.fetch.timeout.ms": "600",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.enable": "false",
+    "log.index.size.max.bytes": "1048576",
     "num.io.threads": "2",
     "num.network.threads": "1",
     "offsets.topic.num.partitions": "1",
@@ -103,7 +111,7 @@ class KRaft:
             layout.properties_of(name).write_text(
                 "".join(property_line(key, value) for key, value in lines.items()), encoding="utf-8")
         home = layout.places[CONTROLLER].log_dir
-        self._format(layout.properties_of(CONTROLLER))
+        self._format(home)
         self._template = shutil.copytree(home, layout.work("formatted"))
         for node in layout.nodes:
             self._make_folder(node)
@@ -136,7 +144,13 @@ class KRaft:
             "inter.broker.listener.name": BROKERS_LISTENER,
         }
 
-    def _format(self, settings: Path) -> None:
+    def _format(self, home: Path) -> None:
+        """Formats the controller's folder with its settings and with the folder's path on this machine."""
+        assert self._layout is not None
+        lines = {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings}
+        settings = self._layout.work("format.properties")
+        settings.write_text("".join(property_line(key, value) for key, value in lines.items()),
+                            encoding="utf-8")
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         argv = [str(self._kafka.java), *JVM, "-cp", self._kafka.classpath, "kafka.tools.StorageTool",
                 "format", "-t", cluster_id, "-c", str(settings), *self.feature_options()]
@@ -155,16 +169,27 @@ class KRaft:
         return [word for name, level in self._features.items() for word in ("--feature", f"{name}={level}")]
 
     def _make_folder(self, node: str) -> None:
-        """Makes a broker's formatted folder, with the node's own id and a new directory id."""
+        """Makes a broker's formatted folder, with the node's own id and a new directory id. If the broker's
+        log directory is in a container, it is made in Layout.prepared_for instead."""
         assert self._layout is not None
         assert self._template is not None
         place = self._layout.places[node]
-        shutil.copytree(self._template, place.log_dir, dirs_exist_ok=True)
+        copied = place.log_dir_copied
+        folder = self._layout.prepared_for(node) if copied else place.log_dir
+        shutil.copytree(self._template, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(META))
         directory = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         text = (self._template / META).read_text(encoding="utf-8")
         text = re.sub(r"(?m)^node\.id=.*$", f"node.id={place.node_id}", text)
         text = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={directory}", text)
-        (place.log_dir / META).write_text(text, encoding="utf-8")
+        (folder / (PREPARED if copied else META)).write_text(text, encoding="utf-8")
+
+    def before(self, name: str) -> Sequence[str]:
+        assert self._layout is not None
+        place = self._layout.places[name]
+        if not place.log_dir_copied:
+            return ()
+        return ("sh", "-c", _TAKE_FOLDER, place.inside(self._layout.prepared_for(name)),
+                place.inside(place.log_dir))
 
     def main(self, name: str) -> tuple[str, Path]:
         assert self._layout is not None
@@ -173,7 +198,8 @@ class KRaft:
     async def starting(self, name: str) -> None:
         """Formats the folder of a broker whose disk was emptied, as an operator would."""
         assert self._layout is not None
-        if name != CONTROLLER and not (self._layout.places[name].log_dir / META).exists():
+        place = self._layout.places[name]
+        if name != CONTROLLER and (place.log_dir_copied or not (place.log_dir / META).exists()):
             self._make_folder(name)
 
     # -- observation ----------------------------------------------------------------------------------------
@@ -223,7 +249,7 @@ class KRaft:
         for node in unfenced:
             try:
                 finalized = await admin_requests.finalized_features(
-                    self._layout.places[node].reached, timeout_s=ASK_S)
+                    self._layout.places[node].asked, timeout_s=ASK_S)
             except FloodmarkError:
                 continue  # it does not listen yet
             if finalized is not None:

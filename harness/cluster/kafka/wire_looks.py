@@ -12,7 +12,8 @@ Rules
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 from floodmark.harness.client import codec
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
@@ -24,6 +25,10 @@ Ends = Mapping[tuple[str, int], tuple[int, int]]  # (node, the history's key of 
 
 FETCH_FROM_FOLLOWERS = 11  # the first version of Fetch that a follower answers to a consumer
 _ONE_BYTE = 1  # of records: none are wanted; one batch may come if the HW has passed the last known LEO
+
+
+Answer = TypeVar("Answer")
+Ask = Callable[["_Broker", Sequence[Place]], Awaitable[dict[Place, Answer]]]
 
 
 class WireLooks:
@@ -39,13 +44,24 @@ class WireLooks:
 
         reached: the address of each broker; leave out brokers that are known not to run.
         """
+        return await self._of_each(_Broker.ends, reached, partitions, timeout_s)
+
+    async def log_starts(self, reached: Mapping[str, Address], partitions: Sequence[PartitionSpec],
+                         timeout_s: float) -> Mapping[tuple[str, int], int]:
+        """The first offset of every replica's log, as in replica_ends."""
+        return await self._of_each(_Broker.starts, reached, partitions, timeout_s)
+
+    async def _of_each(self, ask: "Ask[Answer]", reached: Mapping[str, Address],
+                       partitions: Sequence[PartitionSpec], timeout_s: float
+                       ) -> dict[tuple[str, int], Answer]:
         keys = {(spec.topic, spec.partition): spec.key for spec in partitions}
         asked = {node: [(spec.topic, spec.partition) for spec in partitions if node in spec.replicas]
                  for node in reached}
         nodes = [node for node in reached if asked[node]]
-        answers = await asyncio.gather(*(self._look(reached[node], asked[node], timeout_s) for node in nodes))
-        return {(node, keys[place]): ends
-                for node, answer in zip(nodes, answers, strict=True) for place, ends in answer.items()}
+        answers = await asyncio.gather(*(
+            self._ask(ask, reached[node], asked[node], timeout_s) for node in nodes))
+        return {(node, keys[place]): value
+                for node, answer in zip(nodes, answers, strict=True) for place, value in answer.items()}
 
     def close(self) -> None:
         """Closes all connections. Safe to call twice."""
@@ -53,15 +69,15 @@ class WireLooks:
             broker.connection.abort()
         self._brokers.clear()
 
-    async def _look(self, address: Address, places: Sequence[Place], timeout_s: float
-                    ) -> dict[Place, tuple[int, int]]:
+    async def _ask(self, ask: "Ask[Answer]", address: Address, places: Sequence[Place], timeout_s: float
+                   ) -> dict[Place, Answer]:
         try:
             async with asyncio.timeout(timeout_s):
                 broker = self._brokers.get(address)
                 if broker is None or not broker.connection.usable:
                     broker = self._brokers[address] = _Broker(
                         await self._dial(*address, timeout_s), timeout_s)
-                return await broker.ends(places)
+                return await ask(broker, places)
         except (TimeoutError, Unsent, Lost, codec.ProtocolError):
             if (silent := self._brokers.pop(address, None)) is not None:
                 silent.connection.abort()
@@ -86,6 +102,13 @@ class _Broker:
             await self._ask_leos(again)
         return {place: (self._leos[place], hws[place]) for place in places
                 if place in self._leos and hws.get(place, -1) in range(self._leos[place] + 1)}
+
+    async def starts(self, places: Sequence[Place]) -> dict[Place, int]:
+        version = codec.choose_version(codec.LIST_OFFSETS, self.connection.versions)
+        request = codec.build_log_ends_request(places, version, first=True)
+        answer = await self.connection.exchange(request, self._timeout_s)
+        return {place: first for place, (error, first)
+                in codec.read_log_ends_response(answer, version).items() if not error}
 
     async def _ask_hws(self, places: Sequence[Place]) -> dict[Place, int]:
         version = codec.choose_version(codec.FETCH, self.connection.versions)

@@ -129,6 +129,9 @@ class ZooKeeper:
         }
         return "".join(f"{key}={value}\n" for key, value in lines.items())
 
+    def before(self, name: str) -> Sequence[str]:
+        return ()
+
     def main(self, name: str) -> tuple[str, Path]:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain" if name == CONTROLLER else "kafka.Kafka"
         return main, self._at.properties_of(name)

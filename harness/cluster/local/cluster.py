@@ -40,6 +40,9 @@ def local_cluster(folder: Path, system: System, *, links: str, first_port: int |
     """Makes a local cluster; it is not started."""
     if links not in CAN_BE_CUT:
         raise UsageError(f"links are direct or proxied, not {links!r}")
+    if system.software is not None and system.software.image is not None:
+        raise UsageError(f"{system.software.image} is an image, which runs only in containers: --cluster "
+                         f"containers, or --kafka {system.software.version}")
 
     async def build() -> House:
         ports = Ports()
@@ -181,6 +184,12 @@ class Files:
 
     async def log_dir(self, name: str) -> Path:
         return self._processes.place(name)[1]
+
+    async def read(self, name: str, file: str) -> str | None:
+        try:
+            return (self._processes.place(name)[1] / file).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
 
     async def mend(self) -> list[str]:
         return []

@@ -14,14 +14,14 @@ from typing import Any
 
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.elections import elect_by_kafka, election_result
-from floodmark.harness.cluster.hosts import PYTHON, Hosts
+from floodmark.harness.cluster.hosts import PYTHON, Disks, Hosts
 from floodmark.harness.cluster.layout import Layout, node_names
 from floodmark.harness.cluster.reference import power_loss, views
 from floodmark.harness.cluster.reference.broker_properties import raw_traces, write_properties
 from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of, typed_config
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
-from floodmark.harness.cluster.system import PowerLoss
+from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, View
 from floodmark.harness.schedule.failpoints import POINTS
@@ -45,7 +45,8 @@ class ReferenceSystem:
         self.ids = ids_of(self.nodes)
         self.dials_by_name = False
         self.lacks: Mapping[type, str] = {}
-        self.not_shown = frozenset[str]()
+        self.not_shown = self.read_from_files = frozenset[str]()
+        self.software: JavaSoftware | None = None
         self.power: PowerLoss = power_loss
         self.points = frozenset(POINTS)
         self.traced_events: frozenset[str] | None = None
@@ -59,7 +60,7 @@ class ReferenceSystem:
 
     # -- System -------------------------------------------------------------------------------------------
 
-    def attach(self, layout: Layout, hosts: Hosts) -> None:
+    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None:
         write_properties(layout, self._settings, rules=self._rules, bugs=self._bugs)
         sockets = ControlSockets(layout, hosts)
         self._attached = layout, hosts, sockets, FailpointControl(layout, sockets)

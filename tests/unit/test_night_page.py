@@ -286,7 +286,8 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
 
 def test_a_cause_that_only_later_nights_saw_was_new() -> None:
     state = night((CRASH, "invalid", (LOST,)))
-    ledger = with_findings(Ledger(nights={"later": replace(EARLIER, began="2026-04-01")}), state, ABOUT, Path("/n"))
+    later = Ledger(nights={"later": replace(EARLIER, began="2026-04-01")})
+    ledger = with_findings(later, state, ABOUT, Path("/n"))
     ledger = ledger.with_finding(LOST, "later", 1, faults={}, smallest=None)
 
     (cause,) = results_of(state, ledger, ABOUT, [CRASH], folder="n").causes

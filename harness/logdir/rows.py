@@ -110,9 +110,9 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, *,
             if header.transactional and transactions is None:
                 transactions = transactions_of(segments, running=running)
             aborted = transactions is not None and transactions.aborted(header)
-            for offset, ours, fits in _values(data, at, header, run_id, segment.path):
+            for offset, own_value, fits in _values(data, at, header, run_id, segment.path):
                 if offset >= start:
-                    yield _row(offset, ours, header, fits=fits, aborted=aborted)
+                    yield _row(offset, own_value, header, fits=fits, aborted=aborted)
 
 
 def _read_simple_batch(data: bytes, at: int, size: int, tail: bytes) -> tuple[int, int, int, int] | None:

@@ -191,7 +191,7 @@ def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: 
         await stage.write(2)
         await stage.cluster.pause("n1")  # so that it does not notice
         assert await volumes.harm("n1", "read-only") == {"lost_records": 2, "how": "disk"}
-        (wrong,) = await volumes._loops.look()
+        (wrong,) = await volumes._loops.check_mounts()
         assert wrong.startswith("the disk of n1, /dev/loop")
         await volumes.repair("n1")
         assert not stage.pods.lives("n1")

@@ -66,7 +66,8 @@ def test_violations_stuck_clusters_and_failures_of_the_harness_are_three_things(
     told = tables(answer)
     assert answer.code == 1
     assert [[cell.strip() for cell in row[1:]] for row in told["violation"]] == [
-        ["kip-279", LOST.what, "0 of 2", "1 of 4", "1", "new"]]  # the harness's failures are none of its runs
+        # the harness's failures are none of its runs
+        ["kip-279", LOST.finding_and_step, "0 of 2", "1 of 4", "1", "new"]]
     assert [row[-1].strip() for row in told["stuck"]] == ["as before"]
     assert [[cell.strip() for cell in row] for row in told["runs"]] == [
         ["the harness failed", "1 of 3", "1 of 5", "1", "as before"],

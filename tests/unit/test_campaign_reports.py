@@ -83,7 +83,7 @@ def test_a_signature_that_did_not_come_passes_under_its_name_and_of_a_system_not
     found = cases(of)
     assert outcome(found[f"floodmark.signature: {GONE.sentence}"])[0] is None
     assert f"floodmark.signature: {other.sentence}" not in found
-    assert GONE.what not in summary(of)  # what was printed is what was found
+    assert GONE.finding_and_step not in summary(of)  # what was printed is what was found
 
 
 def test_names_are_the_same_from_night_to_night() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import here
 import pytest
 from how_many import cases
-from judging import Tales, Told
+from judging import Case, Tales
 
 from floodmark.checkers.judge import bags
 from floodmark.checkers.judge.job import SparkJudge
@@ -38,10 +38,10 @@ def tales_of(module: Path) -> Tales:
     return tales
 
 
-def labels_of(module: Path, told: Told) -> set[str]:
+def labels_of(module: Path, case: Case) -> set[str]:
     """What a tale shows."""
-    found = {one.rpartition(" ")[0] for one in told.found}
-    return {module.stem, *found, *told.unknown, f"{len(found)} of them at once"}
+    found = {one.rpartition(" ")[0] for one in case.found}
+    return {module.stem, *found, *case.unknown, f"{len(found)} of them at once"}
 
 
 def chosen(every: dict[tuple[Path, str], set[str]]) -> Iterator[tuple[Path, str]]:
@@ -58,8 +58,8 @@ def chosen(every: dict[tuple[Path, str], set[str]]) -> Iterator[tuple[Path, str]
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     root = tmp_path_factory.mktemp("tales")
     modules = {module: tales_of(module) for module in MODULES}
-    every = {(module, name): labels_of(module, told)
-             for module, tales in modules.items() for name, told in tales.told.items()}
+    every = {(module, name): labels_of(module, case)
+             for module, tales in modules.items() for name, case in tales.by_name.items()}
     assert len(every) > 440
     few = list(dict.fromkeys(chosen(every)))
     return [modules[module].write_one(root / module.stem, name)

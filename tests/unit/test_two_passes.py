@@ -21,7 +21,7 @@ from floodmark.checkers.laws.unit import Unit
 from floodmark.checkers.read import seqs
 from floodmark.checkers.read.folder import open_folder
 
-RANGE_BYTES = 4000
+RANGE_BYTES = 12_000
 # Of sends, of reads and logs, and of the ends that clients are told; test_real_like.py has all of them.
 DAMAGES = (None, "lost", "disorder", "ends")
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"

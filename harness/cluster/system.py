@@ -68,7 +68,7 @@ class System(Protocol):
     @property
     def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are always UNKNOWN
     @property
-    def read_from_files(self) -> frozenset[str]: ...  # further ones, if brokers' files cannot be read at any time
+    def read_from_files(self) -> frozenset[str]: ...  # UNKNOWN too, if files are out of reach
     @property
     def software(self) -> JavaSoftware | None: ...  # None: the reference broker's own
     @property

@@ -157,7 +157,7 @@ def test_a_cluster_that_somebody_else_ends_is_no_bug_of_its(tmp_path: Path) -> N
     ran = struck_from_outside(folder, kill_all)
 
     assert ran.code == 4, ran.err + ran.out
-    assert "SIGKILL ended it, and nothing here had sent that" in ran.err + ran.out
+    assert "SIGKILL ended it, which floodmark did not send" in ran.err + ran.out
     assert "invalid" not in ran.out
 
 

@@ -113,8 +113,8 @@ def _image(client: docker.DockerClient, target: str, say: Say) -> str:
 
 def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, stand_in: StandIn = PLAIN,
           besides: Callable[[], Files] = dict) -> str:
-    """The tag of the image floodmark-TARGET of these files, found or built. besides: makes further files for the
-    build that do not change the tag, because they follow from these."""
+    """The tag of the image floodmark-TARGET of these files, found or built. besides: makes
+    further files for the build; they follow from these, so they do not change the tag."""
     with engine_errors("images: "):
         found = _found(client, target, files, stand_in)
         if found:

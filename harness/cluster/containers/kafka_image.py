@@ -20,7 +20,7 @@ STAND_IN = images.StandIn(tag="floodmark-base-java:1", packages=(f"openjdk-{JAVA
 
 
 def image_of(client: docker.DockerClient, software: JavaSoftware, say: images.Say) -> str:
-    """The tag of the image with this software. If it is missing, it is fetched or built, with progress to `say`."""
+    """The tag of the image with this software. It is fetched or built if missing, with progress to `say`."""
     if software.image is not None:
         return _named(client, software.image, say)
     if software.needs_java > JAVA:

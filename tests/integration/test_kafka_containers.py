@@ -53,7 +53,7 @@ def in_isr(node: str) -> Any:
 
 
 def test_it_is_seen_as_it_is_on_loopback(stage: Stage) -> None:
-    """LEO, HW and log start come by the wire; the epochs of a running broker are only in its files: unknown."""
+    """LEO, HW and log start come by the wire; a running broker's epochs are only in its files: unknown."""
 
     async def story() -> None:
         await stage.all_in_sync()

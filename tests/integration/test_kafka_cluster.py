@@ -190,7 +190,7 @@ def struck_from_outside(folder: Path, strike: Callable[[], None], *words: object
     done = threading.Event()
 
     def act() -> None:
-        if ops_recorded(folder, 500, done):
+        if ops_recorded(folder, 60, done):
             strike()
 
     acting = threading.Thread(target=act)

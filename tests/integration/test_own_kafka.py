@@ -169,7 +169,7 @@ def test_a_cluster_that_becomes_unreachable_is_reported_as_that(theirs: Somebody
     done = threading.Event()
 
     def end_it() -> None:
-        if ops_recorded(folder, 300, done):
+        if ops_recorded(folder, 60, done):
             theirs.does("kill")
 
     ending = threading.Thread(target=end_it)

@@ -197,17 +197,20 @@ def test_a_download_that_is_interrupted_ends_maven_too(machine: Machine, number:
 
 
 def test_two_at_a_time_fetch_once(machine: Machine) -> None:
-    """The second waits, says so, and finds the jars there."""
-    machine.maven("time.sleep(1.5)")
+    """The second waits, says so, and finds the jars there. Maven goes on once it has said so."""
+    go_on = machine.calls_file.with_name("go-on")
+    machine.maven(f"while not Path({str(go_on)!r}).exists() and os.getppid() > 1: time.sleep(0.01)")
     first = machine.start("4.3.1")
     until("the first's Maven", lambda: machine.calls)
     second = machine.start("4.3.1")
-    told = [process.communicate(timeout=30) for process in (first, second)]
+    assert second.stderr is not None
+    assert "another process is fetching jars of Kafka: waiting for it" in second.stderr.readline()
+    go_on.touch()
+    outputs = [process.communicate(timeout=30) for process in (first, second)]
 
-    assert (first.returncode, second.returncode) == (0, 0), told
+    assert (first.returncode, second.returncode) == (0, 0), outputs
     assert len(machine.calls) == 1
-    assert "another process is fetching jars of Kafka: waiting for it" in told[1][1]
-    assert told[0][0] == told[1][0]
+    assert outputs[0][0] == outputs[1][0]
 
 
 def test_progress_is_said_now_and_then(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:

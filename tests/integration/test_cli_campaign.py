@@ -88,7 +88,7 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
     assert (process.returncode, "interrupted" in complained) == (4, True), complained
     (suite,) = ElementTree.fromstring(junit.read_bytes())
     assert [error.attrib["message"].split(";")[0] for error in suite.iter("error")] == ["interrupted"]
-    assert "it did not end: interrupted" in page.read_text()
+    assert "it did not finish: interrupted" in page.read_text()
     wait_until("every process to be gone", lambda: not processes_of(tmp_path), WAIT_S)
 
 

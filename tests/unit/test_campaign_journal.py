@@ -114,7 +114,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
 
 def test_a_line_of_another_version_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_bytes(b'{"event":"judged","time_s":1,"run":7}\n')
-    with pytest.raises(FloodmarkError, match="is no journal of this version"):
+    with pytest.raises(FloodmarkError, match="is not a journal of this version"):
         CampaignAt(folder=tmp_path).state()
 
 

@@ -104,7 +104,7 @@ def test_the_presets() -> None:
         ("[[guarantees]]\nconfig = { a = true }", "plan.toml:2: config: a is True"),
         ("[[nemesis]]\nsystems = ['kip-101']", "plan.toml:2: no [[system]] is 'kip-101'; there are: kip-320"),
         ("[[nemesis]]\nsystems = 'kip-320'", "plan.toml:2: systems is 'kip-320', should be a list of names"),
-        ("for = ", "plan.toml: is no TOML"),
+        ("for = ", "plan.toml: is not TOML"),
     ],
 )  # fmt: skip
 def test_what_is_off_is_refused_with_its_line(text: str, says: str) -> None:

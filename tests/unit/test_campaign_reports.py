@@ -191,7 +191,7 @@ def test_reports_are_written_when_something_ends_the_campaign(
     (suite,) = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
     (error,) = suite.iter("error")
     assert error.attrib["message"].startswith("interrupted; to continue")
-    assert "it did not end: interrupted" in (tmp_path / "summary.md").read_text()
+    assert "it did not finish: interrupted" in (tmp_path / "summary.md").read_text()
 
 
 def test_what_cannot_be_written_is_no_success(

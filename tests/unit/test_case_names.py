@@ -25,7 +25,7 @@ KILL, START = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down
     ({"schedule_file": "two-kills", "schedule": [KILL]}, f"schedule two-kills, {SUFFIX}"),
     ({"schedule": [KILL, START, {"f": "wait"}, {"f": "cut"}, KILL]}, f"nemesis cut,kill, {SUFFIX}"),
     ({}, f"no nemesis, {SUFFIX}"),
-    ({"nemesis": "all", "reproduces": {"folder": "x"}}, f"nemesis all, {SUFFIX}, had again"),
+    ({"nemesis": "all", "reproduces": {"folder": "x"}}, f"nemesis all, {SUFFIX}, reproduction"),
     ({"scenario": "double-failover", "row": "kip-320 trunc_hw"},
      "scenario double-failover on kip-320 trunc_hw, local cluster of 3"),
     ({"scenario": "mine"}, "scenario mine on kip-320, local cluster of 3"),

@@ -204,7 +204,7 @@ def test_a_folder_of_odd_files_is_a_sentence_and_a_plan_nobody_can_read_hides_no
     (folder / "journal.jsonl").write_text(odd)
     answer = floodmark("report", folder)
 
-    assert (answer.code, "is no journal of this version" in answer.err) == (4, True)
+    assert (answer.code, "is not a journal of this version" in answer.err) == (4, True)
 
 
 def test_ten_thousand_runs_are_a_small_page(tmp_path: Path) -> None:
@@ -350,7 +350,7 @@ def test_a_campaign_that_something_ends_has_a_page_that_says_so(
     with pytest.raises(FloodmarkError, match="interrupted"):
         campaign.resume_campaign(folder, Reports())
 
-    assert "It did not end: interrupted" in (folder / "index.html").read_text()
+    assert "It did not finish: interrupted" in (folder / "index.html").read_text()
 
 
 @pytest.mark.parametrize("error", [FloodmarkError("cannot write it: the disk is full"), ValueError("odd")])

@@ -233,7 +233,7 @@ def test_both_forms_of_a_login_are_read_and_neither_is_shown(tmp_path: Path, log
 
 
 @pytest.mark.parametrize(("text", "why"), [
-    ("security.protocol=TLS", "none of PLAINTEXT, SSL"),
+    ("security.protocol=TLS", "not one of PLAINTEXT, SSL"),
     (f"security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.password={PASSWORD}",
      "sasl.mechanism is not one of"),
     (f"security.protocol=SASL_SSL\nsasl.mechanism=PLAIN\nsasl.password={PASSWORD}", "are missing"),

@@ -7,5 +7,6 @@ message sets v0 and v1, record batches v2), compression.py and checkpoints.py.
 
 from floodmark.harness.logdir.checkpoints import offsets_in, read_epochs, read_offsets
 from floodmark.harness.logdir.rows import LogState, describe, dump
+from floodmark.harness.logdir.segments import why_no_log
 
-__all__ = ["LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets"]
+__all__ = ["LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets", "why_no_log"]

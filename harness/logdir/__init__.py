@@ -7,5 +7,6 @@ record batches v2), compression.py and checkpoints.py. Nothing is written.
 
 from floodmark.harness.logdir.checkpoints import offsets_in, read_epochs, read_offsets
 from floodmark.harness.logdir.rows import LogState, describe, dump
+from floodmark.harness.logdir.segments import why_no_log
 
-__all__ = ["LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets"]
+__all__ = ["LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets", "why_no_log"]

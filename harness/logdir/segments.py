@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir.record_batches import frame, last_offset, size_of
+from floodmark.harness.logdir.record_batches import MAGIC, MAGIC_AT, frame, last_offset, size_of
 
 SUFFIX = ".log"
 WINDOW_BYTES = 4 << 20  # read at a time; more for a larger batch
@@ -42,6 +42,21 @@ def segments_of(folder: Path) -> list[Segment]:
         segments = [one for one in segments if not swapped.base_offset <= one.base_offset < end]
         segments = [*(one for one in segments if one.base_offset != swapped.base_offset), swapped]
     return sorted(segments, key=lambda segment: segment.base_offset)
+
+
+def why_no_log(folder: Path) -> str | None:
+    """Why this is no partition's folder of a log directory of Kafka's, by its names and how each segment
+    begins (with zeros where it was preallocated); None: it may be one."""
+    segments = segments_of(folder)
+    if not segments:
+        return f"it has no {folder.name}/*{SUFFIX}"
+    for segment in segments:
+        with segment.path.open("rb") as file:
+            head = file.read(MAGIC_AT + 1)
+        if len(head) > MAGIC_AT and any(head) and (head[MAGIC_AT] > MAGIC or not (
+                0 <= int.from_bytes(head[:8], "big") - segment.base_offset < 1 << 32)):
+            return f"{folder.name}/{segment.path.name} does not begin as a log does"
+    return None
 
 
 def _named(paths: Sequence[Path], suffix: str) -> list[Segment]:

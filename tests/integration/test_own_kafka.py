@@ -189,11 +189,12 @@ def test_a_cluster_that_becomes_unreachable_is_reported_as_that(theirs: Somebody
 
 
 def test_a_log_folder_that_is_not_kafkas_is_reported_as_that(theirs: Somebodys, tmp_path: Path) -> None:
-    """The owner's command fetched it; the run is judged by its reads."""
+    """The owner's command fetched it. Read as a log, it would be empty, and nobody would notice."""
     folder = tmp_path / "run"
     ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "4", "--i-may-break-this",
                     "--faults", theirs.faults(fetch="fetch_other"), "--out", folder)
 
     assert ran.code == 4, ran.err + ran.out
-    assert "the log of n1 could not be dumped" in ran.err + ran.out
+    assert "the log directory of n1 could not be read: what fetch_logs copied to" in ran.err + ran.out
+    assert "does not begin as a log does" in ran.err + ran.out
     assert "invalid" not in ran.out

@@ -1,5 +1,6 @@
 """The reader of Kafka's log directories, against batches that kafka-python's own record builder made."""
 
+import re
 import struct
 import zlib
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir import LogState, describe, dump, read_epochs, read_offsets
+from floodmark.harness.logdir import LogState, describe, dump, read_epochs, read_offsets, why_no_log
 from floodmark.harness.logdir.record_batches import HEADER_BYTES
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.signature import in_value
@@ -450,3 +451,23 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(FloodmarkError, match="damaged"):
         read_offsets(path)
+
+
+@pytest.mark.parametrize(("name", "content", "why"), [
+    ("00000000000000000007.log", batch(7, [b"a"]), None),
+    ("00000000000000000007.log", batch(9, [b"a"]), None),  # compacted: what was before it is gone
+    ("00000000000000000007.log", b"", None),  # of a topic that nobody has written to
+    ("00000000000000000007.log", batch(7, [b"a"])[:9], None),  # torn
+    ("00000000000000000007.log", bytes(4096), None),  # preallocated
+    ("00000000000000000007.log", old(1, 7, [b"a"]), None),
+    ("00000000000000000007.log", b"[2026-11-25 23:00:00,000] INFO starting", "does not begin as a log does"),
+    ("00000000000000000007.log", batch(3, [b"a"]), "does not begin as a log does"),
+    ("server.log", batch(7, [b"a"]), r"it has no log-0/\*\.log"),
+])  # fmt: skip
+def test_a_folder_that_is_no_log_is_told(tmp_path: Path, name: str, content: bytes, why: str | None) -> None:
+    folder = tmp_path / "log-0"
+    folder.mkdir()
+    (folder / name).write_bytes(content)
+    told = why_no_log(folder)
+    assert told is None if why is None else told is not None and re.search(why, told)
+    assert why_no_log(tmp_path / "log-1") == "it has no log-1/*.log"

@@ -24,6 +24,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from floodmark.harness import logdir
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.connection import Dial
@@ -354,10 +355,15 @@ class OwnCluster:
                             if error is not None and place in wanted}}
 
     async def log_dir(self, node: str) -> Path:
-        """A copy of the logs, fetched by the owner's command."""
+        """A copy of the logs, fetched by the owner's command. FloodmarkError if it is no log folder of Kafka
+        with our partitions in it: such a folder would be read as an empty log."""
         folder = self._folder.absolute() / "nodes" / node
         folder.mkdir(parents=True, exist_ok=True)
         await self._run(node, "fetch_logs", folder=folder)
+        for spec in (spec for spec in self.partitions if node in spec.replicas):
+            why = logdir.why_no_log(folder / f"{spec.topic}-{spec.partition}")
+            if why is not None:
+                raise FloodmarkError(f"what fetch_logs copied to {folder} is no log folder of Kafka's: {why}")
         return folder
 
     # -- inside -------------------------------------------------------------------------------------------

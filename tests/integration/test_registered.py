@@ -151,8 +151,8 @@ UNFIT = {  # groups and code, the options, the answer
     "no module": ({"workloads": ["a = theirs:nope"]}, "", ("--workload", "a"),
                   "the workload 'a' of theirs 0.3 cannot be imported (theirs:nope): AttributeError"),
     "no import": ({"clusters": ["a = theirs:A"]}, "import not_there", ("--cluster", "a"),
-                  "cannot be imported (theirs:A): ModuleNotFoundError: No module named 'not_there': repair or "
-                  "uninstall that package"),
+                  "cannot be imported (theirs:A): ModuleNotFoundError: No module named 'not_there': repair "
+                  "or uninstall that package"),
     "no nemesis": ({"nemeses": ["a = theirs:A"]}, "A = 5", ("--nemesis", "a"),
                    "the nemesis 'a' of theirs 0.3 is a int, should be a"),
     "raises": ({"workloads": ["a = theirs:A"]}, "A = lambda settings: 1 / 0", ("--workload", "a"),

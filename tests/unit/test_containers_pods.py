@@ -1,12 +1,13 @@
 """What an end of a container means, from the engine's events alone; no engine needed."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
 from floodmark.harness.cluster.containers.pods import Pod, Pods
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.errors import FloodmarkError
@@ -67,6 +68,31 @@ def test_an_excused_end_is_kept_with_its_reason(pods: Pods) -> None:
     assert (name, why, pods.died) == ("n1", "memory limit", [])
     pods._layout.log_of("n1").write_text("the end\n")
     assert pods.last_words("n1") == "the end | the kernel killed it for lack of memory"
+
+
+@pytest.mark.parametrize(("said", "ago_s", "excused"), [
+    ("ERROR java.io.IOException: No space left on device\n", 0, True),
+    ("ERROR java.io.IOException: No space left on device\n", 1, False),  # too long ago
+    ("ERROR an error of its own\n", 0, False),
+])
+def test_who_met_a_full_disk_may_end_when_there_is_room_again(
+        pods: Pods, said: str, ago_s: float, excused: bool) -> None:
+    """Kafka logs the error, closes, and ends: in the meantime the disk may have been mended."""
+    pods._lab.past_faults["n1"] = PastFault(
+        why="disk full", sign="No space left on device", until_s=time.monotonic() + 30 - 60 * ago_s)
+    pods._layout.log_of("n1").write_text(f"{said}ERROR Shutdown broker because all log dirs have failed\n")
+    ended(pods, pods._lab.broker("n1"))
+    assert [(name, why) for name, why, _ in pods.faulted_exits] == ([("n1", "disk full")] if excused else [])
+    assert pods.died == ([] if excused else ["n1"])
+
+
+@pytest.mark.parametrize("by_kernel", [True, False])
+def test_who_was_killed_under_a_limit_may_be_heard_of_when_it_is_gone(pods: Pods, by_kernel: bool) -> None:
+    pods._lab.past_faults["n1"] = PastFault(why="memory limit", sign=None, until_s=time.monotonic() + 30)
+    if by_kernel:
+        of_kernel(pods, "n1")
+    ended(pods, pods._lab.broker("n1"))
+    assert pods.died == ([] if by_kernel else ["n1"])
 
 
 def test_other_containers_of_the_run_may_end(pods: Pods) -> None:

@@ -13,6 +13,9 @@ Rules
 
 import asyncio
 import contextlib
+import errno
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any
 from floodmark.harness.cluster import log_damage
 from floodmark.harness.cluster.containers import archives
 from floodmark.harness.cluster.containers.addresses import DATA
-from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
 from floodmark.harness.cluster.containers.loop_devices import Loops
 from floodmark.harness.cluster.containers.pods import Pods
 from floodmark.harness.cluster.log_extents import LogExtents, Lost, log_extents, records_between
@@ -36,6 +39,7 @@ STRIKES = {"failing": "power", "read-only": "read-only"}
 WHY = {"full": "disk full", "failing": "disk failing", "read-only": "disk read-only"}
 ARCHIVE_S = 120.0
 EDIT_S = 60.0
+DYING_S = 60.0  # for a broker to end after a write found no room: Kafka closes its logs first
 ENGINE_S = 10.0  # for the engine's work after a container's end
 OURS = ".floodmark-"  # begins our own file names on a broker's disk
 MOUNT = "/disk"  # where helpers mount the disk
@@ -159,6 +163,8 @@ class Volumes:
             return
         if faulty.kind == "full":
             await self._in_helper(node, "free")
+            self._lab.past_faults[node] = PastFault(
+                why=WHY["full"], sign=os.strerror(errno.ENOSPC), until_s=time.monotonic() + DYING_S)
             await self._wait_for_end_event(node)
         elif not self._hosts.lives(node) or await self._started(node) == faulty.since:
             await self._end(node)

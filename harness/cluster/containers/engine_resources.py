@@ -22,6 +22,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -65,6 +66,15 @@ NO_LOG = LogConfig(type="none")  # processes append their output to a file in th
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastFault:
+    """A fault that is over. A broker that met it may end of it a little later, or its end be heard later."""
+
+    why: str  # as in EngineResources.excused
+    sign: str | None  # in the last lines of the broker's log; None: the kernel killed it for want of memory
+    until_s: float  # monotonic
+
+
 class EngineResources:
     """The engine's resources of one run. `open` makes keeper and network, `close` removes everything of the
     run."""
@@ -80,6 +90,7 @@ class EngineResources:
         self.one_clock = True  # whether the containers' monotonic clock is the harness's
         self.hooks: list[Hook] = []  # removes further things of the run
         self.excused: dict[str, str] = {}  # broker -> why its end is expected now, without a request
+        self.past_faults: dict[str, PastFault] = {}  # broker -> the last fault that can still end it
         self._client: docker.DockerClient | None = None
         self._subnet: ipaddress.IPv4Network | None = None
         self._keeper_stdin: Any = None

@@ -11,17 +11,19 @@ Rules
 
 import asyncio
 import contextlib
+import time
 from collections.abc import MutableMapping
 from typing import Any
 
 from docker.errors import APIError
 
-from floodmark.harness.cluster.containers.engine_resources import EngineResources
+from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
 from floodmark.harness.errors import FloodmarkError
 
 WHY = "memory limit"
 LEAST_MB = 6  # Docker's own
 KILL_S = 10
+EVENT_S = 20.0  # from the kernel's kill to the engine's event
 HIGHEST = (1 << 63) - 4096  # bytes: the full pages that fit the kernel's counter
 
 
@@ -57,6 +59,7 @@ class MemoryLimits:
             return
         await self._lab.call(f"free the memory of {node}", self._set, node, HIGHEST)
         self._limited.discard(node)
+        self._lab.past_faults[node] = PastFault(why=WHY, sign=None, until_s=time.monotonic() + EVENT_S)
         if self._excused.get(node) == WHY:
             del self._excused[node]
 

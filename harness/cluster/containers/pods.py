@@ -31,7 +31,7 @@ from testcontainers.core.labels import create_labels
 import docker
 from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources
-from floodmark.harness.cluster.exit_reports import exit_report, last_words
+from floodmark.harness.cluster.exit_reports import exit_report, last_words, log_tail
 from floodmark.harness.cluster.hosts import Command, ExpectsExit, FaultedExit, expects_no_exit, no_command
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.waiting import wait_until
@@ -39,6 +39,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import CONTROLLER
 
+DYING_LINES = 200  # of a log: the error that ended its process is one of them
 STOPPED_S = 10.0
 GONE_S = 20.0  # from a kill to the event of the end: a busy engine once took 3 s
 OUT_OF_MEMORY = "the kernel killed it for lack of memory"
@@ -297,13 +298,23 @@ class Pods:
             self._out_of_memory.add(name)
         if pod.wanted or self._ending or self.expects_exit(name, code):
             return
-        if name in self.excused:
-            why = self.excused[name]
+        why = self.excused.get(name) or self._past_fault(name, pod)
+        if why is not None:
             self.faulted_exits.append(FaultedExit(name=name, why=why, time_ns=time.monotonic_ns()))
         else:
             self.died.append(name)
             report = exit_report(self._layout.log_of(name), code)
             self.died_words.setdefault(name, report)
+
+    def _past_fault(self, name: str, pod: Pod) -> str | None:
+        """The fault that is over and that explains this end; None: there is none."""
+        past = self._lab.past_faults.get(name)
+        if past is None or time.monotonic() > past.until_s:
+            return None
+        if past.sign is None:
+            return past.why if pod.out_of_memory else None
+        lines = log_tail(self._layout.log_of(name), DYING_LINES)
+        return past.why if any(past.sign in line for line in lines) else None
 
     def _essential_containers(self) -> set[str]:
         """The containers without which everything is lost."""

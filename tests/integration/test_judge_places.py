@@ -101,8 +101,8 @@ def test_a_far_report_is_the_near_one_without_what_needs_the_files_here(
 def test_a_verdict_takes_the_place_of_the_last_and_leaves_nothing_beside_it(runs: Path) -> None:
     folder = shutil.copytree(runs / SAVED[0], runs / "again")
     before = sorted(path.name for path in folder.iterdir())
-    for command, told in (("check", "again: "), ("rejudge", "again: unchanged, ")):
-        assert told in floodmark(command, f"{FAR}/runs/again").out
+    for command, shown in (("check", "again: "), ("rejudge", "again: unchanged, ")):
+        assert shown in floodmark(command, f"{FAR}/runs/again").out
         assert sorted(path.name for path in folder.iterdir()) == sorted([*before, "verdict.json"])
     shutil.rmtree(folder)
 

@@ -74,9 +74,15 @@ def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, li
     """The results as JSON. `can` is null if unknown."""
     return {
         "clusters": {name: {"fit": not lacking, "lacks": lacking} for name, lacking in lacks.items()},
-        "found": [asdict(row) for row in rows],
-        "faults": [asdict(row) for row in faults],
+        "found": [_as_object(row) for row in rows],
+        "faults": [_as_object(row) for row in faults],
     }
+
+
+def _as_object(row: Row | FaultRow) -> dict[str, object]:
+    """A row with the keys of the file, which other programs read."""
+    keys = {"item": "what", "detail": "told"}
+    return {keys.get(name, name): value for name, value in asdict(row).items()}
 
 
 def registered_rows() -> list[Row]:

@@ -25,7 +25,7 @@ PERMITS: Mapping[str, str] = {
     "fault budget": "power cuts and bad disks on too many copies",
     "retries": "retries without idempotence",
     "subscribe": "a consumer group that moves partitions",
-    "isolation": "an isolation level that does not separate transactions further",
+    "isolation": "an isolation level that does not separate transactions",
 }
 
 Part = tuple[str, str]

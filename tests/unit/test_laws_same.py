@@ -120,7 +120,7 @@ def test_every_damage_in_one_unit(usual: tuple[str, ...], tmp_path: Path) -> Non
     each is found among the others."""
     wanted = {GOLDEN / name: frozenset[str]() for name in TRACED}
     wanted |= dict(with_damage(name, tmp_path / "each") for name in EACH)
-    wanted |= {real_like.write(tmp_path / "many" / damage, ops=300, damage=damage): frozenset({name})
+    wanted |= {real_like.write(tmp_path / "many" / damage, ops=1000, damage=damage): frozenset({name})
                for damage, name in real_like.DAMAGES.items()}
 
     statements, found = ran_on(list(wanted))

@@ -335,7 +335,7 @@ def test_a_rotten_file(tmp_path: Path) -> None:
 def test_a_file_that_is_shorter_than_it_was_is_no_file_read_to_its_end(tmp_path: Path) -> None:
     place = tmp_path / "history.jsonl"
     place.write_bytes(b"{}\n" * 10)
-    with pytest.raises(OSError, match="shorter than it was"):
+    with pytest.raises(OSError, match="shorter than when its ranges were cut"):
         bytes_of(a_range("history", place, 0, 31))
 
 

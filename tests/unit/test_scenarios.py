@@ -104,7 +104,7 @@ REFUSALS = [
     ("nodes = 2", 'nodes = 2\nlinks = "wet"', 17, ("links is 'wet'; valid: direct, proxied",)),
     ('"replica.fetch.wait.max.ms" = 700', '"min.insync.replicas" = 3', 19,
      ("min.insync.replicas is 3", "replication factor, 2")),
-    ('"replica.fetch.wait.max.ms" = 700', 'replica.fetch.wait.max.ms = 700', 18, ("in quotes",)),
+    ('"replica.fetch.wait.max.ms" = 700', 'replica.fetch.wait.max.ms = 700', 18, ("quote a key with dots",)),
     ('rules = "kip-320"\nbugs', 'rules = "kip-999"\nbugs', 22,
      ("rules names 'kip-999'; valid: high-watermark, kip-320",)),
     ("no_leso", "no_lesso", 23, ("bugs names 'no_lesso'; valid: no_leso, trunc_hw",)),

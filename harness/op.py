@@ -1,7 +1,8 @@
 """Defines an op, which is one line of history.jsonl (format 1), and the intent that it comes from.
 
 A process is a single-threaded logical client, numbered from 0. It has at most one open op, and sends no
-further request after an info. The nemesis is process -1; its ops are single lines of type info.
+further request after an info: as in Jepsen, it is then retired. The nemesis is process -1; its ops are single
+lines of type info.
 """
 
 from collections.abc import Mapping
@@ -44,7 +45,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
-    """An op that a workload wants done; it has no process and no time yet."""
+    """A request that a workload wants made; it has no process and no time yet."""
 
     f: str  # send, poll, assign, list_offsets, ...
     sends: tuple[Send, ...] = ()

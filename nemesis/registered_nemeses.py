@@ -1,12 +1,12 @@
-"""Loads the nemeses of other distributions, checks the patterns that they draw, and builds what carries them
-out.
+"""Loads the nemeses of other packages (entry points), checks the fault patterns that they generate, and
+builds the code that injects them.
 
 harness/protocols.py, RegisteredNemesis, defines what one must be.
 
 Rules
 1. An invalid nemesis is refused with its name and distribution, before a run begins.
-2. A pattern mends what it breaks by floodmark's own faults; otherwise its harm would outlast its plan, and
-   the next pattern would strike on top of it.
+2. A pattern that injects one of floodmark's own faults also has the step that undoes it; otherwise the fault
+   would outlast its plan, and the next pattern would strike on top of it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -3,7 +3,7 @@
 Rules
 1. Spark only cuts a file into ranges and reads them. It returns the bytes as they are, with blank lines and
    invalid UTF-8; they are parsed like those of any range.
-2. A file that was not requested is an error; no row is ever left out.
+2. A file that Spark returns and that was not requested is an error; no row is ever left out.
 3. A Parquet dump goes to one task, up to 2 GB.
 """
 

@@ -3,7 +3,7 @@
 Small runs are judged this way: for a few megabytes a second task would cost more than it saves. Bigger ones
 are split up (two_passes.py); the functions that read, derive and judge are the same.
 
-A run that breaks something is reported with its failure, and never affects its neighbours: where the laws
+A run on which the judge raises is reported with that failure, and never affects its neighbours: if the laws
 fail on a bag, each of its runs is judged alone.
 """
 

@@ -1,12 +1,13 @@
-"""Lists the API versions that are served (ApiVersions), and writes the Metadata response.
+"""Lists the API versions that are offered (ApiVersions) and served, and writes the Metadata response.
 
 Rules
-1. Produce is offered from 0 though 0-2 are refused (KAFKA-18659: librdkafka before 2.11 drops compression
-   else).
+1. Produce is offered from 0 though 0-2 are refused (KAFKA-18659: otherwise librdkafka before 2.11 does not
+   compress).
 2. Metadata is offered up to 9 and Fetch up to 12, so that clients send topic names, never ids; Fetch 15 is
    for brokers among themselves, and is not offered.
 3. An ApiVersions of an unknown version is answered with version 0, error 35 and the list (KIP-511).
-4. Metadata names no fenced broker; a partition without a leader has error 5.
+4. Metadata names no fenced broker; a partition without a leader has error 5,
+   LEADER_NOT_AVAILABLE.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +27,7 @@ OFFERED = {
     api_keys.FETCH: (4, 12),
     api_keys.LIST_OFFSETS: (1, 7),
     api_keys.METADATA: (0, 9),
-    api_keys.OFFSET_COMMIT: (2, 8),  # of groups, here and below: broker.server.group_requests
+    api_keys.OFFSET_COMMIT: (2, 8),  # this and the four below: server/group_requests.py
     api_keys.OFFSET_FETCH: (1, 7),
     api_keys.FIND_COORDINATOR: (0, 3),
     api_keys.JOIN_GROUP: (0, 9),
@@ -43,7 +44,7 @@ OFFERED = {
     api_keys.INCREMENTAL_ALTER_CONFIGS: (0, 1),
     api_keys.CONSUMER_GROUP_HEARTBEAT: (0, 1),
 }
-# Produce 0-2 is offered and not served; Fetch 15, from brokers, is served and not offered
+# Produce 0-2 is offered and not served. Fetch 15, from brokers, is not offered: is_served adds it.
 _SERVED_BY_BROKER = {**OFFERED, api_keys.PRODUCE: (3, 9)}
 SERVED_BY_CONTROLLER = {
     api_keys.API_VERSIONS: (0, 3),

@@ -7,7 +7,7 @@ Rules
 4. Scope `broker` stops that thread itself; the control socket's thread still arms and releases, so that all
    state here is under one lock. A SIGTERM ends a stopped process.
 5. A hold at C.elected blocks that peer: every later message to it is held as well, whatever the conditions
-   and counts, until the hold is released for good.
+   and counts, until the hold is released and disarmed.
 """
 
 import asyncio

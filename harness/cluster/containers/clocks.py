@@ -15,7 +15,7 @@ from pathlib import Path
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.errors import FloodmarkError
 
-RIGHT_MS = 900  # less counts as no offset: so much may pass between two readings on a busy machine
+RIGHT_MS = 900  # tolerance: on a busy machine two readings may lie this far apart
 # The time in ns as processes with and without the library see it.
 _LOOK = ("sh", "-c", "date +%s%N; LD_PRELOAD= date +%s%N")
 

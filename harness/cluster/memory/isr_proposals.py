@@ -1,8 +1,9 @@
 """Sends the ISR changes proposed by a node's leaders to the controller, and passes on the answers.
 
 Rules
-1. Each proposal is a request of its own; the replica gets the answer, or NETWORK_EXCEPTION without one.
-2. For a request or an answer that a failpoint drops, the replica gets that error after the time-out.
+1. Each proposal is a request of its own; the proposing leader gets the answer, or NETWORK_EXCEPTION if
+   there is none.
+2. For a request or an answer that a failpoint drops, the leader gets that error after the time-out.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from floodmark.harness.cluster.memory.process import Process
 from floodmark.harness.cluster.memory.replicas import HostedPartition, Replicas
 from floodmark.harness.cluster.memory.settings import Settings
 
-_PAUSE_S = 0.05  # after a request that failed
+_PAUSE_S = 0.05  # before the leader gets the error of a lost request; nothing is retried here
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,7 +172,8 @@ def _context(keys: Mapping[str, str], master: str) -> SparkContext:
     for key, value in keys.items():
         conf.set(key, value)
     SparkContext._ensure_initialized(conf=conf)
-    Thread(target=import_module, args=(JUDGING,), daemon=True).start()
+    # No daemon: a process that ends while C++ code is being imported is aborted, and its exit code lost.
+    Thread(target=import_module, args=(JUDGING,)).start()
     if not spark_master.is_local(master):
         spark_master.refuse_silent(SparkContext._jvm, master)
     made = SparkContext.getOrCreate(conf)

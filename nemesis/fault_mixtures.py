@@ -130,8 +130,8 @@ def orphans(scope: PatternScope) -> FaultPattern:
 
 
 def relapse(scope: PatternScope) -> FaultPattern:
-    """A leader writes a tail alone, is deposed, hears of it and cuts its log; right behind that it dies, or,
-    where every write is fsynced, all lose power: what was cut must not come back from the disk."""
+    """A leader appends records that nobody fetches, is deposed and truncates them. Right after that it dies,
+    or all lose power if every write is fsynced: the truncated records must not come back from the disk."""
     node = scope.victim()
     cut = {"kind": "relapse", "grudge": apart([node], [*scope.nodes, CONTROLLER])}
     report = {"name": "F.truncated", "action": "report", "times": 0}

@@ -1,9 +1,9 @@
 """The log workload with idempotent processes among its own: the client of record and Kafka's library send to
 the same partitions at once.
 
-The client of record knows what certainly failed, the library retries with several batches in flight. What one
-of the two cannot show the other may. The run promises what the log workload does: a record is there once
-(an idempotent producer's too), though `idempotence` is false.
+The client of record knows what certainly failed; the library retries, with several batches in flight. Each
+can reveal bugs that the other cannot. The guarantees are the log workload's: no duplicates (also of an
+idempotent producer), though `idempotence` is false.
 """
 
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,8 @@ Rules
 2. A fault is requested by its name in harness.faults, and refused if this cluster lacks the ability. What is
    impossible in a node's present state (a kill of a dead node) is refused before anything is done to other
    nodes.
-3. The server's address is in the folder's cluster.json, and in a pointer to the latest cluster; both are
-   removed when it closes.
+3. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
+   cluster; both are removed when it closes.
 """
 
 import asyncio

@@ -394,6 +394,7 @@ class KafkaSystem:
                   starts: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], ReplicaView]:
         """starts: first offsets of the logs in containers; for other logs they are read from the files."""
         places = {spec.key: (spec.topic, spec.partition) for spec in self.partitions}
+        clean = {node: self._stopped_cleanly(node) for node in {node for node, _ in ends} & metadata.keys()}
         found = {}
         for (node, key), (leo, hw) in ends.items():
             own_metadata = metadata.get(node, {}).get(places[key])
@@ -402,7 +403,7 @@ class KafkaSystem:
                     node=node, partition=key, leo=leo, hw=hw, epoch=own_metadata.epoch,
                     leader=self._names.get(own_metadata.leader),
                     isr=tuple(self._names[number] for number in own_metadata.isr if number in self._names),
-                    clean=self._stopped_cleanly(node),
+                    clean=clean[node],
                     **(self._checkpoints(node, places[key]) if self._files_at_hand
                        else {"log_start": starts.get((node, key), UNKNOWN),
                              "checkpointed_hw": self._starts[node].checkpointed(places[key])}))

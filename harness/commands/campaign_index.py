@@ -40,7 +40,7 @@ def write_index(folder: Path, file: Path | None = None, *, state: State | None =
     try:
         results = results_of(state, ledger, about, matrix_of(at, about), folder=str(folder), trouble=trouble)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FloodmarkError(f"{at.journal_path} is no journal of this version: {error!r}") from error
+        raise FloodmarkError(f"{at.journal_path} is not a journal of this version: {error!r}") from error
     file = folder / INDEX if file is None else file
     make_pages(results, folder)
     write_whole(file, page_of_night(NightFacts(

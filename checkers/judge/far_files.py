@@ -48,10 +48,10 @@ def far_ranges(spark: SparkContext, works: Iterable[RunWork]) -> "RDD[Read]":
     session = own_session()
     read: RDD[Read] = spark.parallelize([], 1)
     if lines:
-        rows = _each_range(_lines_of(session, _places(lines)))
+        rows = _each_range(_lines_of(session, _paths(lines)))
         read = read.union(rows.rdd.map(partial(_range_of, lines, _with_bom(lines))))
     if parquet:
-        files = _reader(session, "binaryFile").load(_places(parquet))
+        files = _reader(session, "binaryFile").load(_paths(parquet))
         contents = files.select(F.input_file_name().alias("uri"), F.col("content").alias("data"))
         read = read.union(contents.rdd.flatMap(partial(_groups_of, parquet)))
     return read
@@ -70,7 +70,7 @@ def _reader(session: SparkSession, form: str) -> DataFrameReader:
     return session.read.format(form).option("recursiveFileLookup", "true")
 
 
-def _places(files: Mapping[str, Sequence[Range]]) -> list[str]:
+def _paths(files: Mapping[str, Sequence[Range]]) -> list[str]:
     return [literally(str(ranges[0].place)) for ranges in files.values()]
 
 
@@ -84,9 +84,9 @@ def _with_bom(files: Mapping[str, Sequence[Range]]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _lines_of(session: SparkSession, places: list[str]) -> DataFrame:
+def _lines_of(session: SparkSession, paths: list[str]) -> DataFrame:
     """One row for each line: the file, the start of its range, the line's bytes without the line feed."""
-    text = _reader(session, "text").option("lineSep", "\n").load(places)
+    text = _reader(session, "text").option("lineSep", "\n").load(paths)
     return text.select(
         F.input_file_name().alias("uri"),
         F.input_file_block_start().alias("start"),
@@ -112,7 +112,7 @@ def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     current: tuple[str, int] | None = None
     data = io.BytesIO()
     for batch in batches:
-        for uri, start, lines in _runs_of(batch):
+        for uri, start, lines in _lines_by_range(batch):
             if current is not None and current != (uri, start):
                 yield _row(*current, data)
                 data = io.BytesIO()
@@ -122,13 +122,13 @@ def _packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _row(*current, data)
 
 
-def _runs_of(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.Array]]:
+def _lines_by_range(batch: pa.RecordBatch) -> Iterator[tuple[str, int, pa.Array]]:
     """The lines of a batch by their range."""
     uris, starts, at = batch["uri"].dictionary_encode(), batch["start"], 0
     keys = list(zip(uris.indices.to_pylist(), starts.to_pylist(), strict=True))
     while at < len(keys):
         end = len(keys) if keys[-1] == keys[at] else next(
-            place for place in range(at, len(keys)) if keys[place] != keys[at]
+            other for other in range(at, len(keys)) if keys[other] != keys[at]
         )  # fmt: skip
         yield uris[at].as_py(), keys[at][1], batch["data"].slice(at, end - at)
         at = end

@@ -186,19 +186,19 @@ def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph,
     kind, source, target = edges["kind"], edges["source"], edges["target"]
     reads = np.zeros(count, dtype=np.bool_)
     reads[target[kind == WR]] = True
-    twin = np.full(count, -1, dtype=np.int64)  # op -> the vertex of its reading
-    twins = np.flatnonzero(info & reads)
-    twin[twins] = np.arange(count, count + len(twins))
-    also = np.flatnonzero((kind == WR) & (twin[target] >= 0))
-    of = np.concatenate((np.arange(count), twins))
+    reading_of = np.full(count, -1, dtype=np.int64)  # op -> the vertex of its reading
+    readers = np.flatnonzero(info & reads)
+    reading_of[readers] = np.arange(count, count + len(readers))
+    also = np.flatnonzero((kind == WR) & (reading_of[target] >= 0))
+    of = np.concatenate((np.arange(count), readers))
     graph = Graph(
         op=of,
         inv=inv[of],
-        done=np.concatenate((np.where((done < 0) | info, NEVER, done), done[twins])),
+        done=np.concatenate((np.where((done < 0) | info, NEVER, done), done[readers])),
         process=np.where(ops["overlaps"] > 0, -1, ops["process"])[of],
         kind=np.concatenate((kind, kind[also])),
         source=np.concatenate((source, source[also])),
-        target=np.concatenate((target, twin[target[also]])),
+        target=np.concatenate((target, reading_of[target[also]])),
         record=np.concatenate((np.arange(len(kind)), also)),
     )
     return graph, Ops(inv=inv, done=done, process=ops["process"], f=ops["f"])

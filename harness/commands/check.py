@@ -6,6 +6,10 @@ Rules
    was found still makes it 1.
 3. A saved run gets the exit code that it had when it was made: one that ended early is a failure of the
    harness, which no option allows.
+
+The judge's answer is a Verdict. A Policy (--strict, --allow, --allow-unknown) turns it into a Ruling: a word
+and an exit code. An Outcome is a folder with both, for the reports; a Gate is the Policy with the report
+files.
 """
 
 import datetime

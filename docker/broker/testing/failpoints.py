@@ -222,9 +222,9 @@ class Failpoints:
         """Arm a point. Raises FailpointError."""
         arm = parse_arm(request, self._role)
         with self._lock:
-            twin = next((each for each in self._armed if each.arm == arm and not each.spent), None)
-            if twin is not None:
-                raise FailpointError(f"that is armed already, as id {twin.id}; release it first")
+            armed = next((each for each in self._armed if each.arm == arm and not each.spent), None)
+            if armed is not None:
+                raise FailpointError(f"that is armed already, as id {armed.id}; release it first")
             return {"id": self._add_arm(arm)}
 
     def release(self, request: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -7,9 +7,11 @@ so that each op runs in a thread of the workload.
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from random import Random
@@ -31,7 +33,8 @@ _SEND_TIMEOUT_S = 5.0  # librdkafka checks once a second for messages that timed
 _POLL_TIMEOUT_S = 0.3
 _POLL_RECORDS = 500
 _ASK_TIMEOUT_S = 1.5
-_CLOSE_TIMEOUT_S = 0.2
+_FLUSH_TIMEOUT_S = 0.2
+_CLOSE_TIMEOUT_S = 5.0
 _BACKOFFS = {  # short back-offs: the leaders of a test cluster change within seconds
     "retry.backoff.ms": 20, "retry.backoff.max.ms": 100, "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200, "topic.metadata.refresh.fast.interval.ms": 20,
@@ -73,7 +76,23 @@ class IdempotentSession:
         raise ValueError(f"the idempotent workload knows no {intent.f!r}")
 
     async def close(self) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._close)
+        """Close both clients, or give up on them after _CLOSE_TIMEOUT_S: librdkafka may wait for its own
+        threads for ever (confluent-kafka-python issue 1667). In a daemon thread that wait blocks neither the
+        run nor the exit of this process."""
+        closed: Future[None] = Future()
+        closed.set_running_or_notify_cancel()  # so that giving up does not cancel it
+
+        def close() -> None:
+            try:
+                self._close()
+            except Exception as error:
+                closed.set_exception(error)
+            else:
+                closed.set_result(None)
+
+        threading.Thread(target=close, name=f"{NAME}-close", daemon=True).start()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.wrap_future(closed), _CLOSE_TIMEOUT_S)
 
     async def _in_thread(self, work: Callable[[], Outcome]) -> Outcome:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
@@ -190,7 +209,7 @@ class IdempotentSession:
         if self._producer is not None:
             self._producer.purge(in_queue=True, in_flight=True, blocking=False)
             try:
-                self._producer.flush(_CLOSE_TIMEOUT_S)
+                self._producer.flush(_FLUSH_TIMEOUT_S)
             except (KafkaException, SystemError):
                 pass  # a fatal error, which the op's outcome has
             self._producer = None

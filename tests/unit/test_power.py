@@ -116,7 +116,7 @@ def test_a_torn_tail_counts_in_bytes_and_is_never_kept(disk: Disk) -> None:
     assert (lost.kept, lost.records, lost.bytes) == ({NAME: 3}, {}, {NAME: 30})
 
 
-def test_what_was_truncated_and_written_anew_is_not_taken_for_durable(disk: Disk) -> None:
+def test_a_rewritten_tail_is_not_taken_for_durable(disk: Disk) -> None:
     """Four batches fsynced, cut to two, two others written: only the first two are durable."""
     disk.log.append(singles(0, 4))
     disk.log.flush()

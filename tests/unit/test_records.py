@@ -47,7 +47,7 @@ def test_a_stamped_batch_keeps_its_crc_and_has_its_offset_and_epoch() -> None:
     assert [record.offset for record in other] == [1000, 1001]
 
 
-def test_stamping_what_is_right_already_copies_nothing() -> None:
+def test_stamping_a_correct_batch_copies_nothing() -> None:
     ours = batch(5, 2, 3)
 
     assert stamp_batch(ours) is ours.data
@@ -104,7 +104,7 @@ def test_every_flipped_bit_under_the_crc_is_found() -> None:
     (b"\xff" * 8 + batch(0).data[8:], "base offset -1"),
     (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4, "batch"),
 ])
-def test_what_is_no_batch_is_refused_with_a_reason(data: bytes, why: str) -> None:
+def test_an_invalid_batch_is_refused_with_a_reason(data: bytes, why: str) -> None:
     with pytest.raises(CorruptBatch, match=why):
         parse_batches(data)
 

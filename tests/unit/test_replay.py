@@ -198,7 +198,7 @@ def test_acks_long_ago_do_not_count() -> None:
     assert anchors((at(1, "heal"), kill), [*acked(1, 10, 20), struck(1000, kill)])[1].by == "after"
 
 
-def test_what_ends_a_fault_keeps_its_distance_although_acks_came() -> None:
+def test_an_entry_that_ends_a_fault_keeps_its_distance_although_acks_came() -> None:
     """What ends faults keeps its order and distance."""
     pause, resume = at(100, "pause", "n2"), at(600, "resume", "n2")
     ops = [struck(100, pause, took_ms=2), *acked(1, 200, 590), struck(601, resume)]

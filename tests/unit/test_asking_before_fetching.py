@@ -90,10 +90,10 @@ def test_an_undefined_end_falls_back_to_the_high_watermark(rules: Rules) -> None
 
 def test_kip_101_truncates_to_the_offset_without_comparing_epochs() -> None:
     """An offset at or above its LEO truncates nothing."""
-    for offset, cuts in ((5, []), (3, []), (2, [2])):
+    for offset, truncations in ((5, []), (3, []), (2, [2])):
         replica = new_replica(GENERATIONS["kip-101"], 0, 0, 1)
         replica.step(leader_and_isr(2, 3))
-        assert truncations_after(replica, end(NO_EPOCH, offset)) == cuts
+        assert truncations_after(replica, end(NO_EPOCH, offset)) == truncations
 
 
 def test_kip_279_requests_again_if_the_epochs_do_not_match() -> None:
@@ -127,12 +127,13 @@ def test_a_fenced_follower_stops_and_one_ahead_of_its_leader_retries() -> None:
     assert isinstance(replica.next_request(), EndOffsetRequest)
 
 
-@pytest.mark.parametrize(("rules", "cuts"), [(TWO_PHASE, []), (KIP_279, [0])], ids=["two-phase", "kip-279"])
-def test_a_late_answer_is_used_where_nothing_is_fenced(rules: Rules, cuts: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("rules", "truncations"), [(TWO_PHASE, []), (KIP_279, [0])], ids=["two-phase", "kip-279"])
+def test_a_late_answer_is_used_where_nothing_is_fenced(rules: Rules, truncations: list[int]) -> None:
     """From the same leader, in an older epoch."""
     replica = new_replica(rules, 0)
     replica.step(leader_and_isr(2, 5))
-    assert truncations_after(replica, end(0, 0), leader_epoch=3) == cuts
+    assert truncations_after(replica, end(0, 0), leader_epoch=3) == truncations
 
 
 @pytest.mark.parametrize(
@@ -207,12 +208,12 @@ def test_a_new_follower_without_a_leader_truncates_nothing() -> None:
 
 def test_the_bug_that_takes_the_hw_first_truncates_one_fetch_later() -> None:
     """KAFKA-14704; the correct follower ignores the HW of a diverging answer."""
-    for bugs, hw, cut in ((("hw_before_trunc",), 2, 0), ((), 0, 1)):
+    for bugs, hw, count in ((("hw_before_trunc",), 2, 0), ((), 0, 1)):
         replica = new_replica(rules_for("kip-320", bugs), 0, 1)
         replica.step(leader_and_isr(2, 3))
         request = replica.next_request()
         assert isinstance(request, FetchRequest)
         answer = FetchResponse(now_ms=0, leader=2, asked=request, error=0, hw=2, log_start=0,
                                diverging=end(0, 1), batches=())  # fmt: skip
-        cuts = [one for one in replica.step(answer) if isinstance(one, Truncate)]
-        assert (replica.hw, len(cuts)) == (hw, cut)
+        truncations = [one for one in replica.step(answer) if isinstance(one, Truncate)]
+        assert (replica.hw, len(truncations)) == (hw, count)

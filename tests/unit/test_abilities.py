@@ -1,4 +1,4 @@
-"""Systems that cannot do everything: abilities, schedules refused before a run, fields nobody can see."""
+"""Systems with limited abilities: schedules refused before a run, fields that a system does not show."""
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ STAGE = Stage(replicas={0: SPEC.replicas}, ledger=ActiveFaults())
 
 
 class Bare:
-    """What every cluster has, and nothing besides; `looks` are its next looks, the last for ever."""
+    """Only what every cluster has; `looks` are the next views, the last one repeats."""
 
     name = "bare"
     system: Mapping[str, Any] = {"name": "somebody's"}
@@ -56,7 +56,7 @@ class Bare:
 
     def __init__(self, *looks: View) -> None:
         self.looks = list(looks)
-        self.did: list[str] = []
+        self.calls: list[str] = []
 
     async def start(self) -> None: ...
     async def create(self, partitions: Sequence[PartitionSpec]) -> None: ...
@@ -67,7 +67,7 @@ class Bare:
         return []
 
     async def stop(self) -> None:
-        self.did.append("stop")
+        self.calls.append("stop")
 
     def died(self) -> list[str]:
         return []
@@ -79,11 +79,11 @@ class Bare:
         return ()
 
 
-class Able(Bare):
-    """Its class kills, pauses and elects; whether its system does is another matter."""
+class CanKillPauseElect(Bare):
+    """Its class can kill, pause and elect; `lacks` says what the system cannot."""
 
     async def kill(self, node: str) -> None:
-        self.did.append(f"kill {node}")
+        self.calls.append(f"kill {node}")
 
     async def start_node(self, node: str) -> None: ...
     async def stop_node(self, node: str) -> None: ...
@@ -93,7 +93,7 @@ class Able(Bare):
         return {}
 
 
-class Kept(Bare):
+class KeepsLogsInMemory(Bare):
     """A cluster that keeps its logs in memory."""
 
     def log_rows(self, node: str, run_id: str) -> Iterator[dict[str, Any]]:
@@ -106,8 +106,8 @@ class Kept(Bare):
 # -- abilities ----------------------------------------------------------------------------------------------
 
 
-def test_what_a_system_lacks_it_has_not_whatever_its_class_has() -> None:
-    class NoSignals(Able):
+def test_an_ability_in_lacks_is_missing_even_if_the_class_has_it() -> None:
+    class NoSignals(CanKillPauseElect):
         lacks: Mapping[type, str] = {Pauses: "nobody may send signals to its processes"}
 
     assert isinstance(NoSignals(), Pauses)
@@ -119,17 +119,17 @@ def test_what_a_system_lacks_it_has_not_whatever_its_class_has() -> None:
     assert unavailable(NoSignals()).keys() == FAULTS.keys() - {"kill", "start", "stop", "elect"}
 
 
-def test_an_ability_beside_the_cluster_is_its_own() -> None:
-    class Beside(Bare):
-        abilities: Sequence[object] = (object(), Able())
+def test_an_object_in_abilities_provides_the_ability() -> None:
+    class WithAbilityObject(Bare):
+        abilities: Sequence[object] = (object(), CanKillPauseElect())
 
-    assert isinstance(ability(Beside(), Kills), Able)
+    assert isinstance(ability(WithAbilityObject(), Kills), CanKillPauseElect)
 
 
 # -- schedules ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("entry", "words"), [
+@pytest.mark.parametrize(("entry", "message"), [
     (Entry(f="clock", nodes=("n1",), args={"offset_ms": 9}), "this cluster cannot suffer clock: the bare"),
     (Entry(f="pause", nodes=("n1",)), "cannot suffer pause: signals are not ours to send"),
     (Entry(f="arm", nodes=("n2",), args={"point": {"name": "L.acked"}}), "cannot suffer arm"),
@@ -144,113 +144,116 @@ def test_an_ability_beside_the_cluster_is_its_own() -> None:
                                             "is": "==", "value": {"replica": "n2", "field": "epoch"}}),
      "waits for the epoch of a replica"),
 ])
-def test_a_schedule_that_cannot_be_carried_out_is_refused_by_its_step(entry: Entry, words: str) -> None:
-    class Poor(Able):
+def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
+        entry: Entry, message: str) -> None:
+    class Limited(CanKillPauseElect):
         lacks: Mapping[type, str] = {Pauses: "signals are not ours to send"}
         not_shown = frozenset({"checkpointed_hw", "epoch"})
 
-    limits = limits_of(Poor())
+    limits = limits_of(Limited())
     with pytest.raises(UsageError, match=r"entry 1 of the schedule .* cannot be carried out") as refused:
         refuse_schedule((Entry(f="kill", nodes=("n1",)), entry), limits)
-    assert words in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_what_the_controller_says_is_shown_by_every_system() -> None:
-    class Poor(Able):
+def test_the_controllers_view_of_a_partition_is_shown_by_every_system() -> None:
+    class Limited(CanKillPauseElect):
         not_shown = frozenset({"leader", "isr", "epoch"})
 
     refuse_schedule((Entry(f="kill", nodes=("n1",), moment={
-        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"}),), limits_of(Poor()))
+        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"}),), limits_of(Limited()))
 
 
-# -- looks --------------------------------------------------------------------------------------------------
+# -- views --------------------------------------------------------------------------------------------------
 
 
-def bare_look(**known: Any) -> View:
-    """What the wire shows: LEO and HW of each replica, no more."""
+def leo_and_hw_view(**known: Any) -> View:
+    """What Kafka's protocol shows: only LEO and HW of each replica."""
     shown = {"leo": 6, "hw": 6, **known}
     unknown = dict.fromkeys(
         ("leader", "epoch", "log_start", "isr", "checkpointed_hw", "epochs", "clean", "proposing"), UNKNOWN)
     return look(*(replica(node, **{**unknown, **shown}) for node in SPEC.replicas))
 
 
-def test_what_is_unknown_keeps_a_cluster_from_settling_only_where_nothing_else_shows_it() -> None:
-    assert uneven_replicas(bare_look(), [SPEC]) == []
-    assert uneven_replicas(bare_look(leo=UNKNOWN), [SPEC])[0] == (
+def test_an_unknown_leo_prevents_settling_and_other_unknown_fields_do_not() -> None:
+    assert uneven_replicas(leo_and_hw_view(), [SPEC]) == []
+    assert uneven_replicas(leo_and_hw_view(leo=UNKNOWN), [SPEC])[0] == (
         "the LEO and HW of partition 0 on n1 are not visible")
-    assert what_moved(bare_look(), bare_look(), [SPEC]) is None
-    assert what_moved(bare_look(), bare_look(leo=7), [SPEC]) == "partition 0 changed on n1 while it was read"
+    assert what_moved(leo_and_hw_view(), leo_and_hw_view(), [SPEC]) is None
+    moved = what_moved(leo_and_hw_view(), leo_and_hw_view(leo=7), [SPEC])
+    assert moved == "partition 0 changed on n1 while it was read"
 
 
-def test_an_unknown_field_fulfils_nothing_and_is_no_none() -> None:
-    asked = {"partition": 0, "replica": "n2", "field": "leader", "is": "!=", "value": "n1"}
-    assert not evaluate_state(asked, bare_look(), STAGE)
-    assert evaluate_state(asked, look(replica("n2", leader=None)), STAGE)
-    assert is_healthy(bare_look(), STAGE)
-    assert "  n2: LEO 6, HW 6" in list(describe_partition(0, bare_look(), STAGE, acks=0))
+def test_an_unknown_field_fulfils_no_condition_and_is_not_none() -> None:
+    condition = {"partition": 0, "replica": "n2", "field": "leader", "is": "!=", "value": "n1"}
+    assert not evaluate_state(condition, leo_and_hw_view(), STAGE)
+    assert evaluate_state(condition, look(replica("n2", leader=None)), STAGE)
+    assert is_healthy(leo_and_hw_view(), STAGE)
+    assert "  n2: LEO 6, HW 6" in list(describe_partition(0, leo_and_hw_view(), STAGE, acks=0))
 
 
 # -- the end of a run ---------------------------------------------------------------------------------------
 
 
-def collected(folder: Path, cluster: Bare) -> tuple[Collected, Run]:
+def collect_from(folder: Path, cluster: Bare) -> tuple[Collected, Run]:
     run = Run(folder=folder)
     return asyncio.run(collect(cluster, run, [SPEC], "0" * 16, 0)), run
 
 
-def test_a_cluster_that_shows_no_logs_and_cannot_freeze_is_collected_all_the_same(tmp_path: Path) -> None:
-    told, run = collected(tmp_path, Able(bare_look()))
+def test_a_cluster_without_logs_and_without_freezing_is_collected(tmp_path: Path) -> None:
+    result, run = collect_from(tmp_path, CanKillPauseElect(leo_and_hw_view()))
 
-    assert (told.problems, told.moved) == ((), None)
-    assert told.leaders["0"]["leader"] == "n1"
+    assert (result.problems, result.moved) == ((), None)
+    assert result.leaders["0"]["leader"] == "n1"
     assert not list(run.logs_folder.glob("*.jsonl"))
     assert run.replicas_path.read_bytes() == b""
 
 
-def test_what_moves_while_a_cluster_that_cannot_freeze_is_read_is_unsettled(tmp_path: Path) -> None:
-    told, _ = collected(tmp_path, Kept(look(), look(epoch=3)))
+def test_a_change_during_collection_without_freezing_is_reported(tmp_path: Path) -> None:
+    result, _ = collect_from(tmp_path, KeepsLogsInMemory(look(), look(epoch=3)))
 
-    assert told.moved == "the leader, epoch or ISR of partition 0 changed while it was read"
+    assert result.moved == "the leader, epoch or ISR of partition 0 changed while it was read"
 
 
-def test_the_logs_of_a_cluster_without_files_are_dumped_as_it_keeps_them(tmp_path: Path) -> None:
-    """n3 does not run: its own log says how it stands."""
-    all_three = look()
-    told, run = collected(tmp_path, Kept(replace(all_three, running=frozenset({"n1", "n2"}), replicas={
-        place: own for place, own in all_three.replicas.items() if place[0] != "n3"})))
+def test_logs_kept_in_memory_are_dumped(tmp_path: Path) -> None:
+    """n3 is not running: its row is read from its own log."""
+    full_view = look()
+    result, run = collect_from(tmp_path, KeepsLogsInMemory(replace(
+        full_view, running=frozenset({"n1", "n2"}),
+        replicas={key: state for key, state in full_view.replicas.items() if key[0] != "n3"})))
 
-    assert told.problems == ()
+    assert result.problems == ()
     assert orjson.loads((run.logs_folder / "n3.jsonl").read_bytes())["value"] == 7
     rows = [orjson.loads(line) for line in run.replicas_path.read_bytes().splitlines()]
     assert [(row["node"], row["leo"], row.get("running", True)) for row in rows] == [
         ("n1", 6, True), ("n2", 6, True), ("n3", 1, False)]
 
 
-def test_a_run_says_what_its_system_cannot_show() -> None:
-    class Blind(Bare):
+def test_observes_of_a_cluster_says_what_it_cannot_show() -> None:
+    class ShowsNoIsr(Bare):
         not_shown = frozenset({"isr"})
 
-    class Hidden(Kept):
+    class LogsOfSomebodyElse(KeepsLogsInMemory):
         lacks: Mapping[type, str] = {KeepsLogs: "they are somebody else's"}
 
-    assert observes_of(Kept()) == {}
-    assert observes_of(Blind()) == {"observes": {"dumps": False, "replicas": False}}
-    assert observes_of(Hidden()) == {"observes": {"dumps": False, "replicas": True}}
-    assert ability(Kept(), Freezes) is None
-    assert ability(Kept(), ReadsLogs) is None
+    assert observes_of(KeepsLogsInMemory()) == {}
+    assert observes_of(ShowsNoIsr()) == {"observes": {"dumps": False, "replicas": False}}
+    assert observes_of(LogsOfSomebodyElse()) == {"observes": {"dumps": False, "replicas": True}}
+    assert ability(KeepsLogsInMemory(), Freezes) is None
+    assert ability(KeepsLogsInMemory(), ReadsLogs) is None
 
 
-# -- what runs, where it lives ------------------------------------------------------------------------------
+# -- system and cluster -------------------------------------------------------------------------------------
 
 
-def test_what_runs_and_where_it_lives_are_two_questions(tmp_path: Path) -> None:
-    made: dict[str, Any] = {"rules": "kip-101", "bugs": (), "config": {}, "links": "direct"}
-    local = catalog.cluster("local", tmp_path, 3, **made)
+def test_system_and_cluster_are_chosen_separately(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"rules": "kip-101", "bugs": (), "config": {}, "links": "direct"}
+    local = catalog.cluster("local", tmp_path, 3, **options)
 
     assert (local.name, local.system) == ("local", {"name": "reference", "rules": "kip-101"})
     assert isinstance(ability(local, Freezes), ReferenceSystem)
     assert ability(local, KeepsLogs) is None
     with pytest.raises(UsageError, match="no-such-folder is neither a version of Kafka nor a folder"):
-        catalog.cluster("local", tmp_path, 3, kafka="no-such-folder", **made)
+        catalog.cluster("local", tmp_path, 3, kafka="no-such-folder", **options)
     with pytest.raises(UsageError, match="the memory cluster does not run Apache Kafka; containers and"):
-        catalog.cluster("memory", tmp_path, 3, kafka="4.3.1", **made)
+        catalog.cluster("memory", tmp_path, 3, kafka="4.3.1", **options)

@@ -1,4 +1,4 @@
-"""What is made of a run's files for the paragraph about a finding: what is claimed, and what is not."""
+"""The paragraph about a finding, made from a run's files: what it states and what it leaves out."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from pyarrow import parquet
 from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.reports import verdict_text
 
-ABOUT: dict[str, Any] = {
+RUN_JSON: dict[str, Any] = {
     "format": 1, "rules": "kip-320", "nodes": ["n1", "n2", "n3"], "leaders": {"0": {"leader": "n2"}},
     "partitions": {"0": {"topic": "t", "partition": 0, "replicas": ["n1", "n2", "n3"]}},
     "guarantees": {"acks": "all", "min_insync_replicas": 2, "unclean_leader_election": False, "flush": "os"},
@@ -48,7 +48,7 @@ def appended(time: int, node: str, **fields: Any) -> dict[str, Any]:
 TRACE = [appended(2_000, "n1"), appended(3_000, "n2"), ack(4_000)]
 
 
-def written(path: Path, rows: Sequence[Any], spaced: bool = False) -> None:
+def write_lines(path: Path, rows: Sequence[Any], spaced: bool = False) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     separators = (", ", ": ") if spaced else (",", ":")
     path.write_text("".join(json.dumps(row, separators=separators) + "\n" for row in rows))
@@ -56,13 +56,14 @@ def written(path: Path, rows: Sequence[Any], spaced: bool = False) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Acked by n1 at offset 1; the leader's log ends at 1 now, n1 still has the record, n3 lost its dump."""
-    written(tmp_path / "history.jsonl", SENT)
-    written(tmp_path / "trace.jsonl", TRACE)
+    """Acked by n1 at offset 1; in the end the leader's LEO is 1, n1 still has the record, n3 has no dump."""
+    write_lines(tmp_path / "history.jsonl", SENT)
+    write_lines(tmp_path / "trace.jsonl", TRACE)
     first = {"node": "n1", "partition": 0, "offset": 0, "epoch": 2, "value": 6, "crc": 1}
-    written(tmp_path / "logs" / "n1.jsonl", [first, {**first, "offset": 1, "value": 7}])
-    written(tmp_path / "logs" / "n2.jsonl", [{**first, "node": "n2"}])
-    written(tmp_path / "replicas.jsonl", [{"node": "n2", "partition": 0, "log_start": 0, "leo": 1, "hw": 1}])
+    write_lines(tmp_path / "logs" / "n1.jsonl", [first, {**first, "offset": 1, "value": 7}])
+    write_lines(tmp_path / "logs" / "n2.jsonl", [{**first, "node": "n2"}])
+    write_lines(tmp_path / "replicas.jsonl",
+                [{"node": "n2", "partition": 0, "log_start": 0, "leo": 1, "hw": 1}])
     return tmp_path
 
 
@@ -71,15 +72,15 @@ def group(name: str = "lost-write", *examples: dict[str, Any], by: str | None = 
             "count": len(examples) or 1, "examples": list(examples or [LOST])}
 
 
-def told(folder: Path, *groups: dict[str, Any], about: dict[str, Any] = ABOUT, unknown: Sequence[Any] = ()
-         ) -> list[dict[str, str]]:
+def accounts_of(folder: Path, *groups: dict[str, Any], run_json: dict[str, Any] = RUN_JSON,
+                unknown: Sequence[Any] = ()) -> list[dict[str, str]]:
     verdict = {"valid": False, "findings": list(groups), "unknown": list(unknown)}
-    return [dict(account.parts) for account in verdict_text.reading_of(folder, verdict, about).accounts]
+    return [dict(account.parts) for account in verdict_text.reading_of(folder, verdict, run_json).accounts]
 
 
-def test_a_loss_is_told_from_the_ack_to_the_logs(folder: Path) -> None:
-    """By which leader, who had appended it before, who has what now; each with its file and line."""
-    (account,) = told(folder, group())
+def test_a_loss_is_described_from_the_ack_to_the_final_logs(folder: Path) -> None:
+    """Which leader acked it, which replicas had appended it, which have it now; each with file and line."""
+    (account,) = accounts_of(folder, group())
     assert account == {
         "what": "The send of 7 was acked and is gone.",
         "when": "at 0.000 s process 5 was acked 7 at offset 1 (history.jsonl:2; by n1 as the leader of "
@@ -95,74 +96,74 @@ def test_a_loss_is_told_from_the_ack_to_the_logs(folder: Path) -> None:
 @pytest.mark.parametrize(("trace", "claimed"), [
     (TRACE, "n1"),
     ([*TRACE, ack(5_000, offset=9)], "n1"),  # a later one of the same leader
-    ([ack(500, "n3", epoch=1), *TRACE], "n1"),  # before it was sent: of another record at that offset
-    ([*TRACE, ack(9_500, "n3", epoch=3)], "n1"),  # after the client was told
+    ([ack(500, "n3", epoch=1), *TRACE], "n1"),  # before it was sent: another record at that offset
+    ([*TRACE, ack(9_500, "n3", epoch=3)], "n1"),  # after the client got its ack
     ([*TRACE, ack(5_000, "n3", epoch=3)], None),  # two leaders may have acked it
-    ([appended(2_000, "n1"), ack(4_000, offset=0)], None),  # only what came before it
+    ([appended(2_000, "n1"), ack(4_000, offset=0)], None),  # acks only the offset before it
     ([appended(2_000, "n1"), ack(4_000, partition=1)], None),
     ([appended(2_000, "n1"), {**ack(4_000), "offset": "1"}], None),
     ([], None),
 ])
-def test_an_ack_is_ascribed_only_where_one_leader_can_have_given_it(
+def test_an_ack_is_attributed_only_if_a_single_leader_can_have_sent_it(
         folder: Path, trace: list[Any], claimed: str | None) -> None:
-    written(folder / "trace.jsonl", trace)
-    (account,) = told(folder, group())
+    write_lines(folder / "trace.jsonl", trace)
+    (account,) = accounts_of(folder, group())
     assert (f"; by {claimed} as the leader" in account["when"]) == (claimed is not None)
     assert ("; by " in account["when"]) == (claimed is not None)
     assert "process 5 was acked 7 at offset 1 (history.jsonl:2" in account["when"]
 
 
-def test_the_epoch_that_the_client_was_told_decides(folder: Path) -> None:
-    (asked, done) = SENT
-    written(folder / "history.jsonl", [
-        asked, {**done, "sends": [{"partition": 0, "value": 7, "offset": 1, "epoch": 3}]}])
-    written(folder / "trace.jsonl", [*TRACE, ack(5_000, "n3", epoch=3)])
-    (account,) = told(folder, group())
+def test_the_epoch_in_the_clients_ack_decides(folder: Path) -> None:
+    (invoked, completed) = SENT
+    write_lines(folder / "history.jsonl", [
+        invoked, {**completed, "sends": [{"partition": 0, "value": 7, "offset": 1, "epoch": 3}]}])
+    write_lines(folder / "trace.jsonl", [*TRACE, ack(5_000, "n3", epoch=3)])
+    (account,) = accounts_of(folder, group())
     assert "; by n3 as the leader of epoch 3" in account["when"]
 
 
-def test_who_had_it_is_who_appended_it_before_the_ack(folder: Path) -> None:
-    """Neither he who came later nor he who appended other offsets."""
-    written(folder / "trace.jsonl", [
+def test_the_holders_are_the_replicas_that_appended_before_the_ack(folder: Path) -> None:
+    """Not those that appended it later or appended other offsets."""
+    write_lines(folder / "trace.jsonl", [
         appended(2_000, "n1"), appended(3_000, "n2", offset=0, count=1), ack(4_000), appended(5_000, "n3")])
-    (account,) = told(folder, group())
+    (account,) = accounts_of(folder, group())
     assert account["held"].startswith("when it was acked, n1 had appended it; ")
 
 
-def test_what_took_the_copies_is_told_beside_the_guilty_event(folder: Path) -> None:
-    """Of each holder the first; not what another partition's log, or one that never had it, did."""
-    written(folder / "trace.jsonl", [
+def test_the_loss_of_other_copies_is_described_beside_the_guilty_event(folder: Path) -> None:
+    """The first event of each holder; none of other partitions or of replicas that never had it."""
+    write_lines(folder / "trace.jsonl", [
         *TRACE, line(5_000, "n3", "truncate", **{"from": 2, "to": 0}),
         line(6_000, "n1", "truncate", partition=1, **{"from": 2, "to": 0}),
         line(7_000, "n2", "truncate", why="so", **{"from": 2, "to": 1}),
         line(8_000, "n1", "start", clean=False, leo=1, hw=0), line(9_000, "n1", "start", clean=False, leo=0)])
-    (account,) = told(folder, group("lost-write", {**LOST, "event": 5}))
+    (account,) = accounts_of(folder, group("lost-write", {**LOST, "event": 5}))
     assert account["guilty"] == (
         'at 0.000 s n2 truncated its log from 2 to 1 ("so") in epoch 2 (trace.jsonl:6): it removed '
         "offset 1.")
     assert account["copies"] == "at 0.000 s n1 started and found LEO 1, HW 0 (trace.jsonl:7)."
 
 
-def test_without_a_line_to_blame_it_is_told_how_the_copies_went(folder: Path) -> None:
-    """As what happened, and as nobody's guilt."""
-    written(folder / "trace.jsonl", [*TRACE, line(7_000, "n2", "truncate", **{"from": 2, "to": 1})])
-    (account,) = told(folder, group())
+def test_without_a_guilty_event_the_loss_of_the_copies_is_described(folder: Path) -> None:
+    """As what happened, without blame."""
+    write_lines(folder / "trace.jsonl", [*TRACE, line(7_000, "n2", "truncate", **{"from": 2, "to": 1})])
+    (account,) = accounts_of(folder, group())
     assert "guilty" not in account
     assert "event" not in account
     assert account["copies"] == "at 0.000 s n2 truncated its log from 2 to 1 in epoch 2 (trace.jsonl:4)."
 
 
-def test_of_what_was_not_seen_the_readers_are_named(folder: Path) -> None:
-    about = {**ABOUT, "final_reads": {"processes": [8, 9], "partitions": [0]}}
-    (account,) = told(folder, group("unseen"), about=about)
+def test_an_unseen_finding_names_the_processes_that_read_to_the_end(folder: Path) -> None:
+    run_json = {**RUN_JSON, "final_reads": {"processes": [8, 9], "partitions": [0]}}
+    (account,) = accounts_of(folder, group("unseen"), run_json=run_json)
     assert account["held"].endswith("; processes 8 and 9 read to the end after settling.")
 
 
-def test_what_was_said_is_not_said_again(folder: Path) -> None:
-    """The same event, the same copies, the same permission: told once a run, the worst first."""
+def test_a_repeated_event_holder_or_permission_is_described_once(folder: Path) -> None:
+    """The same event, copies and permission: once in a run, at the worst finding."""
     lost = {**LOST, "event": 2}
     seen = {**lost, "text": "It was seen."}
-    accounts = told(folder, group("saw-then-lost", seen, by="fault budget"), group("lost-write", lost),
+    accounts = accounts_of(folder, group("saw-then-lost", seen, by="fault budget"), group("lost-write", lost),
                     group("unseen", {**seen, "ops": []}, by="fault budget"))
     assert accounts[0]["guilty"].startswith("at 0.000 s n1 acked up to offset 1")
     assert [one["event"] for one in accounts[1:]] == ["the line quoted above, trace.jsonl:3."] * 2
@@ -172,8 +173,8 @@ def test_what_was_said_is_not_said_again(folder: Path) -> None:
     assert accounts[2]["why"] == "Not counted as a bug: permitted by fault budget, as described above."
 
 
-NOT_WAITED_FOR = {**ABOUT, "leaders": {"0": {"leader": "n3"}}}
-CUT = line(5_000, "n2", "truncate", **{"from": 2, "to": 1})
+NOT_WAITED_FOR = {**RUN_JSON, "leaders": {"0": {"leader": "n3"}}}
+TRUNCATED = line(5_000, "n2", "truncate", **{"from": 2, "to": 1})
 ELECTED = {"time": 6_000, "node": "controller", "seq": 6_000, "event": "elect", "partition": 0,
            "leader": "n2", "epoch": 3, "isr": ["n2"], "clean": True}
 FAILED = {**SENT[1], "type": "fail", "error": "NOT_LEADER_OR_FOLLOWER"}
@@ -181,53 +182,53 @@ ENDS = [{"index": index, "time": time, "process": 5, "type": "ok", "f": "list_of
          "offsets": [{"partition": 0, "offset": end}]} for index, time, end in ((0, 5_000, 4), (1, 7_000, 3))]
 
 
-@pytest.mark.parametrize(("fact", "name", "example", "trace", "history", "about"), [
-    ("S20", "lost-write", {"event": 3}, [*TRACE, CUT], SENT, {**ABOUT, "rules": "high-watermark"}),
-    ("", "lost-write", {"event": 3}, [*TRACE, CUT], SENT, ABOUT),  # cut by other rules
-    ("", "lost-write", {"event": 2}, [*TRACE, CUT], SENT, {**ABOUT, "rules": "high-watermark"}),
+@pytest.mark.parametrize(("fact", "name", "example", "trace", "history", "run_json"), [
+    ("S20", "lost-write", {"event": 3}, [*TRACE, TRUNCATED], SENT, {**RUN_JSON, "rules": "high-watermark"}),
+    ("", "lost-write", {"event": 3}, [*TRACE, TRUNCATED], SENT, RUN_JSON),  # truncated under other rules
+    ("", "lost-write", {"event": 2}, [*TRACE, TRUNCATED], SENT, {**RUN_JSON, "rules": "high-watermark"}),
     ("S1", "lost-write", {}, TRACE, SENT, NOT_WAITED_FOR),
-    ("", "lost-write", {}, TRACE, SENT, ABOUT),  # who leads was in the ISR: the ack waited for it
-    ("S2", "ack-rule", {"how": "member"}, TRACE, SENT, ABOUT),
-    ("", "ack-rule", {"how": "hw"}, TRACE, SENT, ABOUT),
-    ("S6", "G1a", {}, TRACE, [SENT[0], FAILED], ABOUT),
-    ("", "G1a", {}, TRACE, [SENT[0], {**FAILED, "error": "NOT_ENOUGH_REPLICAS"}], ABOUT),
-    ("S10", "diverged", {}, [*TRACE, {**ELECTED, "clean": False}], SENT, ABOUT),
-    ("", "diverged", {}, [*TRACE, ELECTED], SENT, ABOUT),
-    ("S16", "poll-skip", {"event": 3}, [*TRACE, CUT], SENT, ABOUT),
-    ("", "poll-skip", {"event": 2}, [*TRACE, CUT], SENT, ABOUT),
-    ("", "saw-then-lost", {"event": 3}, [*TRACE, CUT], SENT, ABOUT),  # nobody went on reading
-    ("S15", "end-offset-regressed", {}, [*TRACE, ELECTED], ENDS, ABOUT),
-    ("", "end-offset-regressed", {}, [*TRACE, {**ELECTED, "time": 8_000}], ENDS, ABOUT),
+    ("", "lost-write", {}, TRACE, SENT, RUN_JSON),  # the final leader was in the ISR: the ack waited for it
+    ("S2", "ack-rule", {"how": "member"}, TRACE, SENT, RUN_JSON),
+    ("", "ack-rule", {"how": "hw"}, TRACE, SENT, RUN_JSON),
+    ("S6", "G1a", {}, TRACE, [SENT[0], FAILED], RUN_JSON),
+    ("", "G1a", {}, TRACE, [SENT[0], {**FAILED, "error": "NOT_ENOUGH_REPLICAS"}], RUN_JSON),
+    ("S10", "diverged", {}, [*TRACE, {**ELECTED, "clean": False}], SENT, RUN_JSON),
+    ("", "diverged", {}, [*TRACE, ELECTED], SENT, RUN_JSON),
+    ("S16", "poll-skip", {"event": 3}, [*TRACE, TRUNCATED], SENT, RUN_JSON),
+    ("", "poll-skip", {"event": 2}, [*TRACE, TRUNCATED], SENT, RUN_JSON),
+    ("", "saw-then-lost", {"event": 3}, [*TRACE, TRUNCATED], SENT, RUN_JSON),  # no reads afterwards
+    ("S15", "end-offset-regressed", {}, [*TRACE, ELECTED], ENDS, RUN_JSON),
+    ("", "end-offset-regressed", {}, [*TRACE, {**ELECTED, "time": 8_000}], ENDS, RUN_JSON),
 ])
-def test_a_fact_is_told_only_where_the_run_is_a_case_of_it(
+def test_a_misread_fact_is_quoted_only_if_the_run_is_a_case_of_it(
         folder: Path, fact: str, name: str, example: dict[str, Any], trace: list[Any], history: list[Any],
-        about: dict[str, Any]) -> None:
-    """And never of what is permitted: there the setting says all."""
-    written(folder / "trace.jsonl", trace)
-    written(folder / "history.jsonl", history)
-    (account,) = told(folder, group(name, {**LOST, **example}), about=about)
+        run_json: dict[str, Any]) -> None:
+    """And never for a permitted finding: there the setting explains it."""
+    write_lines(folder / "trace.jsonl", trace)
+    write_lines(folder / "history.jsonl", history)
+    (account,) = accounts_of(folder, group(name, {**LOST, **example}), run_json=run_json)
     assert re.findall(r"Many believe that .*? \((S\d+)\)\. ", account["why"]) == ([fact] if fact else [])
-    (permitted,) = told(folder, group(name, {**LOST, **example}, by="fault budget"), about=about)
+    (permitted,) = accounts_of(folder, group(name, {**LOST, **example}, by="fault budget"), run_json=run_json)
     assert not re.search(r"\bS\d+\b", permitted["why"])
 
 
 @pytest.mark.parametrize("cause", sorted({"acks", "retries", "subscribe", "isolation"}))
-def test_what_is_permitted_says_by_what_and_how_to_have_it_fail(folder: Path, cause: str) -> None:
-    (account,) = told(folder, group("duplicate", by=cause))
+def test_a_permitted_finding_names_its_permission_and_strict(folder: Path, cause: str) -> None:
+    (account,) = accounts_of(folder, group("duplicate", by=cause))
     assert account["why"].startswith(f"Not counted as a bug: permitted by {cause}: ")
     assert "--strict" in account["why"]
     assert "Perhaps" not in account["why"]
 
 
-def test_a_permission_that_nobody_saw_says_perhaps(folder: Path) -> None:
+def test_a_permission_without_evidence_says_perhaps(folder: Path) -> None:
     unknown = [{"names": ["lost-write"],
                 "reason": "without a trace nobody can say whether fault budget covers all of it"}]
     found, other = group(by="fault budget"), group("saw-then-lost", by="acks")
-    accounts = told(folder, found, other, unknown=unknown)
+    accounts = accounts_of(folder, found, other, unknown=unknown)
     assert ["Perhaps" in account["why"] for account in accounts] == [True, False]
 
 
-def act(index: int, f: str, **fault: Any) -> dict[str, Any]:
+def fault_op(index: int, f: str, **fault: Any) -> dict[str, Any]:
     return {"index": index, "time": index * 1_000_000_000, "process": -1, "type": "info", "f": f,
             "fault": fault}
 
@@ -235,55 +236,56 @@ def act(index: int, f: str, **fault: Any) -> dict[str, Any]:
 def test_the_faults_that_permit_a_loss_are_named(folder: Path) -> None:
     """Those that took data, of nodes that hold the partition, after the send."""
     early, *after = (
-        act(0, "power_cut", nodes=["n1"], lost=True), act(3, "kill", nodes=["n1"]),
-        act(4, "power_cut", nodes=["n9"], lost=True), act(5, "disk", nodes=["n2"], lost=False),
-        act(6, "power_cut", nodes=["n2"], lost=True))
+        fault_op(0, "power_cut", nodes=["n1"], lost=True), fault_op(3, "kill", nodes=["n1"]),
+        fault_op(4, "power_cut", nodes=["n9"], lost=True), fault_op(5, "disk", nodes=["n2"], lost=False),
+        fault_op(6, "power_cut", nodes=["n2"], lost=True))
     sent = [{**op, "index": at} for at, op in enumerate(SENT, 1)]
-    written(folder / "history.jsonl", [early, *sent, *after])
+    write_lines(folder / "history.jsonl", [early, *sent, *after])
     found = {**LOST, "ops": [1, 2]}
-    (account,) = told(folder, group("lost-write", found, by="fault budget"))
+    (account,) = accounts_of(folder, group("lost-write", found, by="fault budget"))
     here = "Here: at 6.000 s power_cut n2; what was not fsynced is lost (history.jsonl:7). With"
     assert here in account["why"]
 
 
-@pytest.mark.parametrize(("flush", "but"), [
+@pytest.mark.parametrize(("flush", "reason"), [
     ("os", "but no leader was chosen from such copies alone."),
     ("every", "but flush.messages=1 guarantees that acked records are on disk.")])
-def test_a_loss_that_a_fault_does_not_permit_says_why_not(folder: Path, flush: str, but: str) -> None:
-    written(folder / "history.jsonl", [*SENT, act(2, "power_cut", nodes=["n2"], lost=True)])
-    about = {**ABOUT, "guarantees": {**ABOUT["guarantees"], "flush": flush}}
-    (account,) = told(folder, group(), about=about)
-    assert but in account["why"]
+def test_a_loss_that_a_fault_does_not_permit_says_why_not(folder: Path, flush: str, reason: str) -> None:
+    write_lines(folder / "history.jsonl", [*SENT, fault_op(2, "power_cut", nodes=["n2"], lost=True)])
+    run_json = {**RUN_JSON, "guarantees": {**RUN_JSON["guarantees"], "flush": flush}}
+    (account,) = accounts_of(folder, group(), run_json=run_json)
+    assert reason in account["why"]
 
 
-def test_the_unclean_election_is_named_by_the_trace_or_by_who_asked(folder: Path) -> None:
-    """That of this partition, after the send."""
+def test_the_unclean_election_is_named_from_the_trace_or_the_nemesis_op(folder: Path) -> None:
+    """The one of this partition, after the send."""
     cause = "unclean.leader.election.enable"
 
     def elected(time: int, **fields: Any) -> dict[str, Any]:
         return {"time": time, "node": "controller", "seq": time, "event": "elect", "partition": 0,
                 "leader": "n2", "epoch": 3, "isr": ["n2"], "clean": False, **fields}
 
-    written(folder / "trace.jsonl", [
+    write_lines(folder / "trace.jsonl", [
         elected(0), *TRACE, elected(5_000, clean=True), elected(6_000, partition=1), elected(7_000)])
-    (account,) = told(folder, group(by=cause))
+    (account,) = accounts_of(folder, group(by=cause))
     assert ("Here: at 0.000 s the controller chose n2 to lead epoch 3, its ISR n2 (an UNCLEAN election) "
             "(trace.jsonl:7).") in account["why"]
 
     (folder / "trace.jsonl").unlink()
-    written(folder / "history.jsonl", [*SENT, act(2, "elect", partitions=[1], unclean=True),
-                                       act(3, "elect", partitions=[0], unclean=True)])
-    (account,) = told(folder, group(by=cause))
+    write_lines(folder / "history.jsonl", [*SENT, fault_op(2, "elect", partitions=[1], unclean=True),
+                                           fault_op(3, "elect", partitions=[0], unclean=True)])
+    (account,) = accounts_of(folder, group(by=cause))
     assert "Here: at 3.000 s elect; unclean p0 (history.jsonl:4)." in account["why"]
 
 
-def test_a_place_in_the_logs_finds_its_send(folder: Path) -> None:
-    """By the value; of a value that begins like it (77) nothing is told."""
-    asked, done = ({**op, "process": 1, "index": op["index"], "sends": [{**op["sends"][0], "value": 77}]}
-                   for op in SENT)
-    written(folder / "history.jsonl", [asked, done, *({**op, "index": op["index"] + 2} for op in SENT)])
+def test_the_send_of_a_record_in_the_logs_is_found_by_its_value(folder: Path) -> None:
+    """A send of 77, which begins with the same digit, is not taken for it."""
+    invoked, completed = (
+        {**op, "process": 1, "index": op["index"], "sends": [{**op["sends"][0], "value": 77}]} for op in SENT)
+    write_lines(folder / "history.jsonl", [
+        invoked, completed, *({**op, "index": op["index"] + 2} for op in SENT)])
     example = {"partition": 0, "offset": 1, "value": 7, "nodes": ["n3"], "text": "They differ."}
-    (account,) = told(folder, group("diverged", example))
+    (account,) = accounts_of(folder, group("diverged", example))
     assert account["when"].startswith("at 0.000 s process 5 was acked 7 at offset 1 (history.jsonl:4; by n1")
 
 
@@ -291,10 +293,10 @@ def test_a_place_in_the_logs_finds_its_send(folder: Path) -> None:
 def test_a_dump_that_is_out_of_order_and_one_with_spaces_are_read(folder: Path, spaced: bool) -> None:
     rows = [{"node": "n1", "partition": 0, "offset": offset, "epoch": 2, "value": 6 + offset, "crc": 1}
             for offset in (0, 3, 4, 5, 1)]
-    written(folder / "logs" / "n1.jsonl", rows, spaced)
-    written(folder / "history.jsonl", SENT, spaced)
+    write_lines(folder / "logs" / "n1.jsonl", rows, spaced)
+    write_lines(folder / "history.jsonl", SENT, spaced)
     example = {"partition": 0, "offset": 1, "value": 7, "nodes": ["n3"], "text": "They differ."}
-    (account,) = told(folder, group("diverged", example))
+    (account,) = accounts_of(folder, group("diverged", example))
     assert "n1 has 7 of epoch 2 (logs/n1.jsonl:5)" in account["held"]
     assert "process 5 was acked 7" in account["when"]
 
@@ -304,7 +306,7 @@ def test_a_dump_in_parquet_is_read(folder: Path) -> None:
     rows = [{"node": "n1", "partition": 0, "offset": offset, "epoch": 2, "value": 6 + offset, "crc": 1}
             for offset in (0, 1)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "logs" / "n1.parquet")
-    (account,) = told(folder, group())
+    (account,) = accounts_of(folder, group())
     assert "n1 has 7 of epoch 2 (logs/n1.parquet)" in account["held"]
 
 
@@ -316,7 +318,7 @@ SENDS = [{"partition": 0, "value": 7}]
 READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in ((0, 6), (1, 7), (4, 9))]
 
 
-@pytest.mark.parametrize(("op", "deed"), [
+@pytest.mark.parametrize(("op", "action"), [
     (completion("fail", sends=SENDS, error="NOT_ENOUGH_REPLICAS"),
      "got a certain failure of its send of 7 (NOT_ENOUGH_REPLICAS)"),
     (completion("info", sends=SENDS, error="TIMEOUT"),
@@ -333,17 +335,17 @@ READS = [{"partition": 0, "offset": offset, "value": value} for offset, value in
      "was acked 8 of partition 2 at offset 5 and read 7 at offset 1"),
     (completion("ok", "assign", partitions=[0]), "asked for assign (ok)"),
 ])
-def test_what_a_client_did_is_told(folder: Path, op: dict[str, Any], deed: str) -> None:
-    written(folder / "history.jsonl", [{**SENT[0], "f": op["f"]}, op])
-    (account,) = told(folder, group("G0", LOST))
-    assert account["when"] == f"at 2.000 s process 5 {deed} (history.jsonl:2)."
+def test_a_clients_operation_is_described(folder: Path, op: dict[str, Any], action: str) -> None:
+    write_lines(folder / "history.jsonl", [{**SENT[0], "f": op["f"]}, op])
+    (account,) = accounts_of(folder, group("G0", LOST))
+    assert account["when"] == f"at 2.000 s process 5 {action} (history.jsonl:2)."
 
 
 DIED = {"nodes": ["n2"],
         "text": "The process of n2 ended by itself; its last words: exit 1 | HW 7 above LEO 6"}
 
 
-@pytest.mark.parametrize(("words", "what", "quoted"), [
+@pytest.mark.parametrize(("last_words", "sentence", "quoted"), [
     ({"n2": "exit 1\n\nTraceback\n  HW 7 above LEO 6\n"}, "The process of n2 ended by itself.",
      [("words", "exit 1"), ("", "Traceback"), ("", "  HW 7 above LEO 6")]),
     ({"n2": "exit 1\n" + "line\n" * 90 + "HW 7 above LEO 6"}, "The process of n2 ended by itself.",
@@ -353,34 +355,34 @@ DIED = {"nodes": ["n2"],
     ({"n2": 5}, DIED["text"], []),
 ])
 def test_the_last_words_of_a_broker_are_quoted_under_its_finding(
-        folder: Path, words: Any, what: str, quoted: list[tuple[str, str]]) -> None:
-    """Line by line, and not in the sentence as well; where run.json has none, the sentence is all."""
+        folder: Path, last_words: Any, sentence: str, quoted: list[tuple[str, str]]) -> None:
+    """Line by line, and not in the sentence as well; if run.json has none, they stay in the sentence."""
     verdict = {"valid": False, "findings": [group("broker-died", DIED)], "counts": {"ops": 9}}
-    about = {**ABOUT, "died": ["n2"], "died_words": words}
-    (account,) = verdict_text.reading_of(folder, verdict, about).accounts
-    assert account.parts[0] == ("what", what)
+    run_json = {**RUN_JSON, "died": ["n2"], "died_words": last_words}
+    (account,) = verdict_text.reading_of(folder, verdict, run_json).accounts
+    assert account.parts[0] == ("what", sentence)
     assert [part for part in account.parts if part[0] in ("words", "")] == quoted
-    report = click.unstyle(verdict_text.report(folder, verdict, about))
+    report = click.unstyle(verdict_text.report(folder, verdict, run_json))
     assert all(f"           {text}\n" in report for head, text in quoted if not head)
     assert report.count("HW 7 above LEO 6") == 1
 
 
-def test_real_time_is_told_with_the_moment_of_asking(folder: Path) -> None:
-    (account,) = told(folder, group("realtime-order"))
+def test_a_realtime_finding_gives_the_invocation_too(folder: Path) -> None:
+    (account,) = accounts_of(folder, group("realtime-order"))
     assert account["when"].startswith(
         "at 0.000 s process 5 began to send 7 (history.jsonl:1); at 0.000 s process 5 was acked 7")
 
 
-def test_a_run_of_which_only_the_verdict_is_left_is_told(tmp_path: Path) -> None:
-    """The sentence with its indexes, and the law."""
-    (account,) = told(tmp_path, group("lost-write", LOST))
+def test_a_finding_of_a_folder_with_only_its_verdict_is_described(tmp_path: Path) -> None:
+    """By the sentence with its op indexes, and the law."""
+    (account,) = accounts_of(tmp_path, group("lost-write", LOST))
     assert account["what"] == LOST["text"]
     assert set(account) == {"what", "held", "why"}
     assert account["held"] == "at offset 1 in the end n2 (the leader), n1 and n3 have no dump."
 
 
-def test_a_sentence_is_bounded(folder: Path) -> None:
-    (account,) = told(folder, group("lost-write", {**LOST, "text": "x" * 9_000}))
+def test_a_sentence_is_limited_in_length(folder: Path) -> None:
+    (account,) = accounts_of(folder, group("lost-write", {**LOST, "text": "x" * 9_000}))
     assert len(account["what"]) < 1_100
 
 
@@ -396,30 +398,31 @@ FIELDS = st.sampled_from([*LOST, "event", "epoch", "nodes", "process"])
           suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(example=st.dictionaries(FIELDS, JUNK | st.integers(0, 3)), name=st.sampled_from(names.MADE),
        by=st.sampled_from([None, "fault budget", "unclean.leader.election.enable", "acks", "else"]),
-       about=st.dictionaries(st.sampled_from(sorted(ABOUT)), JUNK), where=st.integers(0, 2),
+       run_json=st.dictionaries(st.sampled_from(sorted(RUN_JSON)), JUNK), position=st.integers(0, 2),
        field=st.text("ptefo"), junk=JUNK)
-def test_whatever_a_folder_holds_something_is_told(
-        folder: Path, example: dict[str, Any], name: str, by: str | None, about: dict[str, Any], where: int,
-        field: str, junk: Any) -> None:
-    """A verdict, a run.json and lines of somebody else's making bring no traceback."""
+def test_any_content_of_a_folder_gives_an_account(
+        folder: Path, example: dict[str, Any], name: str, by: str | None, run_json: dict[str, Any],
+        position: int, field: str, junk: Any) -> None:
+    """Any verdict, run.json or lines: no exception."""
     keys = {"p": "partition", "t": "time", "e": "event", "f": "from", "o": "offset"}
-    spoilt = [{**row, keys[field[:1] or "o"]: junk, "clean": junk} if at == where else row
+    damaged = [{**row, keys[field[:1] or "o"]: junk, "clean": junk} if at == position else row
               for at, row in enumerate(TRACE)]
-    written(folder / "trace.jsonl", [*spoilt, junk])
-    written(folder / "history.jsonl", [*SENT, act(2, "power_cut", nodes=junk, lost=True),
-                                       act(3, "elect", partitions=junk, unclean=True)])
-    (account,) = told(folder, group(name, {**LOST, **example}, by=by), about={**ABOUT, **about})
+    write_lines(folder / "trace.jsonl", [*damaged, junk])
+    write_lines(folder / "history.jsonl", [*SENT, fault_op(2, "power_cut", nodes=junk, lost=True),
+                                           fault_op(3, "elect", partitions=junk, unclean=True)])
+    (account,) = accounts_of(
+        folder, group(name, {**LOST, **example}, by=by), run_json={**RUN_JSON, **run_json})
     assert account["what"]
     assert account["why"]
 
 
 def test_the_report_is_made_of_headed_lines(folder: Path) -> None:
-    """Each part behind its head, no line too wide; the other examples in a sentence each."""
+    """Each part after its heading, no line too wide; the other examples in one sentence each."""
     more = [{**LOST, "text": f"And {number}."} for number in range(5)]
     verdict = {"valid": False, "findings": [{**group("lost-write", LOST, *more), "count": 9}]}
-    lines = click.unstyle(verdict_text.report(folder, verdict, ABOUT)).splitlines()
+    lines = click.unstyle(verdict_text.report(folder, verdict, RUN_JSON)).splitlines()
     begin = lines.index("  lost-write: 9 findings, a bug")
     heads = [line.split()[0] for line in lines[begin + 1:] if re.match(r"    \S", line)]
-    assert heads == ["what", "why", "also", "also", "..."]  # when, and who has it: the summary says that
+    assert heads == ["what", "why", "also", "also", "..."]  # when and held are in the summary
     assert "    ... and 6 more" in lines
     assert max(len(line) for line in lines if line.startswith("    ")) <= verdict_text.WIDTH

@@ -1,4 +1,4 @@
-"""The class archive's file: one an environment, made by one process at a time, unasked only where it pays."""
+"""The class-data archive: one per environment, built by one process at a time, or in the background."""
 
 import os
 import subprocess
@@ -15,12 +15,12 @@ JAVA = Path("/usr/bin/java")
 PATIENCE_S = 120
 
 
-@pytest.fixture(name="begun")
-def begun_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
-    """Commands that would have been started; an empty cache, and no word against building."""
+@pytest.fixture(name="started")
+def started_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """Commands that would have been started; the cache is empty and nothing forbids building."""
     commands: list[list[str]] = []
 
-    def popen(command: list[str], **told: object) -> list[str]:
+    def popen(command: list[str], **options: object) -> list[str]:
         commands.append(command)
         return command
 
@@ -31,13 +31,13 @@ def begun_(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     return commands
 
 
-def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+def test_only_the_newest_archives_are_kept(tmp_path: Path) -> None:
     for age in range(6):
         path = tmp_path / f"spark-4.3.0-{age}.jsa"
         path.touch()
         os.utime(path, (1000 - age, 1000 - age))
     (tmp_path / "something-else").touch()
-    newest = tmp_path / "spark-4.3.0-5.jsa"  # by its time the oldest, and yet the one just made
+    newest = tmp_path / "spark-4.3.0-5.jsa"  # the oldest by its time, but the one just built
 
     jvm_cds.prune(newest)
 
@@ -45,48 +45,50 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
         "something-else", "spark-4.3.0-0.jsa", "spark-4.3.0-1.jsa", "spark-4.3.0-5.jsa"]  # fmt: skip
 
 
-def test_where_there_is_none_one_is_begun(begun: list[list[str]]) -> None:
+def test_a_missing_archive_is_built_in_the_background(started: list[list[str]]) -> None:
     assert jvm_cds.build_in_background(JAVA)
-    assert begun == [[sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--behind"]]
+    assert started == [[sys.executable, "-m", "floodmark.checkers.spark.jvm_cds", "--behind"]]
 
 
 @pytest.mark.parametrize("name", jvm_cds.UNWANTED)
-def test_unless_the_environment_is_against_it(
-    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch, name: str
+def test_nothing_is_built_if_the_environment_forbids_it(
+    started: list[list[str]], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv(name, "true")
 
     assert not jvm_cds.build_in_background(JAVA)
-    assert not begun
+    assert not started
 
 
 @pytest.mark.parametrize("suffix", [jvm_cds.SUFFIX, jvm_cds.FAILED_SUFFIX])
-def test_or_it_is_there_or_could_not_be_made(begun: list[list[str]], suffix: str) -> None:
+def test_nothing_is_built_if_the_archive_exists_or_an_earlier_build_failed(
+    started: list[list[str]], suffix: str
+) -> None:
     path = jvm_cds.archive_path(JAVA).with_suffix(suffix)
     path.parent.mkdir(parents=True)
     path.touch()
 
     assert not jvm_cds.build_in_background(JAVA)
-    assert not begun
+    assert not started
 
 
-def test_or_the_cache_is_no_folder(begun: list[list[str]], tmp_path: Path) -> None:
+def test_nothing_is_built_if_the_cache_is_no_folder(started: list[list[str]], tmp_path: Path) -> None:
     (tmp_path / "floodmark").touch()
 
     assert not jvm_cds.build_in_background(JAVA)
 
 
-def test_one_builds_at_a_time(tmp_path: Path) -> None:
+def test_one_process_builds_at_a_time(tmp_path: Path) -> None:
     with jvm_cds.alone(tmp_path / "cache") as first, jvm_cds.alone(tmp_path / "cache") as second:
         assert (first, second) == (True, False)
     with jvm_cds.alone(tmp_path / "cache") as third:
         assert third
 
 
-def test_a_failure_leaves_a_note_and_nothing_else(
+def test_a_failed_build_leaves_only_a_note(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def failing(command: list[str], **told: object) -> subprocess.CompletedProcess[str]:
+    def failing(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", "no room for classes")
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -102,7 +104,7 @@ def test_a_failure_leaves_a_note_and_nothing_else(
     assert note.read_text() == "no room for classes\n"
 
 
-def test_the_process_behind_notes_that_it_failed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_background_process_notes_its_failure(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A real one, with a Java that does not start."""
     java = tmp_path / "jdk" / "bin" / "java"
     java.parent.mkdir(parents=True)
@@ -115,15 +117,17 @@ def test_the_process_behind_notes_that_it_failed(monkeypatch: pytest.MonkeyPatch
         monkeypatch.delenv(name, raising=False)
     note = jvm_cds.archive_path(java).with_suffix(jvm_cds.FAILED_SUFFIX)
 
-    behind = jvm_cds.build_in_background(java)
+    process = jvm_cds.build_in_background(java)
 
-    assert behind is not None
-    assert behind.wait(PATIENCE_S) == 0
+    assert process is not None
+    assert process.wait(PATIENCE_S) == 0
     assert "no such machine" in note.read_text()
     assert not jvm_cds.build_in_background(java)
 
 
-def test_the_process_behind_makes_no_second_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_background_process_builds_no_second_archive(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     path = jvm_cds.archive_path(find_java())
     path.parent.mkdir(parents=True)

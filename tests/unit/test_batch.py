@@ -1,4 +1,4 @@
-"""Record batches v2 against kafka-python's own codec, both ways, and what damaged bytes come to."""
+"""Record batches v2 against kafka-python's own codec, both ways, and damaged bytes."""
 
 import pytest
 from hypothesis import given
@@ -25,14 +25,14 @@ def foreign(records: list[tuple[bytes | None, bytes | None, list[Header]]], comp
     return bytes(builder.build())
 
 
-def placed(data: bytes, base_offset: int, epoch: int) -> bytes:
-    """As a leader stamps it: neither field is under the CRC."""
+def stamped(data: bytes, base_offset: int, epoch: int) -> bytes:
+    """With the base offset and epoch that a leader sets; neither is under the CRC."""
     return base_offset.to_bytes(8, "big") + data[8:12] + epoch.to_bytes(4, "big") + data[16:]
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70))
 def test_a_batch_is_byte_for_byte_what_kafka_python_writes(values: list[int]) -> None:
-    """All but the leader epoch, which is the leader's to give (bytes 12 to 15)."""
+    """Except the leader epoch, which the leader sets (bytes 12 to 15)."""
     ours = batch.encode(values, ENDING, NOW_MS)
     theirs = foreign([(None, b"%d" % value, [("floodmark", RUN.encode())]) for value in values])
     assert ours[:12] + ours[16:] == theirs[:12] + theirs[16:]
@@ -40,15 +40,16 @@ def test_a_batch_is_byte_for_byte_what_kafka_python_writes(values: list[int]) ->
 
 @given(
     st.lists(st.integers(0, 2**62), min_size=1, max_size=70), st.integers(0, 2**40), st.integers(0, 2**30))
-def test_what_was_written_is_read_back_where_it_was_placed(values: list[int], base: int, epoch: int) -> None:
-    data = placed(batch.encode(values, ENDING, NOW_MS), base, epoch)
+def test_a_batch_is_read_back_at_the_stamped_offset_and_epoch(
+        values: list[int], base: int, epoch: int) -> None:
+    data = stamped(batch.encode(values, ENDING, NOW_MS), base, epoch)
     assert list(batch.decode(data, ENDING)) == [batch.Batch(
         last_offset=base + len(values) - 1, epoch=epoch,
         values=tuple((base + index, value) for index, value in enumerate(values)))]
 
 
 def test_kafka_python_reads_our_batches() -> None:
-    records = MemoryRecords(placed(batch.encode([5, 6], ENDING, NOW_MS), 9, 2))
+    records = MemoryRecords(stamped(batch.encode([5, 6], ENDING, NOW_MS), 9, 2))
     read = records.next_batch()
     assert read is not None
     assert read.validate_crc()
@@ -85,13 +86,13 @@ def test_a_control_batch_takes_its_offsets_and_shows_no_record() -> None:
     assert (read.last_offset, read.values) == (1, ())
 
 
-def test_a_last_batch_that_is_cut_off_anywhere_is_left_away() -> None:
+def test_a_last_batch_that_is_cut_off_anywhere_is_left_out() -> None:
     whole, last = batch.encode([1], ENDING, NOW_MS), batch.encode([2], ENDING, NOW_MS)
     for length in range(len(last)):
         assert [one.values for one in batch.decode(whole + last[:length], ENDING)] == [((0, 1),)]
 
 
-def test_every_flipped_bit_under_the_crc_is_seen() -> None:
+def test_every_flipped_bit_under_the_crc_is_detected() -> None:
     data = batch.encode([123], ENDING, NOW_MS)
     for position in range(16, len(data)):
         damaged = bytearray(data)
@@ -110,7 +111,7 @@ def test_a_batch_that_claims_more_records_than_it_holds_is_corrupt() -> None:
 
 # -- message formats v0 and v1, which have no headers ------------------------------------------------------
 
-def old(magic: int, values: list[bytes], *, compression: int = 0, key: bytes | None = None) -> bytes:
+def old_messages(magic: int, values: list[bytes], *, compression: int = 0, key: bytes | None = None) -> bytes:
     """Messages of an old format, as kafka-python writes them, from offset 0 on."""
     builder = LegacyRecordBatchBuilder(magic, compression, 1 << 20)
     for offset, value in enumerate(values):
@@ -121,7 +122,7 @@ def old(magic: int, values: list[bytes], *, compression: int = 0, key: bytes | N
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("compression", [0, 1])
 def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, compression: int) -> None:
-    data = old(magic, [b"floodmark %s 7" % RUN.encode(), b"8", b"floodmark fedcba9876543210 9"],
+    data = old_messages(magic, [b"floodmark %s 7" % RUN.encode(), b"8", b"floodmark fedcba9876543210 9"],
                compression=compression)
     read = list(batch.decode(data, ENDING, RUN))
     assert [pair for one in read for pair in one.values] == [(0, 7), (1, None), (2, None)]
@@ -129,12 +130,12 @@ def test_messages_of_old_formats_are_read_by_their_values_alone(magic: int, comp
 
 
 def test_an_old_message_with_a_key_is_not_ours() -> None:
-    [read] = batch.decode(old(1, [b"floodmark %s 7" % RUN.encode()], key=b"k"), ENDING, RUN)
+    [read] = batch.decode(old_messages(1, [b"floodmark %s 7" % RUN.encode()], key=b"k"), ENDING, RUN)
     assert read.values == ((0, None),)
 
 
 def test_a_cut_old_message_is_left_out_and_a_damaged_one_is_corrupt() -> None:
-    data = old(1, [b"floodmark %s 7" % RUN.encode()] * 2)
+    data = old_messages(1, [b"floodmark %s 7" % RUN.encode()] * 2)
     assert len(list(batch.decode(data[:-1], ENDING, RUN))) == 1
     damaged = data[:-1] + bytes([data[-1] ^ 1])
     with pytest.raises(batch.Corrupt):
@@ -142,7 +143,7 @@ def test_a_cut_old_message_is_left_out_and_a_damaged_one_is_corrupt() -> None:
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=70))
-def test_what_is_written_without_headers_is_read_back(values: list[int]) -> None:
+def test_a_batch_written_without_headers_is_read_back(values: list[int]) -> None:
     data = batch.encode_without_headers(values, RUN, NOW_MS)
     [read] = batch.decode(data, ENDING, RUN)
     assert read.values == tuple(enumerate(values))
@@ -152,10 +153,10 @@ def test_what_is_written_without_headers_is_read_back(values: list[int]) -> None
 
 
 def test_a_batch_compressed_by_us_is_read_by_us_and_by_the_library() -> None:
-    """Gzip, as its attributes say; the same bytes each time."""
+    """Gzip, as its attributes state; the same bytes each time."""
     values = list(range(100, 400))
-    data = placed(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
-    assert data == placed(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
+    data = stamped(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
+    assert data == stamped(batch.encode(values, ENDING, NOW_MS, compressed=True), 7, 2)
     assert len(data) < len(batch.encode(values, ENDING, NOW_MS)) / 2
     (ours,) = batch.decode(data, ENDING)
     assert ours.values == tuple(enumerate(values, start=7))

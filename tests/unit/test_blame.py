@@ -1,4 +1,4 @@
-"""Who is to blame for a finding: the node and step that were wrong first; nobody, where no line shows it."""
+"""Who is to blame for a finding: the node with the first wrong step, or nobody if no line shows it."""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from floodmark.harness.verdict import Verdict
 Json = dict[str, Any]
 
 
-class Told:
-    """Of each story the bugs' worst examples, by name, each with `line`: the line to blame."""
+class JudgedStories:
+    """For each story the worst example of each bug, by name, with `line`: the line to blame."""
 
     def __init__(self) -> None:
         self.tales: dict[str, Tale] = {}
@@ -43,31 +43,31 @@ class Told:
         return worst
 
 
-TOLD = Told()
+STORIES = JudgedStories()
 
 
-@pytest.fixture(scope="module", name="told")
-def judged_together(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    TOLD.judge(tmp_path_factory.mktemp("stories"))
-    return TOLD
+@pytest.fixture(scope="module", name="judged")
+def judged_together(tmp_path_factory: pytest.TempPathFactory) -> JudgedStories:
+    STORIES.judge(tmp_path_factory.mktemp("stories"))
+    return STORIES
 
 
 def blame(example: Json) -> str:
     return split_blame(example["text"])[1].removeprefix(BLAMED.strip()).strip()
 
 
-def begun() -> Story:
+def new_story() -> Story:
     return Story().begin()
 
 
-def asked(story: Story, follower: str, offset: int) -> Story:
+def fetch(story: Story, follower: str, offset: int) -> Story:
     """The leader's line of a follower's fetch."""
     return story.say(story.leader, "fetch", follower=follower, offset=offset, follower_epoch=story.epoch)
 
 
-def cut_after_an_early_hw(early: bool) -> Story:
-    """n1 commits offset 1; n3, which has it or not, is elected, and n1 and n2 cut."""
-    story = begun().produce(1)
+def truncate_after_an_early_hw(early: bool) -> Story:
+    """n1 commits offset 1, n3 is elected without it, n1 truncates; `early`: n3 never appended it."""
+    story = new_story().produce(1)
     story.append("n1").append("n2")
     if not early:
         story.append("n3")
@@ -78,12 +78,13 @@ def cut_after_an_early_hw(early: bool) -> Story:
     return story.truncate("n1", 1, "epoch 0 ends at 1 on the leader")
 
 
-TOLD.add("an early HW", cut_after_an_early_hw(early=True))
-TOLD.add("cut for no reason", cut_after_an_early_hw(early=False))
+STORIES.add("an early HW", truncate_after_an_early_hw(early=True))
+STORIES.add("truncated for no reason", truncate_after_an_early_hw(early=False))
 
 
-def test_a_leader_that_credits_too_much_is_to_blame_not_the_follower_that_cuts(told: Told) -> None:
-    worst = told["an early HW"]
+def test_a_leader_that_moves_its_hw_too_early_is_to_blame_not_the_truncating_follower(
+        judged: JudgedStories) -> None:
+    worst = judged["an early HW"]
     for name in ("unsafe-truncation", "leader-incomplete", "candidate-incomplete"):
         line = worst[name]["line"]
         assert (line["node"], line["event"], line["hw"]) == ("n1", "hw", 2), name
@@ -91,77 +92,78 @@ def test_a_leader_that_credits_too_much_is_to_blame_not_the_follower_that_cuts(t
             "n1, which as the leader moved its HW over offset 1 before n3 of its ISR had appended it.")
 
 
-def test_where_the_members_had_it_the_leader_is_not_to_blame(told: Told) -> None:
-    """n3 cut it by itself: that is the first wrong step."""
-    worst = told["cut for no reason"]
+def test_if_all_isr_members_had_the_record_the_leader_is_not_to_blame(judged: JudgedStories) -> None:
+    """n3 truncated it by itself: that is the first wrong step."""
+    worst = judged["truncated for no reason"]
     line = worst["leader-incomplete"]["line"]
     assert (line["node"], line["event"]) == ("n3", "truncate")
     assert blame(worst["leader-incomplete"]) == "n3, which truncated its log to 1 and cut the record."
 
 
-def asks_for(offset: int) -> Story:
-    story = begun().produce(1)
-    return asked(story.append("n1").append("n2"), "n3", offset).commit()
+def n3_fetches(offset: int) -> Story:
+    story = new_story().produce(1)
+    return fetch(story.append("n1").append("n2"), "n3", offset).commit()
 
 
-TOLD.add("asks above its log", asks_for(2))
-TOLD.add("asks for what comes next", asks_for(1))
+STORIES.add("fetches above its LEO", n3_fetches(2))
+STORIES.add("fetches from its LEO", n3_fetches(1))
 
 
-def test_a_follower_that_asks_above_its_log_is_to_blame(told: Told) -> None:
-    """The leader credited what it was asked for."""
-    worst = told["asks above its log"]
+def test_a_follower_that_fetches_above_its_leo_is_to_blame(judged: JudgedStories) -> None:
+    """The leader counted the fetch offset as appended."""
+    worst = judged["fetches above its LEO"]
     line = worst["candidate-incomplete"]["line"]
     assert (line["event"], line["follower"], line["offset"]) == ("fetch", "n3", 2)
     assert blame(worst["candidate-incomplete"]).startswith("n3, which asked its leader n1")
 
 
-def test_a_follower_that_asks_for_what_comes_next_has_pretended_nothing(told: Told) -> None:
-    worst = told["asks for what comes next"]
+def test_a_follower_that_fetches_from_its_leo_is_not_to_blame(judged: JudgedStories) -> None:
+    worst = judged["fetches from its LEO"]
     assert blame(worst["candidate-incomplete"]).startswith("n1, which as the leader moved")
 
 
 def committed_without_n3() -> Story:
-    story = begun().produce(1).append("n1").append("n2")
+    story = new_story().produce(1).append("n1").append("n2")
     story.ruling("isr", ["n1", "n2"], cause="alter").say("n1", "isr", isr=["n1", "n2"], leader="n1")
     return story.commit().ruling("isr", ["n1", "n2", "n3"], cause="alter")
 
 
-TOLD.add("committed without n3", committed_without_n3())
+STORIES.add("committed without n3", committed_without_n3())
 
 
-def test_a_member_that_its_leader_need_not_count_proves_nothing(told: Told) -> None:
-    """The leader has learnt of the smaller ISR before it moved its HW: what n3 lacks is no fault of its."""
-    assert "moved its HW" not in blame(told["committed without n3"]["candidate-incomplete"])
+def test_the_leader_is_not_to_blame_for_a_replica_outside_its_isr(judged: JudgedStories) -> None:
+    """The leader applied the smaller ISR before it moved its HW, so n3 did not count."""
+    assert "moved its HW" not in blame(judged["committed without n3"]["candidate-incomplete"])
 
 
-CUTS = [
+TRUNCATIONS = [
     (1, "epoch 0 ends at 1 on the leader", f"{UNDECIDED}: n1 held the record, and n2 cut it by the answer"),
     (0, "epoch 0 ends at 2 on the leader", "n2, which cut offset 0 though its leader told it another end"),
     (0, "epoch 0 ends at 1 on the leader", "n2, which cut offset 0 though its leader told it another end"),
     (1, "to the high watermark", ""),  # its own decision, as the finding says
 ]
-for to, why, _ in CUTS:
-    TOLD.add(f"cut to {to}: {why}", begun().produce(2).truncate("n2", to, why))
+for to, reason, _ in TRUNCATIONS:
+    STORIES.add(f"truncated to {to}: {reason}", new_story().produce(2).truncate("n2", to, reason))
 
 
-@pytest.mark.parametrize(("to", "why", "who"), CUTS)
-def test_a_follower_that_cuts_what_its_leader_holds(told: Told, to: int, why: str, who: str) -> None:
-    example = told[f"cut to {to}: {why}"]["unsafe-truncation"]
+@pytest.mark.parametrize(("to", "reason", "blamed"), TRUNCATIONS)
+def test_a_follower_that_truncates_what_its_leader_has(
+        judged: JudgedStories, to: int, reason: str, blamed: str) -> None:
+    example = judged[f"truncated to {to}: {reason}"]["unsafe-truncation"]
     assert (example["line"]["node"], example["line"]["event"]) == ("n2", "truncate")
-    assert blame(example).startswith(who)
-    assert bool(blame(example)) == bool(who)
+    assert blame(example).startswith(blamed)
+    assert bool(blame(example)) == bool(blamed)
 
 
-TWO_CUTS = begun().produce(2).truncate("n3", 1, "to the high watermark").append("n3")
-TOLD.add("two cuts", TWO_CUTS.truncate("n2", 1, "to the high watermark"))
+TWO_TRUNCATIONS = new_story().produce(2).truncate("n3", 1, "to the high watermark").append("n3")
+STORIES.add("two truncations", TWO_TRUNCATIONS.truncate("n2", 1, "to the high watermark"))
 
 
-def test_an_earlier_cut_of_another_follower_is_not_to_blame(told: Told) -> None:
-    """n3 has fetched again what it had cut; then n2 cuts what its leader still holds."""
-    (found,) = (one for one in told.verdicts["two cuts"].findings if one.name == "unsafe-truncation")
+def test_an_earlier_truncation_of_another_follower_is_not_to_blame(judged: JudgedStories) -> None:
+    """n3 fetched again what it had truncated; then n2 truncates what its leader still has."""
+    (found,) = (one for one in judged.verdicts["two truncations"].findings if one.name == "unsafe-truncation")
     assert [one["nodes"] for one in found.examples] == [["n2"], ["n3"]]
-    assert [[TWO_CUTS.lines[one["event"]]["node"]] for one in found.examples] == [["n2"], ["n3"]]
+    assert [[TWO_TRUNCATIONS.lines[one["event"]]["node"]] for one in found.examples] == [["n2"], ["n3"]]
 
 
 def n2_elected_with_hw_2(story: Story) -> Story:
@@ -169,37 +171,37 @@ def n2_elected_with_hw_2(story: Story) -> Story:
     return story.elect("n2", "n2", "n3")
 
 
-TOLD.add("an HW above all", n2_elected_with_hw_2(begun().produce(1).append("n1").append("n2")))
-TOLD.add(
-    "an HW that it was told", n2_elected_with_hw_2(begun().produce(1).append("n1").append("n2").commit()))
+STORIES.add("an HW above all", n2_elected_with_hw_2(new_story().produce(1).append("n1").append("n2")))
+STORIES.add(
+    "a fetched HW", n2_elected_with_hw_2(new_story().produce(1).append("n1").append("n2").commit()))
 
 
-def test_of_a_new_leader_whose_hw_is_above_every_leaders_nobody_can_tell(told: Told) -> None:
-    """Its leader may have said so."""
-    worst = told["an HW above all"]["candidate-incomplete"]
+def test_a_new_leader_with_an_hw_above_every_earlier_leaders_is_undecided(judged: JudgedStories) -> None:
+    """Its leader may have sent that HW."""
+    worst = judged["an HW above all"]["candidate-incomplete"]
     assert (worst["line"]["node"], worst["line"]["event"]) == ("n2", "become_leader")
     assert blame(worst).startswith(
         f"{UNDECIDED}: n2 began to lead with an HW of 2 when no leader's HW had been above 1;")
 
 
-def test_a_new_leader_that_was_told_its_hw_is_not_to_blame(told: Told) -> None:
-    worst = told["an HW that it was told"]["candidate-incomplete"]
+def test_a_new_leader_that_fetched_its_hw_is_not_to_blame(judged: JudgedStories) -> None:
+    worst = judged["a fetched HW"]["candidate-incomplete"]
     assert blame(worst).startswith("n1, which as the leader moved its HW")
 
 
-TOLD.add("diverging", asked(
-    begun().produce(1).append("n3", epoch=0).elect("n2", "n2", "n3").append("n2"), "n3", 2).commit())
+STORIES.add("diverging", fetch(
+    new_story().produce(1).append("n3", epoch=0).elect("n2", "n2", "n3").append("n2"), "n3", 2).commit())
 
 
-def test_whether_a_diverging_member_or_its_leader_was_wrong_nobody_can_tell(told: Told) -> None:
-    """n3 has another record at offset 1, and asks for offset 2."""
-    worst = told["diverging"]["candidate-incomplete"]
+def test_between_a_diverging_member_and_its_leader_is_undecided(judged: JudgedStories) -> None:
+    """n3 has another record at offset 1, and fetches from offset 2."""
+    worst = judged["diverging"]["candidate-incomplete"]
     assert (worst["line"]["node"], worst["line"]["event"]) == ("n2", "hw")
     assert blame(worst).startswith(f"{UNDECIDED}: n2 moved its HW over offset 1 by a fetch of n3")
 
 
-def came_back(*, fetched_again: bool) -> Story:
-    story = begun().produce(2).restart("n3", leo=1, epochs=[[0, 0]])
+def restarted_without_record(*, fetched_again: bool) -> Story:
+    story = new_story().produce(2).restart("n3", leo=1, epochs=[[0, 0]])
     if fetched_again:
         story.append("n3")
     for event in ("register", "unfence"):
@@ -211,14 +213,14 @@ def came_back(*, fetched_again: bool) -> Story:
 
 
 for again in (False, True):
-    TOLD.add(f"came back; fetched again: {again}", came_back(fetched_again=again))
+    STORIES.add(f"restarted; fetched again: {again}", restarted_without_record(fetched_again=again))
 
 
 @pytest.mark.parametrize("fetched_again", [False, True])
-def test_a_member_that_came_back_without_the_record_is_named_with_its_start(
-        told: Told, fetched_again: bool) -> None:
-    """Nobody can tell whether its disk should have had it. What it has fetched since it has not lost so."""
-    worst = told[f"came back; fetched again: {fetched_again}"]["candidate-incomplete"]
+def test_a_member_that_restarts_without_the_record_is_named_with_its_start(
+        judged: JudgedStories, fetched_again: bool) -> None:
+    """Undecided whether its disk should have had it. A record that it fetched later was not lost that way."""
+    worst = judged[f"restarted; fetched again: {fetched_again}"]["candidate-incomplete"]
     if fetched_again:
         assert blame(worst).startswith("n1, which as the leader moved its HW over offset 2")
     else:
@@ -226,9 +228,9 @@ def test_a_member_that_came_back_without_the_record_is_named_with_its_start(
         assert blame(worst).startswith(f"{UNDECIDED}: n3 started with LEO 1, without the record")
 
 
-def taken_in(*, proposed: bool, restarted: bool = False) -> Story:
-    """n3 is taken into the ISR behind the HW."""
-    story = begun().produce(1)
+def added_to_isr(*, proposed: bool, restarted: bool = False) -> Story:
+    """n3 is added to the ISR while behind the HW."""
+    story = new_story().produce(1)
     story.ruling("isr", ["n1", "n2"], cause="alter").say("n1", "isr", isr=["n1", "n2"], leader="n1")
     story.produce(2)
     builds_on = story.partition_epoch
@@ -239,28 +241,28 @@ def taken_in(*, proposed: bool, restarted: bool = False) -> Story:
     return story.ruling("isr", ["n1", "n2", "n3"], cause="alter")
 
 
-TOLD.add("proposed", taken_in(proposed=True))
-TOLD.add("unasked", taken_in(proposed=False))
-TOLD.add("proposed, restarted", taken_in(proposed=True, restarted=True))
+STORIES.add("proposed", added_to_isr(proposed=True))
+STORIES.add("not proposed", added_to_isr(proposed=False))
+STORIES.add("proposed, restarted", added_to_isr(proposed=True, restarted=True))
 
 
-def test_the_leader_that_proposed_a_replica_behind_the_hw_is_to_blame(told: Told) -> None:
-    worst = told["proposed"]["unsafe-isr"]
+def test_the_leader_that_proposed_a_replica_behind_the_hw_is_to_blame(judged: JudgedStories) -> None:
+    worst = judged["proposed"]["unsafe-isr"]
     assert (worst["line"]["node"], worst["line"]["event"]) == ("n1", "isr_proposed")
     assert blame(worst) == "n1, which as the leader proposed an ISR with n3, which was behind the HW."
 
 
-def test_the_controller_that_took_in_a_replica_unasked_is_to_blame(told: Told) -> None:
-    worst = told["unasked"]["unsafe-isr"]
+def test_the_controller_that_adds_an_unproposed_replica_is_to_blame(judged: JudgedStories) -> None:
+    worst = judged["not proposed"]["unsafe-isr"]
     assert (worst["line"]["node"], worst["line"]["event"]) == ("controller", "isr")
     assert blame(worst).startswith("the controller, which took into the ISR")
 
 
-def test_whether_leader_or_controller_let_in_a_restarted_replica_nobody_can_tell(told: Told) -> None:
-    assert UNDECIDED in blame(told["proposed, restarted"]["unsafe-isr"])
+def test_between_leader_and_controller_is_undecided_for_a_restarted_replica(judged: JudgedStories) -> None:
+    assert UNDECIDED in blame(judged["proposed, restarted"]["unsafe-isr"])
 
 
-def test_without_a_trace_nothing_is_said_of_blame(tmp_path: Path) -> None:
+def test_without_a_trace_no_finding_names_blame(tmp_path: Path) -> None:
     tale = Tale().acked(1)
     tale.logs["n1"] = []
     (verdict,) = judge([tale.write(tmp_path)])
@@ -268,15 +270,18 @@ def test_without_a_trace_nothing_is_said_of_blame(tmp_path: Path) -> None:
     assert not any(BLAMED in example["text"] for one in verdict.findings for example in one.examples)
 
 
-@pytest.mark.parametrize(("why", "head"), [("to the high watermark", "guilty"),
-                                           ("epoch 0 ends at 1 on the leader", "event")])
-def test_the_report_names_the_guilty_only_where_somebody_is(told: Told, why: str, head: str) -> None:
-    """Its first sentence says who is to blame, or that nobody can tell."""
-    tale, verdict = told.tales[f"cut to 1: {why}"], told.verdicts[f"cut to 1: {why}"]
+@pytest.mark.parametrize(("reason", "head"), [("to the high watermark", "guilty"),
+                                              ("epoch 0 ends at 1 on the leader", "event")])
+def test_the_report_has_a_guilty_event_only_if_it_is_decided(
+        judged: JudgedStories, reason: str, head: str) -> None:
+    """Its first sentence names who is to blame, or says that it is undecided."""
+    tale, verdict = judged.tales[f"truncated to 1: {reason}"], judged.verdicts[f"truncated to 1: {reason}"]
     found = [{"name": one.name, "class": one.klass, "permitted_by": one.permitted_by, "count": one.count,
               "examples": list(one.examples)} for one in verdict.findings]
     first, *_ = verdict_text.reading_of(
-        told.root / f"cut to 1: {why}", {"valid": False, "findings": found, "unknown": []}, tale.run).accounts
+        judged.root / f"truncated to 1: {reason}", {"valid": False, "findings": found, "unknown": []},
+        tale.run
+    ).accounts
     parts = dict(first.parts)
     assert first.found["name"] == "unsafe-truncation"
     assert head in parts

@@ -1,10 +1,10 @@
-"""The controller's clock stands still while the controller was away."""
+"""The controller's clock does not count the time in which the controller was suspended."""
 
 from floodmark.broker.server.controller_clock import ControllerClock
 
 
-def test_time_passes_as_it_passes() -> None:
-    """Small steps are counted in full."""
+def test_short_steps_are_counted_in_full() -> None:
+    """No step is above the limit of 200 ms."""
     time = iter([1000, 1000, 1025, 1225])
     clock = ControllerClock(lambda: next(time), 200)
 
@@ -12,8 +12,8 @@ def test_time_passes_as_it_passes() -> None:
     assert clock.away_ms == 0
 
 
-def test_a_long_absence_counts_for_little() -> None:
-    """Of a minute in which nobody looked, the longest gap that is not an absence."""
+def test_a_long_gap_is_counted_as_the_limit() -> None:
+    """A gap of a minute counts as 200 ms, the longest gap that is no suspension."""
     time = iter([0, 100, 60_100, 60_150])
     clock = ControllerClock(lambda: next(time), 200)
 

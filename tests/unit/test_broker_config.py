@@ -1,4 +1,4 @@
-"""The broker's properties file: what it means, and what it is told when it cannot mean anything."""
+"""The broker's properties file: its meaning, and the errors for one that has none."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ log.dirs=/somewhere/n1
 
 
 def test_defaults_are_kafkas() -> None:
-    """What is not said is as Kafka has it."""
+    """Keys that are not given have Kafka's defaults."""
     config, warnings = parse_config(BROKER, "f")
 
     assert warnings == []
@@ -32,7 +32,7 @@ def test_defaults_are_kafkas() -> None:
 
 
 def test_every_form_of_a_properties_line() -> None:
-    """Comments, blanks, both separators, spaces, a line that goes on."""
+    """Comments, blanks, both separators, spaces, a continued line."""
     text = BROKER + "# no=1\n! nor=2\n  min.insync.replicas : 2\nfloodmark.bugs = trunc_hw, \\\n  no_leso\n"
     config, warnings = parse_config(text, "f")
 
@@ -41,7 +41,7 @@ def test_every_form_of_a_properties_line() -> None:
     assert config.bugs == ("trunc_hw", "no_leso")
 
 
-def test_links_are_dialled_and_others_where_they_say() -> None:
+def test_links_are_dialled_and_other_nodes_at_their_advertised_address() -> None:
     """floodmark.dial wins over what a node advertises."""
     config, _ = parse_config(BROKER + "floodmark.dial=2@127.0.0.1:20002,100@127.0.0.1:20100\n", "f")
 
@@ -49,8 +49,8 @@ def test_links_are_dialled_and_others_where_they_say() -> None:
     assert config.address_to_dial(3, ("127.0.0.1", 19103)) == ("127.0.0.1", 19103)
 
 
-def test_an_unknown_key_is_told_and_no_more() -> None:
-    """A line and its number; a key given twice likewise."""
+def test_an_unknown_key_is_only_a_warning() -> None:
+    """With its line number; a key given twice likewise."""
     config, warnings = parse_config(BROKER + "num.io.threads=2\nnode.id=3\n", "f")
 
     assert config.node_id == 3
@@ -61,14 +61,14 @@ def test_an_unknown_key_is_told_and_no_more() -> None:
 
 
 def test_a_controller_needs_no_address_of_its_own() -> None:
-    """It is where it listens."""
+    """Its address is where it listens."""
     text = "process.roles=controller\nnode.id=100\nlisteners=CONTROLLER://localhost:9\nlog.dirs=x\n"
 
     assert parse_config(text, "f")[0].controller == ("localhost", 9)
 
 
 @pytest.mark.parametrize(
-    ("line", "why"),
+    ("line", "message"),
     [
         ("node.id=one", "f:7: node.id: a whole number is wanted, not 'one'"),
         ("min.insync.replicas=0", "f:7: min.insync.replicas: 0 is not within 1 and 2147483647"),
@@ -93,33 +93,33 @@ def test_a_controller_needs_no_address_of_its_own() -> None:
         ("broker.session.timeout.ms=500", "f:7: broker.heartbeat.interval.ms (2000) may not be above"),
     ],
 )
-def test_a_bad_value_names_its_line(line: str, why: str) -> None:
-    """File, line, key, and what was wanted."""
+def test_a_bad_value_names_its_line(line: str, message: str) -> None:
+    """File, line, key, and what was expected."""
     with pytest.raises(ConfigError) as error:
         parse_config(f"{BROKER}{line}\n", "f")
 
-    assert str(error.value).startswith(why)
+    assert str(error.value).startswith(message)
 
 
 @pytest.mark.parametrize(
     "key", ["process.roles", "node.id", "listeners", "log.dirs", "controller.quorum.voters"]
 )
-def test_what_must_be_there(key: str) -> None:
-    """A missing key is named."""
+def test_a_missing_required_key_is_an_error(key: str) -> None:
+    """It names the key."""
     text = "".join(line + "\n" for line in BROKER.splitlines() if not line.startswith(key))
 
     with pytest.raises(ConfigError, match=f"{key} is missing"):
         parse_config(text, "f")
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    """An error of the config, not a traceback."""
+def test_a_missing_file_is_a_config_error(tmp_path: Path) -> None:
+    """Not a traceback."""
     with pytest.raises(ConfigError, match=r"absent\.properties"):
         load_config(tmp_path / "absent.properties")
 
 
-def test_an_override_rules_over_the_file() -> None:
-    """One file for three brokers; what is overridden on purpose is no warning. The last override rules."""
+def test_an_override_wins_over_the_file() -> None:
+    """One file for three brokers; an override gives no warning. The last override wins."""
     config, warnings = parse_config(
         BROKER, "f", ["node.id=2", "log.dirs = /data", "floodmark.dial=1@n1:1,3@n3:1", "node.id=3"]
     )
@@ -130,7 +130,7 @@ def test_an_override_rules_over_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("override", "why"),
+    ("override", "message"),
     [
         ("node.id", "--override: KEY=VALUE is wanted, not 'node.id'"),
         ("=1", "--override: KEY=VALUE is wanted, not '=1'"),
@@ -140,20 +140,20 @@ def test_an_override_rules_over_the_file() -> None:
         ("replica.lag.time.max.ms=4", "--override: replica.fetch.wait.max.ms (500) may not be above"),
     ],
 )
-def test_a_bad_override_is_told_as_one(override: str, why: str) -> None:
-    """It stands on no line of the file."""
+def test_an_error_in_an_override_names_the_override(override: str, message: str) -> None:
+    """It is on no line of the file."""
     with pytest.raises(ConfigError) as error:
         parse_config(BROKER, "f", [override])
 
-    assert str(error.value).startswith(why)
+    assert str(error.value).startswith(message)
 
 
-def test_an_unknown_override_is_told_and_no_more() -> None:
+def test_an_unknown_override_is_only_a_warning() -> None:
     """As in the file."""
     assert parse_config(BROKER, "f", ["num.io.threads=2"])[1] == ["--override: unknown key num.io.threads"]
 
 
-def test_an_overridden_line_may_still_be_the_one_at_fault() -> None:
-    """What was given last is what is named."""
+def test_an_error_in_the_file_names_its_line_despite_an_override() -> None:
+    """The setting that was given last is named."""
     with pytest.raises(ConfigError, match=r"^f:7: "):
         parse_config(BROKER + "broker.session.timeout.ms=500\n", "f", ["num.partitions=2"])

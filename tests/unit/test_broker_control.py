@@ -1,4 +1,4 @@
-"""The broker's control socket: who is heard there."""
+"""The broker's control socket: which peers it accepts."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ PROPERTIES = (
 )
 
 
-def ask(port: int, come_from: str) -> bytes:
-    """The answer to `state`; b"" for being hung up on."""
-    with socket.create_connection(("127.0.0.1", port), 20, source_address=(come_from, 0)) as connection:
+def request_state(port: int, source: str) -> bytes:
+    """The answer to `state`; b"" if the broker closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), 20, source_address=(source, 0)) as connection:
         try:
             connection.sendall(b'{"id":1,"do":"state"}\n')
             return connection.makefile("rb").readline()
@@ -27,20 +27,20 @@ def ask(port: int, come_from: str) -> bytes:
             return b""
 
 
-def test_who_comes_from_elsewhere_is_hung_up_on(capsys: pytest.CaptureFixture[str]) -> None:
-    """And told in the log; whoever is named is answered, and without names anybody is."""
+def test_a_peer_that_is_not_listed_is_disconnected(capsys: pytest.CaptureFixture[str]) -> None:
+    """And the log reports it; listed peers are answered, and without a list every peer."""
     ports = Ports()
 
-    async def story() -> list[bytes]:
-        named, open_to_all = ports.choose(), ports.choose()
+    async def answers_to_each_peer() -> list[bytes]:
+        restricted, open_to_all = ports.choose(), ports.choose()
         controls = [ControlSocket(lambda: {"node": 1}, {}, Failpoints()) for _ in range(2)]
-        controls[0].open(("127.0.0.1", named), ("127.0.0.2", "127.0.0.3"))
+        controls[0].open(("127.0.0.1", restricted), ("127.0.0.2", "127.0.0.3"))
         controls[1].open(("127.0.0.1", open_to_all))
         try:
             return [
-                await asyncio.to_thread(ask, port, host)
+                await asyncio.to_thread(request_state, port, host)
                 for port, host in [
-                    *((named, f"127.0.0.{number}") for number in (1, 2, 3)), (open_to_all, "127.0.0.1")
+                    *((restricted, f"127.0.0.{number}") for number in (1, 2, 3)), (open_to_all, "127.0.0.1")
                 ]
             ]  # fmt: skip
         finally:
@@ -48,15 +48,15 @@ def test_who_comes_from_elsewhere_is_hung_up_on(capsys: pytest.CaptureFixture[st
                 control.close()
 
     try:
-        stranger, *welcome = asyncio.run(story())
+        refused, *accepted = asyncio.run(answers_to_each_peer())
     finally:
         ports.close()
-    assert stranger == b""
-    assert [json.loads(line) for line in welcome] == [{"id": 1, "ok": {"node": 1}}] * 3
+    assert refused == b""
+    assert [json.loads(line) for line in accepted] == [{"id": 1, "ok": {"node": 1}}] * 3
     assert capsys.readouterr().out.count("control-refused peer=127.0.0.1:") == 1
 
 
-def test_addresses_are_addresses() -> None:
+def test_only_ip_addresses_may_be_listed() -> None:
     config, _ = parse_config(PROPERTIES + "floodmark.control.from=198.19.7.1, ::1\n", "f")
 
     assert config.control_from == ("198.19.7.1", "::1")

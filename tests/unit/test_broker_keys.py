@@ -1,4 +1,4 @@
-"""The keys that may be set: the harness's table against the broker's own, and what is said of the others."""
+"""The keys that may be set: the harness's table against the broker's own, and errors for others."""
 
 import pytest
 
@@ -20,26 +20,26 @@ TRIED = ("-1", "0", "1", "2", "100", str(INT_MAX), str(INT_MAX + 1), str(LONG_MA
 
 
 def test_both_tables_have_the_same_keys() -> None:
-    """What may be set and what is the cluster's own is all that a broker knows."""
+    """Keys that may be set and keys set by the cluster are all that a broker knows."""
     assert KEYS.keys() | SET_BY_CLUSTER == config._KEYS.keys()
     assert not KEYS.keys() & SET_BY_CLUSTER
     assert set(TOPIC_KEYS.values()) <= KEYS.keys()
 
 
 @pytest.mark.parametrize("key", sorted(KEYS))
-def test_a_value_passes_here_only_if_the_broker_takes_it_and_is_refused_only_if_it_does_not(key: str) -> None:
-    """Single values: types and ranges. Which switches there are is asked of the broker itself."""
-    read = config._KEYS[key][1]
+def test_the_harness_accepts_a_value_exactly_if_the_broker_does(key: str) -> None:
+    """Single values: types and ranges. Only the broker itself knows which switches exist."""
+    parse = config._KEYS[key][1]
     for value in TRIED:
         try:
-            read(value)
-            taken = key != "floodmark.switches" or "\n" not in value
+            parse(value)
+            accepted = key != "floodmark.switches" or "\n" not in value
         except ValueError:
-            taken = False
-        assert (why_not(key, value) is None) == taken, (key, value, why_not(key, value))
+            accepted = False
+        assert (why_not(key, value) is None) == accepted, (key, value, why_not(key, value))
 
 
-@pytest.mark.parametrize(("key", "value", "told"), [
+@pytest.mark.parametrize(("key", "value", "message"), [
     ("min.insync.replica", "2", "min.insync.replica: no broker knows this key; the closest valid key: "
                                 "min.insync.replicas"),
     ("replica.lag.max.ms", "2", "the closest valid key: replica.lag.time.max.ms"),
@@ -55,20 +55,20 @@ def test_a_value_passes_here_only_if_the_broker_takes_it_and_is_refused_only_if_
     ("message.max.bytes", "2147483648", "takes at most 2147483647, not 2147483648"),
     ("unclean.leader.election.enable", "1", "takes true or false, not '1'"),
 ])
-def test_what_may_not_be_set_is_told_with_what_may(key: str, value: str, told: str) -> None:
+def test_a_bad_key_or_value_is_refused_with_the_valid_ones(key: str, value: str, message: str) -> None:
     with pytest.raises(UsageError) as raised:
         checked({key: value})
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert str(raised.value).startswith("-c ")
 
 
-def test_what_may_be_set_passes_under_the_brokers_name() -> None:
+def test_a_topic_key_is_passed_under_the_brokers_name() -> None:
     assert checked({"flush.messages": "1", "min.insync.replicas": "2"}) == {
         "log.flush.interval.messages": "1", "min.insync.replicas": "2"}
 
 
-def test_the_broker_says_what_does_not_fit_together() -> None:
-    """As it would say when it starts; a near miss is served."""
+def test_the_broker_reports_values_that_contradict_each_other() -> None:
+    """As at its start; a near miss is accepted."""
     wait = "replica.fetch.wait.max.ms=500"
     assert check_config.find_problem([wait, "replica.lag.time.max.ms=499"]) == (
         "replica.fetch.wait.max.ms (500) may not be above replica.lag.time.max.ms (499)")

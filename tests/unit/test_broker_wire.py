@@ -1,5 +1,4 @@
-"""The broker's wire: hand-written messages are kio's, byte for byte; garbage is a WireError and nothing
-else."""
+"""The broker's wire format: hand-written codecs give kio's bytes; garbage is a WireError and nothing else."""
 
 import uuid
 from random import Random
@@ -159,7 +158,7 @@ def test_the_fetch_answer_is_kios(version: int) -> None:
 
 
 def test_the_followers_fetch_is_kios() -> None:
-    """Two topics by id, and who asks in the tag that KIP-903 gave it."""
+    """Two topics by id, and the follower in the tagged field of KIP-903."""
     topics = [
         (
             uuid.UUID(int=n).hex,
@@ -203,10 +202,10 @@ def test_the_followers_fetch_is_kios() -> None:
                         log_start_offset=1,
                         partition_max_bytes=1 << 20,
                     )
-                    for each in asked
+                    for each in requested
                 ),
             )
-            for topic_id, asked in topics
+            for topic_id, requested in topics
         ),
     )
 
@@ -218,8 +217,8 @@ def test_the_followers_fetch_is_kios() -> None:
     assert read_request(frame[4:], read_request_header(frame[4:])) == body
 
 
-def test_a_header_may_bring_tags_that_nobody_knows() -> None:
-    """KIP-482: skipped in a header."""
+def test_unknown_tagged_fields_in_a_header_are_skipped() -> None:
+    """KIP-482."""
     cls, _ = request_parts(api_keys.API_VERSIONS, 3)
     body = make(cls, client_software_name="new", client_software_version="9")
     frame = write_request(api_keys.API_VERSIONS, 3, 1, "me", body)[4:]
@@ -236,9 +235,9 @@ def test_a_header_may_bring_tags_that_nobody_knows() -> None:
     assert read_request(tagged, head) == body
 
 
-@pytest.mark.parametrize(("size", "sound"), [(6, True), (5, False), (7, False)])
-def test_a_known_tag_is_as_long_as_it_says(size: int, sound: bool) -> None:
-    """Fetch 12's cluster id, "there", between two tags that nobody knows."""
+@pytest.mark.parametrize(("size", "valid"), [(6, True), (5, False), (7, False)])
+def test_a_known_tagged_field_must_have_its_stated_size(size: int, valid: bool) -> None:
+    """Fetch 12's cluster id, "there", between two unknown tags."""
     cls, _ = request_parts(FETCH, 12)
     body = make(
         cls, replica_id=-1, max_wait=milliseconds(1), min_bytes=1, topics=(), forgotten_topics_data=(),
@@ -257,7 +256,7 @@ def test_a_known_tag_is_as_long_as_it_says(size: int, sound: bool) -> None:
     )
     frame = plain[:-1] + tags + b"behind"
 
-    if sound:
+    if valid:
         assert read_request(frame, read_request_header(frame)).cluster_id == "there"
     else:
         with pytest.raises(WireError, match="tagged field"):
@@ -266,7 +265,7 @@ def test_a_known_tag_is_as_long_as_it_says(size: int, sound: bool) -> None:
 
 @pytest.mark.parametrize("damage", ["cut", "tag", "count", "empty", "client"])
 def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
-    """Whatever is wrong with it, and wherever."""
+    """Cut off, empty, or with a wrong tag, count or client id."""
     cls, _ = request_parts(api_keys.METADATA, 9)
     frame = write_request(
         api_keys.METADATA,
@@ -292,9 +291,8 @@ def test_a_damaged_request_is_a_wire_error(damage: str) -> None:
         read_request(damaged, read_request_header(damaged))
 
 
-def test_noise_is_a_wire_error_or_a_request() -> None:
-    """No other exception, no crash, no endless work: 20,000 frames of chance, half of them with a fair
-    header."""
+def test_random_bytes_are_a_wire_error_or_a_request() -> None:
+    """No other exception, no crash, no hang: 20,000 random frames, half of them with a valid header."""
     random = Random(1)
     versions = [
         (key, version) for key, (low, high) in OFFERED.items() for version in range(max(low, 3), high + 1)
@@ -322,7 +320,7 @@ def test_an_answer_to_another_request_is_refused() -> None:
         read_response(frame, api_keys.API_VERSIONS, 3, 6)
 
 
-def test_what_is_offered() -> None:
+def test_the_offered_api_versions() -> None:
     """Produce from 0 though 0-2 are refused (KAFKA-18659); Fetch 15 is served and not offered."""
     answer = write_api_versions_response(3, OFFERED)
     offered = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
@@ -336,7 +334,7 @@ def test_what_is_offered() -> None:
 
 
 def test_an_unknown_api_versions_is_answered_with_version_0_and_35() -> None:
-    """KIP-511: the list all the same, in the body that every client can read."""
+    """KIP-511: with the full list, in the version that every client can read."""
     frame = write_response(1, write_api_versions_response(17, SERVED_BY_CONTROLLER))[4:]
     answer = read_response(frame, api_keys.API_VERSIONS, 0, 1)
 
@@ -344,8 +342,8 @@ def test_an_unknown_api_versions_is_answered_with_version_0_and_35() -> None:
     assert {each.api_key for each in answer.api_keys} == set(SERVED_BY_CONTROLLER)
 
 
-def test_leader_and_isr_goes_both_ways() -> None:
-    """What is written is read; its answer likewise."""
+def test_leader_and_isr_is_read_back_as_written() -> None:
+    """Its response likewise."""
     metadata = Metadata(
         version=9,
         brokers=(BrokerInfo(id=1, epoch=15, host="127.0.0.1", port=19101, fenced=False),),
@@ -384,7 +382,7 @@ def test_leader_and_isr_goes_both_ways() -> None:
     ],
 )
 def test_a_damaged_leader_and_isr_is_a_wire_error(body: bytes) -> None:
-    """Not JSON, or not the fields."""
+    """Not JSON, or with missing fields."""
     key, version = api_keys.LEADER_AND_ISR, api_keys.LEADER_AND_ISR_VERSION
     frame = codec.frame_request(key, version, 1, "c", body, tagged=False)[4:]
 

@@ -1,4 +1,4 @@
-"""What overspends the guarantees: losses of power and disk, elections, and what is armed beside them."""
+"""What exceeds the fault budget: losses of power and disk, elections, failpoints armed beside them."""
 
 from typing import Any
 
@@ -33,11 +33,11 @@ WAIT = Entry(f="wait", moment=HEALTHY)
     (lose(), START, WAIT, arm()),
 ], ids=repr)
 def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
-    """One at a time, from health to health, with nothing armed that could strike meanwhile."""
+    """One loss at a time, the cluster healthy in between, no failpoint armed that could strike meanwhile."""
     assert overspends(schedule) == ()
 
 
-@pytest.mark.parametrize(("schedule", "position", "why"), [
+@pytest.mark.parametrize(("schedule", "position", "reason"), [
     ((lose("disk", None),), 0, "a wiped disk that does not wait for a healthy cluster"),
     ((lose("power_cut", None),), 0, "a power cut that does not wait for a healthy cluster"),
     ((lose("disk", {**HEALTHY, "then_ns": 5}),), 0, "does not wait for a healthy cluster"),
@@ -50,12 +50,12 @@ def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
     ((arm(), Entry(f="release", nodes=("n2",), args={"point": {"name": "L.acked"}}), lose()), 2, "armed"),
     ((Entry(f="elect", args={"leader": "n2", "unclean": True}),), 0, "an unclean election"),
 ], ids=repr)
-def test_beyond_the_budget(schedule: tuple[Entry, ...], position: int, why: str) -> None:
+def test_beyond_the_budget(schedule: tuple[Entry, ...], position: int, reason: str) -> None:
     """Each with its reason."""
-    assert any(one.position == position and why in one.why for one in overspends(schedule))
+    assert any(one.position == position and reason in one.why for one in overspends(schedule))
 
 
-@pytest.mark.parametrize(("f", "spends"), [("power_cut", False), ("disk", True)])
-def test_what_is_fsynced_outlives_a_power_cut_and_no_wiped_disk(f: str, spends: bool) -> None:
+@pytest.mark.parametrize(("f", "overspent"), [("power_cut", False), ("disk", True)])
+def test_fsynced_records_survive_a_power_cut_but_not_a_wiped_disk(f: str, overspent: bool) -> None:
     """With flush.messages=1, and no wait for health."""
-    assert bool(overspends((lose(f, None),), flush_every=True)) is spends
+    assert bool(overspends((lose(f, None),), flush_every=True)) is overspent

@@ -1,4 +1,4 @@
-"""`floodmark campaign diff`: what is a violation, what is stuck, what says nothing; nothing is mixed."""
+"""`floodmark campaign diff` keeps violations, stuck clusters and runs without a result apart."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -17,65 +17,65 @@ from floodmark.harness.campaign.signatures import Signature
 LOST = Signature(system="kip-279", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="", step="truncate as follower")
 HUNG = replace(LOST, finding="stuck", step="")
-Told = tuple[str, tuple[Signature, ...]]
+RunOutcome = tuple[str, tuple[Signature, ...]]
 
 
-def night(folder: Path, *outcomes: Told) -> Path:
-    """A campaign's folder with these runs: kind (`not made`: the harness failed before) and signatures."""
+def night(folder: Path, *outcomes: RunOutcome) -> Path:
+    """A campaign's folder with these runs: kind (`not made`: the harness failed first) and signatures."""
     folder.mkdir()
     (folder / "campaign.json").write_bytes(orjson.dumps({
         "format": 1, "id": folder.name, "began": "2026-11-23", "ledger": str(folder.parent / "ledger.json")}))
     journal = Journal(folder / "journal.jsonl")
 
-    def say(event: str, number: int, **fields: Any) -> None:
+    def append(event: str, number: int, **fields: Any) -> None:
         journal.append(event, time_s=number, run=number, **fields)
 
     for number, (kind, shown) in enumerate(outcomes, 1):
-        say(BEGAN, number, case=Case(rules="kip-279").as_json(), seed=number, folder=f"runs/{number}")
+        append(BEGAN, number, case=Case(rules="kip-279").as_json(), seed=number, folder=f"runs/{number}")
         if kind == "not made":
-            say(FAILED, number, why="no port")
+            append(FAILED, number, why="no port")
             continue
-        say(RECORDED, number)
-        say(JUDGED, number, kind=kind, acked=1, faults={}, size_bytes=1,
+        append(RECORDED, number)
+        append(JUDGED, number, kind=kind, acked=1, faults={}, size_bytes=1,
             harness=kind == "failed in the harness", signatures=[asdict(one) for one in shown])
     journal.close()
     return folder
 
 
-def compared(tmp_path: Path, before: tuple[Told, ...], after: tuple[Told, ...]) -> Answer:
+def compare_nights(tmp_path: Path, before: tuple[RunOutcome, ...], after: tuple[RunOutcome, ...]) -> Answer:
     return floodmark("campaign", "diff", night(tmp_path / "a", *before), night(tmp_path / "b", *after))
 
 
 def tables(answer: Answer) -> Mapping[str, list[list[str]]]:
-    """Each table's rows, a list of cells, by the title in its head."""
+    """Each table's rows, as lists of cells, by the title in its header."""
     found = {}
     for table in answer.out.strip().split("\n\n"):
-        head, _, *rows = table.splitlines()
-        title = head.split()[0] if head.startswith("runs") else head.split()[2]
+        header, _, *rows = table.splitlines()
+        title = header.split()[0] if header.startswith("runs") else header.split()[2]
         found[title] = [[cell for cell in row.split("  ") if cell.strip()] for row in rows
                         if not row.startswith("guarantees: acks=all")]
     return found
 
 
-VALID: Told = ("valid", ())
+VALID: RunOutcome = ("valid", ())
 
 
-def test_violations_stuck_clusters_and_failures_of_the_harness_are_three_things(tmp_path: Path) -> None:
-    answer = compared(tmp_path, (VALID, ("stuck", (HUNG,)), ("failed in the harness", ())),
+def test_violations_stuck_clusters_and_failures_of_the_harness_have_separate_tables(tmp_path: Path) -> None:
+    answer = compare_nights(tmp_path, (VALID, ("stuck", (HUNG,)), ("failed in the harness", ())),
                       (VALID, ("invalid", (LOST,)), ("stuck", (HUNG,)), ("not made", ()), ("unknown", ())))
-    told = tables(answer)
+    by_title = tables(answer)
     assert answer.code == 1
-    assert [[cell.strip() for cell in row[1:]] for row in told["violation"]] == [
-        # the harness's failures are none of its runs
+    assert [[cell.strip() for cell in row[1:]] for row in by_title["violation"]] == [
+        # runs that failed in the harness are not counted
         ["kip-279", LOST.finding_and_step, "0 of 2", "1 of 4", "1", "new"]]
-    assert [row[-1].strip() for row in told["stuck"]] == ["as before"]
-    assert [[cell.strip() for cell in row] for row in told["runs"]] == [
+    assert [row[-1].strip() for row in by_title["stuck"]] == ["as before"]
+    assert [[cell.strip() for cell in row] for row in by_title["runs"]] == [
         ["the harness failed", "1 of 3", "1 of 5", "1", "as before"],
         ["unknown", "0 of 3", "1 of 5", "1", "new"]]
 
 
-def test_a_cluster_that_is_newly_stuck_fails_until_it_is_known(tmp_path: Path) -> None:
-    assert compared(tmp_path, (VALID,), (("stuck", (HUNG,)),)).code == 1
+def test_a_newly_stuck_cluster_fails_the_diff_until_it_is_marked_known(tmp_path: Path) -> None:
+    assert compare_nights(tmp_path, (VALID,), (("stuck", (HUNG,)),)).code == 1
     ledger = Ledger(nights={"b": Night(began="2026", version="1", commit=None, runs={})})
     ledger = ledger.with_finding(HUNG, "b", 1, faults={}, smallest=None)
     ledger = ledger.with_mark(HUNG.id, reason="x", since="2026")
@@ -84,6 +84,6 @@ def test_a_cluster_that_is_newly_stuck_fails_until_it_is_known(tmp_path: Path) -
     assert (again.code, "new (known)" in again.out) == (0, True)
 
 
-def test_two_nights_without_anything(tmp_path: Path) -> None:
-    answer = compared(tmp_path, (VALID,), (VALID,))
+def test_two_nights_without_findings(tmp_path: Path) -> None:
+    answer = compare_nights(tmp_path, (VALID,), (VALID,))
     assert (answer.code, answer.out) == (0, "neither has found anything\n")

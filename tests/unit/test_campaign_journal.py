@@ -1,4 +1,4 @@
-"""A campaign's journal: what it says is what has happened, wherever it was cut off."""
+"""A campaign's journal: it records what has happened, wherever it was cut off."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 CASE = Case(rules="kip-320").as_json()
 
 
-def written(path: Path) -> Path:
+def write_journal(path: Path) -> Path:
     journal = Journal(path)
     journal.append(OPENED, time_s=100)
     for number in (1, 2, 3, 4):
@@ -41,8 +41,8 @@ def written(path: Path) -> Path:
     return path
 
 
-def test_the_state_is_what_was_said(tmp_path: Path) -> None:
-    state = state_of(list(read_lines(written(tmp_path / "journal.jsonl"))))
+def test_the_state_is_what_the_journal_records(tmp_path: Path) -> None:
+    state = state_of(list(read_lines(write_journal(tmp_path / "journal.jsonl"))))
     assert [run.number for run in state.unjudged] == [2]
     assert [run.number for run in state.unfinished] == [4]
     assert state.runs[3].why == "no port"
@@ -52,7 +52,7 @@ def test_the_state_is_what_was_said(tmp_path: Path) -> None:
 
 
 def test_time_between_sessions_is_not_spent(tmp_path: Path) -> None:
-    journal = Journal(written(tmp_path / "journal.jsonl"))
+    journal = Journal(write_journal(tmp_path / "journal.jsonl"))
     journal.append(OPENED, time_s=10_000)
     journal.append(ENDED, time_s=10_005, why="the time is over")
     journal.close()
@@ -60,8 +60,8 @@ def test_time_between_sessions_is_not_spent(tmp_path: Path) -> None:
     assert (state.spent_s, state.why_ended) == (35, "the time is over")
 
 
-def test_wherever_it_is_cut_off_the_lines_before_stand(tmp_path: Path) -> None:
-    data = written(tmp_path / "whole").read_bytes()
+def test_a_journal_cut_off_anywhere_keeps_its_complete_lines(tmp_path: Path) -> None:
+    data = write_journal(tmp_path / "whole").read_bytes()
     torn = tmp_path / "torn"
     for end in range(0, len(data), 7):
         torn.write_bytes(data[:end])
@@ -74,9 +74,9 @@ def test_wherever_it_is_cut_off_the_lines_before_stand(tmp_path: Path) -> None:
         assert list(read_lines(torn)) == [*lines, {"event": ENDED, "time_s": 200, "why": "cut"}]
 
 
-def test_a_full_disk_takes_a_line_or_none_of_it(tmp_path: Path) -> None:
-    """Also where it has taken a part, and another worker says something behind it once there is room."""
-    path = written(tmp_path / "journal.jsonl")
+def test_on_a_full_disk_a_line_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Also if a part was written, and another worker appends a line once there is room."""
+    path = write_journal(tmp_path / "journal.jsonl")
     before = path.read_bytes()
     journal = Journal(path)
     refused = pytest.raises(FloodmarkError, match=r"cannot write .*journal\.jsonl: File too large")
@@ -88,16 +88,16 @@ def test_a_full_disk_takes_a_line_or_none_of_it(tmp_path: Path) -> None:
     assert [line["event"] for line in read_lines(path)][-2:] == [REPRODUCED, RECORDED]
 
 
-def test_the_smallest_run_is_the_one_of_the_fewest_bytes(tmp_path: Path) -> None:
-    state = state_of(read_lines(written(tmp_path / "journal.jsonl")))
+def test_the_smallest_run_is_the_one_with_the_fewest_bytes(tmp_path: Path) -> None:
+    state = state_of(read_lines(write_journal(tmp_path / "journal.jsonl")))
     state.apply_line({"event": JUDGED, "time_s": 140, "run": 2, "kind": "invalid", "size_bytes": 7})
     state.apply_line({"event": JUDGED, "time_s": 140, "run": 4, "kind": "invalid", "size_bytes": 5})
     assert smallest([state.runs[2], state.runs[4]]).number == 4
 
 
-def test_what_the_harness_spoilt_says_nothing_of_its_system(tmp_path: Path) -> None:
-    """Unless a bug shows in it all the same."""
-    state = state_of(read_lines(written(tmp_path / "journal.jsonl")))
+def test_a_run_that_failed_in_the_harness_is_not_counted_for_its_system(tmp_path: Path) -> None:
+    """Unless it shows a bug all the same."""
+    state = state_of(read_lines(write_journal(tmp_path / "journal.jsonl")))
     state.apply_line({"event": JUDGED, "time_s": 140, "run": 2, "harness": True, "signatures": []})
     assert state.judged_by_system() == {"kip-320": 1}
     state.apply_line({"event": JUDGED, "time_s": 140, "run": 2, "harness": True,
@@ -105,7 +105,7 @@ def test_what_the_harness_spoilt_says_nothing_of_its_system(tmp_path: Path) -> N
     assert state.judged_by_system() == {"kip-320": 2}
 
 
-def test_a_line_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_line_that_is_not_json_is_named(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(b'{"event":"opened","time_s":1}\n{oops\n')
     with pytest.raises(FloodmarkError, match=r"journal.jsonl:2: is not a line of a journal"):
@@ -126,7 +126,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_what_is_no_campaign_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_campaign_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         CampaignAt(folder=tmp_path / "none").about()
     with pytest.raises(FloodmarkError, match=r"it has no campaign\.json"):

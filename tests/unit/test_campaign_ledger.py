@@ -1,4 +1,4 @@
-"""The ledger of causes: plain, mergeable, never counting twice; and what differs between two nights."""
+"""The ledger of causes: mergeable, never counting twice; and the differences between two nights."""
 
 from pathlib import Path
 from random import Random
@@ -41,7 +41,7 @@ def two_nights() -> Ledger:
             .with_note(LOST.id, "only with four partitions"))
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_a_saved_ledger_is_read_back(tmp_path: Path) -> None:
     save(tmp_path / "ledger.json", two_nights())
     assert load(tmp_path / "ledger.json") == two_nights()
     assert load(tmp_path / "none.json") == Ledger()
@@ -55,7 +55,7 @@ def test_the_same_campaign_again_counts_nothing_twice() -> None:
     assert (entry.count, again.nights_with(entry), again.runs_of("kip-101")) == (7, ["one", "two"], 50)
 
 
-def test_merging_is_union_whatever_the_order() -> None:
+def test_merging_is_a_union_in_any_order() -> None:
     ledger = two_nights()
     one = Ledger().with_night("one", NIGHT).with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
     other = (Ledger().with_night("two", LATER)
@@ -67,7 +67,7 @@ def test_merging_is_union_whatever_the_order() -> None:
     assert merged(ledger, ledger) == ledger
 
 
-def test_merging_of_any_three_does_not_ask_for_their_order() -> None:
+def test_merging_three_ledgers_does_not_depend_on_their_order() -> None:
     rng = Random(3)
     for _ in range(50):
         three = []
@@ -100,7 +100,7 @@ def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("content", "says"),
+    ("content", "message"),
     [
         (b'{"format": 2}', "is of format 2, this floodmark reads 1: a newer version"),
         (b'{"format": 1, "campaigns": {}}', "is not a ledger"),
@@ -109,19 +109,21 @@ def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.M
         (b'<<<<<<< ours\n{"format": 1}', "is damaged (an unfinished merge?)"),
     ],
 )
-def test_what_is_no_ledger_is_said_and_left_alone(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_no_ledger_is_refused_and_left_unchanged(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
     path = tmp_path / "ledger.json"
     path.write_bytes(content)
     with pytest.raises(FloodmarkError) as caught:
         load(path)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert path.read_bytes() == content
 
 
-def test_what_a_killed_writer_left_goes_with_the_next(tmp_path: Path) -> None:
+def test_the_temporary_file_of_a_killed_writer_is_removed_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "ledger[1].json"
-    left, other = tmp_path / f".{path.name}.0123456789abcdef", tmp_path / f".{path.name}.mine"
-    for file in (left, other):
+    leftover, other = tmp_path / f".{path.name}.0123456789abcdef", tmp_path / f".{path.name}.mine"
+    for file in (leftover, other):
         file.touch()
     with locked(path):
         save(path, two_nights())
@@ -136,7 +138,7 @@ def test_counts_of_a_campaign_that_is_not_listed_are_refused(tmp_path: Path) -> 
         load(tmp_path / "ledger.json")
 
 
-def test_an_entry_is_named_by_the_beginning_of_its_id() -> None:
+def test_an_entry_is_found_by_the_beginning_of_its_id() -> None:
     ledger = two_nights()
     assert ledger.named(LOST.id[:6]).signature == LOST
     with pytest.raises(FloodmarkError, match="no signature 'zz'"):
@@ -145,22 +147,22 @@ def test_an_entry_is_named_by_the_beginning_of_its_id() -> None:
         ledger.named("")
 
 
-# -- nights beside nights -----------------------------------------------------------------------------------
+# -- differences between nights -----------------------------------------------------------------------------
 
 
 def night(**found: int) -> Counted:
-    of = {"lost": LOST, "ack": ACK}
+    signatures = {"lost": LOST, "ack": ACK}
     return Counted(runs={"kip-101": 100, "kip-320": 100},
-                   found={of[name]: runs for name, runs in found.items()})
+                   found={signatures[name]: runs for name, runs in found.items()})
 
 
-def test_new_and_gone() -> None:
-    told = changes(night(lost=3), night(ack=2))
-    assert [(one.signature, one.kind, one.is_new_bug) for one in told] == [
+def test_new_and_gone_signatures() -> None:
+    differences = changes(night(lost=3), night(ack=2))
+    assert [(one.signature, one.kind, one.is_new_bug) for one in differences] == [
         (ACK, NEW, True), (LOST, GONE, False)]
 
 
-def test_what_was_not_run_has_not_gone() -> None:
+def test_a_signature_of_a_system_that_was_not_run_is_not_gone() -> None:
     (change,) = changes(night(lost=3), Counted(runs={"kip-320": 100}))
     assert (change.kind, change.after) == (NOT_RUN, (0, 0))
 
@@ -172,12 +174,12 @@ def test_more_and_less_often_by_an_exact_test(then: int, now: int, kind: str) ->
     assert (change.kind, change.before, change.after) == (kind, (then, 100), (now, 100))
 
 
-def test_fishers_test_is_the_textbooks() -> None:
-    """Fisher's lady: 3 of 4 cups right."""
+def test_fishers_exact_test_gives_the_textbook_value() -> None:
+    """The lady tasting tea: 3 of 4 cups right."""
     assert p_same((3, 4), (1, 4)) == pytest.approx(0.4857, abs=1e-4)
 
 
-def test_a_rate_has_its_interval() -> None:
+def test_a_rate_is_given_with_its_interval() -> None:
     assert per_100(12, 100) == "12 per 100 runs (7 to 20)"
     assert per_100(0, 0) == "no run"
     assert wilson(0, 10)[0] == 0

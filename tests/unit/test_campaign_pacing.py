@@ -1,4 +1,4 @@
-"""A campaign keeps its time, by what it has seen, also on a machine that becomes slower; invented seconds."""
+"""A campaign keeps to its time by measuring, also on a machine that slows down; in simulated time."""
 
 import asyncio
 import os
@@ -50,44 +50,44 @@ nemesis = "cut"
 """
 
 
-# -- the figures --------------------------------------------------------------------------------------------
+# -- the estimates ------------------------------------------------------------------------------------------
 
 
-def seen(*lines: tuple[float, str, dict[str, Any]]) -> State:
+def state_of_lines(*lines: tuple[float, str, dict[str, Any]]) -> State:
     return state_of([{"event": OPENED, "time_s": 0},
                      *({"event": event, "time_s": time_s, **more} for time_s, event, more in lines)])
 
 
-def began(run: int, case: Case = CRASH) -> dict[str, Any]:
+def begun(run: int, case: Case = CRASH) -> dict[str, Any]:
     return {"run": run, "case": case.as_json(), "seed": run, "folder": f"runs/{run}"}
 
 
-def test_before_anything_was_seen_all_is_a_guess() -> None:
+def test_without_measurements_the_pace_is_the_default() -> None:
     pace = pace_of(State(), [], [])
     assert pace == Pace(judge_s=JUDGE_S, after_s=AFTER_S, besides_s=SETTLING_S)
     assert pace.of_run(CRASH) == CRASH.duration + SETTLING_S
 
 
-def test_what_was_seen_goes_before_a_guess() -> None:
-    pace = pace_of(seen(
-        (4, BEGAN, began(1)), (54, RECORDED, {"run": 1, "took_s": 50}),
+def test_measurements_replace_the_defaults() -> None:
+    pace = pace_of(state_of_lines(
+        (4, BEGAN, begun(1)), (54, RECORDED, {"run": 1, "took_s": 50}),
         (58, JUDGED, {"run": 1, "kind": "valid", "judge_s": 4}),
-        (61, BEGAN, began(2)), (106, RECORDED, {"run": 2, "took_s": 45}),
+        (61, BEGAN, begun(2)), (106, RECORDED, {"run": 2, "took_s": 45}),
         (108, JUDGED, {"run": 2, "kind": "invalid", "judge_s": 2}),
         (150, REPRODUCED, {"signature": "ab", "shown": True, "judge_s": 3}),
     ), [1], [9, 2, 1, 3, 1, 1])
     assert pace == Pace(judge_s=3, after_s=3, besides_s=50 - CRASH.duration, by_case={CRASH: 50},
                         new_per_run=0.5, has_run=True)
-    assert pace.of_run(CUT) == CUT.duration + 50 - CRASH.duration  # never run: as much besides its load
+    assert pace.of_run(CUT) == CUT.duration + 50 - CRASH.duration  # never run: the overhead of others
 
 
-def test_causes_that_came_again_promise_nothing_new() -> None:
-    state = seen((4, BEGAN, began(1)), (8, JUDGED, {"run": 1, "kind": "invalid"}))
+def test_causes_found_again_do_not_count_as_new() -> None:
+    state = state_of_lines((4, BEGAN, begun(1)), (8, JUDGED, {"run": 1, "kind": "invalid"}))
     assert [pace_of(state, shown, []).new_per_run for shown in ([], [2, 3], [1, 2], [1, 1])] == [0, 0, 1, 2]
 
 
-def test_a_batch_asks_for_its_judging_and_for_what_comes_behind_it() -> None:
-    """Two side by side: the third run waits for the first that ends."""
+def test_a_batch_needs_time_for_judging_and_for_what_follows() -> None:
+    """Two at once: the third run starts when the first one ends."""
     def batch(left_s: float) -> Batch:
         pace = Pace(judge_s=2, after_s=7, has_run=True)
         made = Batch(pace=pace, at_once=2, left_s=left_s, reproduce=5)
@@ -101,7 +101,7 @@ def test_a_batch_asks_for_its_judging_and_for_what_comes_behind_it() -> None:
     assert batch(30 + 3 * 2 + 7 + ENDING_S).has_time_for(20)  # beside the longer one
 
 
-def test_time_is_kept_free_for_reproducing_what_may_be_found() -> None:
+def test_time_is_reserved_for_reproducing_new_findings() -> None:
     pace = Pace(judge_s=2, after_s=0, new_per_run=0.1, has_run=True)
     reserve_s = 0.1 * 5 * (20 / 2 + 2)
 
@@ -119,7 +119,7 @@ def test_time_is_kept_free_for_reproducing_what_may_be_found() -> None:
     assert second_round(40 + 2 * 2 + ENDING_S - 20).runs == 2  # idle clusters find nothing at all
 
 
-def test_the_first_run_asks_for_its_own_time_alone() -> None:
+def test_the_first_run_needs_only_its_own_time() -> None:
     first = Batch(pace=Pace(), at_once=1, left_s=20)
     assert first.has_time_for(20)
     assert not first.has_time_for(21)
@@ -129,7 +129,7 @@ def test_the_first_run_asks_for_its_own_time_alone() -> None:
 
 
 class VirtualTime(asyncio.SelectorEventLoop):
-    """Nobody waits in it: whatever is next to happen happens now."""
+    """An event loop that never waits: its clock jumps to the next event."""
 
     def __init__(self) -> None:
         super().__init__(_AtOnce(self))
@@ -150,9 +150,8 @@ class _AtOnce(selectors.DefaultSelector):
 
 
 @dataclass(kw_only=True)
-class World:
-    """How long things take on an invented machine. slower: by how much an hour; finds: of which runs one
-    shows a cause of its own."""
+class SimulatedMachine:
+    """Durations on a simulated machine. slower: by how much per hour; finds: which runs show a new cause."""
 
     besides_s: float = 8.0
     judge_s: float = 1.0
@@ -163,28 +162,28 @@ class World:
     finds: Callable[[int], bool] = lambda _: False
     rng: Random = field(default_factory=lambda: Random(1))
     began_s: float = 0.0
-    played: list[float] = field(default_factory=list)
+    run_times: list[float] = field(default_factory=list)
 
-    def takes(self, time_s: float) -> float:
+    def duration_of(self, time_s: float) -> float:
         now_s = asyncio.get_running_loop().time()
         spread = self.rng.uniform(1 - self.noise, 1 + self.noise)
         return time_s * spread * (1 + self.slower * (now_s - self.began_s) / 3600)
 
-    async def play(self, asked: Mapping[str, Any], log: Path) -> dict[str, Any]:
-        took_s = self.takes(30.0 + self.besides_s)
+    async def play(self, options: Mapping[str, Any], log: Path) -> dict[str, Any]:
+        took_s = self.duration_of(30.0 + self.besides_s)
         await asyncio.sleep(took_s)
-        Path(asked["folder"]).mkdir(parents=True)
-        self.played.append(took_s)
+        Path(options["folder"]).mkdir(parents=True)
+        self.run_times.append(took_s)
         return {"why": None, "cpu_s": took_s, "resident_bytes": 1 << 28}
 
     async def start(self) -> None:
-        await asyncio.sleep(self.takes(self.cold_s))
+        await asyncio.sleep(self.duration_of(self.cold_s))
 
     async def end(self) -> None:
-        await asyncio.sleep(self.takes(1.0))
+        await asyncio.sleep(self.duration_of(1.0))
 
     async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
-        await asyncio.sleep(self.takes(self.judge_s * len(folders)))
+        await asyncio.sleep(self.duration_of(self.judge_s * len(folders)))
         answers = []
         for folder in folders:
             number = int(folder.name.partition("-")[0])
@@ -199,23 +198,25 @@ class World:
     def look(self, state: State) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTime)
-        loop.now_s += self.takes(self.pages_s)
+        loop.now_s += self.duration_of(self.pages_s)
 
 
-def spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, budget_s: float) -> float:
+def time_spent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: SimulatedMachine, budget_s: float
+) -> float:
     """Seconds that a campaign on this machine takes."""
     plan = read(PLAN, "plan")
     journal, loop = Journal(tmp_path / "journal.jsonl"), VirtualTime()
     conductor = Conductor(
         at=CampaignAt(folder=tmp_path), plan=plan, bounds=Bounds(budget_s=budget_s),
         about={**ABOUT, "seed": 1, "bank": []}, ledger_path=tmp_path / "ledger.json", journal=journal,
-        state=State(), judge=world, look=world.look)  # type: ignore[arg-type]
+        state=State(), judge=machine, look=machine.look)  # type: ignore[arg-type]
     clock = SimpleNamespace(time=loop.time, monotonic=loop.time)
     monkeypatch.setattr(campaign_run, "time", clock)
-    monkeypatch.setattr(campaign_run, "play_run", world.play)
+    monkeypatch.setattr(campaign_run, "play_run", machine.play)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(os, "fsync", lambda _: None)  # nobody waits for a disk here either
-    world.began_s = loop.now_s
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # no waiting for the disk
+    machine.began_s = loop.now_s
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         state = runner.run(conductor.conduct())
     journal.close()
@@ -224,23 +225,24 @@ def spent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, budget_
 
 
 @pytest.mark.parametrize(
-    "world",
+    "machine",
     [
-        pytest.param(World(), id="as usual"),
-        pytest.param(World(judge_s=6.0, pages_s=10.0), id="a slow judge"),
-        pytest.param(World(besides_s=25.0, cold_s=20.0, noise=0.3), id="under load"),
-        pytest.param(World(slower=0.5), id="slower and slower"),
-        pytest.param(World(finds=lambda number: number % 9 == 0), id="finds again and again"),
-        pytest.param(World(judge_s=4.0, finds=lambda number: number < 6), id="finds at first"),
+        pytest.param(SimulatedMachine(), id="as usual"),
+        pytest.param(SimulatedMachine(judge_s=6.0, pages_s=10.0), id="a slow judge"),
+        pytest.param(SimulatedMachine(besides_s=25.0, cold_s=20.0, noise=0.3), id="under load"),
+        pytest.param(SimulatedMachine(slower=0.5), id="slowing down"),
+        pytest.param(SimulatedMachine(finds=lambda number: number % 9 == 0), id="finds regularly"),
+        pytest.param(SimulatedMachine(judge_s=4.0, finds=lambda number: number < 6), id="finds at first"),
     ],
 )
 @pytest.mark.parametrize("budget_s", [300.0, 1200.0, 3600.0])
 def test_a_campaign_keeps_its_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, world: World, budget_s: float
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: SimulatedMachine, budget_s: float
 ) -> None:
-    """Within 5 %, or the length of a run: it neither begins what it cannot judge nor sits idle."""
-    world = World(**{name: getattr(world, name) for name in world.__dataclass_fields__ if name not in (
-        "rng", "played", "began_s")})
-    took_s = spent(tmp_path, monkeypatch, world, budget_s)
-    off_s = max(0.05 * budget_s, *world.played)
-    assert budget_s - off_s <= took_s <= budget_s + off_s, (took_s, budget_s)
+    """Within 5 %, or the length of a run: it begins no run that it cannot judge, and is not idle."""
+    machine = SimulatedMachine(**{
+        name: getattr(machine, name) for name in machine.__dataclass_fields__
+        if name not in ("rng", "run_times", "began_s")})
+    took_s = time_spent(tmp_path, monkeypatch, machine, budget_s)
+    tolerance_s = max(0.05 * budget_s, *machine.run_times)
+    assert budget_s - tolerance_s <= took_s <= budget_s + tolerance_s, (took_s, budget_s)

@@ -1,4 +1,4 @@
-"""A campaign's plan: what it takes, what it refuses and where; which run comes when."""
+"""A campaign's plan: what it accepts, what it refuses and at which line; the order of runs."""
 
 from collections import Counter
 from itertools import islice
@@ -35,31 +35,31 @@ scenario = "double-failover"
 
 def test_axes_are_multiplied_and_exceptions_taken_out() -> None:
     plan = read(SMALL, "plan.toml")
-    told = {(one.case.system, one.case.faults): one for one in plan.cases}
-    assert set(told) == {("kip-320", "crash,cut"), ("kip-320", "double-failover"),
+    by_name = {(one.case.system, one.case.faults): one for one in plan.cases}
+    assert set(by_name) == {("kip-320", "crash,cut"), ("kip-320", "double-failover"),
                          ("kip-320+trunc_hw", "crash,cut")}
     assert [one.weight for one in plan.cases] == [3, 3, 1]
-    case = told["kip-320+trunc_hw", "crash,cut"].case
+    case = by_name["kip-320+trunc_hw", "crash,cut"].case
     assert case.config == ("replica.lag.time.max.ms=1000", "min.insync.replicas=1")
     assert (case.acks, case.interval, case.duration) == ("1", 2.0, 15.0)
     assert plan.budget_s == 1200
 
 
-def test_a_nemesis_may_be_for_some_systems_alone() -> None:
+def test_a_nemesis_may_be_limited_to_some_systems() -> None:
     plan = read(f"{SMALL}[[nemesis]]\nscenario = 'fast-failover'\nsystems = ['kip-320']", "plan.toml")
     assert [(one.case.system, one.case.faults) for one in plan.cases] == [
         ("kip-320", "crash,cut"), ("kip-320", "double-failover"), ("kip-320", "fast-failover"),
         ("kip-320+trunc_hw", "crash,cut")]
 
 
-def test_an_empty_plan_is_one_usual_run_with_its_settings_drawn() -> None:
+def test_an_empty_plan_is_one_default_case_with_drawn_settings() -> None:
     (only,) = read("", "plan.toml").cases
     assert only.case == Case(rules="kip-320", settings="drawn")
     (fixed,) = read("settings = 'fixed'", "plan.toml").cases
     assert fixed.case == Case(rules="kip-320")
 
 
-def test_nothing_is_drawn_for_what_an_entry_says_nor_for_a_scenario() -> None:
+def test_settings_given_by_an_entry_or_a_scenario_are_not_drawn() -> None:
     plan = read("[[cluster]]\nnodes = 3\n[[nemesis]]\nnemesis = 'all'\n[[nemesis]]\n"
                 "scenario = 'fast-failover'", "plan.toml")
     drawn, scenario = (one.case for one in plan.cases)
@@ -80,7 +80,7 @@ def test_the_presets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("[[system]]\nrulez = 'kip-320'", "plan.toml:2: [[system]] does not know 'rulez'; valid: rules"),
         ("foor = '4h'", "plan.toml:1: a plan does not know 'foor'"),
@@ -107,13 +107,13 @@ def test_the_presets() -> None:
         ("for = ", "plan.toml: is not TOML"),
     ],
 )  # fmt: skip
-def test_what_is_off_is_refused_with_its_line(text: str, says: str) -> None:
+def test_an_error_in_a_plan_is_refused_with_its_line(text: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         read(text, "plan.toml")
-    assert says in str(caught.value)
+    assert message in str(caught.value)
 
 
-# -- which run comes when -----------------------------------------------------------------------------------
+# -- the order of runs --------------------------------------------------------------------------------------
 
 
 def cases(*weights: float) -> list[Weighted]:
@@ -121,12 +121,12 @@ def cases(*weights: float) -> list[Weighted]:
             for position, weight in enumerate(weights)]
 
 
-def test_each_case_has_its_share_however_early_one_stops() -> None:
+def test_each_case_has_its_share_whenever_the_campaign_stops() -> None:
     weights = (3, 1, 1)
     for count in range(1, 60):
-        had = Counter(draw.case.nodes for draw in islice(draws(cases(*weights), 7), count))
+        counts = Counter(draw.case.nodes for draw in islice(draws(cases(*weights), 7), count))
         for node, weight in enumerate(weights, 1):
-            assert abs(had[node] - count * weight / 5) <= 1
+            assert abs(counts[node] - count * weight / 5) <= 1
 
 
 def test_the_same_seed_gives_the_same_runs_and_another_gives_others() -> None:

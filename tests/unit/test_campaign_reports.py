@@ -1,4 +1,4 @@
-"""What CI servers get to see of a campaign: its JUnit report and its page, without a cluster or Spark."""
+"""What CI servers see of a campaign: its JUnit report and its page, without a cluster or Spark."""
 
 import datetime
 from dataclasses import replace
@@ -23,9 +23,9 @@ from floodmark.harness.reports.campaign_results import Results, results_of
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 
 
-def cases(of: Results) -> dict[str, ElementTree.Element]:
+def cases(night_results: Results) -> dict[str, ElementTree.Element]:
     """By name; each name once, and the suite's sums are those of its cases."""
-    (suite,) = ElementTree.fromstring(campaign_junit(of, NOW))
+    (suite,) = ElementTree.fromstring(campaign_junit(night_results, NOW))
     found = {f"{case.attrib['classname']}: {case.attrib['name']}": case for case in suite.iter("testcase")}
     assert len(found) == int(suite.attrib["tests"]) == len(list(suite.iter("testcase")))
     for kind, name in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
@@ -34,35 +34,37 @@ def cases(of: Results) -> dict[str, ElementTree.Element]:
 
 
 def outcome(case: ElementTree.Element) -> tuple[str | None, str]:
-    told = [one for one in case if one.tag in ("failure", "error", "skipped")]
-    assert len(told) <= 1
-    return (told[0].tag, told[0].attrib["message"]) if told else (None, case.findtext("system-out") or "")
+    problems = [one for one in case if one.tag in ("failure", "error", "skipped")]
+    assert len(problems) <= 1
+    if problems:
+        return problems[0].tag, problems[0].attrib["message"]
+    return None, case.findtext("system-out") or ""
 
 
 MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CRASH, "invalid", (LOST,)),
               (CUT, "stuck", (HUNG,)), (CUT, "not made", ()))
 
 
-def test_a_new_bug_is_a_failure_with_all_that_one_needs() -> None:
+def test_a_new_bug_is_a_failure_with_all_that_is_needed_to_reproduce_it() -> None:
     found = cases(results(MIXED))
-    kind, why = outcome(found[f"floodmark.signature: {LOST.sentence}"])
+    kind, message = outcome(found[f"floodmark.signature: {LOST.sentence}"])
     assert kind == "failure"
-    for words in (LOST.sentence, "new", "50 per 100 runs (15 to 85)", "smallest run nights/monday/runs/3",
+    for text in (LOST.sentence, "new", "50 per 100 runs (15 to 85)", "smallest run nights/monday/runs/3",
                   "floodmark reproduce nights/monday/runs/3"):
-        assert words in why
+        assert text in message
     assert outcome(found["floodmark.campaign: the campaign came to its end"])[0] is None
 
 
-def test_stuck_clusters_and_what_was_not_made_are_other_test_cases() -> None:
+def test_stuck_clusters_and_runs_not_made_are_separate_test_cases() -> None:
     found = cases(results(MIXED))
     assert outcome(found[f"floodmark.stuck: {HUNG.sentence}"])[0] == "failure"
-    kind, why = outcome(found["floodmark.case: kip-279 cut"])
-    assert (kind, why) == (
+    kind, message = outcome(found["floodmark.case: kip-279 cut"])
+    assert (kind, message) == (
         "error", "1 not made of 2 runs; nights/monday/runs/5 (seed 105): not made: n1 did not start its log")
     assert outcome(found["floodmark.case: kip-279 crash"]) == (None, "3 runs: 2 invalid, 1 valid")
 
 
-def test_a_known_bug_is_skipped_with_its_reason_and_one_of_another_night_is_not() -> None:
+def test_a_known_bug_is_skipped_with_its_reason_and_an_earlier_unmarked_one_fails() -> None:
     state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)))
     before = Ledger(nights={"night1": EARLIER})
     for signature in (LOST, GONE):
@@ -70,20 +72,20 @@ def test_a_known_bug_is_skipped_with_its_reason_and_one_of_another_night_is_not(
     before = before.with_mark(LOST.id, reason="KAFKA-1211", since="2026-02-02")
     found = cases(results(state, before))
     assert outcome(found[f"floodmark.signature: {LOST.sentence}"]) == ("skipped", "known: KAFKA-1211")
-    kind, why = outcome(found[f"floodmark.signature: {GONE.sentence}"])
-    assert (kind, "; since 2026-02-01, in" in why) == ("failure", True)
+    kind, message = outcome(found[f"floodmark.signature: {GONE.sentence}"])
+    assert (kind, "; since 2026-02-01, in" in message) == ("failure", True)
 
 
-def test_a_signature_that_did_not_come_passes_under_its_name_and_of_a_system_not_run_is_left_out() -> None:
+def test_a_signature_not_found_passes_and_one_of_a_system_not_run_is_left_out() -> None:
     other = replace(LOST, system="kip-101")
     before = Ledger(nights={"night1": EARLIER})
     for signature in (GONE, other):
         before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
-    of = results(night((CRASH, "valid", ())), before)
-    found = cases(of)
+    night_results = results(night((CRASH, "valid", ())), before)
+    found = cases(night_results)
     assert outcome(found[f"floodmark.signature: {GONE.sentence}"])[0] is None
     assert f"floodmark.signature: {other.sentence}" not in found
-    assert GONE.finding_and_step not in summary(of)  # what was printed is what was found
+    assert GONE.finding_and_step not in summary(night_results)  # the summary lists only what was found
 
 
 def test_names_are_the_same_from_night_to_night() -> None:
@@ -98,21 +100,21 @@ KINDS = ("valid", "unknown", "failed in the harness", "interrupted", "not made",
 
 
 @pytest.mark.parametrize(("first", "second"), [*product(KINDS, repeat=2)])
-def test_a_report_is_red_where_the_exit_code_is_not_0(first: str, second: str) -> None:
+def test_a_report_has_failures_exactly_if_the_exit_code_is_not_0(first: str, second: str) -> None:
     shown = {"invalid": LOST, "stuck": HUNG, "known": GONE, "permitted": ALLOWED}
-    told = {"known": "invalid", "permitted": "valid"}
-    state = night(*((CRASH, told.get(kind, kind), (shown[kind],) if kind in shown else ())
+    kind_in_journal = {"known": "invalid", "permitted": "valid"}
+    state = night(*((CRASH, kind_in_journal.get(kind, kind), (shown[kind],) if kind in shown else ())
                     for kind in (first, second)))
     ledger = with_findings(Ledger(), state, ABOUT, Path("/nights"))
     if "known" in (first, second):
         ledger = ledger.with_mark(GONE.id, reason="KAFKA-1", since="2026")
-    of = results_of(state, ledger, ABOUT, [CRASH], folder="nights")
-    (suite,) = ElementTree.fromstring(campaign_junit(of, NOW))
-    red = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
-    assert (red > 0) == (exit_code(state, ledger) != 0)
+    night_results = results_of(state, ledger, ABOUT, [CRASH], folder="nights")
+    (suite,) = ElementTree.fromstring(campaign_junit(night_results, NOW))
+    failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
+    assert (failed > 0) == (exit_code(state, ledger) != 0)
 
 
-def test_a_campaign_without_a_run_has_looked_at_nothing() -> None:
+def test_a_campaign_without_a_run_exits_4() -> None:
     state = night()
     assert exit_code(state, Ledger()) == 4
     assert outcome(cases(results(state))["floodmark.campaign: the campaign came to its end"]) == (
@@ -124,7 +126,7 @@ def test_a_campaign_without_a_run_has_looked_at_nothing() -> None:
 # -- the page -----------------------------------------------------------------------------------------------
 
 
-def test_a_page_begins_with_the_night_and_mixes_nothing() -> None:
+def test_a_page_begins_with_a_summary_and_keeps_kinds_apart() -> None:
     state = night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (LOST,)), (CUT, "stuck", (HUNG,)),
                   (CUT, "not made", ()), (CUT, "unknown", ()))
     before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1, faults={}, smallest=None)
@@ -150,15 +152,15 @@ def test_a_night_that_found_nothing_is_one_line() -> None:
                     "the time is over\n")
 
 
-def test_words_of_a_run_are_no_markup_and_a_page_has_a_limit() -> None:
+def test_text_of_a_run_is_escaped_and_a_page_has_a_limit() -> None:
     hostile = replace(LOST, how="<script>alert(1)</script> | ![x](http://x)\x1b[31m\nnext")
-    of = results(night((CRASH, "invalid", (hostile,))))
-    page = campaign_markdown(of).decode()
+    night_results = results(night((CRASH, "invalid", (hostile,))))
+    page = campaign_markdown(night_results).decode()
     assert "<script>" not in page
     assert "![" not in page
     assert "\x1b" not in page
     assert "floodmark.signature" in next(iter(
-        name for name, case in cases(of).items() if outcome(case)[0] == "failure"))
+        name for name, case in cases(night_results).items() if outcome(case)[0] == "failure"))
     many_runs = night(*((CRASH, "invalid", (replace(LOST, step=f"step {chr(97 + number // 26)}{number}"),))
                         for number in range(200)))
     small = campaign_markdown(results(many_runs), limit=20_000)
@@ -166,7 +168,7 @@ def test_words_of_a_run_are_no_markup_and_a_page_has_a_limit() -> None:
     assert b"Cut for length" in small
 
 
-# -- written however it ends --------------------------------------------------------------------------------
+# -- written however the campaign ends ----------------------------------------------------------------------
 
 
 def folder_of(tmp_path: Path) -> Path:
@@ -194,7 +196,7 @@ def test_reports_are_written_when_something_ends_the_campaign(
     assert "it did not finish: interrupted" in (tmp_path / "summary.md").read_text()
 
 
-def test_what_cannot_be_written_is_no_success(
+def test_a_report_that_cannot_be_written_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(campaign, "run_session", lambda *_: night((CRASH, "valid", ())))
@@ -210,24 +212,25 @@ def test_a_folder_is_no_file_for_a_report(tmp_path: Path) -> None:
         Reports(junit_file=tmp_path)
 
 
-def test_what_ended_early_is_no_success_and_says_why_once() -> None:
+def test_a_campaign_that_ended_early_is_no_success_and_gives_the_reason_once() -> None:
     state = night((CRASH, "valid", ()), why=None)
     state.apply_line({"event": ENDED, "time_s": 100, "why": "the disk is full: make room", "early": True})
     assert exit_code(state, Ledger()) == 4
-    of = results(state)
-    assert outcome(cases(of)["floodmark.campaign: the campaign came to its end"]) == (
+    night_results = results(state)
+    assert outcome(cases(night_results)["floodmark.campaign: the campaign came to its end"]) == (
         "error", "the disk is full: make room")
-    assert summary(of).count("the disk is full") == 1
+    assert summary(night_results).count("the disk is full") == 1
     assert state_of([*state.lines, {"event": OPENED, "time_s": 200}]).ended_early is False
 
 
-WHY = "the trace has a broken line"
+REASON = "the trace has a broken line"
 
 
 @pytest.mark.parametrize("kind", ["unknown", "failed in the harness", "stuck"])
-def test_what_is_no_violation_says_why_in_every_report(kind: str) -> None:
+def test_a_run_without_a_violation_gives_its_reason_in_every_report(kind: str) -> None:
     state = night((CRASH, kind, (HUNG,) if kind == "stuck" else ()))
-    line = {**dict(state.lines[-2]), "why": WHY}
-    of = results(state_of([*state.lines[:-2], line, state.lines[-1]]))
-    for report in (summary(of), campaign_markdown(of).decode(), campaign_junit(of, NOW).decode()):
-        assert WHY in report
+    line = {**dict(state.lines[-2]), "why": REASON}
+    night_results = results(state_of([*state.lines[:-2], line, state.lines[-1]]))
+    pages = (campaign_markdown(night_results).decode(), campaign_junit(night_results, NOW).decode())
+    for report in (summary(night_results), *pages):
+        assert REASON in report

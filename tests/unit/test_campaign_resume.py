@@ -1,5 +1,4 @@
-"""A campaign that is resumed: what it remembers, what can be changed, what is judged once more; what is on
-disk before anybody builds on it."""
+"""A resumed campaign: what it remembers, what can be changed, what is judged again, what is synced when."""
 
 import os
 from collections.abc import Sequence
@@ -43,14 +42,14 @@ FAILED = {**ANSWER, "kind": "failed in the harness", "harness": True, "judge_fai
 
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """One that says ANSWER to all; the folders of each call, by name."""
-    return judge_saying(monkeypatch, ANSWER)
+    """A judge that always answers ANSWER; the folders of each call, by name."""
+    return judge_answering(monkeypatch, ANSWER)
 
 
-def judge_saying(monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]) -> list[list[str]]:
+def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any]) -> list[list[str]]:
     calls: list[list[str]] = []
 
-    class Saying:
+    class FixedJudge:
         def __init__(self, log: Path) -> None:
             pass
 
@@ -62,13 +61,13 @@ def judge_saying(monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]) -> list[
 
         async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
             calls.append([folder.name for folder in folders])
-            return [dict(said) for _ in folders]
+            return [dict(answered) for _ in folders]
 
-    monkeypatch.setattr(campaign_commands, "JudgeProcess", Saying)
+    monkeypatch.setattr(campaign_commands, "JudgeProcess", FixedJudge)
     return calls
 
 
-def about(folder: Path) -> dict[str, Any]:
+def campaign_json(folder: Path) -> dict[str, Any]:
     return CampaignAt(folder=folder).about()
 
 
@@ -79,13 +78,13 @@ def test_the_ledger_of_the_run_is_remembered(tmp_path: Path, judge: list[list[st
     folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
                      plan=PLAN, runs=1)
     (folder / "campaign.json").write_bytes(orjson.dumps(
-        {**about(folder), "ledger": str(tmp_path / "named.json")}))
+        {**campaign_json(folder), "ledger": str(tmp_path / "named.json")}))
     assert floodmark("campaign", "resume", folder).code == 1
     assert list(load(tmp_path / "named.json").entries) == [LOST.id]
-    assert load(tmp_path / "ledger.json") == Ledger()  # the one beside the folder is another
+    assert load(tmp_path / "ledger.json") == Ledger()  # the ledger beside the folder is not used
 
 
-def test_another_ledger_learns_all_and_is_the_campaigns_from_then_on(
+def test_another_ledger_gets_all_findings_and_is_kept_for_the_campaign(
     tmp_path: Path, judge: list[list[str]]
 ) -> None:
     folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
@@ -99,30 +98,30 @@ def test_another_ledger_learns_all_and_is_the_campaigns_from_then_on(
     assert (again.code, "known: KAFKA-1" in again.out) == (0, True), again
 
 
-def test_a_ledger_of_a_newer_version_is_not_taken(tmp_path: Path, judge: list[list[str]]) -> None:
+def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path, judge: list[list[str]]) -> None:
     folder = written(tmp_path / "night", night((CRASH, "valid", ()), why=None).lines, Ledger(), plan=PLAN)
-    before = about(folder)
+    before = campaign_json(folder)
     (tmp_path / "newer.json").write_text('{"format": 2}')
-    answered = floodmark("campaign", "resume", folder, "--ledger", tmp_path / "newer.json")
-    assert (answered.code, "a newer version of floodmark wrote it" in answered.err) == (4, True), answered
-    assert about(folder) == before
+    result = floodmark("campaign", "resume", folder, "--ledger", tmp_path / "newer.json")
+    assert (result.code, "a newer version of floodmark wrote it" in result.err) == (4, True), result
+    assert campaign_json(folder) == before
 
 
-def test_more_time_and_more_runs_from_now_on(tmp_path: Path, judge: list[list[str]]) -> None:
+def test_new_limits_of_time_and_runs_are_kept(tmp_path: Path, judge: list[list[str]]) -> None:
     folder = written(tmp_path / "night", night((CRASH, "valid", ())).lines, Ledger(), plan=PLAN)
     assert floodmark("campaign", "resume", folder, "--for", "2h", "--runs", 1).code == 0
-    assert (about(folder)["budget_s"], about(folder)["runs"]) == (7200, 1)
+    assert (campaign_json(folder)["budget_s"], campaign_json(folder)["runs"]) == (7200, 1)
     assert floodmark("campaign", "resume", folder).code == 0
-    assert (about(folder)["budget_s"], about(folder)["runs"]) == (7200, 1)
-    answered = floodmark("campaign", "resume", folder, "--for", "soon")
-    assert (answered.code, "--for: 'soon' is not a time" in answered.err) == (2, True), answered
+    assert (campaign_json(folder)["budget_s"], campaign_json(folder)["runs"]) == (7200, 1)
+    result = floodmark("campaign", "resume", folder, "--for", "soon")
+    assert (result.code, "--for: 'soon' is not a time" in result.err) == (2, True), result
 
 
 # -- a judge that failed ------------------------------------------------------------------------------------
 
 
 def with_a_failed_judge(tmp_path: Path) -> Path:
-    """The second of three runs."""
+    """The judge failed on the second of three runs."""
     lines = [{**line, **FAILED} if line["event"] == JUDGED and line["run"] == 2 else line
              for line in night((CRASH, "valid", ()), (CUT, "valid", ()), (CUT, "valid", ()), why=None).lines]
     return written(tmp_path / "night", lines, Ledger(), plan=PLAN, runs=3)
@@ -138,26 +137,26 @@ def test_a_run_on_which_the_judge_failed_is_judged_once_more(tmp_path: Path, jud
     assert judge == [["2"]]
 
 
-def test_and_stays_a_failure_of_the_harness_if_it_fails_again(
+def test_a_run_on_which_the_judge_fails_again_stays_a_failure_of_the_harness(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls = judge_saying(monkeypatch, FAILED)
+    calls = judge_answering(monkeypatch, FAILED)
     folder = with_a_failed_judge(tmp_path)
     for _ in range(3):
-        answered = floodmark("campaign", "resume", folder)
-        assert (answered.code, "the judge failed: MemoryError" in answered.out) == (4, True), answered
+        result = floodmark("campaign", "resume", folder)
+        assert (result.code, "the judge failed: MemoryError" in result.out) == (4, True), result
     assert calls == [["2"]]
 
 
-def test_a_reproduction_on_which_the_judge_failed_shows_nothing_of_the_cause(
+def test_a_reproduction_on_which_the_judge_failed_is_not_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither that it comes again, nor that it does not; and it stays whole."""
-    judge_saying(monkeypatch, FAILED)
+    """Neither as reproduced nor as not reproduced; its folder is kept whole."""
+    judge_answering(monkeypatch, FAILED)
 
-    async def played(asked: dict[str, Any], log: Path) -> dict[str, Any]:
-        Path(asked["folder"]).mkdir(parents=True)
-        (Path(asked["folder"]) / "history.jsonl").touch()
+    async def played(request: dict[str, Any], log: Path) -> dict[str, Any]:
+        Path(request["folder"]).mkdir(parents=True)
+        (Path(request["folder"]) / "history.jsonl").touch()
         return {"why": None}
 
     monkeypatch.setattr(campaign_run, "play_run", played)
@@ -170,10 +169,10 @@ def test_a_reproduction_on_which_the_judge_failed_shows_nothing_of_the_cause(
     assert (folder / line["folder"] / "history.jsonl").exists()
 
 
-def test_a_judge_says_that_it_failed(tmp_path: Path) -> None:
+def test_a_failed_judge_reports_its_failure(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
-    said = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
-    assert (said["judge_failed"], said["kind"], "the judge failed: MemoryError" in said["why"]) == (
+    reply = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
+    assert (reply["judge_failed"], reply["kind"], "the judge failed: MemoryError" in reply["why"]) == (
         True, "failed in the harness", True)
     assert State().to_be_judged == []
 
@@ -183,24 +182,24 @@ def test_a_judge_says_that_it_failed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """What was put on disk, and what took another's place, in order: (what, name)."""
-    done: list[tuple[str, str]] = []
+    """Syncs and renames in order: (operation, name)."""
+    operations: list[tuple[str, str]] = []
     sync, replace = os.fsync, os.replace
 
     def synced(number: int) -> None:
-        done.append(("sync", os.readlink(f"/proc/self/fd/{number}")))
+        operations.append(("sync", os.readlink(f"/proc/self/fd/{number}")))
         sync(number)
 
     def replaced(fresh: os.PathLike[str], path: os.PathLike[str]) -> None:
-        done.append(("rename", os.fspath(path)))
+        operations.append(("rename", os.fspath(path)))
         replace(fresh, path)
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", replaced)
-    return done
+    return operations
 
 
-def test_a_ledger_is_on_disk_before_it_takes_the_place_of_the_last(
+def test_a_ledger_is_synced_before_it_replaces_the_old_one(
     tmp_path: Path, disk: list[tuple[str, str]]
 ) -> None:
     save(tmp_path / "ledger.json", Ledger())
@@ -209,13 +208,13 @@ def test_a_ledger_is_on_disk_before_it_takes_the_place_of_the_last(
     assert (renamed, folder) == (("rename", str(tmp_path / "ledger.json")), ("sync", str(tmp_path)))
 
 
-def test_a_journal_has_its_name_before_its_first_line(tmp_path: Path, disk: list[tuple[str, str]]) -> None:
+def test_a_journals_name_is_synced_before_its_first_line(tmp_path: Path, disk: list[tuple[str, str]]) -> None:
     Journal(tmp_path / "journal.jsonl").close()
     assert disk == [("sync", str(tmp_path))]
 
 
-def test_a_run_is_on_disk_before_it_is_said_to_be(tmp_path: Path, disk: list[tuple[str, str]]) -> None:
-    """All that a judge reads of it, and its place in the campaign."""
+def test_a_run_is_synced_before_it_is_recorded(tmp_path: Path, disk: list[tuple[str, str]]) -> None:
+    """All files that a judge reads, and its folder's entry in the campaign."""
     run = tmp_path / "runs" / "1"
     (run / "logs").mkdir(parents=True)
     (run / "work").mkdir()
@@ -228,10 +227,10 @@ def test_a_run_is_on_disk_before_it_is_said_to_be(tmp_path: Path, disk: list[tup
         run / "logs" / "n1.jsonl", run / "logs", run / "history.jsonl", run / "run.json", run, run.parent)]
 
 
-def test_a_verdict_is_on_disk_before_the_journal_says_so(
+def test_a_verdict_is_synced_before_the_journal_records_it(
     tmp_path: Path, disk: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For of a valid run the history goes then."""
+    """Because the history of a valid run is deleted then."""
     (tmp_path / "run.json").write_text("{}")
     answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
     verdict = str(tmp_path / "verdict.json")
@@ -239,7 +238,7 @@ def test_a_verdict_is_on_disk_before_the_journal_says_so(
         ("sync", str(tmp_path)))
 
 
-def test_a_disk_that_fails_keeps_the_verdict_from_being_said(
+def test_a_disk_error_is_reported_as_an_unsaved_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "run.json").write_text("{}")
@@ -249,17 +248,17 @@ def test_a_disk_that_fails_keeps_the_verdict_from_being_said(
 
     monkeypatch.setattr(campaign_judge.report, "write", lambda *_: None)
     monkeypatch.setattr(os, "fsync", fails)
-    said = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
-    assert said["unsaved"] == f"cannot write {tmp_path} to disk: Input/output error"
+    reply = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
+    assert reply["unsaved"] == f"cannot write {tmp_path} to disk: Input/output error"
 
 
-def test_what_a_campaign_is_is_on_disk_before_it_begins(
+def test_campaign_json_is_synced_before_the_campaign_begins(
     tmp_path: Path, disk: list[tuple[str, str]], judge: list[list[str]]
 ) -> None:
     folder = written(tmp_path / "night", night((CRASH, "valid", ())).lines, Ledger(), plan=PLAN, runs=1)
     disk.clear()
     assert floodmark("campaign", "resume", folder, "--for", "2h").code == 0
-    paths = [name for what, name in disk if what == "rename"]
+    paths = [name for operation, name in disk if operation == "rename"]
     assert paths[0] == str(folder / "campaign.json")
     assert disk[disk.index(("rename", paths[0])) + 1] == ("sync", str(folder))
     assert orjson.loads((folder / "campaign.json").read_bytes())["budget_s"] == 7200

@@ -1,4 +1,4 @@
-"""Signatures: one for one cause, however it comes out; another for another."""
+"""Signatures: the same for one cause however it shows, different for different causes."""
 
 from typing import Any
 
@@ -23,60 +23,60 @@ def found(name: str, *examples: dict[str, Any], klass: str = "bug", by: str | No
     return {"name": name, "class": klass, "permitted_by": by, "count": 1, "examples": list(examples)}
 
 
-def of(*findings: dict[str, Any]) -> list[tuple[str, str, str]]:
+def causes(*findings: dict[str, Any]) -> list[tuple[str, str, str]]:
     return [(one.finding, one.how, one.step)
             for one in signatures({"findings": list(findings)}, ABOUT, TRACE)]
 
 
-CUT = ("unsafe-truncation", "", "truncate: to the high watermark")
+TRUNCATION = ("unsafe-truncation", "", "truncate: to the high watermark")
 
 
-def test_the_first_step_is_the_cause_whatever_followed_from_it() -> None:
-    alone = of(found("unsafe-truncation", {"event": 5, "how": "cut", "nodes": ["n3"], "offset": 3}))
-    with_loss = of(
+def test_the_first_step_is_the_cause_whatever_follows_from_it() -> None:
+    alone = causes(found("unsafe-truncation", {"event": 5, "how": "cut", "nodes": ["n3"], "offset": 3}))
+    with_loss = causes(
         found("lost-write", {"event": 5, "how": "overwritten", "offset": 8}),
         found("unsafe-truncation", {"event": 9, "how": "cut", "nodes": ["n1"]}),
         found("diverged", {"event": 21}),
     )
-    assert alone == with_loss == [CUT]
+    assert alone == with_loss == [TRUNCATION]
 
 
 def test_numbers_and_nodes_are_left_out() -> None:
-    assert of(found("unsafe-truncation", {"event": 9, "nodes": ["n1"]})) == [
+    assert causes(found("unsafe-truncation", {"event": 9, "nodes": ["n1"]})) == [
         ("unsafe-truncation", "", "truncate: epoch N ends at N on the leader")]
 
 
-def test_a_broken_rule_outranks_what_came_of_it() -> None:
-    assert of(found("lost-write", {"event": 5}), found("ack-rule", {"event": 20, "how": "isr"})) == [
+def test_a_broken_rule_outranks_its_consequences() -> None:
+    assert causes(found("lost-write", {"event": 5}), found("ack-rule", {"event": 20, "how": "isr"})) == [
         ("ack-rule", "isr", "ack")]
 
 
 def test_two_ways_to_break_a_rule_are_two_causes() -> None:
-    isr, hw = (of(found("ack-rule", {"event": 20, "how": how})) for how in ("isr", "hw"))
+    isr, hw = (causes(found("ack-rule", {"event": 20, "how": how})) for how in ("isr", "hw"))
     assert isr != hw
-    assert of(found("unsafe-isr", {"event": 12, "how": "behind"})) == [
+    assert causes(found("unsafe-isr", {"event": 12, "how": "behind"})) == [
         ("unsafe-isr", "behind", "isr as controller")]
 
 
-def test_whatever_shows_two_leaders_first_is_one_cause() -> None:
-    one, other = (of(found("two-leaders", {"event": event, "nodes": ["n1", "n2"]})) for event in (20, 21))
+def test_two_leaders_is_one_cause_whatever_event_shows_it() -> None:
+    one, other = (causes(found("two-leaders", {"event": event, "nodes": ["n1", "n2"]})) for event in (20, 21))
     assert one == other == [("two-leaders", "", "")]
 
 
-def test_without_a_trace_the_worst_finding_speaks() -> None:
-    assert of(found("inconsistent-offsets", {"ops": [1]}), found("lost-write", {"how": "gone"})) == [
+def test_without_a_trace_the_worst_finding_is_the_signature() -> None:
+    assert causes(found("inconsistent-offsets", {"ops": [1]}), found("lost-write", {"how": "gone"})) == [
         ("lost-write", "gone", "")]
-    assert of(found("end-offset-regressed", {})) == [("end-offset-regressed", "", "")]
+    assert causes(found("end-offset-regressed", {})) == [("end-offset-regressed", "", "")]
 
 
-def test_what_is_permitted_is_another_matter() -> None:
-    told = of(found("lost-write", {"event": 5}),
+def test_a_permitted_finding_is_a_signature_of_its_own() -> None:
+    both = causes(found("lost-write", {"event": 5}),
               found("lost-write", {"event": 9}, klass="permitted", by="acks"))
-    assert len(told) == 2
-    assert told[0] == CUT
+    assert len(both) == 2
+    assert both[0] == TRUNCATION
 
 
-def test_the_system_and_its_guarantees_belong_to_it() -> None:
+def test_system_and_guarantees_are_part_of_a_signature() -> None:
     (mine,) = signatures({"findings": [found("diverged", {})]}, ABOUT, {})
     assert (mine.system, mine.guarantees) == ("high-watermark+a+b", "acks=all min_insync_replicas=2 flush=os")
     weaker = {**ABOUT, "guarantees": {**ABOUT["guarantees"], "acks": "1"}}  # type: ignore[dict-item]
@@ -91,10 +91,10 @@ def test_a_damaged_run_json_has_names_too() -> None:
     assert guarantees_of({"guarantees": 3}) == ""
 
 
-def test_which_lines_of_the_trace_are_asked_for() -> None:
+def test_the_trace_lines_needed_are_those_of_the_examples() -> None:
     findings = [found("a", {"event": 5}, {"event": True}, {}), found("b", {"event": 9})]
     assert events_of({"findings": findings}) == {5, 9}
 
 
-def test_a_valid_run_has_none() -> None:
-    assert of() == []
+def test_a_valid_run_has_no_signature() -> None:
+    assert causes() == []

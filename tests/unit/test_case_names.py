@@ -1,4 +1,4 @@
-"""What a run is called in a report that is made every night."""
+"""The name of a run in a nightly report."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ SUFFIX = "local cluster of 3, kip-320, workload log, acks=all, min.insync.replic
 KILL, START = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down"]}
 
 
-@pytest.mark.parametrize(("about", "name"), [
+@pytest.mark.parametrize(("run_json", "name"), [
     ({"nemesis": "crash,cut"}, f"nemesis crash,cut, {SUFFIX}"),
-    ({"nemesis": "all", "schedule": [KILL]}, f"nemesis all, {SUFFIX}"),  # not what is drawn
+    ({"nemesis": "all", "schedule": [KILL]}, f"nemesis all, {SUFFIX}"),  # not the drawn schedule
     ({"nemesis": "none"}, f"no nemesis, {SUFFIX}"),
     ({"schedule_file": "two-kills", "schedule": [KILL]}, f"schedule two-kills, {SUFFIX}"),
     ({"schedule": [KILL, START, {"f": "wait"}, {"f": "cut"}, KILL]}, f"nemesis cut,kill, {SUFFIX}"),
@@ -40,31 +40,31 @@ KILL, START = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down
     ({"imported": "yes", "nemesis": "none"}, f"no nemesis, {SUFFIX}"),
     ({"schedule": [5, {"f": []}, {"f": "cut"}]}, f"nemesis cut, {SUFFIX}"),
 ])
-def test_a_name_says_what_was_tested(about: dict[str, Any], name: str) -> None:
-    assert case_name({**RUN, **about}) == name
+def test_a_name_states_what_was_tested(run_json: dict[str, Any], name: str) -> None:
+    assert case_name({**RUN, **run_json}) == name
 
 
 @pytest.mark.parametrize("changed", [
     {"seed": 8}, {"id": "ff"}, {"commit": "0"}, {"missed": [1]}, {"history_lines": 7}, {"schedule": [KILL]},
     {"ended": "interrupted"}, {"died": ["n1"]}])
-def test_a_name_tells_nothing_that_changes_from_night_to_night(changed: dict[str, Any]) -> None:
+def test_a_name_contains_nothing_that_changes_from_night_to_night(changed: dict[str, Any]) -> None:
     assert case_name({**RUN, "nemesis": "crash", **changed}) == case_name({**RUN, "nemesis": "crash"})
 
 
-def test_what_cannot_be_read_and_what_is_endless_have_names_too() -> None:
+def test_an_unreadable_run_has_a_name_and_a_long_name_is_cut() -> None:
     assert case_name(None) == UNREADABLE
     assert len(case_name({**RUN, "nemesis": "x" * 1000})) == CHARS
 
 
-def test_the_second_of_a_name_is_numbered() -> None:
+def test_repeated_names_are_numbered() -> None:
     assert numbered(["a", "b", "a", "a", "b"]) == ["a", "b", "a #2", "a #3", "b #2"]
 
 
-def test_a_run_s_first_run_json_tells_what_was_asked(tmp_path: Any) -> None:
-    """Before anything has started: a run that never came about has its name."""
+def test_the_first_run_json_gives_the_name_too(tmp_path: Any) -> None:
+    """Written before anything has started, so that a run that failed to start has its name."""
     options = RunOptions(nemesis="crash,pause", out=tmp_path / "run", duration=1.0)
     assert case_name(_initial_about(planned(options))) == f"nemesis crash,pause, {SUFFIX}"
     one = next(each for each in scenario.shipped(scenario_words()) if each.name == "double-failover")
     part = Part(scenario=one, row=one.rows[0])
-    about = _initial_about(planned(options_of(part, "local", tmp_path / "part"), one.schedule))
-    assert case_name(about) == f"scenario double-failover on {one.rows[0].label}, local cluster of 3"
+    run_json = _initial_about(planned(options_of(part, "local", tmp_path / "part"), one.schedule))
+    assert case_name(run_json) == f"scenario double-failover on {one.rows[0].label}, local cluster of 3"

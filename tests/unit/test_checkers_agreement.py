@@ -1,4 +1,4 @@
-"""Whether replicas agree and whether each log is one: hits, and near misses that must stay silent."""
+"""Whether replicas agree and each log is well-formed: hits, and near misses without a finding."""
 
 import pytest
 from folders import Tale
@@ -18,7 +18,7 @@ def unsettle(tale: Tale) -> Tale:
 
 
 @TALES.tale("diverged bug 1", "epoch-lineage bug 1")
-def another_record_on_a_follower_has_diverged(tale: Tale) -> None:
+def another_record_on_a_follower_is_diverged(tale: Tale) -> None:
     tale.acked(1, 2, 3).send(5, 9, kind="info").entry("n3", 1).update(value=9, crc=5)
 
 
@@ -28,7 +28,7 @@ def another_checksum_is_another_record(tale: Tale) -> None:
 
 
 @TALES.tale("diverged bug 1")
-def once_settled_nothing_may_differ_above_the_hw_either(tale: Tale) -> None:
+def after_settling_logs_must_agree_above_the_hw_too(tale: Tale) -> None:
     tale.acked(1).logged(2, epoch=1, nodes=["n1", "n2"]).logged(9, nodes=["n3"])
     tale.send(5, 2, kind="info").send(6, 9, kind="info")
     for node in NODES:
@@ -36,48 +36,48 @@ def once_settled_nothing_may_differ_above_the_hw_either(tale: Tale) -> None:
 
 
 @TALES.tale(unknown=UNSETTLED)
-def before_settling_tails_above_a_hw_may_differ(tale: Tale) -> None:
+def before_settling_logs_may_differ_above_the_hw(tale: Tale) -> None:
     unsettle(tale).acked(1).logged(2, epoch=1, nodes=["n1", "n2"]).logged(9, nodes=["n3"])
     tale.send(5, 2, kind="info").send(6, 9, kind="info").row("n3")["hw"] = 1
 
 
 @TALES.tale("diverged bug 1", unknown=UNSETTLED)
-def below_both_hws_two_members_must_agree_at_once(tale: Tale) -> None:
+def below_both_hws_isr_members_must_agree_before_settling_too(tale: Tale) -> None:
     unsettle(tale).acked(1).logged(2, epoch=1, nodes=["n1", "n2"]).logged(9, nodes=["n3"])
     tale.send(5, 2, kind="info").send(6, 9, kind="info")
 
 
 @TALES.tale("diverged bug 1", unknown=UNSETTLED)
-def so_must_a_replica_outside_the_isr(tale: Tale) -> None:
-    below_both_hws_two_members_must_agree_at_once(tale)
+def below_both_hws_a_replica_outside_the_isr_must_agree_too(tale: Tale) -> None:
+    below_both_hws_isr_members_must_agree_before_settling_too(tale)
     tale.run["leaders"]["0"]["isr"] = ["n1", "n2"]
 
 
 @TALES.tale(unknown=UNSETTLED)
-def but_not_where_data_was_lost(tale: Tale) -> None:
-    so_must_a_replica_outside_the_isr(tale)
+def a_replica_outside_the_isr_may_differ_after_it_lost_data(tale: Tale) -> None:
+    below_both_hws_a_replica_outside_the_isr_must_agree_too(tale)
     tale.fault("power_cut", "n3", lost=True)
 
 
 @TALES.tale("diverged bug 1", unknown=UNSETTLED)
-def members_must_even_where_data_was_lost(tale: Tale) -> None:
-    below_both_hws_two_members_must_agree_at_once(tale)
+def isr_members_must_agree_even_after_one_lost_data(tale: Tale) -> None:
+    below_both_hws_isr_members_must_agree_before_settling_too(tale)
     tale.fault("power_cut", "n3", lost=True)
 
 
 @TALES.tale("under-replicated bug 2")
-def a_member_that_lacks_committed_records_is_behind(tale: Tale) -> None:
+def an_isr_member_without_committed_records_is_under_replicated(tale: Tale) -> None:
     tale.acked(1, 2, 3).drop("n3", 2).drop("n3", 1)
 
 
 @TALES.tale()
-def outside_the_isr_or_above_the_hw_nothing_need_be_held(tale: Tale) -> None:
+def no_record_is_required_outside_the_isr_or_above_the_hw(tale: Tale) -> None:
     tale.acked(1, 2).logged(3, nodes=["n1", "n2"]).send(4, 3, kind="info").drop("n3", 1)
     tale.run["leaders"]["0"]["isr"] = ["n1", "n2"]
 
 
 @TALES.tale()
-def below_a_members_own_log_start_nothing_need_be_held(tale: Tale) -> None:
+def no_record_is_required_below_a_members_log_start(tale: Tale) -> None:
     tale.acked(1, 2).drop("n2", 0)
 
 
@@ -94,12 +94,12 @@ def epochs_never_fall_inside_a_log(tale: Tale) -> None:
 
 
 @TALES.tale("epoch-lineage bug 2")
-def the_cache_must_say_what_the_log_says(tale: Tale) -> None:
+def the_epoch_cache_must_match_the_log(tale: Tale) -> None:
     tale.acked(1, 2).acked(3, 4, epoch=1).row("n3")["epochs"] = [[0, 0]]
 
 
 @TALES.tale()
-def an_epoch_in_which_nothing_was_written_yet_starts_at_leo(tale: Tale) -> None:
+def an_epoch_without_records_starts_at_leo(tale: Tale) -> None:
     tale.acked(1, 2).row("n1")["epochs"] = [[0, 0], [3, 2]]
 
 
@@ -116,7 +116,7 @@ def the_first_cache_entry_may_start_below_the_log(tale: Tale) -> None:
 
 
 @TALES.tale()
-def records_without_epochs_and_dead_nodes_caches_take_no_part(tale: Tale) -> None:
+def records_without_epochs_and_caches_of_stopped_nodes_are_not_compared(tale: Tale) -> None:
     tale.acked(1, 2, epoch=-1)
     for node in NODES:
         tale.row(node).update(epochs="absent")
@@ -124,18 +124,18 @@ def records_without_epochs_and_dead_nodes_caches_take_no_part(tale: Tale) -> Non
 
 
 @TALES.tale("malformed-log bug 1")
-def a_gap_is_no_log(tale: Tale) -> None:
+def a_gap_is_malformed(tale: Tale) -> None:
     tale.acked(1, 2, 3).drop("n3", 1)
     tale.run["leaders"]["0"]["isr"] = ["n1", "n2"]
 
 
 @TALES.tale("malformed-log bug 1")
-def a_doubled_offset_is_no_log(tale: Tale) -> None:
+def a_repeated_offset_is_malformed(tale: Tale) -> None:
     tale.acked(1, 2).logs["n3"].insert(1, dict(tale.entry("n3", 1)))
 
 
 @TALES.tale("malformed-log bug 2")
-def a_disordered_log_steps_over_and_back(tale: Tale) -> None:
+def an_unordered_log_has_a_step_forward_and_one_back(tale: Tale) -> None:
     log = tale.acked(1, 2, 3, 4).logs["n3"]
     log[1], log[2] = log[2], log[1]
     tale.run["leaders"]["0"]["isr"] = ["n1", "n2"]
@@ -147,22 +147,22 @@ def a_disordered_log_steps_over_and_back(tale: Tale) -> None:
 
 
 @TALES.tale("malformed-log bug 1")
-def bytes_must_fit_their_checksum(tale: Tale) -> None:
+def a_wrong_checksum_is_malformed(tale: Tale) -> None:
     tale.acked(1, 2).entry("n1", 1)["crc_ok"] = False
 
 
 @TALES.tale("malformed-log bug 1")
-def no_running_node_has_its_hw_above_leo(tale: Tale) -> None:
+def a_running_node_with_its_hw_above_leo_is_malformed(tale: Tale) -> None:
     tale.acked(1).row("n2")["hw"] = 2
 
 
 @TALES.tale()
-def a_node_that_was_not_running_may(tale: Tale) -> None:
+def a_stopped_node_may_have_its_hw_above_leo(tale: Tale) -> None:
     tale.acked(1).row("n2").update(hw=2, running=False)
 
 
 @TALES.tale("malformed-log bug 2")
-def bounds_must_be_where_the_entries_end_and_begin(tale: Tale) -> None:
+def log_start_and_leo_must_match_the_records(tale: Tale) -> None:
     tale.acked(1, 2).row("n2")["leo"] = 3
     tale.drop("n3", 0).row("n3")["log_start"] = 0
     tale.run["leaders"]["0"]["isr"] = ["n1", "n2"]
@@ -175,7 +175,7 @@ def an_empty_log_ends_where_it_begins(tale: Tale) -> None:
 
 
 @TALES.tale(unknown=["epoch-lineage", "lost-write", "saw-then-lost", "under-replicated"])
-def a_compacted_log_has_gaps_and_other_checksums(tale: Tale) -> None:
+def a_compacted_log_may_have_gaps_and_other_checksums(tale: Tale) -> None:
     tale.acked(1, 2, 3, 4).run["partitions"]["0"]["cleanup"] = "compact"
     for node in NODES:
         tale.drop(node, 1).row(node)["epochs"] = [[5, 0]]
@@ -184,19 +184,19 @@ def a_compacted_log_has_gaps_and_other_checksums(tale: Tale) -> None:
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
-    """The tale's name says what must be so."""
+    """The tale's name states what is expected."""
     TALES.check(name, verdicts)
 
 
-def test_diverged_names_who_differs_from_the_leader(verdicts: dict[str, Verdict]) -> None:
+def test_diverged_names_the_nodes_that_differ_from_the_leader(verdicts: dict[str, Verdict]) -> None:
     """`nodes` are those whose record is not the leader's."""
-    found = {one.name: one for one in verdicts["another_record_on_a_follower_has_diverged"].findings}
+    found = {one.name: one for one in verdicts["another_record_on_a_follower_is_diverged"].findings}
 
     assert found["diverged"].examples[0]["nodes"] == ["n3"]
 
 
-def test_under_replicated_names_who_lacks(verdicts: dict[str, Verdict]) -> None:
-    """One finding an offset, with the members that lack it."""
-    found = verdicts["a_member_that_lacks_committed_records_is_behind"].findings[0]
+def test_under_replicated_names_the_members_without_the_record(verdicts: dict[str, Verdict]) -> None:
+    """One finding for each offset, with the members that do not have it."""
+    found = verdicts["an_isr_member_without_committed_records_is_under_replicated"].findings[0]
 
     assert [(one["offset"], one["nodes"]) for one in found.examples] == [(1, ["n3"]), (2, ["n3"])]

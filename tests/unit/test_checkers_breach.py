@@ -1,4 +1,4 @@
-"""What a history that breaks its field table still proves, and what no longer; judge and twin agree."""
+"""What a history that breaks its field table still proves and what it does not; judge and twin agree."""
 
 import json
 from collections.abc import Callable
@@ -21,13 +21,13 @@ ALL = ("n1", "n2", "n3")
 Edit = Callable[[list[Line]], Any]
 
 
-def fields(number: int, **told: object) -> Edit:
-    """Puts these fields into a line of the history."""
-    return lambda lines: lines[number].update(told)
+def fields(number: int, **values: object) -> Edit:
+    """Sets these fields of one line of the history."""
+    return lambda lines: lines[number].update(values)
 
 
-def garbled(number: int, cut: int = 0) -> Edit:
-    """A line loses its last bytes: it is none any more."""
+def cut_line(number: int, cut: int = 0) -> Edit:
+    """A line loses its last bytes and cannot be read."""
 
     def edit(lines: list[Line]) -> list[Line | str]:
         text = json.dumps(lines[number])[: -1 - cut]
@@ -36,8 +36,8 @@ def garbled(number: int, cut: int = 0) -> Edit:
     return edit
 
 
-def glued(number: int) -> Edit:
-    """A line and the next one are one, which is none."""
+def joined(number: int) -> Edit:
+    """A line and the next one become one, which cannot be read."""
 
     def edit(lines: list[Line]) -> list[Line | str]:
         both = "".join(json.dumps(line) for line in lines[number : number + 2])
@@ -46,20 +46,20 @@ def glued(number: int) -> Edit:
     return edit
 
 
-def gone(number: int) -> Edit:
+def without(number: int) -> Edit:
     return lambda lines: lines[:number] + lines[number + 1 :]
 
 
-# -- indexes that do not rise: what came before what is not known -------------------------------------------
+# -- indexes that do not rise: the order of ops is unknown --------------------------------------------------
 
 
 @TALES.tale(unknown=BREACHED)
-def an_index_comes_twice_and_no_send_is_out_of_order(tale: Tale) -> None:
+def a_repeated_index_shows_no_send_out_of_order(tale: Tale) -> None:
     tale.acked(1, 2, 3).edit = fields(5, index=1)
 
 
 @TALES.tale(unknown=BREACHED)
-def nor_is_an_end_offset(tale: Tale) -> None:
+def a_repeated_index_shows_no_regressed_end_offset(tale: Tale) -> None:
     tale.ends(5, 0).acked(1, 2).ends(5, 2).edit = fields(7, index=0)
 
 
@@ -69,12 +69,12 @@ def two_ops_of_one_index_are_two_ops(tale: Tale) -> None:
 
 
 @TALES.tale("int-nonmonotonic-poll bug 1", "int-nonmonotonic-send bug 1", unknown=BREACHED)
-def what_one_line_shows_it_shows_whatever_its_index(tale: Tale) -> None:
+def a_finding_within_one_line_does_not_depend_on_its_index(tale: Tale) -> None:
     tale.send(1, 1, 2, at=[1, 0]).logged(2, 1).poll(5, (1, 1), (0, 2)).edit = fields(3, index=0)
 
 
 def out_of_order(tale: Tale) -> Tale:
-    """A process's sends and the ends that it was told, both falling."""
+    """A process's sends and the end offsets that it got, both falling."""
     return tale.ends(1, 2).send(1, 2, at=[1]).send(1, 1, at=[0]).ends(1, 1).logged(1, 2)
 
 
@@ -82,100 +82,100 @@ FALLING = ("end-offset-regressed bug 1", "nonmonotonic-send bug 1")
 
 
 @TALES.tale(*FALLING, unknown=BREACHED)
-def with_a_line_less_the_others_keep_their_order(tale: Tale) -> None:
-    out_of_order(tale.poll(7)).edit = gone(1)
+def with_a_line_missing_the_others_keep_their_order(tale: Tale) -> None:
+    out_of_order(tale.poll(7)).edit = without(1)
 
 
 @TALES.tale(*FALLING, unknown=BREACHED)
-def with_a_line_that_is_none_too(tale: Tale) -> None:
-    out_of_order(tale.poll(7)).edit = garbled(0)
+def with_an_unreadable_line_the_others_keep_their_order(tale: Tale) -> None:
+    out_of_order(tale.poll(7)).edit = cut_line(0)
 
 
 @TALES.tale(*FALLING, unknown=BREACHED)
-def and_where_two_are_one(tale: Tale) -> None:
-    out_of_order(tale.poll(7)).edit = glued(0)
+def with_two_lines_joined_the_others_keep_their_order(tale: Tale) -> None:
+    out_of_order(tale.poll(7)).edit = joined(0)
 
 
 @TALES.tale("lost-write fault budget 1", unknown=BREACHED)
-def a_fault_of_a_wrong_index_may_have_come_after(tale: Tale) -> None:
+def a_fault_with_a_wrong_index_may_have_come_after_the_send(tale: Tale) -> None:
     tale.acked(1).send(2, 9, at=[1]).fault("power_cut", *ALL, lost=True).edit = fields(4, index=0)
 
 
 @TALES.tale("lost-write unclean.leader.election.enable 1", unknown=BREACHED)
-def so_may_an_unclean_election(tale: Tale) -> None:
+def an_unclean_election_with_a_wrong_index_may_have_come_after_the_send(tale: Tale) -> None:
     tale.acked(1).send(2, 9, at=[1]).fault("elect", "n2", unclean=True).edit = fields(4, index=0)
 
 
-# -- faults that nobody can read ----------------------------------------------------------------------------
+# -- faults that cannot be read -----------------------------------------------------------------------------
 
 
-def a_loss_by(tale: Tale, f: str, **told: object) -> Tale:
-    """An ack without a record, and then a fault: line 4."""
-    return tale.acked(1).send(2, 9, at=[1]).fault(f, *ALL, **told)
+def loss_then_fault(tale: Tale, f: str, **values: object) -> Tale:
+    """An ack without a record, then a fault at line 4."""
+    return tale.acked(1).send(2, 9, at=[1]).fault(f, *ALL, **values)
 
 
-def scheduled(tale: Tale, *acts: dict[str, object]) -> Tale:
-    tale.run["schedule"] = list(acts)
+def with_schedule(tale: Tale, *entries: dict[str, object]) -> Tale:
+    tale.run["schedule"] = list(entries)
     return tale
 
 
-CUT = {"f": "power_cut", "nodes": [*ALL]}
+POWER_CUT = {"f": "power_cut", "nodes": [*ALL]}
 
 
 @TALES.tale("lost-write fault budget 1", unknown=BREACHED)
-def a_power_cut_that_cannot_be_read_may_excuse_a_loss(tale: Tale) -> None:
-    a_loss_by(tale, "power_cut", lost=True).edit = garbled(4)
+def an_unreadable_power_cut_may_permit_a_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "power_cut", lost=True).edit = cut_line(4)
 
 
 @TALES.tale("lost-write fault budget 1", unknown=BREACHED)
-def so_may_one_that_does_not_get_to_the_point(tale: Tale) -> None:
-    a_loss_by(tale, "power_cut", lost=True).edit = garbled(4, cut=20)
+def a_power_cut_cut_off_before_its_result_may_permit_a_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "power_cut", lost=True).edit = cut_line(4, cut=20)
 
 
 @TALES.tale("lost-write fault budget 1", unknown=BREACHED)
-def so_may_one_behind_a_kill_on_the_same_line(tale: Tale) -> None:
-    a_loss_by(tale, "kill").fault("power_cut", *ALL, lost=True).edit = glued(4)
+def a_power_cut_joined_to_a_kill_may_permit_a_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "kill").fault("power_cut", *ALL, lost=True).edit = joined(4)
 
 
 @TALES.tale("lost-write bug 1", unknown=BREACHED)
-def not_so_a_kill_behind_a_kill(tale: Tale) -> None:
-    a_loss_by(tale, "kill").fault("kill", "n1").edit = glued(4)
+def two_joined_kills_permit_no_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "kill").fault("kill", "n1").edit = joined(4)
 
 
 @TALES.tale("lost-write bug 1", unknown=BREACHED)
-def not_so_a_kill(tale: Tale) -> None:
-    a_loss_by(tale, "kill").edit = garbled(4)
+def an_unreadable_kill_permits_no_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "kill").edit = cut_line(4)
 
 
 @TALES.tale("lost-write bug 1", unknown=BREACHED)
-def nor_anything_where_every_write_is_flushed(tale: Tale) -> None:
-    a_loss_by(tale, "power_cut", lost=True).edit = garbled(4)
+def an_unreadable_power_cut_permits_no_loss_of_flushed_writes(tale: Tale) -> None:
+    loss_then_fault(tale, "power_cut", lost=True).edit = cut_line(4)
     tale.run["guarantees"]["flush"] = "every"
 
 
 @TALES.tale("lost-write unclean.leader.election.enable 1", unknown=BREACHED)
-def an_unclean_election_that_cannot_be_read_may(tale: Tale) -> None:
-    a_loss_by(tale, "elect", unclean=True).edit = garbled(4)
+def an_unreadable_unclean_election_may_permit_a_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "elect", unclean=True).edit = cut_line(4)
 
 
 @TALES.tale("lost-write bug 1", unknown=BREACHED)
-def a_clean_one_may_not(tale: Tale) -> None:
-    a_loss_by(tale, "elect", unclean=False).edit = garbled(4)
+def an_unreadable_clean_election_permits_no_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "elect", unclean=False).edit = cut_line(4)
 
 
 @TALES.tale("lost-write unclean.leader.election.enable 1", unknown=BREACHED)
-def one_that_does_not_say_may(tale: Tale) -> None:
-    a_loss_by(tale, "elect", unclean=True).edit = garbled(4, cut=12)
+def an_election_cut_off_before_unclean_may_permit_a_loss(tale: Tale) -> None:
+    loss_then_fault(tale, "elect", unclean=True).edit = cut_line(4, cut=12)
 
 
 @TALES.tale("lost-write fault budget 1", unknown=BREACHED)
-def a_line_is_missing_and_a_power_cut_of_the_schedule_too(tale: Tale) -> None:
-    scheduled(a_loss_by(tale, "power_cut", lost=True), CUT).edit = gone(4)
+def a_missing_line_may_be_the_scheduled_power_cut(tale: Tale) -> None:
+    with_schedule(loss_then_fault(tale, "power_cut", lost=True), POWER_CUT).edit = without(4)
 
 
 @TALES.tale("lost-write fault budget 1", unknown=BREACHED)
-def or_a_line_says_nothing_any_more(tale: Tale) -> None:
-    scheduled(a_loss_by(tale, "power_cut", lost=True), CUT).edit = lambda lines: [
+def a_line_of_zero_bytes_may_be_the_scheduled_power_cut(tale: Tale) -> None:
+    with_schedule(loss_then_fault(tale, "power_cut", lost=True), POWER_CUT).edit = lambda lines: [
         *lines[:4],
         "\0\0\n",
         *lines[5:],
@@ -183,63 +183,65 @@ def or_a_line_says_nothing_any_more(tale: Tale) -> None:
 
 
 @TALES.tale("lost-write unclean.leader.election.enable 1", unknown=BREACHED)
-def or_an_unclean_election_of_it(tale: Tale) -> None:
-    scheduled(a_loss_by(tale, "elect", unclean=True), {"f": "elect", "unclean": True}).edit = gone(4)
+def a_missing_line_may_be_the_scheduled_unclean_election(tale: Tale) -> None:
+    loss_then_fault(tale, "elect", unclean=True)
+    with_schedule(tale, {"f": "elect", "unclean": True}).edit = without(4)
 
 
 @TALES.tale("lost-write bug 1", unknown=BREACHED)
-def with_every_act_of_the_schedule_told_a_missing_line_is_none_of_them(tale: Tale) -> None:
+def a_missing_line_is_no_fault_if_the_history_has_all_scheduled_ones(tale: Tale) -> None:
     tale.fault("power_cut", *ALL, lost=True)
-    scheduled(tale.acked(1).send(2, 9, at=[1]).poll(7), CUT, {"f": "kill", "nodes": ["n1"]}).edit = gone(5)
+    tale.acked(1).send(2, 9, at=[1]).poll(7)
+    with_schedule(tale, POWER_CUT, {"f": "kill", "nodes": ["n1"]}).edit = without(5)
 
 
 @TALES.tale("lost-write bug 1", unknown=[*BREACHED, "unfit"])
-def nor_is_it_an_act_that_never_came(tale: Tale) -> None:
-    scheduled(tale.acked(1).send(2, 9, at=[1]).poll(7), CUT).edit = gone(5)
+def a_missing_line_is_no_fault_that_was_missed(tale: Tale) -> None:
+    with_schedule(tale.acked(1).send(2, 9, at=[1]).poll(7), POWER_CUT).edit = without(5)
     tale.run["missed"] = [0]
 
 
-# -- fields where they do not belong, and answers that come again -------------------------------------------
+# -- fields in the wrong ops, and repeated completions ------------------------------------------------------
 
 
 @TALES.tale()
-def only_an_answer_says_what_was_read(tale: Tale) -> None:
-    told = [{"partition": 0, "offset": 0, "value": 2}, {"partition": 0, "offset": 0, "value": 1}]
-    tale.line(7, "invoke", "poll", reads=told).line(7, "ok", "poll", reads=[])
-    tale.line(8, "invoke", "assign", partitions=[0], reads=told)
-    tale.line(8, "ok", "assign", partitions=[0], reads=told)
+def only_a_completed_poll_shows_reads(tale: Tale) -> None:
+    reads = [{"partition": 0, "offset": 0, "value": 2}, {"partition": 0, "offset": 0, "value": 1}]
+    tale.line(7, "invoke", "poll", reads=reads).line(7, "ok", "poll", reads=[])
+    tale.line(8, "invoke", "assign", partitions=[0], reads=reads)
+    tale.line(8, "ok", "assign", partitions=[0], reads=reads)
     tale.send(2, 9, kind="fail").acked(1, 2)
 
 
 @TALES.tale()
-def only_who_sends_says_what_was_sent_or_where_the_end_is(tale: Tale) -> None:
+def only_a_send_shows_sends_and_only_list_offsets_shows_ends(tale: Tale) -> None:
     sent, ends = [{"partition": 0, "value": 9, "offset": 7}], [{"partition": 0, "offset": 9}]
     tale.acked(1, 2).ends(7, 2).op(7, "poll", asked={"sends": sent}, sends=sent, offsets=ends, reads=[])
     tale.ends(7, 2).line(-1, "info", "kill", fault={"nodes": ["n1"]}, sends=sent)
 
 
 @TALES.tale("lost-write bug 1", unknown=BREACHED)
-def of_a_value_that_is_answered_twice_at_once_the_first_place_counts(tale: Tale) -> None:
+def of_a_value_with_two_offsets_in_one_ack_the_first_counts(tale: Tale) -> None:
     tale.acked(1)
     for values, offsets in (((2,), (1, 0)), ((3,), (9, 2))):
         tale.line(values[0], "invoke", "send", sends=[{"partition": 0, "value": values[0]}])
-        told = [{"partition": 0, "value": values[0], "offset": offset} for offset in offsets]
-        tale.line(values[0], "ok", "send", sends=told).logged(*values)
+        acks = [{"partition": 0, "value": values[0], "offset": offset} for offset in offsets]
+        tale.line(values[0], "ok", "send", sends=acks).logged(*values)
 
 
 @TALES.tale(unknown=names.IF_VALUES_REPEAT)
-def of_a_value_that_was_sent_twice_nobody_knows_which_answer_is_whose(tale: Tale) -> None:
+def of_a_value_sent_twice_it_is_unknown_which_send_was_acked(tale: Tale) -> None:
     tale.acked(1).send(5, 9, at=[0]).send(6, 9, kind="info")
 
 
 @TALES.tale(unknown=BREACHED)
-def an_answer_that_comes_again_fits_nothing_whatever_is_open(tale: Tale) -> None:
+def a_repeated_completion_matches_no_open_op(tale: Tale) -> None:
     tale.acked(1).line(5, "invoke", "send", sends=[{"partition": 0, "value": 8}])
     tale.send(5, 2, at=[1]).line(5, "ok", "send", sends=[{"partition": 0, "value": 2, "offset": 1}]).logged(2)
 
 
 @TALES.tale("precommitted-read bug 1", unknown=BREACHED)
-def what_a_transaction_reads_of_its_own_it_reads_whoever_else_was_answered(tale: Tale) -> Tale:
+def a_precommitted_read_is_found_despite_a_completion_of_another_process(tale: Tale) -> Tale:
     tale = logged(two_partitions(), A, C)
     ended(tale, 9, A, f="send")
     txn(tale, 1, A, reads=[A])
@@ -248,7 +250,7 @@ def what_a_transaction_reads_of_its_own_it_reads_whoever_else_was_answered(tale:
 
 
 @TALES.tale("precommitted-read bug 1", unknown=BREACHED)
-def an_answer_that_comes_again_shows_it_once(tale: Tale) -> Tale:
+def a_repeated_completion_shows_a_precommitted_read_once(tale: Tale) -> Tale:
     tale = logged(two_partitions(), A, C)
     txn(tale, 1, A, reads=[A])
     ended(tale, 1, A, reads=[A])
@@ -258,10 +260,10 @@ def an_answer_that_comes_again_shows_it_once(tale: Tale) -> Tale:
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
-    """The tale's name says what must be so."""
+    """The tale's name states what is expected."""
     TALES.check(name, verdicts)
 
 
 @pytest.mark.parametrize("name", TALES.cases())
-def test_the_twin_says_so_too(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+def test_the_twin_gives_the_same_verdict(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     TALES.check_twin(name, verdicts, tmp_path / "run")

@@ -1,4 +1,4 @@
-"""Transactions: reads of what was not committed, and ops in a cycle; each hit with its near miss."""
+"""Transactions: reads of uncommitted records, and ops in a cycle; each hit with its near miss."""
 
 import re
 from pathlib import Path
@@ -18,12 +18,12 @@ TALES = Tales(by_name=dict(CYCLES.by_name))
 verdicts = TALES.fixture()
 
 
-# -- ops in doubt, and ops that failed ----------------------------------------------------------------------
+# -- indeterminate and failed ops ---------------------------------------------------------------------------
 
 
 @TALES.tale()
-def a_doubtful_write_may_land_later(tale: Tale) -> Tale:
-    """The next one's record is before it, and is read."""
+def an_indeterminate_write_may_land_later(tale: Tale) -> Tale:
+    """The next op's record is before it, and is read."""
     tale = logged(two(), A, B)
     txn(tale, 1, B, kind="info")
     txn(tale, 2, A)
@@ -32,7 +32,7 @@ def a_doubtful_write_may_land_later(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1c-realtime bug 1")
-def what_a_doubtful_one_read_it_had_read_by_then(tale: Tale) -> Tale:
+def an_indeterminate_transaction_has_read_its_reads_at_its_end(tale: Tale) -> Tale:
     tale = logged(two(), A, B)
     txn(tale, 1, B, reads=[A], kind="info")
     txn(tale, 2, A)
@@ -40,7 +40,7 @@ def what_a_doubtful_one_read_it_had_read_by_then(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1c bug 1")
-def a_doubtful_one_reads_and_writes_as_one(tale: Tale) -> Tale:
+def an_indeterminate_transaction_is_one_op_of_a_cycle(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     began(tale, 1, A)
     began(tale, 2, C)
@@ -50,7 +50,7 @@ def a_doubtful_one_reads_and_writes_as_one(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1c-realtime bug 1")
-def what_a_failed_one_read_it_had_read(tale: Tale) -> Tale:
+def a_failed_transaction_has_read_its_reads_at_its_end(tale: Tale) -> Tale:
     tale = logged(two(), A)
     txn(tale, 1, (1, 0, 20), reads=[A], kind="fail")
     txn(tale, 2, A)
@@ -58,7 +58,7 @@ def what_a_failed_one_read_it_had_read(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1a bug 1")
-def to_read_a_failed_value_is_no_cycle(tale: Tale) -> Tale:
+def reading_a_failed_value_is_no_cycle(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     began(tale, 1, C)
     began(tale, 2, A)
@@ -68,7 +68,7 @@ def to_read_a_failed_value_is_no_cycle(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1c-process bug 1")
-def a_failed_op_between_breaks_no_order(tale: Tale) -> Tale:
+def a_failed_op_in_between_keeps_the_process_order(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     txn(tale, 1, C, reads=[A])
     txn(tale, 1, (1, 5, 29), kind="fail")
@@ -83,7 +83,7 @@ KILLED = ("diverged", "nonmonotonic-poll", "phantom", "poll-skip", "under-replic
 
 
 @TALES.tale("G1c-realtime bug 1", unknown=OVERLAPPING)
-def a_process_that_goes_on_after_an_info_has_no_order(tale: Tale) -> Tale:
+def ops_of_a_process_after_an_info_have_no_order(tale: Tale) -> Tale:
     tale = logged(two(), A)
     txn(tale, 1, reads=[A], kind="info")
     txn(tale, 1, A)
@@ -91,7 +91,7 @@ def a_process_that_goes_on_after_an_info_has_no_order(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1c bug 1", unknown=OVERLAPPING)
-def two_ops_of_a_process_at_once_are_told_apart_by_what_they_send(tale: Tale) -> Tale:
+def two_open_ops_of_a_process_are_matched_by_their_sends(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     began(tale, 1, A)
     began(tale, 1, C)
@@ -101,14 +101,14 @@ def two_ops_of_a_process_at_once_are_told_apart_by_what_they_send(tale: Tale) ->
 
 
 @TALES.tale("G1c bug 1", unknown=names.OF_THE_HISTORY)
-def a_cycle_stands_beside_a_line_that_is_none(tale: Tale) -> Tale:
+def a_cycle_is_found_beside_an_unreadable_line(tale: Tale) -> Tale:
     tale = mutual()
     tale.edit = lambda lines: [*lines, "{nonsense\n"]
     return tale
 
 
 @TALES.tale(unknown=names.OF_THE_HISTORY)
-def what_takes_time_does_not(tale: Tale) -> Tale:
+def a_realtime_cycle_is_not_found_beside_an_unreadable_line(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     txn(tale, 1, C, reads=[A])
     txn(tale, 2, A)
@@ -117,8 +117,8 @@ def what_takes_time_does_not(tale: Tale) -> Tale:
 
 
 @TALES.tale(unknown=names.OF_THE_HISTORY)
-def an_index_twice_makes_no_two_ops_one(tale: Tale) -> Tale:
-    """The first and the third, else, would be an op that reads from the second and is read by it."""
+def a_repeated_index_does_not_merge_two_ops(tale: Tale) -> Tale:
+    """Merged, the first and the third would be one op that reads from the second and is read by it."""
     tale = logged(two(), A, C)
     began(tale, 1, A)
     began(tale, 2, C)
@@ -135,7 +135,7 @@ def an_index_twice_makes_no_two_ops_one(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1c-realtime bug 1", unknown=KILLED)
-def a_killed_run_is_looked_at(tale: Tale) -> Tale:
+def a_cycle_is_found_in_a_killed_run(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     txn(tale, 1, C, reads=[A])
     txn(tale, 2, A)
@@ -145,15 +145,15 @@ def a_killed_run_is_looked_at(tale: Tale) -> Tale:
 
 
 @TALES.tale(unknown=set(names.IF_VALUES_REPEAT))
-def of_a_value_sent_twice_nothing_follows(tale: Tale) -> Tale:
+def a_value_sent_twice_makes_no_cycle(tale: Tale) -> Tale:
     tale = mutual()
     txn(tale, 5, A, kind="info")
     return tale
 
 
 @TALES.tale("G1c-realtime bug 1")
-def a_transaction_of_nothing_is_one(tale: Tale) -> None:
-    """So the run is looked at as one with transactions, with the same end."""
+def an_empty_transaction_counts_as_one(tale: Tale) -> None:
+    """The run is judged as one with transactions, with the same result."""
     tale.poll(5, (0, 1)).acked(1).op(6, "txn")
 
 
@@ -161,52 +161,52 @@ def a_transaction_of_nothing_is_one(tale: Tale) -> None:
 
 
 @TALES.tale("G1c-realtime bug 1")
-def a_plain_poll_shows_nothing_before_its_send(tale: Tale) -> None:
+def a_poll_before_the_send_is_a_realtime_cycle(tale: Tale) -> None:
     tale.poll(5, (0, 1)).acked(1)
 
 
 @TALES.tale("G1c-process bug 1")
-def nor_to_the_sender(tale: Tale) -> None:
+def a_poll_by_the_sender_before_its_send_is_a_process_cycle(tale: Tale) -> None:
     tale.poll(1, (0, 1)).acked(1, process=1)
 
 
 @TALES.tale("G1c-process bug 1")
-def nor_to_the_sender_after_another(tale: Tale) -> None:
+def a_poll_by_the_sender_after_anothers_is_a_process_cycle(tale: Tale) -> None:
     tale.poll(5, (0, 1)).poll(1, (0, 1)).acked(1, process=1)
 
 
 @TALES.tale("G1c-realtime bug 1")
-def nor_to_another_before_the_sender_may_see_it(tale: Tale) -> None:
+def a_poll_by_another_is_a_realtime_cycle_though_the_sender_reads_later(tale: Tale) -> None:
     tale.poll(5, (0, 1)).acked(1, process=1).poll(1, (0, 1))
 
 
 @TALES.tale("G1c-realtime bug 1")
-def nor_a_doubtful_one(tale: Tale) -> None:
+def an_indeterminate_poll_before_the_send_is_a_realtime_cycle(tale: Tale) -> None:
     tale.poll(5, (0, 1), kind="info").send(1, 1, kind="info").logged(1).acked(2, process=2)
 
 
 @TALES.tale()
-def a_plain_poll_may_see_a_send_that_is_open(tale: Tale) -> None:
+def a_poll_may_read_an_open_send(tale: Tale) -> None:
     tale.logged(1).line(1, "invoke", "send", sends=[{"partition": 0, "value": 1}]).poll(5, (0, 1))
     tale.line(1, "ok", "send", sends=[{"partition": 0, "value": 1, "offset": 0}])
 
 
 @TALES.tale("G1c-realtime isolation 1")
-def unless_it_reads_what_is_not_committed(tale: Tale) -> None:
+def under_read_uncommitted_a_poll_before_the_send_is_permitted(tale: Tale) -> None:
     tale.poll(5, (0, 1)).acked(1).run["guarantees"]["isolation"] = "read_uncommitted"
 
 
 @TALES.tale("G1a bug 1")
-def a_failed_send_s_value_is_another_matter(tale: Tale) -> None:
+def a_failed_sends_value_is_an_aborted_read(tale: Tale) -> None:
     tale.acked(1).poll(5, (0, 1), (1, 2)).send(6, 2, kind="fail").logged(2)
 
 
 @TALES.tale("realtime-order bug 1")
-def plain_sends_against_time_are_no_cycle(tale: Tale) -> None:
+def sends_out_of_realtime_order_are_no_cycle(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, at=[1]).send(2, 2, at=[0])
 
 
-# -- reads of what is not committed -------------------------------------------------------------------------
+# -- reads of uncommitted records ---------------------------------------------------------------------------
 
 
 @TALES.tale("precommitted-read bug 1")
@@ -217,7 +217,7 @@ def a_transaction_does_not_read_its_own_write(tale: Tale) -> Tale:
 
 
 @TALES.tale("precommitted-read bug 1")
-def nor_does_a_doubtful_one(tale: Tale) -> Tale:
+def an_indeterminate_transaction_does_not_read_its_own_write(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     txn(tale, 1, A, reads=[A], kind="info")
     txn(tale, 2, C)
@@ -225,20 +225,20 @@ def nor_does_a_doubtful_one(tale: Tale) -> Tale:
 
 
 @TALES.tale("G1a bug 1", "precommitted-read bug 1")
-def nor_one_that_failed(tale: Tale) -> Tale:
+def a_failed_transaction_does_not_read_its_own_write(tale: Tale) -> Tale:
     txn(tale, 1, A, reads=[A], kind="fail")
     return tale.logged(10).acked(11, process=2)
 
 
 @TALES.tale("precommitted-read isolation 1")
-def under_read_uncommitted_it_may(tale: Tale) -> Tale:
+def under_read_uncommitted_a_transaction_may_read_its_own_write(tale: Tale) -> Tale:
     txn(tale, 1, A, reads=[A])
     tale.run["guarantees"]["isolation"] = "read_uncommitted"
     return tale.logged(10)
 
 
 @TALES.tale()
-def it_may_read_what_its_process_sent_before(tale: Tale) -> Tale:
+def a_transaction_may_read_what_its_process_sent_before(tale: Tale) -> Tale:
     tale = logged(two(), A, C)
     txn(tale, 1, A)
     txn(tale, 1, C, reads=[A])
@@ -260,12 +260,12 @@ def two_thousand_transactions_of_a_correct_cluster(tale: Tale) -> Tale:
     return busy(3, 2_000)
 
 
-TOLD = [name for name in TALES.cases() if name != "two_thousand_transactions_of_a_correct_cluster"]
+SMALL_TALES = [name for name in TALES.cases() if name != "two_thousand_transactions_of_a_correct_cluster"]
 
 
-@pytest.mark.parametrize("name", TOLD)
+@pytest.mark.parametrize("name", SMALL_TALES)
 def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
-    """The tale's name says what must be so."""
+    """The tale's name states what is expected."""
     TALES.check(name, verdicts)
 
 
@@ -280,7 +280,7 @@ def test_a_busy_run_has_no_bug(verdicts: dict[str, Verdict]) -> None:
     }
 
 
-def test_a_cycle_is_told_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
+def test_a_cycle_is_described_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
     """The lines of its ops, in the cycle's order, and a sentence for each step."""
     (found,) = verdicts["a_longer_way_through_time_is_seen"].findings
 
@@ -300,8 +300,8 @@ def test_a_cycle_is_told_edge_by_edge(verdicts: dict[str, Verdict]) -> None:
     )
 
 
-def test_a_run_with_too_many_edges_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is left out, with a reason; its neighbour is not."""
+def test_a_run_with_too_many_edges_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a reason; its neighbour is judged."""
     few, many = mutual().write(tmp_path / "few"), busy(3, 20).write(tmp_path / "many")
     monkeypatch.setattr(cycles, "MOST_EDGES", 10)
 
@@ -314,7 +314,7 @@ def test_a_run_with_too_many_edges_is_told(tmp_path: Path, monkeypatch: pytest.M
     assert re.match(r"\d\d+ dependencies among the ops of this run .* among 10 at the most", unknown.reason)
 
 
-def test_a_read_of_one_s_own_write_is_told_by_its_lowest_place(verdicts: dict[str, Verdict]) -> None:
+def test_a_read_of_ones_own_write_gives_the_lowest_offset(verdicts: dict[str, Verdict]) -> None:
     (found,) = verdicts["a_transaction_does_not_read_its_own_write"].findings
     (example,) = found.examples
 

@@ -1,4 +1,4 @@
-"""The order of sends, what consumers were shown, and end offsets: hits, and near misses that stay silent."""
+"""The order of sends, of reads and of end offsets: hits, and near misses without a finding."""
 
 import pytest
 from folders import Tale, reads_of
@@ -9,7 +9,7 @@ from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 WITHOUT_A_LOG = (*names.OF_THE_LOGS, *names.OF_THE_LEADERS_LOG)
-READ_TO_THE_END = (*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE)  # so that reads tell of losses
+READ_TO_THE_END = (*names.OF_THE_LOGS, *names.OF_THE_LOG_ALONE)  # so that reads show losses
 verdicts = TALES.fixture()
 
 
@@ -33,22 +33,22 @@ def partitions_have_no_order_among_one_another(tale: Tale) -> Tale:
 
 
 @TALES.tale("nonmonotonic-send bug 1", "realtime-order bug 1")
-def a_process_gets_rising_offsets(tale: Tale) -> None:
+def offsets_of_a_processs_sends_must_rise(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, at=[1]).send(1, 2, at=[0])
 
 
 @TALES.tale("int-nonmonotonic-send bug 1")
-def so_does_one_op(tale: Tale) -> None:
+def offsets_of_sends_inside_one_op_must_rise(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, 2, at=[1, 0])
 
 
 @TALES.tale("int-nonmonotonic-send bug 1")
-def so_does_one_transaction(tale: Tale) -> None:
+def offsets_of_sends_inside_one_transaction_must_rise(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, 2, at=[1, 0], f="txn")
 
 
 @TALES.tale()
-def between_its_sends_and_its_reads_there_is_no_order(tale: Tale) -> None:
+def sends_and_reads_of_a_transaction_have_no_order_between_them(tale: Tale) -> None:
     sent = {"partition": 0, "value": 3}
     tale.acked(1, 2).line(5, "invoke", "txn", sends=[sent])
     tale.line(5, "ok", "txn", sends=[{**sent, "offset": 2}], reads=reads_of([(0, 1), (1, 2)], 0)).logged(3)
@@ -56,85 +56,85 @@ def between_its_sends_and_its_reads_there_is_no_order(tale: Tale) -> None:
 
 
 @TALES.tale("nonmonotonic-send bug 1")
-def an_offset_that_only_a_read_tells_must_rise_too(tale: Tale) -> None:
-    """Real time is held against acks alone."""
+def an_offset_known_only_from_a_read_must_rise_too(tale: Tale) -> None:
+    """The real-time order compares acks alone."""
     tale.logged(2, 1).send(1, 1).send(1, 2)
 
 
 @TALES.tale("nonmonotonic-send bug 1")
-def an_ack_is_held_against_a_read(tale: Tale) -> None:
+def an_ack_is_compared_with_a_read(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, at=[1]).send(1, 2)
 
 
 @TALES.tale("int-nonmonotonic-send bug 1")
-def inside_one_op_too(tale: Tale) -> None:
+def inside_one_op_an_ack_is_compared_with_a_read(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, 2, at=[1, None])
 
 
 @TALES.tale("duplicate bug 1", unknown=WITHOUT_A_LOG)
-def read_at_two_places_it_has_no_known_offset(tale: Tale) -> None:
+def a_value_read_at_two_offsets_has_no_known_offset(tale: Tale) -> None:
     tale.send(1, 1).send(1, 2).poll(5, (0, 2), (2, 1)).poll(6, (3, 1)).files["logs/n1.jsonl"] = None
     tale.run["final_reads"]["partitions"] = []
 
 
 @TALES.tale(unknown=["unseen"])
-def nor_has_it_one_where_nobody_read_it(tale: Tale) -> None:
+def a_value_that_was_not_read_has_no_known_offset(tale: Tale) -> None:
     tale.send(1, 1).send(1, 2).logged(2, 1).poll(5, (1, 1)).final = False
     tale.run["final_reads"]["partitions"] = []
 
 
 @TALES.tale()
-def a_doubtful_sends_offset_is_no_evidence(tale: Tale) -> None:
+def the_offset_of_an_indeterminate_send_is_no_evidence(tale: Tale) -> None:
     tale.logged(2, 1).send(1, 1, kind="info", at=[5]).send(2, 2, at=[0])
 
 
 @TALES.tale("nonmonotonic-poll bug 1")
-def a_position_never_falls(tale: Tale) -> None:
+def a_consumers_position_never_falls(tale: Tale) -> None:
     tale.acked(1, 2).poll(5, (0, 1), (1, 2)).poll(5, (1, 2))
 
 
 @TALES.tale("poll-skip bug 1")
-def a_poll_skips_nothing(tale: Tale) -> None:
+def a_poll_skips_no_record(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3))
 
 
 @TALES.tale()
-def control_records_and_aborted_ones_may_be_passed_over(tale: Tale) -> None:
+def control_records_and_aborted_ones_may_be_skipped(tale: Tale) -> None:
     tale.acked(1).logged(None, 9).send(7, 9, kind="fail").acked(2).poll(5, (0, 1)).poll(5, (3, 2))
     for node in ("n1", "n2", "n3"):
         tale.entry(node, 2)["aborted"] = True
 
 
 @TALES.tale()
-def an_assign_forgets_what_it_does_not_keep(tale: Tale) -> Tale:
+def an_assign_forgets_the_positions_of_other_partitions(tale: Tale) -> Tale:
     tale = Tale(partitions=2).acked(1, 2).acked(3, partition=1)
     return tale.assign(5, 0).poll(5, (0, 1), (1, 2)).assign(5, 1).assign(5, 0).poll(5, (0, 1))
 
 
 @TALES.tale("nonmonotonic-poll bug 1")
-def an_assign_keeps_what_it_names(tale: Tale) -> Tale:
+def an_assign_keeps_the_positions_of_its_partitions(tale: Tale) -> Tale:
     tale = Tale(partitions=2).acked(1, 2).acked(3, partition=1)
     return tale.assign(5, 0).poll(5, (0, 1), (1, 2)).assign(5, 0, 1).poll(5, (0, 1))
 
 
 @TALES.tale("poll-skip bug 1")
-def what_a_failed_poll_showed_was_given_back(tale: Tale) -> None:
+def records_of_a_failed_poll_do_not_count_as_read(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (1, 2), kind="fail").poll(5, (2, 3))
 
 
 @TALES.tale()
-def a_failed_poll_moves_nothing(tale: Tale) -> None:
+def a_failed_poll_moves_no_position(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(6, (0, 1)).poll(6, (1, 2), kind="fail").poll(6, (1, 2), (2, 3))
 
 
 @TALES.tale("int-nonmonotonic-poll bug 2", "int-poll-skip bug 1")
-def a_poll_that_was_not_given_back_showed_what_it_jumped_over(tale: Tale) -> None:
-    """The ok one jumped over what it showed itself; so did the failed one, which gave it back."""
+def an_ok_poll_skips_nothing_that_it_returns_later_itself(tale: Tale) -> None:
+    """A failed poll skips it: the records of a failed poll do not count as read."""
     tale.acked(1, 2, 3).poll(5, (0, 1), (2, 3), (1, 2)).poll(6, (0, 1), (2, 3), (1, 2), kind="fail")
 
 
 @TALES.tale("int-poll-skip bug 2")
-def a_transaction_skips_nothing_inside(tale: Tale) -> None:
+def inside_a_transaction_no_record_is_skipped(tale: Tale) -> None:
     tale.acked(1, 2, 3).op(5, "txn", reads=reads_of([(0, 1), (2, 3)], 0))
     tale.op(6, "txn", "fail", reads=reads_of([(0, 1), (2, 3)], 0))
 
@@ -145,13 +145,13 @@ def inside_a_transaction_offsets_rise(tale: Tale) -> None:
 
 
 @TALES.tale("int-nonmonotonic-poll bug 1", "nonmonotonic-poll bug 1")
-def a_transaction_ends_where_its_last_read_was(tale: Tale) -> None:
+def the_position_after_a_transaction_is_that_of_its_last_read(tale: Tale) -> None:
     tale.acked(1, 2, 3).op(5, "txn", reads=reads_of([(0, 1), (1, 2), (0, 1)], 0)).poll(5, (0, 1), (1, 2))
 
 
 @TALES.tale()
-def a_crash_ends_the_consumer(tale: Tale) -> None:
-    """However it ended; what it held was forgotten too."""
+def a_crash_forgets_the_consumers_positions(tale: Tale) -> None:
+    """Whatever its outcome; the assignment is forgotten too."""
     tale.acked(1, 2)
     for process, kind in ((5, "ok"), (6, "fail")):
         tale.assign(process, 0).poll(process, (0, 1), (1, 2)).op(process, "crash", kind).poll(process, (0, 1))
@@ -159,12 +159,12 @@ def a_crash_ends_the_consumer(tale: Tale) -> None:
 
 
 @TALES.tale("nonmonotonic-poll bug 1")
-def after_a_crash_positions_count_again(tale: Tale) -> None:
+def positions_after_a_crash_count_again(tale: Tale) -> None:
     tale.acked(1, 2).poll(5, (0, 1)).op(5, "crash", "ok").poll(5, (0, 1), (1, 2)).poll(5, (1, 2))
 
 
 @TALES.tale("nonmonotonic-poll bug 1")
-def another_process_crashes(tale: Tale) -> None:
+def a_crash_of_another_process_forgets_nothing(tale: Tale) -> None:
     tale.acked(1, 2).poll(5, (0, 1), (1, 2)).op(6, "crash", "ok").poll(5, (0, 1))
 
 
@@ -174,31 +174,31 @@ def inside_a_poll_offsets_rise(tale: Tale) -> None:
 
 
 @TALES.tale("int-poll-skip bug 1")
-def inside_a_poll_nothing_is_skipped(tale: Tale) -> None:
+def inside_a_poll_no_record_is_skipped(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1), (2, 3))
 
 
 @TALES.tale("int-poll-skip bug 1", "poll-skip bug 1", unknown=READ_TO_THE_END)
-def without_the_leaders_log_acks_and_reads_say_what_was_skipped(tale: Tale) -> None:
+def without_the_leaders_log_acks_and_reads_show_what_was_skipped(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (0, 1), (2, 3)).files["logs/n1.jsonl"] = None
 
 
 @TALES.tale(unknown={*WITHOUT_A_LOG, *names.IF_COMPACT})
-def what_was_acked_may_be_compacted_away_since(tale: Tale) -> None:
+def an_acked_record_may_have_been_compacted_away(tale: Tale) -> None:
     tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (0, 1), (2, 3)).files["logs/n1.jsonl"] = None
     tale.run["partitions"]["0"]["cleanup"] = "compact"
 
 
 @TALES.tale()
-def below_the_log_start_nothing_is_claimed_of_polls(tale: Tale) -> None:
+def polls_below_the_log_start_are_not_checked(tale: Tale) -> None:
     tale.acked(1, 2, 3, 4).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (1, 2)).poll(6, (0, 1))
     for node in ("n1", "n2", "n3"):
         tale.drop(node, 0).drop(node, 1).drop(node, 2)
 
 
 @TALES.tale(unknown=READ_TO_THE_END)
-def nor_where_only_a_follower_tells_it(tale: Tale) -> None:
-    below_the_log_start_nothing_is_claimed_of_polls(tale)
+def polls_below_the_log_start_of_a_follower_are_not_checked(tale: Tale) -> None:
+    polls_below_the_log_start_are_not_checked(tale)
     tale.row("n1")["isr"] = 3
 
 
@@ -208,21 +208,21 @@ def an_end_offset_never_falls_for_one_client(tale: Tale) -> None:
 
 
 @TALES.tale("end-offset-regressed bug 1")
-def it_falls_from_the_one_before_not_from_the_highest_ever(tale: Tale) -> None:
+def an_end_offset_is_compared_with_the_one_before_not_with_the_highest(tale: Tale) -> None:
     tale.acked(1, 2).ends(5, 10).ends(5, 5).ends(5, 7)
 
 
 @TALES.tale("end-offset-regressed bug 1")
-def nor_is_it_below_what_the_client_has_read(tale: Tale) -> None:
+def an_end_offset_is_not_below_what_the_client_has_read(tale: Tale) -> None:
     tale.acked(1, 2).poll(5, (0, 1), (1, 2)).ends(5, 1)
 
 
 @TALES.tale()
-def two_clients_may_hear_different_ends(tale: Tale) -> None:
+def two_clients_may_get_different_end_offsets(tale: Tale) -> None:
     tale.acked(1, 2).ends(5, 2).ends(6, 1)
 
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
-    """The tale's name says what must be so."""
+    """The tale's name states what is expected."""
     TALES.check(name, verdicts)

@@ -1,4 +1,4 @@
-"""Parquet dumps that are rotten inside: told by name, and everything else is judged all the same."""
+"""Damaged Parquet dumps: they are named, and everything else is judged all the same."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ def with_doubles(twin: Path) -> None:
 
 
 def with_zeroed_pages(twin: Path) -> None:
-    """All between the first four bytes and the footer, whose length stands before the last four."""
+    """Everything between the first four bytes and the footer, whose length precedes the last four."""
     content = bytearray(twin.read_bytes())
     ends = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     content[4:ends] = bytes(ends - 4)
@@ -37,36 +37,36 @@ def with_zeroed_pages(twin: Path) -> None:
 
 
 @pytest.mark.spark
-def test_they_cost_what_stands_on_them_and_no_more(tmp_path: Path) -> None:
-    sound, doubles, zeroed = (
+def test_damaged_dumps_make_only_their_own_checks_unknown(tmp_path: Path) -> None:
+    healthy, doubles, zeroed = (
         Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / name)
-        for name in ("sound", "doubles", "zeroed"))  # fmt: skip
-    in_parquet(sound)
+        for name in ("healthy", "doubles", "zeroed"))  # fmt: skip
+    in_parquet(healthy)
     with_doubles(in_parquet(doubles))
     with_zeroed_pages(in_parquet(zeroed))
     valueless = Tale().acked(1, 2).write(tmp_path / "valueless")
     twin = in_parquet(valueless)
     pq.write_table(pq.read_table(twin).drop_columns(["value"]), twin)
 
-    *verdicts, nobodys = SparkJudge().judge([sound, doubles, zeroed, valueless])
+    *verdicts, valueless_verdict = SparkJudge().judge([healthy, doubles, zeroed, valueless])
 
-    # Without values records are nobody's to compare: no replica is said to differ from what cannot be seen.
-    assert (nobodys.valid, nobodys.findings) == ("unknown", ())
-    assert [one.reason for one in nobodys.unknown] == [
+    # Records without values are not compared: no replica differs from what cannot be read.
+    assert (valueless_verdict.valid, valueless_verdict.findings) == ("unknown", ())
+    assert [one.reason for one in valueless_verdict.unknown] == [
         "logs/n2.parquet cannot be read: it has no column value"
     ]
     for verdict in verdicts:
         assert [(found.name, found.count) for found in verdict.findings] == [("lost-write", 1)]
     assert verdicts[0].unknown == ()
     for verdict in verdicts[1:]:
-        [told] = verdict.unknown
-        assert told.reason.startswith("logs/n2.parquet cannot be read: ")
-        assert {"diverged", "malformed-log"} <= {*told.names}
+        [reason] = verdict.unknown
+        assert reason.reason.startswith("logs/n2.parquet cannot be read: ")
+        assert {"diverged", "malformed-log"} <= {*reason.names}
     assert "its column offset is of type double" in verdicts[1].unknown[0].reason
 
 
 @pytest.mark.spark
-def test_the_lines_beside_it_are_as_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_jsonl_dump_beside_a_damaged_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judged by one task, and by many."""
     monkeypatch.setattr("floodmark.checkers.read.folder.TWIN_FROM_BYTES", 0)
     path = Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / "run")

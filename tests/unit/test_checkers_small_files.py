@@ -1,4 +1,4 @@
-"""run.json and replicas.jsonl with anything anywhere: it is opened or refused, and nothing is raised."""
+"""run.json and replicas.jsonl with any value anywhere: opened or refused, without an exception."""
 
 import copy
 import json
@@ -23,19 +23,20 @@ ODD = (
 Place = tuple[str | int, ...]
 
 
-def places(told: Any, at: Place = ()) -> Iterator[Place]:
-    """Of every value in it, itself too."""
+def places(content: Any, at: Place = ()) -> Iterator[Place]:
+    """The place of every value in it, and of itself."""
     yield at
-    items = told.items() if isinstance(told, dict) else enumerate(told) if isinstance(told, list) else ()
+    items = (content.items() if isinstance(content, dict)
+             else enumerate(content) if isinstance(content, list) else ())
     for key, value in items:
         yield from places(value, (*at, key))
 
 
-def with_odd(told: Any, at: Place, odd: object) -> Any:
-    """A copy in which something else stands there."""
+def with_odd(content: Any, at: Place, odd: object) -> Any:
+    """A copy with another value at this place."""
     if not at:
         return None if odd is GONE else odd
-    changed = holder = copy.deepcopy(told)
+    changed = holder = copy.deepcopy(content)
     for key in at[:-1]:
         holder = holder[key]
     if odd is GONE:
@@ -45,38 +46,38 @@ def with_odd(told: Any, at: Place, odd: object) -> Any:
     return changed
 
 
-def leaderless(about: Any) -> Any:
-    """run.json of a run whose controller named nobody: then other files are asked."""
-    for led in about["leaders"].values():
-        led["leader"] = None
-    return about
+def leaderless(run_json: Any) -> Any:
+    """run.json of a run whose controller named no leader: other files are read for it then."""
+    for partition in run_json["leaders"].values():
+        partition["leader"] = None
+    return run_json
 
 
-def rows_first(folder: Path) -> tuple[Any, list[str]]:
-    """The first row, and the lines behind it."""
-    first, *behind = (folder / "replicas.jsonl").read_text().splitlines()
-    return json.loads(first), behind
+def first_row(folder: Path) -> tuple[Any, list[str]]:
+    """The first row, and the remaining lines."""
+    first, *rest = (folder / "replicas.jsonl").read_text().splitlines()
+    return json.loads(first), rest
 
 
 RUNS = "a-kill-loses-the-tail", "no-ack-after-mending"
 
 
 @pytest.mark.parametrize("golden", RUNS)
-@pytest.mark.parametrize("what", ["run.json", "leaderless", "replicas.jsonl"])
-def test_nothing_that_is_odd_breaks_it(tmp_path: Path, golden: str, what: str) -> None:
-    """At each place every second of them, in the one run the even ones and in the other the odd ones."""
+@pytest.mark.parametrize("kind", ["run.json", "leaderless", "replicas.jsonl"])
+def test_any_value_anywhere_raises_nothing(tmp_path: Path, golden: str, kind: str) -> None:
+    """At each place every second value, in one run the even ones and in the other the odd ones."""
     folder = Path(shutil.copytree(GOLDEN / golden, tmp_path / "run"))
-    rows = None if what == "replicas.jsonl" else here.rows_of(open_folder(folder))
-    file, behind = folder / ("replicas.jsonl" if what == "replicas.jsonl" else "run.json"), list[str]()
-    if what == "replicas.jsonl":
-        told, behind = rows_first(folder)
+    rows = None if kind == "replicas.jsonl" else here.rows_of(open_folder(folder))
+    file, rest = folder / ("replicas.jsonl" if kind == "replicas.jsonl" else "run.json"), list[str]()
+    if kind == "replicas.jsonl":
+        content, rest = first_row(folder)
     else:
-        about = json.loads(file.read_text())
-        told = leaderless(about) if what == "leaderless" else about
+        run_json = json.loads(file.read_text())
+        content = leaderless(run_json) if kind == "leaderless" else run_json
     judged = 0
-    for number, at in enumerate(places(told), RUNS.index(golden)):
+    for number, at in enumerate(places(content), RUNS.index(golden)):
         for odd in ODD[number % 2 :: 2]:
-            file.write_text("\n".join((json.dumps(with_odd(told, at, odd)), *behind)))
+            file.write_text("\n".join((json.dumps(with_odd(content, at, odd)), *rest)))
             opened = open_folder(folder)
             assert opened.judged or opened.reasons
             if opened.judged:

@@ -1,8 +1,8 @@
-"""Spark says what the judge says without it: of tales of all modules, judged whole and cut up.
+"""Spark gives the verdicts that the judge gives without it: tales of all modules, judged whole and cut up.
 
-The modules of tales judge each of theirs in their own process (judging.py), which is the product's code but
-for Spark. Here are as many as show, between them, each finding of each class, each unknown name and each
-module; all of them with FLOODMARK_ALL_CASES (make soak).
+Each module of tales judges its own in the test's process (judging.py), by the product's code without Spark.
+Here are enough of them to show each finding of each class, each unknown name and each module; all with
+FLOODMARK_ALL_CASES (make soak).
 """
 
 import importlib.util
@@ -22,10 +22,10 @@ from floodmark.harness.verdict import Verdict
 
 pytestmark = pytest.mark.spark
 CUT_UP = 5
-# And one more: what the driver knows of processes must come to whoever looks for cycles.
-ALSO_CUT_UP = "a_process_that_goes_on_after_an_info_has_no_order"
-HERE = sorted(Path(__file__).parent.glob("*.py"))
-MODULES = [path for path in HERE if "\nTALES = Tales(" in path.read_text()]
+# And one more: what the driver knows of processes must reach the task that looks for cycles.
+ALSO_CUT_UP = "ops_of_a_process_after_an_info_have_no_order"
+FILES = sorted(Path(__file__).parent.glob("*.py"))
+MODULES = [path for path in FILES if "\nTALES = Tales(" in path.read_text()]
 
 
 def tales_of(module: Path) -> Tales:
@@ -39,13 +39,13 @@ def tales_of(module: Path) -> Tales:
 
 
 def labels_of(module: Path, case: Case) -> set[str]:
-    """What a tale shows."""
+    """The findings and unknown names that a tale shows, and its module."""
     found = {one.rpartition(" ")[0] for one in case.found}
     return {module.stem, *found, *case.unknown, f"{len(found)} of them at once"}
 
 
 def chosen(every: dict[tuple[Path, str], set[str]]) -> Iterator[tuple[Path, str]]:
-    """Tales, by module and name, that show all labels between them, and the one that is always cut up."""
+    """Tales, by module and name, that together show all labels, and the one that is always cut up."""
     missing = set[str]().union(*every.values())
     yield from (one for one in every if one[1] == ALSO_CUT_UP)
     while missing:
@@ -72,12 +72,12 @@ def without_spark(folders: list[Path]) -> list[dict[str, Any]]:
 
 
 def comparable(verdict: Verdict) -> dict[str, Any]:
-    """All that verdict.json says but for the timings."""
+    """verdict.json without the timings."""
     return {key: value for key, value in as_json(verdict).items() if key != "timings_s"}
 
 
 def richest(verdicts: list[dict[str, Any]]) -> list[int]:
-    """Some of these with findings of many names."""
+    """Some of these verdicts, with findings of many names."""
     names = [{one["name"] for one in verdict["findings"]} for verdict in verdicts]
     missing, chosen = set[str]().union(*names), list[int]()
     for _ in range(CUT_UP):
@@ -88,8 +88,8 @@ def richest(verdicts: list[dict[str, Any]]) -> list[int]:
 
 def test_runs_that_are_judged_whole(folders: list[Path], without_spark: list[dict[str, Any]]) -> None:
     assert len(folders) > 40
-    for folder, verdict, wanted in zip(folders, SparkJudge().judge(folders), without_spark, strict=True):
-        assert comparable(verdict) == wanted, folder
+    for folder, verdict, expected in zip(folders, SparkJudge().judge(folders), without_spark, strict=True):
+        assert comparable(verdict) == expected, folder
 
 
 def test_runs_that_are_cut_up(

@@ -1,4 +1,4 @@
-"""Stray copies: what a node holds of a partition that run.json does not assign to it is no evidence.
+"""Stray copies: what a node has of a partition that run.json does not assign to it is no evidence.
 
 A reassignment leaves them behind. Each hit on a stray copy has its near miss: the same on a replica.
 """
@@ -27,44 +27,44 @@ def assigned(tale: Tale, *nodes: str) -> Tale:
 
 
 def other_records(tale: Tale) -> None:
-    """n3 has another value under the epoch of an acked one, one that nobody sent, an epoch that falls."""
+    """n3 has another value in the epoch of an acked one, one that was never sent, an epoch that falls."""
     tale.acked(1, 2, 3).entry("n3", 1).update(value=9, crc=5)
     tale.logged(77, epoch=3, nodes=["n3"]).logged(78, epoch=2, nodes=["n3"])
 
 
 @TALES.tale()
-def other_records_on_a_stray_copy_are_nothing(tale: Tale) -> None:
+def other_records_on_a_stray_copy_are_no_finding(tale: Tale) -> None:
     other_records(assigned(tale, "n1", "n2"))
 
 
 @TALES.tale("diverged bug 1", "epoch-lineage bug 2", "phantom bug 3")
-def on_a_replica_they_are_all_that_they_look_like(tale: Tale) -> None:
+def other_records_on_a_replica_are_found(tale: Tale) -> None:
     other_records(tale)
 
 
-def no_log(tale: Tale) -> None:
-    """n3 has a gap, bytes that do not fit, a HW and a cache above LEO, and a LEO that its entries deny."""
+def malformed_log(tale: Tale) -> None:
+    """n3 has a gap, a wrong checksum, HW and epoch cache above LEO, and a LEO without records."""
     tale.acked(1, 2, 3, 4).drop("n3", 1).entry("n3", 2)["crc_ok"] = False
     tale.row("n3").update(hw=40, leo=9, log_start=0, epochs=[[0, 0], [7, 30]])
 
 
 @TALES.tale()
-def a_stray_copy_need_not_be_a_log(tale: Tale) -> None:
-    no_log(assigned(tale, "n1", "n2"))
+def a_malformed_stray_copy_is_no_finding(tale: Tale) -> None:
+    malformed_log(assigned(tale, "n1", "n2"))
 
 
 @TALES.tale("malformed-log bug 4", "epoch-lineage bug 1", "under-replicated bug 1")
-def a_replica_must(tale: Tale) -> None:
-    no_log(tale)
+def a_malformed_log_of_a_replica_is_found(tale: Tale) -> None:
+    malformed_log(tale)
 
 
 @TALES.tale()
-def a_stray_copy_of_an_older_time_has_a_high_log_start_and_excuses_nothing(tale: Tale) -> None:
+def a_high_log_start_of_an_old_stray_copy_changes_nothing(tale: Tale) -> None:
     assigned(tale, "n1", "n2").acked(1, 2).row("n3").update(log_start=50, leo=50, hw=50, epochs=[])
 
 
 @TALES.tale("lost-write bug 1")
-def what_only_a_stray_copy_holds_is_lost(tale: Tale) -> None:
+def a_record_only_on_a_stray_copy_is_lost(tale: Tale) -> None:
     assigned(tale, "n1", "n2").acked(1, 2).send(7, 9, at=[2]).logged(9, nodes=["n3"])
 
 
@@ -75,8 +75,8 @@ def an_isr_that_names_a_stray_node_does_not_make_it_a_replica(tale: Tale) -> Non
 
 
 @TALES.tale(unknown=set(names.IF_LEADER_UNKNOWN) - {"lost-write"})
-def a_leader_that_is_no_replica_is_none(tale: Tale) -> None:
-    """Its log is a stray copy: nothing is lost for not being there. (The final reads tell of losses.)"""
+def a_leader_that_is_no_replica_counts_as_unknown(tale: Tale) -> None:
+    """Its log is a stray copy: a record missing there is not lost. (The final reads show losses.)"""
     assigned(tale, "n2", "n3").acked(1, 2).drop("n1", 1)
 
 
@@ -86,45 +86,45 @@ def a_partition_that_run_json_does_not_name_has_no_replicas(tale: Tale) -> None:
 
 
 @TALES.tale()
-def of_a_stray_copy_alone_a_damaged_dump_hides_nothing(tale: Tale) -> None:
+def a_damaged_dump_of_a_stray_copy_hides_nothing(tale: Tale) -> None:
     assigned(tale, "n1", "n2").acked(1).files["logs/n3.jsonl"] = "nonsense\n"
 
 
 # -- lines of the trace by a node that is no replica in the end
 
 
-def without(tale: Tale, node: str) -> None:
+def without_replica(tale: Tale, node: str) -> None:
     assigned(tale, *({"n1", "n2", "n3"} - {node}))
 
 
 @traced()
-def a_node_may_cut_its_stray_copy(story: Story, tale: Tale) -> None:
-    without(tale, "n3")
+def a_node_may_truncate_its_stray_copy(story: Story, tale: Tale) -> None:
+    without_replica(tale, "n3")
     story.produce(3).ruling("isr", ["n1", "n2"], cause="reassigned").truncate("n3", 0, why="deleted")
 
 
 @traced("unsafe-truncation bug 1", "candidate-incomplete bug 1")
-def a_replica_may_not_cut_the_same(story: Story, tale: Tale) -> None:
+def a_replica_may_not_truncate_the_same(story: Story, tale: Tale) -> None:
     story.produce(3).truncate("n3", 0, why="deleted")
 
 
 @traced()
-def what_a_node_held_before_it_was_a_replica_no_more_is_no_candidates(story: Story, tale: Tale) -> None:
-    without(tale, "n3")
+def a_node_that_is_no_replica_in_the_end_was_no_candidate(story: Story, tale: Tale) -> None:
+    without_replica(tale, "n3")
     story.produce(3).append("n3", epoch=0).elect("n2", "n2", "n1").produce(2)
     story.ruling("isr", ["n1", "n2", "n3"], cause="alter").ruling("isr", ["n1", "n2"], cause="reassigned")
 
 
 @traced("candidate-incomplete bug 1")
-def a_replicas_is(story: Story, tale: Tale) -> None:
+def a_replica_with_the_same_log_was_a_candidate(story: Story, tale: Tale) -> None:
     story.produce(3).append("n3", epoch=0).elect("n2", "n2", "n1").produce(1)
     story.ruling("isr", ["n1", "n2", "n3"], cause="alter").ruling("isr", ["n1", "n2"], cause="reassigned")
 
 
 @traced("two-leaders bug 1")
-def whoever_leads_an_epoch_of_another_is_seen(story: Story, tale: Tale) -> None:
-    """That it is no replica now says nothing of what it did."""
-    without(tale, "n3")
+def a_node_that_is_no_replica_in_the_end_can_be_a_second_leader(story: Story, tale: Tale) -> None:
+    """Its later removal does not change what it did."""
+    without_replica(tale, "n3")
     story.produce()
     story.say("n3", "append", role="leader", offset=1, count=1)
 
@@ -135,13 +135,13 @@ def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
 
 
 @pytest.mark.parametrize("name", TALES.cases())
-def test_the_twin_says_the_same(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+def test_the_twin_gives_the_same_verdict(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     TALES.check_twin(name, verdicts, tmp_path / "run")
 
 
 @pytest.mark.parametrize("replicas", ["absent", None, "n1", {"n1": 1}, [1, 2], ["n1", None]])
-def test_where_no_replicas_are_told_nothing_is_judged(replicas: object, tmp_path: Path) -> None:
-    """Nobody could say whose copies count."""
+def test_without_a_list_of_replicas_nothing_is_judged(replicas: object, tmp_path: Path) -> None:
+    """It would be unknown which copies count."""
     tale = Tale().acked(1)
     tale.run["partitions"]["0"]["replicas"] = replicas
     if replicas == "absent":

@@ -1,5 +1,4 @@
-"""What the judge says to people and machines: verdict.json, the report, the explanations, and Java's
-absence."""
+"""The judge's output: verdict.json, explanations, sentences of findings, and the error without Java."""
 
 import json
 import re
@@ -30,18 +29,18 @@ VERDICT = Verdict(
 
 
 def test_verdict_json_has_the_format_s_keys(tmp_path: Path) -> None:
-    """And nothing half written stays beside it."""
+    """And no temporary file is left beside it."""
     report.write(tmp_path, VERDICT)
 
-    told = json.loads((tmp_path / "verdict.json").read_text())
+    written = json.loads((tmp_path / "verdict.json").read_text())
     assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]
-    assert {"format", "valid", "findings", "unknown", "not_made", "counts", "timings_s"} == set(told)
+    assert {"format", "valid", "findings", "unknown", "not_made", "counts", "timings_s"} == set(written)
     assert (
-        told["format"],
-        told["valid"],
-        told["unknown"][0],
+        written["format"],
+        written["valid"],
+        written["unknown"][0],
     ) == (1, False, {"names": ["unseen"], "reason": "no final reads of partition 0"})
-    assert (told["findings"][0]) == {
+    assert (written["findings"][0]) == {
         "name": "lost-write",
         "class": "bug",
         "permitted_by": None,
@@ -62,25 +61,25 @@ def test_every_finding_that_is_made_is_explained() -> None:
     ({"name": names.END_OFFSET_REGRESSED, "offset": 5, "seen": 6, "process": 3},
      "Process 3 was told end offset 5 of partition 0, after it had seen that it is at least 6."),
 ])
-def test_each_number_has_its_place_in_the_sentence(row: dict[str, object], sentence: str) -> None:
+def test_the_sentence_contains_each_number(row: dict[str, object], sentence: str) -> None:
     assert text_of(str(row["name"]), {"partition": 0, **row}) == sentence
 
 
 def test_every_finding_of_the_format_is_explained() -> None:
-    """Every name of the tables of the run folders' public page, and nothing that they do not have."""
+    """Exactly the names in the tables of the public page on run folders."""
     page = (Path(__file__).parents[2] / "histories" / "README.md").read_text()
     tables = page.split("## The findings")[1].split("## Bug or permitted")[0]
     cells = [line.split("|")[1] for line in tables.splitlines() if line.startswith("| `")]
-    told = {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
-    forms = {name for name in told if name.startswith("-")}
+    documented = {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
+    forms = {name for name in documented if name.startswith("-")}
     cycles = {f"{name}{form}" for name in ("G0", "G1c") for form in forms}
     assert forms == {"-process", "-realtime"}
-    assert (told - forms) | cycles | {"unfit"} <= set(explain.EXPLANATIONS)
-    assert set(explain.EXPLANATIONS) - cycles - {"unfit", "G-single", "G2-item"} <= told
+    assert (documented - forms) | cycles | {"unfit"} <= set(explain.EXPLANATIONS)
+    assert set(explain.EXPLANATIONS) - cycles - {"unfit", "G-single", "G2-item"} <= documented
 
 
 def test_every_finding_has_its_law_and_the_facts_about_it() -> None:
-    """And every cause that permits one has its meaning; no fact is named that is not there."""
+    """And every cause that permits one has its meaning; every fact that is named exists."""
     assert set(PERMITTED_BY.values()) == set(semantics.PERMISSIONS)
     explained = [*explain.EXPLANATIONS.values(), *semantics.PERMISSIONS.values()]
     assert {fact for one in explained for fact in one.facts} <= set(semantics.FACTS)
@@ -113,8 +112,8 @@ HOWS = {
 
 
 @pytest.mark.parametrize("name", names.MADE)
-def test_every_finding_has_words(name: str) -> None:
-    """Even where little is known of it."""
+def test_every_finding_has_a_sentence(name: str) -> None:
+    """Even if most of its fields are empty."""
     for how in HOWS.get(name, ("no leader",)):
         text = text_of(
             name,
@@ -149,8 +148,8 @@ def test_without_java_the_message_says_what_to_install(
         session.find_java()
 
 
-def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """By its path."""
+def test_a_java_home_without_java_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error names the path."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     with pytest.raises(FloodmarkError, match=str(tmp_path)):
@@ -161,7 +160,7 @@ def test_a_java_home_without_java_is_told(monkeypatch: pytest.MonkeyPatch, tmp_p
     ("release", "version"),
     [('JAVA_VERSION="17.0.15"', 17), ('JAVA_VERSION="1.8.0_392"', 8), ('JAVA_VERSION="21"', 21)],
 )
-def test_java_s_age_is_read_from_its_release_file(release: str, version: int, tmp_path: Path) -> None:
+def test_the_java_version_is_read_from_its_release_file(release: str, version: int, tmp_path: Path) -> None:
     """Without starting it; before 9 the version began with 1."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
@@ -172,7 +171,7 @@ def test_java_s_age_is_read_from_its_release_file(release: str, version: int, tm
 
 
 def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
-    """By its path and version."""
+    """The error names its version."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.touch()

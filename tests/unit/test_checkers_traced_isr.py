@@ -1,5 +1,5 @@
-"""unsafe-isr: whom an ISR may take in, leave out and count; what breaks it, and near misses that a correct
-broker makes."""
+"""unsafe-isr: which replicas an ISR may add, leave out and count; each hit with near misses of a correct
+broker."""
 
 from pathlib import Path
 
@@ -16,24 +16,24 @@ traced = traced_in(TALES)
 
 
 @traced("unsafe-isr bug 1", "candidate-incomplete bug 1")
-def an_isr_takes_in_a_replica_below_the_hw(story: Story, tale: Tale) -> None:
+def an_isr_adds_a_replica_below_the_hw(story: Story, tale: Tale) -> None:
     story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).ruling("isr", ALL, cause="alter")
 
 
 @traced("unsafe-isr bug 2", "candidate-incomplete bug 1")
-def an_isr_that_takes_it_in_again_is_another(story: Story, tale: Tale) -> None:
+def an_isr_that_adds_it_again_is_a_second_finding(story: Story, tale: Tale) -> None:
     story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce(2).ruling("isr", ALL, cause="alter")
     story.ruling("isr", ["n1", "n2"], cause="alter").ruling("isr", ALL, cause="alter")
 
 
 @traced("unsafe-isr bug 1", "candidate-incomplete bug 2")
-def one_that_takes_in_two_is_one(story: Story, tale: Tale) -> None:
+def an_isr_that_adds_two_is_one_finding(story: Story, tale: Tale) -> None:
     tale.run["guarantees"]["min_insync_replicas"] = 1
     story.produce().ruling("isr", ["n1"], cause="alter").produce().ruling("isr", ALL, cause="alter")
 
 
 @traced("unsafe-isr bug 1")
-def or_one_below_the_start_of_the_leaders_epoch(story: Story, tale: Tale) -> None:
+def an_isr_adds_a_replica_below_the_start_of_the_leaders_epoch(story: Story, tale: Tale) -> None:
     story.produce().ruling("isr", ["n1", "n2"], cause="alter").append("n1", 2).append("n2", 2)
     story.elect("n2", "n2", learners=["n2", "n3"]).ruling("isr", ["n2", "n3"], cause="alter")
 
@@ -68,11 +68,11 @@ def a_partition_epoch_that_does_not_rise(story: Story, tale: Tale) -> None:
 
 
 @pytest.mark.parametrize("name", TALES.cases())
-def test_the_judge_says(name: str, verdicts: dict[str, Verdict]) -> None:
-    """Findings, classes, counts, unknown names and valid, all as told."""
+def test_verdict(name: str, verdicts: dict[str, Verdict]) -> None:
+    """Findings, classes, counts, unknown names and valid, all as expected."""
     TALES.check(name, verdicts)
 
 
 @pytest.mark.parametrize("name", TALES.cases())
-def test_the_twin_says_so_too(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+def test_the_twin_gives_the_same_verdict(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     TALES.check_twin(name, verdicts, tmp_path / "run")

@@ -1,5 +1,5 @@
-"""Every row of the table "What makes checks unknown", each with a hit, and what a finding is worth beside
-it."""
+"""Every row of the table "What makes checks unknown", each with a hit, and the findings that are made
+beside it."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ OVERLAPPING = (
 
 
 def breach(**fields: object):  # type: ignore[no-untyped-def]
-    """Puts these fields into the third line of the history."""
+    """Sets these fields of the third line of the history."""
 
     def edit(lines: list[dict[str, object]]) -> None:
         lines[2] |= fields
@@ -48,12 +48,12 @@ def overlapping_ops_have_no_order(tale: Tale) -> None:
 
 
 @TALES.tale(unknown=OVERLAPPING)
-def a_process_asks_nothing_after_an_info(tale: Tale) -> None:
+def ops_of_a_process_after_an_info_have_no_order(tale: Tale) -> None:
     tale.acked(1, 2).send(5, 3, kind="info").poll(5, (1, 2)).poll(5, (0, 1))
 
 
 @TALES.tale("lost-write bug 1", unknown=BREACHED)
-def a_line_that_is_no_json_spoils_its_checks_and_hides_no_loss(tale: Tale) -> None:
+def a_line_that_is_no_json_makes_checks_unknown_and_hides_no_loss(tale: Tale) -> None:
     tale.acked(1).logged(77).poll(5, (0, 1)).send(6, 3, at=[4]).edit = lambda lines: [*lines, "{nonsense\n"]
 
 
@@ -89,12 +89,12 @@ def fewer_lines_than_were_written_is_a_breach(tale: Tale) -> None:
 
 
 @TALES.tale(unknown=BREACHED)
-def an_ok_poll_must_say_what_it_read(tale: Tale) -> None:
+def an_ok_poll_without_its_reads_is_a_breach(tale: Tale) -> None:
     tale.acked(1).op(4, "poll")
 
 
 @TALES.tale()
-def half_a_last_line_blank_lines_and_unknown_fields_are_no_reason(tale: Tale) -> None:
+def a_torn_last_line_blank_lines_and_unknown_fields_are_no_reason(tale: Tale) -> None:
     tale.acked(1).edit = lambda lines: [
         *[line | {"colour": [1, {"a": None}]} for line in lines],
         "\n  \n",
@@ -119,34 +119,34 @@ def a_damaged_line_of_the_leaders_dump_is_no_loss(tale: Tale) -> None:
 
 
 @TALES.tale("malformed-log bug 1", unknown=names.OF_THE_LOGS)
-def what_a_damaged_dump_shows_still_stands(tale: Tale) -> None:
+def findings_of_readable_lines_of_a_damaged_dump_are_made(tale: Tale) -> None:
     tale.acked(1, 2).entry("n3", 1)["epoch"] = None
     tale.entry("n3", 0)["crc_ok"] = False
 
 
 @TALES.tale(unknown=names.OF_THE_LOGS)
-def half_a_line_in_a_dump(tale: Tale) -> None:
+def a_torn_line_in_a_dump(tale: Tale) -> None:
     tale.acked(1).files["logs/n2.jsonl"] = '{"node":"n2","part'
 
 
 @TALES.tale(unknown=names.OF_THE_LOGS)
-def a_row_that_is_none(tale: Tale) -> None:
+def a_damaged_row(tale: Tale) -> None:
     tale.acked(1).row("n3")["leo"] = "six"
 
 
 @TALES.tale(unknown=names.OF_THE_LOGS)
-def a_row_that_is_missing(tale: Tale) -> None:
+def a_missing_row(tale: Tale) -> None:
     tale.acked(1).row("n3")["absent"] = True
 
 
 @TALES.tale(unknown=["saw-then-lost", "under-replicated", "unseen"])
-def nobody_knows_the_leader(tale: Tale) -> None:
+def an_unknown_leader(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).final = False
     tale.run["leaders"]["0"].update(leader=None)
 
 
 @TALES.tale(unknown=["saw-then-lost", "under-replicated", "unseen"])
-def an_isr_that_is_no_list_is_none(tale: Tale) -> None:
+def an_isr_that_is_no_list_counts_as_unknown(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).final = False
     tale.run["leaders"]["0"].update(leader=None, isr=1.5)
     for node in ("n1", "n2", "n3"):
@@ -154,7 +154,7 @@ def an_isr_that_is_no_list_is_none(tale: Tale) -> None:
 
 
 @TALES.tale("lost-write bug 1")
-def without_the_controllers_word_the_replicas_agree_on_the_leader(tale: Tale) -> None:
+def without_a_leader_by_the_controller_the_rows_of_the_replicas_count(tale: Tale) -> None:
     tale.acked(1).send(4, 5, at=[1]).final = False
     tale.poll(900, (0, 1)).run["leaders"] = {}
     for node in ("n1", "n2", "n3"):
@@ -162,7 +162,7 @@ def without_the_controllers_word_the_replicas_agree_on_the_leader(tale: Tale) ->
 
 
 @TALES.tale(unknown=["saw-then-lost", "under-replicated", "unseen"])
-def a_leader_that_does_not_say_so_itself_is_none(tale: Tale) -> None:
+def a_leader_whose_own_row_names_another_counts_as_unknown(tale: Tale) -> None:
     tale.acked(1).final = False
     tale.run["leaders"] = {}
     for node in ("n1", "n2", "n3"):
@@ -182,17 +182,17 @@ def no_final_reads(tale: Tale) -> None:
 
 
 @TALES.tale(unknown=[*UNSETTLED, "nonmonotonic-poll", "phantom", "poll-skip"])
-def a_run_that_was_killed_claims_no_phantoms(tale: Tale) -> None:
+def in_a_killed_run_phantoms_are_unknown(tale: Tale) -> None:
     tale.acked(1).logged(77).poll(5, (0, 1)).poll(5, (0, 1)).run["history_lines"] = "absent"
 
 
 @TALES.tale(unknown=["lost-write", "unseen"])
-def nothing_was_acked_and_a_probe_counts_not(tale: Tale) -> None:
+def an_ack_of_a_probe_counts_as_no_ack(tale: Tale) -> None:
     tale.acked(1, process=40).run["settle"]["processes"] = [40]
 
 
 @TALES.tale(unknown=["unfit"])
-def moments_that_never_came_make_a_run_unfit(tale: Tale) -> None:
+def missed_moments_make_a_run_unfit(tale: Tale) -> None:
     tale.acked(1).run["missed"] = [2]
 
 
@@ -207,28 +207,28 @@ def huge_numbers_are_numbers(tale: Tale) -> None:
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
-    """The tale's name says what must be so."""
+    """The tale's name states what is expected."""
     TALES.check(name, verdicts)
 
 
 @pytest.mark.parametrize(
-    ("name", "where"),
+    ("name", "location"),
     [
-        ("a_line_that_is_no_json_spoils_its_checks_and_hides_no_loss", "history.jsonl:11:"),
+        ("a_line_that_is_no_json_makes_checks_unknown_and_hides_no_loss", "history.jsonl:11:"),
         ("a_field_of_the_wrong_type_is_a_breach", "history.jsonl:3:"),
         ("an_op_that_completes_twice_is_a_breach", "history.jsonl:5:"),
         ("a_damaged_line_of_the_leaders_dump_is_no_loss", "logs/n1.jsonl:2:"),
-        ("a_row_that_is_none", "replicas.jsonl:3 "),
+        ("a_damaged_row", "replicas.jsonl:3 "),
     ],
 )
-def test_a_reason_names_file_and_line(name: str, where: str, verdicts: dict[str, Verdict]) -> None:
-    """Bad input is told by file and line."""
-    assert any(one.reason.startswith(where) for one in verdicts[name].unknown), verdicts[name].unknown
+def test_a_reason_names_file_and_line(name: str, location: str, verdicts: dict[str, Verdict]) -> None:
+    """Bad input is reported by file and line."""
+    assert any(one.reason.startswith(location) for one in verdicts[name].unknown), verdicts[name].unknown
 
 
-def test_half_a_line_is_counted(verdicts: dict[str, Verdict]) -> None:
-    """It is no line of the history."""
-    counts = verdicts["half_a_last_line_blank_lines_and_unknown_fields_are_no_reason"].counts
+def test_a_torn_line_is_counted(verdicts: dict[str, Verdict]) -> None:
+    """But not as a line of the history."""
+    counts = verdicts["a_torn_last_line_blank_lines_and_unknown_fields_are_no_reason"].counts
 
     assert (counts["torn"], counts["ops"]) == (1, 6)
 
@@ -248,8 +248,8 @@ def as_parquet(folder: Path, node: str) -> None:
     lines.unlink()
 
 
-def rotten(root: Path) -> dict[str, Path]:
-    """No run.json, another format, a run.json that is none, and directories where files should be."""
+def damaged_folders(root: Path) -> dict[str, Path]:
+    """No run.json, another format, a run.json with wrong types, and directories in place of files."""
     bare = root / "bare"
     bare.mkdir()
     older = Tale()
@@ -265,22 +265,22 @@ def rotten(root: Path) -> dict[str, Path]:
 
 
 def parquet(root: Path) -> dict[str, Path]:
-    """The same columns, alone; one file that only begins and ends as Parquet; one of whose footer one bit is
-    wrong, which Parquet's reader in Java refuses."""
-    sound = Tale().acked(1, 2).send(4, 5, at=[2]).write(root / "parquet")
+    """Parquet dumps only; one file that only begins and ends as Parquet; one whose footer has one wrong bit,
+    which Parquet's reader in Java refuses."""
+    readable = Tale().acked(1, 2).send(4, 5, at=[2]).write(root / "parquet")
     for node in ("n1", "n2", "n3"):
-        as_parquet(sound, node)
+        as_parquet(readable, node)
     no_parquet, footer = (Tale().acked(1, 2).write(root / name) for name in ("no-parquet", "footer"))
     for folder in (no_parquet, footer):
         (folder / "logs" / "n2.jsonl").unlink()
     (no_parquet / "logs" / "n2.parquet").write_bytes(b"PAR1 is no Parquet PAR1")
     shutil.copy(Path(__file__).with_name("footer_of_a_dump.parquet"), footer / "logs" / "n2.parquet")
     assert pq.read_table(footer / "logs" / "n2.parquet").num_rows == 2
-    return {"parquet": sound, "no-parquet": no_parquet, "footer": footer}
+    return {"parquet": readable, "no-parquet": no_parquet, "footer": footer}
 
 
-def no_text(root: Path) -> dict[str, Path]:
-    """Bytes that are no text in a word that no check asks for."""
+def not_utf8(root: Path) -> dict[str, Path]:
+    """Bytes that are not UTF-8, in a word that no check reads."""
     story = Story().begin().produce().say("n1", "sneeze")
     of_clients, of_brokers = Tale().acked(1).fault("kill", "n1"), Tale().acked(1)
     of_brokers.trace = story.lines
@@ -295,10 +295,10 @@ def no_text(root: Path) -> dict[str, Path]:
 
 @pytest.fixture(scope="module", name="beside")
 def judged_in_one_call(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Verdict]:
-    """All of these, and a good one among them."""
+    """All of these, and a readable one among them."""
     root = tmp_path_factory.mktemp("beside")
     good = Tale().acked(1).send(2, 5, at=[1]).write(root / "good [1] *,{a}")
-    folders = {**rotten(root), "good": good, **parquet(root), **no_text(root)}
+    folders = {**damaged_folders(root), "good": good, **parquet(root), **not_utf8(root)}
     return dict(zip(folders, SparkJudge().judge(list(folders.values())), strict=True))
 
 
@@ -307,24 +307,24 @@ def lost_one(verdict: Verdict) -> bool:
     return verdict.valid is False and found == [("lost-write", 1)]
 
 
-def test_a_rotten_folder_spoils_nobody_else(beside: dict[str, Verdict]) -> None:
-    spoilt = ("bare", "older", "strange", "heap", "no-parquet")
-    assert {beside[name].valid for name in spoilt} == {"unknown"}
+def test_a_damaged_folder_does_not_affect_others(beside: dict[str, Verdict]) -> None:
+    damaged = ("bare", "older", "strange", "heap", "no-parquet")
+    assert {beside[name].valid for name in damaged} == {"unknown"}
     assert set(names.MADE) < set(beside["bare"].unknown[0].names)
     assert lost_one(beside["good"])
 
 
 def test_dumps_may_be_parquet(beside: dict[str, Verdict]) -> None:
-    """And a footer that Arrow reads all the same damages nothing."""
+    """And a footer that Arrow can read is no damage."""
     assert lost_one(beside["parquet"])
     assert beside["parquet"].unknown == ()
     assert beside["parquet"].counts["records"] == {"n1": 2, "n2": 2, "n3": 2}
     assert (beside["footer"].valid, beside["footer"].counts["records"]["n2"]) == (True, 2)
 
 
-def test_bytes_that_are_no_text_make_a_line_unreadable(beside: dict[str, Verdict]) -> None:
+def test_bytes_that_are_not_utf8_make_a_line_unreadable(beside: dict[str, Verdict]) -> None:
     """It may have been another word."""
-    told = [{name for unknown in beside[folder].unknown for name in unknown.names}
+    unknown_names = [{name for unknown in beside[folder].unknown for name in unknown.names}
             for folder in ("clients", "brokers")]
 
-    assert told == [{*BREACHED}, {*names.OF_THE_TRACE}]
+    assert unknown_names == [{*BREACHED}, {*names.OF_THE_TRACE}]

@@ -1,5 +1,5 @@
-"""Losses that reads alone show, for want of the leader's log: hits, and near misses that stay silent; the
-twin says the same of each."""
+"""Losses that only reads show, without the leader's log: hits, and near misses without a finding; the twin
+agrees on each."""
 
 import json
 from pathlib import Path
@@ -14,166 +14,167 @@ from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
 verdicts = TALES.fixture()
-LOGLESS = (*names.OF_THE_LOGS, "saw-then-lost", "unseen")
-NOTHING_KNOWN = (*LOGLESS, "lost-write")
-# What a history from elsewhere leaves open besides, if it promises files.
+WITHOUT_A_LOG = (*names.OF_THE_LOGS, "saw-then-lost", "unseen")
+LOSS_UNKNOWN = (*WITHOUT_A_LOG, "lost-write")
+# A system that shows neither logs nor a trace.
 CLIENTS_ALONE: dict[str, Any] = {"observes": {"dumps": False, "replicas": False, "trace": []}}
 
 
-def no_log(tale: Tale) -> Tale:
+def without_leaders_log(tale: Tale) -> Tale:
     tale.files["logs/n1.jsonl"] = None
     return tale
 
 
 def lost_between(tale: Tale) -> Tale:
-    """9 was acked at 1, where somebody else's record stands; the final reads return what is around it. (By an
-    assign in between, so that no poll passes over it.)"""
+    """9 was acked at 1, where a foreign record is; the final reads return the records around it. (With an
+    assign in between, so that no poll skips it.)"""
     tale.acked(1).send(2, 9, at=[1]).logged(None).acked(3).final = False
     return tale.assign(FINAL, 0).poll(FINAL, (0, 1)).assign(FINAL).assign(FINAL, 0).poll(FINAL, (2, 3))
 
 
-@TALES.tale("lost-write bug 1", unknown=LOGLESS)
-def passed_by_the_final_reads(tale: Tale) -> None:
-    no_log(lost_between(tale))
+@TALES.tale("lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_record_that_the_final_reads_pass_over_is_lost(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale))
 
 
 @TALES.tale("lost-write bug 1", unknown=["saw-then-lost", "under-replicated", "unseen"])
-def nobody_knows_who_leads(tale: Tale) -> None:
+def a_loss_is_found_with_an_unknown_leader(tale: Tale) -> None:
     lost_between(tale).run["leaders"]["0"]["leader"] = "n1"
     tale.edit = lambda lines: tale.run["leaders"]["0"].update(leader=None)
 
 
-@TALES.tale("lost-write bug 1", unknown=LOGLESS)
-def the_leaders_row_is_missing(tale: Tale) -> None:
+@TALES.tale("lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_loss_is_found_without_the_leaders_row(tale: Tale) -> None:
     lost_between(tale).row("n1")["absent"] = True
 
 
-@TALES.tale("inconsistent-offsets bug 1", "lost-write bug 1", unknown=LOGLESS)
-def another_record_of_ours_stands_there(tale: Tale) -> None:
-    """The one at its own offset is at or below it."""
-    no_log(tale.send(2, 9, at=[0]).send(3, 4, kind="info").logged(4).acked(3))
+@TALES.tale("inconsistent-offsets bug 1", "lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_loss_is_found_with_another_value_at_its_offset(tale: Tale) -> None:
+    """A read at its own offset is one at or below it."""
+    without_leaders_log(tale.send(2, 9, at=[0]).send(3, 4, kind="info").logged(4).acked(3))
 
 
-@TALES.tale("lost-write bug 1", unknown=LOGLESS)
-def somebody_else_had_read_it(tale: Tale) -> None:
+@TALES.tale("lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_loss_is_found_though_it_was_read_before(tale: Tale) -> None:
     """It was committed, and is gone since."""
-    no_log(lost_between(tale)).poll(5, (0, 1), (1, 9))
+    without_leaders_log(lost_between(tale)).poll(5, (0, 1), (1, 9))
 
 
-@TALES.tale("int-poll-skip bug 1", "lost-write bug 1", unknown=LOGLESS)
-def a_poll_that_passes_over_it_skips_what_the_ack_proved(tale: Tale) -> None:
-    no_log(tale.acked(1).send(2, 9, at=[1]).logged(None).acked(3))
+@TALES.tale("int-poll-skip bug 1", "lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_poll_skips_a_record_that_the_ack_proved(tale: Tale) -> None:
+    without_leaders_log(tale.acked(1).send(2, 9, at=[1]).logged(None).acked(3))
 
 
-@TALES.tale("lost-write acks 1", unknown=LOGLESS)
-def an_ack_of_acks_one_proves_nothing_to_be_passed_over(tale: Tale) -> None:
-    a_poll_that_passes_over_it_skips_what_the_ack_proved(tale)
+@TALES.tale("lost-write acks 1", unknown=WITHOUT_A_LOG)
+def with_acks_1_an_ack_proves_no_skip(tale: Tale) -> None:
+    a_poll_skips_a_record_that_the_ack_proved(tale)
     tale.run["guarantees"]["acks"] = "1"
 
 
 @TALES.tale(
-    "int-poll-skip fault budget 1", "lost-write fault budget 1", "poll-skip fault budget 1", unknown=LOGLESS
+    "int-poll-skip fault budget 1", "lost-write fault budget 1", "poll-skip fault budget 1",
+    unknown=WITHOUT_A_LOG,
 )
-def what_was_lost_with_leave_may_be_passed_over(tale: Tale) -> None:
-    a_poll_that_passes_over_it_skips_what_the_ack_proved(tale)
+def a_record_whose_loss_is_permitted_may_be_skipped(tale: Tale) -> None:
+    a_poll_skips_a_record_that_the_ack_proved(tale)
     tale.fault("power_cut", *NODES, lost=True).poll(5, (0, 1)).poll(5, (2, 3))
 
 
-@TALES.tale("lost-write bug 1", unknown=LOGLESS)
-def two_final_readers_return_it_together(tale: Tale) -> None:
-    """One what lies before it, the other what lies behind."""
-    no_log(tale.acked(1).send(2, 9, at=[1]).logged(None).acked(3)).final = False
+@TALES.tale("lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_loss_is_found_by_two_final_readers_together(tale: Tale) -> None:
+    """One reads the record before it, the other the one after it."""
+    without_leaders_log(tale.acked(1).send(2, 9, at=[1]).logged(None).acked(3)).final = False
     tale.run["final_reads"]["processes"] = [FINAL, FINAL + 1]
     tale.assign(FINAL, 0).poll(FINAL, (0, 1)).assign(FINAL + 1, 0).poll(FINAL + 1, (2, 3))
 
 
-@TALES.tale(unknown=LOGLESS)
-def nothing_lies_behind_it(tale: Tale) -> None:
-    no_log(tale.acked(1).send(2, 9, at=[1]))
+@TALES.tale(unknown=WITHOUT_A_LOG)
+def without_a_read_after_it_no_loss_is_found(tale: Tale) -> None:
+    without_leaders_log(tale.acked(1).send(2, 9, at=[1]))
 
 
-@TALES.tale(unknown=LOGLESS)
-def nothing_lies_before_it(tale: Tale) -> None:
+@TALES.tale(unknown=WITHOUT_A_LOG)
+def without_a_read_before_it_no_loss_is_found(tale: Tale) -> None:
     """It may have been below the log start."""
-    no_log(tale.send(2, 9, at=[0]).logged(None).acked(3))
+    without_leaders_log(tale.send(2, 9, at=[0]).logged(None).acked(3))
 
 
-@TALES.tale(unknown=LOGLESS)
-def its_offset_is_not_known(tale: Tale) -> None:
-    no_log(tale.acked(1).send(2, 9).logged(None).acked(3))
+@TALES.tale(unknown=WITHOUT_A_LOG)
+def without_its_offset_no_loss_is_found(tale: Tale) -> None:
+    without_leaders_log(tale.acked(1).send(2, 9).logged(None).acked(3))
 
 
-@TALES.tale(unknown=LOGLESS)
-def nobody_promised_it(tale: Tale) -> None:
-    no_log(tale.acked(1).send(2, 9, kind="info", at=[1]).logged(None).acked(3))
+@TALES.tale(unknown=WITHOUT_A_LOG)
+def the_record_of_an_indeterminate_send_is_no_loss(tale: Tale) -> None:
+    without_leaders_log(tale.acked(1).send(2, 9, kind="info", at=[1]).logged(None).acked(3))
 
 
-@TALES.tale("duplicate bug 1", unknown=LOGLESS)
-def a_final_read_returned_it_elsewhere(tale: Tale) -> None:
-    no_log(lost_between(tale)).poll(FINAL, (3, 9))
+@TALES.tale("duplicate bug 1", unknown=WITHOUT_A_LOG)
+def a_record_that_a_final_read_returned_elsewhere_is_a_duplicate(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale)).poll(FINAL, (3, 9))
 
 
-@TALES.tale(unknown=LOGLESS)
-def what_is_left_of_the_log_shows_it(tale: Tale) -> None:
-    """Then it is not lost: no final read returned it."""
+@TALES.tale(unknown=WITHOUT_A_LOG)
+def a_record_in_the_rest_of_the_log_is_no_loss(tale: Tale) -> None:
+    """Though no final read returned it."""
     tale.acked(1, 9, 3).final = False
     tale.assign(FINAL, 0).poll(FINAL, (0, 1)).assign(FINAL).assign(FINAL, 0).poll(FINAL, (2, 3))
     kept = [json.dumps({"node": "n1", **tale.entry("n1", offset)}) for offset in range(2)]
     tale.files["logs/n1.jsonl"] = "\n".join([*kept, "no entry", ""])
 
 
-@TALES.tale(unknown=NOTHING_KNOWN)
-def the_run_did_not_settle(tale: Tale) -> None:
-    no_log(lost_between(tale)).run["settled"] = False
+@TALES.tale(unknown=LOSS_UNKNOWN)
+def if_the_run_did_not_settle_a_loss_is_unknown(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale)).run["settled"] = False
 
 
-@TALES.tale(unknown=NOTHING_KNOWN)
-def it_was_not_read_to_the_end(tale: Tale) -> None:
-    no_log(lost_between(tale)).run["final_reads"]["partitions"] = []
+@TALES.tale(unknown=LOSS_UNKNOWN)
+def if_the_partition_was_not_read_to_the_end_a_loss_is_unknown(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale)).run["final_reads"]["partitions"] = []
 
 
-@TALES.tale(unknown=NOTHING_KNOWN)
-def compaction_may_have_taken_it(tale: Tale) -> None:
-    no_log(lost_between(tale)).run["partitions"]["0"]["cleanup"] = "compact"
+@TALES.tale(unknown=LOSS_UNKNOWN)
+def if_the_topic_is_compacted_a_loss_is_unknown(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale)).run["partitions"]["0"]["cleanup"] = "compact"
 
 
 @TALES.tale(unknown={*names.OF_THE_LOGS, *names.OF_THE_HISTORY})
-def a_line_is_missing_that_may_have_shown_it(tale: Tale) -> None:
-    no_log(lost_between(tale)).edit = lambda lines: tale.run.update(history_lines=len(lines) + 1)
+def a_missing_line_may_have_shown_the_record(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale)).edit = lambda lines: tale.run.update(history_lines=len(lines) + 1)
 
 
-@TALES.tale(unknown={*NOTHING_KNOWN, *names.IF_KILLED})
-def the_run_was_killed(tale: Tale) -> None:
-    no_log(lost_between(tale)).run["history_lines"] = "absent"
+@TALES.tale(unknown={*LOSS_UNKNOWN, *names.IF_KILLED})
+def if_the_run_was_killed_a_loss_is_unknown(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale)).run["history_lines"] = "absent"
 
 
-@TALES.tale("lost-write acks 1", unknown=LOGLESS)
-def under_acks_one_it_may_be_lost(tale: Tale) -> None:
-    no_log(lost_between(tale)).run["guarantees"]["acks"] = "1"
+@TALES.tale("lost-write acks 1", unknown=WITHOUT_A_LOG)
+def with_acks_1_a_loss_is_permitted(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale)).run["guarantees"]["acks"] = "1"
 
 
-@TALES.tale("inconsistent-offsets fault budget 1", "lost-write fault budget 1", unknown=LOGLESS)
-def what_permits_a_loss_permits_this_one_and_what_follows(tale: Tale) -> None:
+@TALES.tale("inconsistent-offsets fault budget 1", "lost-write fault budget 1", unknown=WITHOUT_A_LOG)
+def what_permits_a_loss_permits_what_follows_from_it_too(tale: Tale) -> None:
     tale.send(2, 9, at=[0]).fault("power_cut", *NODES, lost=True).send(3, 4, kind="info").logged(4).acked(3)
-    no_log(tale)
+    without_leaders_log(tale)
 
 
-@TALES.tale("lost-write bug 1", unknown=LOGLESS)
-def what_struck_before_it_was_sent_permits_nothing(tale: Tale) -> None:
-    no_log(lost_between(tale.fault("power_cut", *NODES, lost=True)))
+@TALES.tale("lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_fault_before_the_send_permits_nothing(tale: Tale) -> None:
+    without_leaders_log(lost_between(tale.fault("power_cut", *NODES, lost=True)))
 
 
-@TALES.tale("lost-write bug 1", unknown=NOTHING_KNOWN)
-def of_another_partition_nobody_knows(tale: Tale) -> Tale:
-    """That was not read to the end."""
-    tale = no_log(lost_between(Tale(partitions=2)).acked(11, partition=1))
+@TALES.tale("lost-write bug 1", unknown=LOSS_UNKNOWN)
+def a_loss_in_another_partition_is_unknown_if_it_was_not_read_to_the_end(tale: Tale) -> Tale:
+    """Only partition 0 was read to the end."""
+    tale = without_leaders_log(lost_between(Tale(partitions=2)).acked(11, partition=1))
     tale.run["final_reads"]["partitions"] = [0]
     return tale
 
 
-@TALES.tale("lost-write bug 1", unknown=LOGLESS)
-def another_partition_has_its_log(tale: Tale) -> Tale:
-    tale = no_log(lost_between(Tale(partitions=2)).acked(11, partition=1))
+@TALES.tale("lost-write bug 1", unknown=WITHOUT_A_LOG)
+def another_partition_with_its_log_is_judged(tale: Tale) -> Tale:
+    tale = without_leaders_log(lost_between(Tale(partitions=2)).acked(11, partition=1))
     tale.run["leaders"]["1"]["leader"] = "n2"
     return tale.poll(FINAL, (0, 11), partition=1)
 
@@ -182,33 +183,33 @@ def another_partition_has_its_log(tale: Tale) -> Tale:
 
 
 @TALES.tale()
-def without_logs_to_be_seen_a_healthy_run_is_valid(tale: Tale) -> None:
+def on_a_system_without_logs_a_healthy_run_is_valid(tale: Tale) -> None:
     tale.acked(1, 2, 3).run |= CLIENTS_ALONE
 
 
 @TALES.tale("lost-write bug 1")
-def and_a_lossy_one_invalid(tale: Tale) -> None:
+def on_a_system_without_logs_a_loss_is_found(tale: Tale) -> None:
     lost_between(tale).run |= CLIENTS_ALONE
 
 
 @TALES.tale(unknown=["lost-write"])
-def what_no_final_read_returned_and_nothing_shows_is_unknown(tale: Tale) -> None:
+def on_a_system_without_logs_a_loss_at_the_tail_is_unknown(tale: Tale) -> None:
     """The tail may be lost, or unseen."""
     tale.acked(1).send(2, 9, at=[1]).run |= CLIENTS_ALONE
 
 
 @TALES.tale(unknown=["lost-write"])
-def without_final_reads_nobody_knows(tale: Tale) -> None:
+def without_final_reads_a_loss_is_unknown(tale: Tale) -> None:
     tale.acked(1).run |= CLIENTS_ALONE | {"final_reads": {}}
     tale.final = False
 
 
-# -- histories from elsewhere --------------------------------------------------------------------------------
+# -- imported histories --------------------------------------------------------------------------------------
 
 
-def imported(tale: Tale, **told: Any) -> Tale:
+def imported(tale: Tale, **fields: Any) -> Tale:
     """Nothing of the replicas, and no final reads."""
-    tale.run |= {"leaders": {}, "settled": False, "final_reads": {}, "imported": told, **CLIENTS_ALONE}
+    tale.run |= {"leaders": {}, "settled": False, "final_reads": {}, "imported": fields, **CLIENTS_ALONE}
     tale.final = False
     return tale
 
@@ -219,90 +220,90 @@ def a_healthy_import_is_valid(tale: Tale) -> None:
 
 
 @TALES.tale("lost-write bug 1")
-def read_above_it_and_never_it(tale: Tale) -> None:
+def in_an_import_a_record_below_a_read_that_was_never_read_is_lost(tale: Tale) -> None:
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)))
 
 
 @TALES.tale("lost-write bug 1")
-def a_poll_of_any_outcome_may_show_what_lies_above(tale: Tale) -> None:
+def in_an_import_a_poll_of_any_outcome_may_show_the_record_above(tale: Tale) -> None:
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1), kind="info"))
 
 
 @TALES.tale()
-def a_poll_that_failed_has_shown_it(tale: Tale) -> None:
+def in_an_import_a_record_that_a_failed_poll_returned_is_not_lost(tale: Tale) -> None:
     imported(tale.acked(9, 1).poll(6, (0, 9), kind="fail").poll(5, (1, 1)))
 
 
 @TALES.tale()
-def nobody_read_beyond_it(tale: Tale) -> None:
+def in_an_import_a_record_above_all_reads_is_not_lost(tale: Tale) -> None:
     imported(tale.acked(1).poll(5, (0, 1)).acked(9, 8))
 
 
 @TALES.tale("inconsistent-offsets bug 1")
-def at_its_own_offset_is_not_beyond_it(tale: Tale) -> None:
+def in_an_import_a_read_at_its_own_offset_is_not_above_it(tale: Tale) -> None:
     imported(tale.send(2, 9, at=[0]).send(3, 4, kind="info").poll(5, (0, 4)))
 
 
 @TALES.tale("lost-write acks 1")
-def an_import_under_acks_one(tale: Tale) -> None:
+def in_an_import_with_acks_1_a_loss_is_permitted(tale: Tale) -> None:
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1))).run["guarantees"]["acks"] = "1"
 
 
 @TALES.tale(unknown=["lost-write"])
-def the_import_left_reads_out(tale: Tale) -> None:
-    """One of them may have been of it."""
+def in_an_import_that_left_out_reads_a_loss_is_unknown(tale: Tale) -> None:
+    """One of them may have returned it."""
     left_out = {"words of an error": 2, "read without an offset": 1}
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)), left_out=left_out)
 
 
 @TALES.tale(unknown=["lost-write"])
-def reads_of_this_partition_are_not_told(tale: Tale) -> None:
+def in_an_import_without_reads_of_this_partition_a_loss_is_unknown(tale: Tale) -> None:
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)), blind=[0])
 
 
 @TALES.tale("lost-write bug 1")
-def only_those_of_another(tale: Tale) -> None:
+def in_an_import_without_reads_of_another_partition_a_loss_is_found(tale: Tale) -> None:
     left_out = {"read without an offset": 1}
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)), blind=[1], left_out=left_out)
 
 
 @TALES.tale(unknown=["lost-write"])
-def an_ack_lies_above_all_that_was_read(tale: Tale) -> None:
-    """Then nobody knows of that one."""
+def in_an_import_an_ack_above_all_reads_is_unknown(tale: Tale) -> None:
+    """Whether that one is lost is unknown."""
     imported(tale.acked(1, 9).poll(5, (0, 1)), blind=[], unread=[0])
 
 
 @TALES.tale("lost-write bug 1", unknown=["lost-write"])
-def what_lies_below_is_lost_all_the_same(tale: Tale) -> None:
+def in_an_import_a_loss_below_an_unknown_one_is_found(tale: Tale) -> None:
     tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)).acked(8)
     imported(tale, blind=[], unread=[0])
 
 
 @TALES.tale("lost-write bug 1")
-def it_left_out_what_is_no_read(tale: Tale) -> None:
+def in_an_import_that_left_out_no_read_a_loss_is_found(tale: Tale) -> None:
     left_out = {"offset of a send that is none": 1}
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)), left_out=left_out)
 
 
 @TALES.tale(unknown=["lost-write"])
-def an_import_of_a_compacted_topic(tale: Tale) -> None:
+def in_an_import_of_a_compacted_topic_a_loss_is_unknown(tale: Tale) -> None:
     tale.run["partitions"]["0"]["cleanup"] = "compact"
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)))
 
 
 @pytest.mark.parametrize("name", TALES.cases())
 def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
-    """The tale's name says what must be so."""
+    """The tale's name states what is expected."""
     TALES.check(name, verdicts)
 
 
 @pytest.mark.parametrize("name", TALES.cases())
-def test_twin_says_the_same(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+def test_the_twin_gives_the_same_verdict(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
     TALES.check_twin(name, verdicts, tmp_path / "run")
 
 
-def test_the_example_says_how_and_who_holds_it(verdicts: dict[str, Verdict]) -> None:
-    (lost,) = verdicts["passed_by_the_final_reads"].findings
+def test_the_example_states_how_it_was_lost(verdicts: dict[str, Verdict]) -> None:
+    (lost,) = verdicts["a_record_that_the_final_reads_pass_over_is_lost"].findings
     (example,) = lost.examples
 
     assert {key: example[key] for key in ("partition", "offset", "value", "how", "nodes", "ops")} == {

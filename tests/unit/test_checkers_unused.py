@@ -1,4 +1,4 @@
-"""What was not used, or is wrong only in what replicas.jsonl says."""
+"""Partitions that were not used, and rows of replicas.jsonl that contradict themselves."""
 
 from collections.abc import Callable
 
@@ -17,28 +17,28 @@ def cache_above_leo(tale: Tale) -> None:
     tale.row("n2")["epochs"] = [[0, 0], [3, 9]]
 
 
-def no_entries(tale: Tale) -> None:
+def leo_without_records(tale: Tale) -> None:
     tale.row("n3", 1)["leo"] = 2
 
 
-def no_beginning(tale: Tale) -> None:
+def log_start_without_records(tale: Tale) -> None:
     tale.row("n3", 1)["log_start"] = 1
 
 
-ROWS = hw_above_leo, cache_above_leo, no_entries, no_beginning
+ROWS = hw_above_leo, cache_above_leo, leo_without_records, log_start_without_records
 
 
-def nobody_used_it(tale: Tale) -> None:
-    """Held it may have been, without a read."""
+def no_op_was_on_it(tale: Tale) -> None:
+    """Partition 1 is in no op."""
 
 
-def its_end_was_asked_for(tale: Tale) -> None:
+def only_its_end_offset_was_requested(tale: Tale) -> None:
     tale.assign(5, 0, 1).ends(5, 0, partition=1)
 
 
 @pytest.fixture(scope="module", name="valid")
 def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[Change, object]:
-    """Of partition 0 all is well, partition 1 was never used; a run for each change, all in one call."""
+    """Partition 0 is healthy, partition 1 was never used; a run for each change, all judged in one call."""
     root = tmp_path_factory.mktemp("runs")
     folders = []
     for change in (*ROWS, *UNUSED):
@@ -48,7 +48,7 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[Change, object]:
     return dict(zip((*ROWS, *UNUSED), (one.valid for one in here.judge(folders)), strict=True))
 
 
-UNUSED = nobody_used_it, its_end_was_asked_for
+UNUSED = no_op_was_on_it, only_its_end_offset_was_requested
 
 
 @pytest.mark.parametrize("change", ROWS)
@@ -59,5 +59,5 @@ def test_a_row_that_contradicts_itself_is_a_finding_though_nothing_else_is_wrong
 
 
 @pytest.mark.parametrize("change", UNUSED)
-def test_a_partition_that_nobody_used_is_valid(change: Change, valid: dict[Change, object]) -> None:
+def test_an_unused_partition_is_valid(change: Change, valid: dict[Change, object]) -> None:
     assert valid[change] is True

@@ -47,7 +47,7 @@ def test_epochs_are_written_as_kafka_writes_them(files: LogDirectory) -> None:
     assert read_epoch_checkpoint(path) == ((0, 0), (3, 17))
 
 
-def test_empty_and_missing_are_told_apart_where_it_matters(files: LogDirectory) -> None:
+def test_an_empty_epoch_checkpoint_differs_from_a_missing_one(files: LogDirectory) -> None:
     path = files.path("leader-epoch-checkpoint")
 
     assert read_epoch_checkpoint(path) is None
@@ -57,7 +57,7 @@ def test_empty_and_missing_are_told_apart_where_it_matters(files: LogDirectory) 
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "line 1: version ''"),
         ("1\n0\n", "line 1: version '1'"),
@@ -71,14 +71,14 @@ def test_empty_and_missing_are_told_apart_where_it_matters(files: LogDirectory) 
     ],
 )
 def test_a_malformed_checkpoint_is_refused_by_file_and_line(
-    files: LogDirectory, text: str, told: str
+    files: LogDirectory, text: str, message: str
 ) -> None:
     files.path(HIGH_WATERMARKS).write_text(text)
 
     with pytest.raises(CheckpointError) as caught:
         read_offset_checkpoint(files.root, HIGH_WATERMARKS)
 
-    assert f"{files.path(HIGH_WATERMARKS)}, {told}" in str(caught.value)
+    assert f"{files.path(HIGH_WATERMARKS)}, {message}" in str(caught.value)
 
 
 def test_a_checkpoint_that_is_no_text_is_refused(files: LogDirectory) -> None:
@@ -88,7 +88,7 @@ def test_a_checkpoint_that_is_no_text_is_refused(files: LogDirectory) -> None:
         read_offset_checkpoint(files.root, HIGH_WATERMARKS)
 
 
-def test_a_full_disk_leaves_the_checkpoint_that_was_there(files: LogDirectory) -> None:
+def test_a_full_disk_leaves_the_old_checkpoint(files: LogDirectory) -> None:
     write_offset_checkpoint(files, HIGH_WATERMARKS, {("log", 0): 1})
 
     with files_no_larger_than(20), pytest.raises(DiskError, match=f"{HIGH_WATERMARKS}: no room"):
@@ -107,14 +107,14 @@ def test_the_clean_shutdown_marker_is_taken_once(files: LogDirectory) -> None:
     assert take_clean_shutdown_marker(files) is None
 
 
-def test_an_empty_marker_as_older_kafka_left_it_is_clean_with_no_epoch(files: LogDirectory) -> None:
+def test_an_empty_marker_of_an_older_kafka_is_clean_without_an_epoch(files: LogDirectory) -> None:
     files.path(".kafka_cleanshutdown").write_text("")
 
     assert take_clean_shutdown_marker(files) == -1
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "7", "{}", '{"version":0,"brokerEpoch":"x"}'])
-def test_a_marker_that_is_none_is_refused(files: LogDirectory, text: str) -> None:
+def test_a_malformed_marker_is_refused(files: LogDirectory, text: str) -> None:
     files.path(".kafka_cleanshutdown").write_text(text)
 
     with pytest.raises(CheckpointError, match=r"\.kafka_cleanshutdown, line 1"):
@@ -141,7 +141,7 @@ def test_a_line_without_a_value_in_meta_properties_is_refused_by_its_number(file
 # -- the journal ------------------------------------------------------------
 
 
-def test_a_journal_gives_back_what_was_appended_in_order(tmp_path: Path) -> None:
+def test_a_journal_returns_its_records_in_order(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "controller.jsonl")
     assert journal.records == ()
     journal.append([{"type": "register", "broker": 1}])
@@ -186,7 +186,7 @@ def test_a_bad_line_that_is_not_torn_is_an_error_with_its_number(tmp_path: Path,
         Journal.open(path)
 
 
-def test_a_second_controller_on_one_journal_is_told_so(tmp_path: Path) -> None:
+def test_a_second_controller_on_one_journal_is_refused(tmp_path: Path) -> None:
     journal = Journal.open(tmp_path / "controller.jsonl")
 
     with pytest.raises(JournalError, match="in use by another process"):
@@ -199,9 +199,9 @@ def test_a_journal_without_a_folder_is_an_error_that_names_it(tmp_path: Path) ->
         Journal.open(tmp_path / "missing" / "controller.jsonl")
 
 
-def test_after_a_failed_write_a_journal_takes_nothing_more(tmp_path: Path,
-                                                           monkeypatch: pytest.MonkeyPatch) -> None:
-    """What of the line got down is in doubt: only a new open may say."""
+def test_after_a_failed_write_a_journal_accepts_nothing_more(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How much of the line was written is unknown until the journal is opened again."""
     journal = Journal.open(tmp_path / "controller.jsonl")
     journal.append([{"n": 1}])
 

@@ -1,4 +1,4 @@
-"""What may be claimed of partitions, and the tables that say so: each gate open, and shut by one thing."""
+"""What may be claimed of partitions, and the tables for it: each gate open, and closed by one change."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ Change = Callable[[Tale], object]
 
 
 def gate(tale: Tale, path: Path, *, breached: bool = False) -> dict[str, bool]:
-    """Of partition 0."""
+    """The gates of partition 0."""
     folder = open_folder(tale.write(path / "run"))
     rows = here.rows_of(folder)
     with_replicas(folder, NO_REPLICAS if rows is None else Replicas.of(rows), 0, None)
@@ -38,7 +38,7 @@ def gate(tale: Tale, path: Path, *, breached: bool = False) -> dict[str, bool]:
 
 OPEN = {"leader_known": True, "losses_judged": True, "unseen_judged": True, "by_final_reads": False,
         "by_any_read": False, "losses_shown": True}  # fmt: skip
-LOGLESS = {**dict.fromkeys(OPEN, False), "by_final_reads": True, "losses_shown": True}
+WITHOUT_LOG = {**dict.fromkeys(OPEN, False), "by_final_reads": True, "losses_shown": True}
 NOTHING = dict.fromkeys(OPEN, False)
 
 
@@ -46,7 +46,7 @@ def without_dump(tale: Tale) -> None:
     tale.files["logs/n1.jsonl"] = None
 
 
-def settled_not(tale: Tale) -> None:
+def not_settled(tale: Tale) -> None:
     tale.run["settled"] = False
 
 
@@ -54,11 +54,11 @@ def compacted(tale: Tale) -> None:
     tale.run["partitions"]["0"]["cleanup"] = "compact"
 
 
-def elsewhere(tale: Tale, **more: Any) -> None:
+def imported(tale: Tale, **more: Any) -> None:
     tale.run["imported"] = {"from": "jepsen", **more}
 
 
-def several(*changes: Change) -> Change:
+def all_of(*changes: Change) -> Change:
     def change(tale: Tale) -> None:
         for one in changes:
             one(tale)
@@ -69,44 +69,44 @@ def several(*changes: Change) -> Change:
 GATES: Mapping[str, tuple[Change, dict[str, bool]]] = {
     "healthy": (lambda tale: None, OPEN),
     "compacted": (compacted, {**OPEN, "losses_judged": False}),
-    "not settled": (settled_not, {**OPEN, "unseen_judged": False}),
+    "not settled": (not_settled, {**OPEN, "unseen_judged": False}),
     "killed": (lambda tale: tale.run.update({KILLED: None}), {**OPEN, "unseen_judged": False}),
     "no final reads": (lambda tale: tale.run.update(final_reads={}), {**OPEN, "unseen_judged": False}),
-    "final reads by nobody known": (
+    "final reads by an unknown process": (
         lambda tale: tale.run["final_reads"].update(processes=[900, "x"]), {**OPEN, "unseen_judged": False}),
     "a follower's dump is missing": (lambda tale: tale.files.update({"logs/n2.jsonl": None}), OPEN),
-    "the leader's dump is missing": (without_dump, LOGLESS),
-    "the leader's dump is torn": (lambda tale: tale.files.update({"logs/n1.jsonl": '{"node"'}), LOGLESS),
-    "the leader has no row": (lambda tale: tale.row("n1").update(absent=True), LOGLESS),
-    "nobody leads": (lambda tale: tale.run["leaders"]["0"].update(leader=None), LOGLESS),
-    "no log, and compacted": (several(without_dump, compacted), NOTHING),
-    "no log, and not settled": (several(without_dump, settled_not), NOTHING),
-    "no log, of somewhere else": (several(without_dump, settled_not, elsewhere),
-                                  {**NOTHING, "by_any_read": True, "losses_shown": True}),
-    "... but killed": (several(without_dump, elsewhere, lambda tale: tale.run.update({KILLED: None})),
-                       NOTHING),
-    "... with reads left out": (
-        several(without_dump, settled_not, lambda tale: elsewhere(tale, blind=[1, {}, 0.0])), NOTHING),
-    "... of another partition": (
-        several(without_dump, settled_not, lambda tale: elsewhere(tale, blind=[1], left_out={"read x": 1})),
+    "the leader's dump is missing": (without_dump, WITHOUT_LOG),
+    "the leader's dump is torn": (lambda tale: tale.files.update({"logs/n1.jsonl": '{"node"'}), WITHOUT_LOG),
+    "the leader has no row": (lambda tale: tale.row("n1").update(absent=True), WITHOUT_LOG),
+    "no leader": (lambda tale: tale.run["leaders"]["0"].update(leader=None), WITHOUT_LOG),
+    "no log, and compacted": (all_of(without_dump, compacted), NOTHING),
+    "no log, and not settled": (all_of(without_dump, not_settled), NOTHING),
+    "no log, imported": (all_of(without_dump, not_settled, imported),
+                         {**NOTHING, "by_any_read": True, "losses_shown": True}),
+    "no log, imported, killed": (all_of(without_dump, imported, lambda tale: tale.run.update({KILLED: None})),
+                                 NOTHING),
+    "no log, imported, reads left out": (
+        all_of(without_dump, not_settled, lambda tale: imported(tale, blind=[1, {}, 0.0])), NOTHING),
+    "no log, imported, reads of another partition left out": (
+        all_of(without_dump, not_settled, lambda tale: imported(tale, blind=[1], left_out={"read x": 1})),
         {**NOTHING, "by_any_read": True, "losses_shown": True}),
-    "... of no partition named": (
-        several(without_dump, settled_not, lambda tale: elsewhere(tale, left_out={"read x": 1})), NOTHING),
-    "... with an ack above all reads": (
-        several(without_dump, settled_not, lambda tale: elsewhere(tale, unread=[0])),
+    "no log, imported, reads of an unnamed partition left out": (
+        all_of(without_dump, not_settled, lambda tale: imported(tale, left_out={"read x": 1})), NOTHING),
+    "no log, imported, an ack above all reads": (
+        all_of(without_dump, not_settled, lambda tale: imported(tale, unread=[0])),
         {**NOTHING, "by_any_read": True}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", GATES)
 def test_gates(case: str, tmp_path: Path) -> None:
-    change, wanted = GATES[case]
+    change, expected = GATES[case]
     tale = Tale().acked(1, 2)
     change(tale)
-    assert gate(tale, tmp_path) == wanted
+    assert gate(tale, tmp_path) == expected
 
 
-def test_where_lines_may_be_missing_nothing_is_held_against_reads(tmp_path: Path) -> None:
+def test_if_lines_may_be_missing_losses_are_not_judged_by_reads(tmp_path: Path) -> None:
     assert gate(Tale().acked(1), tmp_path / "a", breached=True) == {**OPEN, "unseen_judged": False}
     tale = Tale().acked(1)
     without_dump(tale)
@@ -116,48 +116,48 @@ def test_where_lines_may_be_missing_nothing_is_held_against_reads(tmp_path: Path
 # -- the tables ---------------------------------------------------------------------------------------------
 
 
-def run(tale: Tale, path: Path, **told: Any) -> Run:
+def run(tale: Tale, path: Path, **facts: Any) -> Run:
     folder = open_folder(tale.write(path))
-    told.setdefault("used", frozenset(range(tale.partitions)))
+    facts.setdefault("used", frozenset(range(tale.partitions)))
     lines = folder.about.get("history_lines")
-    seen = Preconditions(lines=lines if isinstance(lines, int) else 0, acked=1, **told)
-    return run_of(folder, seen, here.rows_of(folder))
+    preconditions = Preconditions(lines=lines if isinstance(lines, int) else 0, acked=1, **facts)
+    return run_of(folder, preconditions, here.rows_of(folder))
 
 
-def tables(tale: Tale, path: Path, **told: Any) -> dict[str, pa.Table]:
-    made = run_tables({0: run(tale, path / "run", **told)})
-    assert made.keys() <= TABLES.keys()
-    assert all(table.schema == TABLES[name] for name, table in made.items())
-    return made
+def tables(tale: Tale, path: Path, **facts: Any) -> dict[str, pa.Table]:
+    found = run_tables({0: run(tale, path / "run", **facts)})
+    assert found.keys() <= TABLES.keys()
+    assert all(table.schema == TABLES[name] for name, table in found.items())
+    return found
 
 
-def test_a_partition_that_nobody_used_has_no_row(tmp_path: Path) -> None:
-    made = tables(Tale(partitions=3).acked(1), tmp_path, used=frozenset({2, 0, 77}))
-    assert made["partitions"]["partition"].to_pylist() == [0, 2]
-    assert set(made["replicas"]["partition"].to_pylist()) == {0, 2}
+def test_an_unused_partition_has_no_row(tmp_path: Path) -> None:
+    found = tables(Tale(partitions=3).acked(1), tmp_path, used=frozenset({2, 0, 77}))
+    assert found["partitions"]["partition"].to_pylist() == [0, 2]
+    assert set(found["replicas"]["partition"].to_pylist()) == {0, 2}
 
 
-def test_what_the_leader_says_of_a_partition(tmp_path: Path) -> None:
+def test_the_bounds_of_a_partition_are_the_leaders(tmp_path: Path) -> None:
     tale = Tale().acked(1, 2, 3)
     tale.row("n1").update(log_start=1, hw=2, lso=1)
     tale.row("n3")["absent"] = True
     row = tables(tale, tmp_path)["partitions"].to_pylist()[0]
-    told = ("leader", "log_start", "claims_from", "hw", "readable_to", "stable_to")
-    assert [row[name] for name in told] == ["n1", 1, 1, 2, 1, 1]
+    columns = ("leader", "log_start", "claims_from", "hw", "readable_to", "stable_to")
+    assert [row[name] for name in columns] == ["n1", 1, 1, 2, 1, 1]
     assert row["isr_followers"] == [{"node": "n2", "log_start": 0}]
     assert (row["weak_acks"], row["retried"], row["uncommitted"], row["loss_in_doubt"]) == (False,) * 4
 
 
-def test_without_a_leader_claims_begin_where_every_log_has_begun(tmp_path: Path) -> None:
+def test_without_a_leader_claims_begin_at_the_highest_log_start(tmp_path: Path) -> None:
     tale = Tale().acked(1, 2, 3)
     tale.run["leaders"]["0"]["leader"] = None
     tale.row("n2")["log_start"], tale.row("n3")["log_start"] = 2, 1
     row = tables(tale, tmp_path)["partitions"].to_pylist()[0]
-    told = ("leader", "log_start", "claims_from", "hw", "readable_to", "isr_followers")
-    assert [row[name] for name in told] == [None, None, 2, None, None, []]
+    columns = ("leader", "log_start", "claims_from", "hw", "readable_to", "isr_followers")
+    assert [row[name] for name in columns] == [None, None, 2, None, None, []]
 
 
-def test_promises(tmp_path: Path) -> None:
+def test_guarantees_are_columns_of_the_table(tmp_path: Path) -> None:
     tale = Tale().acked(1)
     tale.run["guarantees"].update(acks=1, retries=5, isolation="read_uncommitted")
     tale.run["observes"] = {"dumps": False}
@@ -165,15 +165,16 @@ def test_promises(tmp_path: Path) -> None:
     assert (row["weak_acks"], row["retried"], row["uncommitted"], row["loss_in_doubt"]) == (True,) * 4
 
 
-@pytest.mark.parametrize(("promised", "retried"), [
+@pytest.mark.parametrize(("guarantees", "retried"), [
     ({"retries": 0}, False), ({"retries": 1}, True), ({"retries": 1, "idempotence": True}, False)])
-def test_one_retry_is_enough_to_write_twice(tmp_path: Path, promised: dict[str, Any], retried: bool) -> None:
+def test_one_retry_is_enough_to_write_twice(
+        tmp_path: Path, guarantees: dict[str, Any], retried: bool) -> None:
     tale = Tale().acked(1)
-    tale.run["guarantees"].update(promised)
+    tale.run["guarantees"].update(guarantees)
     assert tables(tale, tmp_path)["partitions"].to_pylist()[0]["retried"] is retried
 
 
-def test_a_replica_that_says_nothing_has_a_row(tmp_path: Path) -> None:
+def test_a_replica_without_a_row_or_a_dump_is_in_the_table(tmp_path: Path) -> None:
     tale = Tale().acked(1)
     tale.row("n2")["absent"] = True
     tale.files["logs/n3.jsonl"] = None
@@ -184,7 +185,7 @@ def test_a_replica_that_says_nothing_has_a_row(tmp_path: Path) -> None:
     assert rows["n1"]["cache"] == [{"start": 0, "epoch": 0}]
 
 
-def test_a_node_that_is_named_twice_or_is_none_of_the_run(tmp_path: Path) -> None:
+def test_a_node_named_twice_counts_once_and_an_unknown_one_not_at_all(tmp_path: Path) -> None:
     tale = Tale().acked(1)
     tale.run["partitions"]["0"]["replicas"] = ["n1", "n2", "n2", "n9"]
     replicas = tables(tale, tmp_path)["replicas"]
@@ -192,7 +193,7 @@ def test_a_node_that_is_named_twice_or_is_none_of_the_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("told", "is_odd"),
+    ("changes", "is_kept"),
     [
         ({"leo": 2}, True),
         ({"log_start": 1}, True),
@@ -202,27 +203,27 @@ def test_a_node_that_is_named_twice_or_is_none_of_the_run(tmp_path: Path) -> Non
         ({"log_start": 4, "leo": 4, "hw": 0, "epochs": [[0, 4]]}, False),
     ],
 )
-def test_a_row_that_is_wrong_without_an_entry_is_there(
-    told: dict[str, Any], *, is_odd: bool, tmp_path: Path
+def test_a_row_that_contradicts_itself_is_kept(
+    changes: dict[str, Any], *, is_kept: bool, tmp_path: Path
 ) -> None:
-    """Of a partition that nobody used."""
+    """Of an unused partition."""
     tale = Tale(partitions=2).acked(1)
-    tale.row("n2", 1).update(told)
-    made = tables(tale, tmp_path, used=frozenset({0}))
-    rows = made["replicas"].to_pylist()
-    assert [row["node"] for row in rows if row["partition"] == 1] == ["n2"] * is_odd
-    assert made["partitions"]["partition"].to_pylist() == [0]
+    tale.row("n2", 1).update(changes)
+    found = tables(tale, tmp_path, used=frozenset({0}))
+    rows = found["replicas"].to_pylist()
+    assert [row["node"] for row in rows if row["partition"] == 1] == ["n2"] * is_kept
+    assert found["partitions"]["partition"].to_pylist() == [0]
 
 
-def test_processes_that_are_special(tmp_path: Path) -> None:
+def test_final_and_overlapping_processes_have_a_row(tmp_path: Path) -> None:
     rows = tables(Tale().acked(1), tmp_path, overlapping={900: 7, FAR: 9})["processes"].to_pylist()
     assert [(row["process"], row["final"], row["overlaps"]) for row in rows] == [
         (900, True, True), (FAR, False, True)]  # fmt: skip
 
 
-def test_what_is_silent(tmp_path: Path) -> None:
-    def silent(name: str, tale: Tale, **told: Any) -> set[str]:
-        return {*silent_names(run(tale, tmp_path / name, **told))}
+def test_which_checks_are_silent(tmp_path: Path) -> None:
+    def silent(name: str, tale: Tale, **facts: Any) -> set[str]:
+        return {*silent_names(run(tale, tmp_path / name, **facts))}
 
     assert silent("a", Tale().acked(1)) == set()
     assert silent("b", Tale().acked(1), unmatched=3) == {*names.SILENT_IF_BREACHED}
@@ -253,34 +254,34 @@ def elect(time: int, epoch: int, *, clean: bool) -> dict[str, Any]:
 def test_a_trace_has_a_row_for_every_partition(tmp_path: Path) -> None:
     tale = Tale(partitions=2).acked(1)
     tale.row("n2")["log_start"] = 1
-    made = tables(tale, tmp_path, used=frozenset({0}), **traced(tale))
-    rows = made["traced"].to_pylist()
+    found = tables(tale, tmp_path, used=frozenset({0}), **traced(tale))
+    rows = found["traced"].to_pylist()
     assert [row["partition"] for row in rows] == [0, 1]
     assert [row["claims_from"] for row in rows] == [1, 0]
     assert rows[0]["nodes"] == rows[0]["replicas"] == ["n1", "n2", "n3"]
     assert (rows[0]["complete"], rows[0]["min_isr"], rows[0]["excuses"]) == (True, 2, [])
 
 
-def test_an_election_that_was_allowed_excuses_what_earlier_epochs_wrote(tmp_path: Path) -> None:
+def test_an_allowed_election_excuses_records_of_earlier_epochs(tmp_path: Path) -> None:
     for number, (epoch, time) in enumerate(((3, 70), (-FAR - 1, FAR), (FAR, -FAR))):
         tale = Tale().acked(1)
         tale.run["guarantees"]["unclean_leader_election"] = True
-        told = traced(tale, elect(time, epoch, clean=False))
-        row = tables(tale, tmp_path / str(number), **told)["traced"].to_pylist()[0]
+        facts = traced(tale, elect(time, epoch, clean=False))
+        row = tables(tale, tmp_path / str(number), **facts)["traced"].to_pylist()[0]
         (excuse,) = row["excuses"]
         assert excuse["elected"] == epoch
         assert excuse["epoch"] == max(-FAR - 1, epoch - 1)
         assert excuse["tick"] == 2 * max(-FAR_NS, min(FAR_NS, time))
 
 
-def test_one_that_was_not_is_a_finding(tmp_path: Path) -> None:
+def test_an_election_that_was_not_allowed_is_a_finding(tmp_path: Path) -> None:
     tale, other = Tale().acked(1), Tale().acked(1)
     runs = [
         run(tale, tmp_path / "a", **traced(tale, elect(5, 3, clean=False))),
         run(other, tmp_path / "b", **traced(other, elect(5, 3, clean=True))),
     ]
     (row,) = driver_findings(7, runs[0])
-    assert row.keys() <= {*FINDINGS.names, "at"}  # at: where the line to blame stands (examples.py)
+    assert row.keys() <= {*FINDINGS.names, "at"}  # at: the position of the line to blame (examples.py)
     assert (row["run"], row["name"], row["seen"], row["nodes"]) == (7, names.UNCLEAN_ELECTION, 3, ["n1"])
     assert driver_findings(8, runs[1]) == []
 
@@ -288,10 +289,10 @@ def test_one_that_was_not_is_a_finding(tmp_path: Path) -> None:
 def test_a_broker_is_active_until_it_is_fenced(tmp_path: Path) -> None:
     tale = Tale().acked(1)
     tale.run["clock_error_ns"] = 9
-    told = traced(tale, {"event": "register", "time": 0, "broker": "n1"},
+    facts = traced(tale, {"event": "register", "time": 0, "broker": "n1"},
                   {"event": "unfence", "time": 100, "broker": "n1"},
                   {"event": "fence", "time": 300, "broker": "n1"})  # fmt: skip
-    rows = {row["node"]: row for row in tables(tale, tmp_path, **told)["active_brokers"].to_pylist()}
+    rows = {row["node"]: row for row in tables(tale, tmp_path, **facts)["active_brokers"].to_pylist()}
     assert (rows["n1"]["since"], rows["n1"]["until"]) == (10, 30)
     assert (rows["n2"]["since"], rows["n2"]["until"]) == (-(FAR_NS // 10), FAR_NS // 10)
 

@@ -1,4 +1,4 @@
-"""What an answer proves, row by row of the table; and what the absence of one proves."""
+"""What an answer proves, row by row of the table; and what a missing answer proves."""
 
 import pytest
 
@@ -49,16 +49,16 @@ def test_every_other_code_is_info_known_or_not(error: int) -> None:
     assert classify.answered(SENDS, error, -1).type is Type.INFO
 
 
-def test_a_code_without_a_name_is_told_by_number() -> None:
+def test_a_code_without_a_name_is_reported_by_number() -> None:
     assert classify.answered(SENDS, 4711, -1).error == "ERROR_4711"
 
 
-def test_silence_is_a_failure_only_while_no_byte_has_left() -> None:
+def test_no_answer_is_a_failure_only_if_no_byte_was_sent() -> None:
     assert classify.unanswered(SENDS, began=False, error=classify.CONNECTION).type is Type.FAIL
     assert classify.unanswered(SENDS, began=True, error=classify.CONNECTION).type is Type.INFO
     assert classify.unanswered(SENDS, began=True, error=classify.TIMEOUT).error == "TIMEOUT"
 
 
-def test_what_was_never_to_be_answered_is_info_without_an_error() -> None:
+def test_a_send_that_expects_no_answer_is_info_without_an_error() -> None:
     outcome = classify.unasked(SENDS)
     assert (outcome.type, outcome.sends, outcome.error) == (Type.INFO, SENDS, None)

@@ -1,4 +1,4 @@
-"""What the command line says of itself: defaults, the list of findings, what a shell may complete."""
+"""The command line's own texts: defaults, the list of findings, shell completion."""
 
 import os
 import subprocess
@@ -16,16 +16,16 @@ from floodmark.harness.cli import main
 from floodmark.harness.commands.explain import PERMITS, parts_of
 
 PAGE = Path(__file__).parents[2] / "harness" / "README.md"
-# Left out, these say nothing: a file is not written, a question not asked.
-NOTHING = {"--bootstrap", "--topic-config", "--client-config", "--faults",
+# These have no default: left out, a file is not written, a filter not applied.
+WITHOUT_DEFAULT = {"--bootstrap", "--topic-config", "--client-config", "--faults",
            "--json", "--junit", "--markdown", ("show", "--finding"), "--offset", "--allow", "--conf",
            "--loses", "--spares", "--from", ("mark", "--known"), ("mark", "--note"), ("stats", "--parquet")}
 
 
-Words = tuple[str, ...]
+CommandPath = tuple[str, ...]
 
 
-def commands(group: click.Group, path: Words = ()) -> Iterator[tuple[Words, click.Command]]:
+def commands(group: click.Group, path: CommandPath = ()) -> Iterator[tuple[CommandPath, click.Command]]:
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
@@ -33,22 +33,23 @@ def commands(group: click.Group, path: Words = ()) -> Iterator[tuple[Words, clic
             yield (*path, name), command
 
 
-EVERY = list(commands(main))
+COMMANDS = list(commands(main))
 
 
-@pytest.mark.parametrize(("path", "command"), EVERY, ids=[" ".join(path) for path, _ in EVERY])
-def test_every_default_is_in_the_help(path: Words, command: click.Command) -> None:
-    """Of whatever takes a value and may be left out."""
+@pytest.mark.parametrize(("path", "command"), COMMANDS, ids=[" ".join(path) for path, _ in COMMANDS])
+def test_every_default_is_in_the_help(path: CommandPath, command: click.Command) -> None:
+    """Of each option that takes a value and may be left out."""
     context = click.Context(command, parent=click.Context(main, **main.context_settings))
     for option in command.params:
         record = option.get_help_record(context)
         if isinstance(option, click.Option) and record is not None and not option.is_flag:
             name = option.opts[-1]
-            assert ("[default: " in record[1]) != ((path[-1], name) in NOTHING or name in NOTHING), record
+            without_default = (path[-1], name) in WITHOUT_DEFAULT or name in WITHOUT_DEFAULT
+            assert ("[default: " in record[1]) != without_default, record
 
 
 def test_explain_alone_lists_every_name_with_its_meaning_on_one_line() -> None:
-    """Findings, what permits some, facts; each name can be asked for."""
+    """Findings, what permits some, facts; each name can be explained."""
     answer = floodmark("explain")
     assert answer.code == 0
     rows, _, more = answer.out.partition("\n\n")
@@ -62,7 +63,7 @@ def test_explain_alone_lists_every_name_with_its_meaning_on_one_line() -> None:
 
 
 def completed(*words: str) -> list[str]:
-    """What bash is told to complete the last word to."""
+    """The completions of the last word that bash gets."""
     script = Path(sys.executable).parent / "floodmark"
     ran = subprocess.run([script], capture_output=True, text=True, check=True, env={
         **os.environ, "_FLOODMARK_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(["floodmark", *words]),
@@ -81,8 +82,8 @@ def test_a_shell_completes_commands_options_and_names() -> None:
 
 @pytest.mark.parametrize(("shell", "mark"), [
     ("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete ")])
-def test_the_page_of_the_command_line_says_how_a_shell_completes(shell: str, mark: str) -> None:
-    """The script that it names is there."""
+def test_the_page_of_the_command_line_names_a_working_completion_script(shell: str, mark: str) -> None:
+    """For each shell."""
     variable = f"_FLOODMARK_COMPLETE={shell}_source"
     assert f"{variable} floodmark" in PAGE.read_text()
     if shell == "bash" and subprocess.run(["bash", "--version"], capture_output=True, check=False).returncode:

@@ -1,4 +1,4 @@
-"""The client of record and a broker of canned answers on a real socket: what is asked, what is concluded."""
+"""The client of record and a broker of canned answers on a real socket: requests and outcomes."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,17 +31,17 @@ SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))
 Story = Callable[[CannedBroker, Client], Awaitable[Any]]
 
 
-def made(broker: CannedBroker, **changes: Any) -> Client:
+def new_client(broker: CannedBroker, **changes: Any) -> Client:
     """Partition 7 of the history is partition 0 of the topic."""
     settings = ClientSettings(**{
         "run_id": RUN, "keys": {7: (TOPIC, 0)}, "pause_s": (0.0, 0.0), "request_timeout_s": 5.0, **changes})
     return Client(settings, lambda: {"n1": ("127.0.0.1", broker.port)}, Random(1))
 
 
-def told(story: Story, **changes: Any) -> Any:
+def run_story(story: Story, **changes: Any) -> Any:
     async def run() -> Any:
         async with canned() as broker:
-            client = made(broker, **changes)
+            client = new_client(broker, **changes)
             try:
                 return await story(broker, client)
             finally:
@@ -57,7 +57,7 @@ def stamped(values: list[int], base_offset: int, epoch: int) -> bytes:
 
 # -- sends --------------------------------------------------------------------------------------------------
 
-def test_an_acked_send_is_ok_with_its_offsets_and_the_request_says_what_was_sent() -> None:
+def test_an_acked_send_is_ok_with_its_offsets_and_the_request_has_its_values() -> None:
     async def story(broker: CannedBroker, client: Client) -> Outcome:
         broker.produce = [Produced(base_offset=40)]
         outcome = await client.send(SENDS)
@@ -69,7 +69,7 @@ def test_an_acked_send_is_ok_with_its_offsets_and_the_request_says_what_was_sent
         assert [value for _, value in sent.values] == [17, 18]
         return outcome
 
-    outcome = told(story)
+    outcome = run_story(story)
     assert outcome.type is Type.OK
     assert [(send.partition, send.value, send.offset) for send in outcome.sends] == [(7, 17, 40), (7, 18, 41)]
 
@@ -88,16 +88,16 @@ def test_what_an_answer_to_a_send_proves(answer: Produced | Act, expected: Type)
         broker.produce = [answer]
         return await client.send(SENDS)
 
-    assert told(story).type is expected
+    assert run_story(story).type is expected
 
 
-def test_a_send_is_asked_once_whatever_comes_back() -> None:
+def test_a_send_is_attempted_once_whatever_the_answer() -> None:
     async def story(broker: CannedBroker, client: Client) -> int:
         broker.produce = [Produced(error=6, base_offset=-1)]
         await client.send(SENDS)
         return len(broker.of(PRODUCE))
 
-    assert told(story) == 1
+    assert run_story(story) == 1
 
 
 def test_a_send_without_an_answer_in_time_is_info_and_its_connection_is_given_up() -> None:
@@ -109,11 +109,11 @@ def test_a_send_without_an_answer_in_time_is_info_and_its_connection_is_given_up
         assert (await client.send(SENDS)).type is Type.OK
         assert broker.connections > before
 
-    told(story, request_timeout_s=0.2)
+    run_story(story, request_timeout_s=0.2)
 
 
-def test_a_connection_that_drops_before_it_has_greeted_is_a_definite_failure() -> None:
-    """So it is with a proxy in front of a dead broker: it accepts, and closes at once."""
+def test_a_connection_that_closes_before_its_handshake_is_a_definite_failure() -> None:
+    """As with a proxy in front of a dead broker: it accepts, and closes at once."""
 
     async def story(broker: CannedBroker, client: Client) -> Outcome:
         async with canned() as dead:
@@ -124,34 +124,34 @@ def test_a_connection_that_drops_before_it_has_greeted_is_a_definite_failure() -
             assert not dead.of(PRODUCE)
             return outcome
 
-    outcome = told(story)
+    outcome = run_story(story)
     assert (outcome.type, outcome.error) == (Type.FAIL, "CONNECTION")
 
 
-def test_a_leader_that_nobody_listens_for_is_a_definite_failure() -> None:
+def test_a_leader_whose_port_is_closed_is_a_definite_failure() -> None:
     async def story(broker: CannedBroker, client: Client) -> Outcome:
         async with canned() as gone:
             broker.ports = {2: gone.port}
         broker.metadata = [Led(leader=2)]
         return await client.send(SENDS)
 
-    outcome = told(story)
+    outcome = run_story(story)
     assert (outcome.type, outcome.error) == (Type.FAIL, "CONNECTION")
 
 
-def test_without_a_leader_nothing_is_sent_and_metadata_is_asked_once_an_op() -> None:
+def test_without_a_leader_nothing_is_sent_and_metadata_is_requested_once_per_op() -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.metadata = [Led(error=5, leader=-1)]
-        for asked in (1, 2, 3):
+        for count in (1, 2, 3):
             outcome = await client.send(SENDS)
             assert (outcome.type, outcome.error) == (Type.FAIL, "LEADER_NOT_AVAILABLE")
-            assert len(broker.of(METADATA)) == asked
+            assert len(broker.of(METADATA)) == count
         assert not broker.of(PRODUCE)
 
-    told(story)
+    run_story(story)
 
 
-def test_after_a_refusal_metadata_is_asked_again_and_the_new_leader_gets_the_next_send() -> None:
+def test_after_a_refusal_metadata_is_requested_again_and_the_new_leader_gets_the_next_send() -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
         async with canned() as other:
             broker.ports = {2: other.port}
@@ -163,7 +163,7 @@ def test_after_a_refusal_metadata_is_asked_again_and_the_new_leader_gets_the_nex
             assert (await client.send(SENDS)).type is Type.OK
             assert len(other.of(PRODUCE)) == 1
 
-    told(story)
+    run_story(story)
 
 
 def test_a_lower_leader_epoch_than_seen_is_never_followed() -> None:
@@ -177,10 +177,10 @@ def test_a_lower_leader_epoch_than_seen_is_never_followed() -> None:
         assert (outcome.type, outcome.error) == (Type.FAIL, "LEADER_NOT_AVAILABLE")
         assert len(broker.of(PRODUCE)) == 1
 
-    told(story)
+    run_story(story)
 
 
-def test_acks_none_is_never_answered_and_nobody_knows() -> None:
+def test_a_send_with_acks_0_is_never_answered_and_is_info() -> None:
     async def story(broker: CannedBroker, client: Client) -> Outcome:
         outcome = await client.send(SENDS)
         await client.close()
@@ -190,11 +190,11 @@ def test_acks_none_is_never_answered_and_nobody_knows() -> None:
         assert broker.of(PRODUCE)[0].acks == 0
         return outcome
 
-    outcome = told(story, acks="0")
+    outcome = run_story(story, acks="0")
     assert (outcome.type, outcome.error) == (Type.INFO, None)
 
 
-def test_an_older_broker_is_spoken_to_in_the_version_it_serves() -> None:
+def test_an_older_broker_gets_requests_in_versions_it_serves() -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.served = {PRODUCE: (0, 5), FETCH: (0, 6), LIST_OFFSETS: (0, 2), METADATA: (0, 4)}
         broker.produce = [Produced(base_offset=2)]
@@ -208,7 +208,7 @@ def test_an_older_broker_is_spoken_to_in_the_version_it_serves() -> None:
         assert [(api, version) for api, version, _ in broker.asked] == [
             (METADATA, 4), (PRODUCE, 5), (FETCH, 6), (LIST_OFFSETS, 2)]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_broker_too_old_for_batches_of_format_2_is_refused_before_a_byte_is_sent() -> None:
@@ -216,18 +216,18 @@ def test_a_broker_too_old_for_batches_of_format_2_is_refused_before_a_byte_is_se
         broker.served = {**broker.served, PRODUCE: (0, 2)}
         return await client.send(SENDS)
 
-    outcome = told(story)
+    outcome = run_story(story)
     assert (outcome.type, outcome.error) == (Type.FAIL, "UNSUPPORTED_VERSION")
 
 
 # -- reads --------------------------------------------------------------------------------------------------
 
-def test_polls_go_forward_from_zero_and_name_the_epochs_they_know() -> None:
+def test_polls_advance_from_zero_and_send_the_epochs_they_know() -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.metadata = [Led(epoch=3)]
         broker.fetch = [
             Fetched(records=stamped([10, 11], 0, 2)),
-            Fetched(records=stamped([10, 11], 0, 2) + stamped([12], 2, 3)),  # begins below what was asked
+            Fetched(records=stamped([10, 11], 0, 2) + stamped([12], 2, 3)),  # begins below the fetch offset
             Fetched(),
         ]
         client.assign([7])
@@ -236,14 +236,14 @@ def test_polls_go_forward_from_zero_and_name_the_epochs_they_know() -> None:
                                Read(partition=7, offset=1, value=11, epoch=2))
         assert second.reads == (Read(partition=7, offset=2, value=12, epoch=3),)
         assert (third.type, third.reads) == (Type.OK, ())
-        asked = [request.topics[0].partitions[0] for request in broker.of(FETCH)]
-        assert [(one.fetch_offset, one.current_leader_epoch, one.last_fetched_epoch) for one in asked] == [
+        fetches = [request.topics[0].partitions[0] for request in broker.of(FETCH)]
+        assert [(one.fetch_offset, one.current_leader_epoch, one.last_fetched_epoch) for one in fetches] == [
             (0, 3, -1), (2, 3, 2), (3, 3, 3)]
 
-    told(story)
+    run_story(story)
 
 
-def test_a_partition_assigned_anew_is_read_from_zero_and_one_kept_goes_on() -> None:
+def test_a_partition_assigned_anew_is_read_from_zero_and_a_kept_one_continues() -> None:
     async def story(broker: CannedBroker, client: Client) -> list[int]:
         broker.fetch = [Fetched(records=stamped([10], 0, 0)), Fetched()]
         client.assign([7])
@@ -255,11 +255,11 @@ def test_a_partition_assigned_anew_is_read_from_zero_and_one_kept_goes_on() -> N
         await client.poll()
         return [request.topics[0].partitions[0].fetch_offset for request in broker.of(FETCH)]
 
-    assert told(story) == [0, 1, 0]
+    assert run_story(story) == [0, 1, 0]
 
 
 @pytest.mark.parametrize("answer", [Fetched(error=1), Fetched(diverging=(1, 4))])
-def test_a_log_that_is_no_longer_what_was_read_ends_the_process(answer: Fetched) -> None:
+def test_a_log_that_diverged_from_what_was_read_ends_the_process(answer: Fetched) -> None:
     async def story(broker: CannedBroker, client: Client) -> bool:
         broker.fetch = [answer]
         client.assign([7])
@@ -267,12 +267,12 @@ def test_a_log_that_is_no_longer_what_was_read_ends_the_process(answer: Fetched)
         assert (outcome.type, outcome.error) == (Type.FAIL, "OFFSET_OUT_OF_RANGE")
         return client.over
 
-    assert told(story)
+    assert run_story(story)
 
 
 @pytest.mark.parametrize(
     "answer", [Fetched(error=74), Fetched(error=75), Fetched(error=6), Act.DROP, Act.GARBAGE])
-def test_other_trouble_under_a_poll_fails_it_and_the_process_goes_on(answer: Fetched | Act) -> None:
+def test_other_errors_fail_a_poll_and_the_process_continues(answer: Fetched | Act) -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.fetch = [answer, Fetched(records=stamped([10], 0, 0))]
         client.assign([7])
@@ -280,10 +280,10 @@ def test_other_trouble_under_a_poll_fails_it_and_the_process_goes_on(answer: Fet
         assert not client.over
         assert [read.value for read in (await client.poll()).reads] == [10]
 
-    told(story)
+    run_story(story)
 
 
-def test_a_damaged_batch_is_told_and_never_taken_for_an_empty_answer() -> None:
+def test_a_damaged_batch_is_an_error_and_not_an_empty_answer() -> None:
     async def story(broker: CannedBroker, client: Client) -> Outcome:
         data = bytearray(stamped([10], 0, 0))
         data[-1] ^= 1
@@ -291,18 +291,18 @@ def test_a_damaged_batch_is_told_and_never_taken_for_an_empty_answer() -> None:
         client.assign([7])
         return await client.poll()
 
-    outcome = told(story)
+    outcome = run_story(story)
     assert (outcome.type, outcome.error) == (Type.FAIL, "CORRUPT_MESSAGE")
 
 
-def test_end_offsets_name_the_epoch_and_are_ok_only_when_answered() -> None:
+def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered() -> None:
     async def story(broker: CannedBroker, client: Client) -> None:
         broker.metadata = [Led(epoch=3)]
         broker.ends = [Ended(error=78, offset=-1), Ended(offset=9)]
         refused = await client.list_offsets([7])
         assert (refused.type, refused.error) == (Type.FAIL, "OFFSET_NOT_AVAILABLE")
         assert (await client.list_offsets([7])).offsets == ((7, 9),)
-        asked = broker.of(LIST_OFFSETS)[0].topics[0].partitions[0]
-        assert (asked.current_leader_epoch, asked.timestamp) == (3, -1)
+        requested = broker.of(LIST_OFFSETS)[0].topics[0].partitions[0]
+        assert (requested.current_leader_epoch, requested.timestamp) == (3, -1)
 
-    told(story)
+    run_story(story)

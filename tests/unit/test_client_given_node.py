@@ -1,4 +1,4 @@
-"""Scripted asks of a given node, whoever leads, by the client of record on real sockets; what they prove."""
+"""Scripted requests to a given node, whoever leads, by the client of record on real sockets."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -22,20 +22,20 @@ SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))
 
 @dataclass(frozen=True, kw_only=True)
 class Two:
-    """n1 leads, as it says in its metadata; n2 is asked."""
+    """n1 leads, according to its metadata; n2 gets the requests."""
 
-    leads: CannedBroker
-    asked: CannedBroker
+    leader: CannedBroker
+    target: CannedBroker
 
     def addresses(self) -> dict[str, tuple[str, int]]:
-        return {"n1": ("127.0.0.1", self.leads.port), "n2": ("127.0.0.1", self.asked.port)}
+        return {"n1": ("127.0.0.1", self.leader.port), "n2": ("127.0.0.1", self.target.port)}
 
 
-def told(story: Callable[[Two], Awaitable[Any]]) -> Any:
+def run_story(story: Callable[[Two], Awaitable[Any]]) -> Any:
     async def run() -> Any:
-        async with canned() as leads, canned() as asked:
-            asked.ports = {1: leads.port}
-            return await story(Two(leads=leads, asked=asked))
+        async with canned() as leader, canned() as target:
+            target.ports = {1: leader.port}
+            return await story(Two(leader=leader, target=target))
 
     return asyncio.run(run())
 
@@ -52,84 +52,85 @@ def client(two: Two, **changes: Any) -> Client:
     (Produced(error=6, base_offset=4), Type.INFO),
     (Act.DROP, Type.INFO),
 ])
-def test_a_send_to_a_given_node_goes_there_once_and_is_judged_like_any(answer: Any, expected: Type) -> None:
-    """No metadata is asked for: that is what a stale client is."""
+def test_a_send_to_a_given_node_goes_there_once_and_is_classified_as_usual(
+        answer: Any, expected: Type) -> None:
+    """No metadata is requested: that is how a stale client behaves."""
     async def story(two: Two) -> Any:
-        two.asked.produce = [answer]
+        two.target.produce = [answer]
         one = client(two)
         outcome = await one.send(SENDS, node="n2", acks="1")
         await one.close()
-        assert [len(broker.of(PRODUCE)) for broker in (two.leads, two.asked)] == [0, 1]
-        assert two.asked.of(PRODUCE)[0].acks == 1
-        assert two.leads.of(METADATA) == two.asked.of(METADATA) == []
+        assert [len(broker.of(PRODUCE)) for broker in (two.leader, two.target)] == [0, 1]
+        assert two.target.of(PRODUCE)[0].acks == 1
+        assert two.leader.of(METADATA) == two.target.of(METADATA) == []
         return outcome
 
-    assert told(story).type is expected
+    assert run_story(story).type is expected
 
 
-def test_a_node_that_nobody_listens_for_is_a_definite_failure() -> None:
-    """Nothing left."""
+def test_a_node_whose_port_is_closed_is_a_definite_failure() -> None:
+    """No byte was sent."""
     async def story(two: Two) -> Any:
         async with canned() as gone:
             pass
-        two.asked.port = gone.port
+        two.target.port = gone.port
         return await client(two).send(SENDS, node="n2")
 
-    outcome = told(story)
+    outcome = run_story(story)
     assert (outcome.type, outcome.error) == (Type.FAIL, "CONNECTION")
 
 
-def test_patience_is_the_leaders_and_the_clients() -> None:
-    """The answer may come long after the usual time-out, and the broker is told to wait as much longer."""
+def test_patience_raises_the_time_outs_of_client_and_broker() -> None:
+    """The answer may come long after the usual time-out, and the broker waits as much longer."""
     async def story(two: Two) -> Any:
         one = client(two, request_timeout_s=0.05, produce_timeout_ms=40)
-        two.leads.produce = [Act.STALL]
+        two.leader.produce = [Act.STALL]
         short = await one.send(SENDS)
-        two.leads.produce = [Produced(base_offset=2)]
+        two.leader.produce = [Produced(base_offset=2)]
         long = await one.send(SENDS, patience_s=7.05)
         await one.close()
-        return short, long, [request.timeout_ms for request in two.leads.of(PRODUCE)]
+        return short, long, [request.timeout_ms for request in two.leader.of(PRODUCE)]
 
-    short, long, waits_ms = told(story)
+    short, long, waits_ms = run_story(story)
     assert (short.type, short.error, long.type) == (Type.INFO, "TIMEOUT", Type.OK)
     assert waits_ms == [40, 7040]
 
 
-def test_reads_of_a_given_node_begin_where_they_are_told_to() -> None:
-    """Without a leader epoch, for none was learnt: a zombie answers."""
+def test_reads_from_a_given_node_begin_at_the_offset_of_the_seek() -> None:
+    """Without a leader epoch, because none was fetched: a zombie answers."""
     async def story(two: Two) -> Any:
         one = client(two)
         one.assign([7])
         one.seek([7], 5)
         await one.poll(node="n2")
-        two.asked.ends = [Ended(offset=9)]
+        two.target.ends = [Ended(offset=9)]
         ends = await one.list_offsets([7], node="n2")
         await one.close()
-        [fetch], [listed] = two.asked.of(FETCH), two.asked.of(LIST_OFFSETS)
+        [fetch], [listed] = two.target.of(FETCH), two.target.of(LIST_OFFSETS)
         partition = fetch.topics[0].partitions[0]
         assert (partition.fetch_offset, partition.current_leader_epoch) == (5, -1)
         assert listed.topics[0].partitions[0].current_leader_epoch == -1
-        assert two.leads.asked == []
+        assert two.leader.asked == []
         return ends
 
-    assert told(story).offsets == ((7, 9),)
+    assert run_story(story).offsets == ((7, 9),)
 
 
-@pytest.mark.parametrize(("promised", "asked", "expected"), [
+@pytest.mark.parametrize(("run_acks", "send_acks", "expected"), [
     ("all", None, Type.OK), ("all", "all", Type.OK), ("all", "1", Type.INFO), ("1", "1", Type.OK),
     ("1", "all", Type.OK), ("all", "0", Type.INFO),
 ])
-def test_an_ack_that_means_less_than_the_run_promises_is_no_ok(promised: str, asked: str | None,
-                                                              expected: Type) -> None:
-    """A judge takes every ok of a run for as good as its guarantees."""
+def test_an_ack_that_means_less_than_the_guarantees_of_the_run_is_no_ok(
+        run_acks: str, send_acks: str | None, expected: Type) -> None:
+    """The judge assumes that every ok of a run has its guarantees."""
     async def story(two: Two) -> Any:
         session = LogSession(WorkloadSettings(
-            run_id=RUN, seed=1, addresses=two.addresses, acks=promised, concurrency=1, first_value=0,
+            run_id=RUN, seed=1, addresses=two.addresses, acks=run_acks, concurrency=1, first_value=0,
             clients=wire_clients(two.addresses),
             partitions=(PartitionSpec(key=7, topic=TOPIC, partition=0, replicas=("n1",)),)), 3)
 
-        outcome = await session.apply(Intent(f="send", sends=SENDS, node="n2", acks=asked))
+        outcome = await session.apply(Intent(f="send", sends=SENDS, node="n2", acks=send_acks))
         await session.close()
         return outcome
 
-    assert told(story).type is expected
+    assert run_story(story).type is expected

@@ -1,4 +1,4 @@
-"""A local cluster on paper: properties, layout, and the look that control sockets' answers make."""
+"""A local cluster's files: properties, layout, and the view made of control sockets' answers."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -35,8 +35,8 @@ def read(layout: Layout, name: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in layout.properties_of(name).read_text().splitlines())
 
 
-def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
-    """Kafka knows more keys than a test cluster has wishes for."""
+def test_the_users_values_win_and_other_keys_pass() -> None:
+    """Kafka has more keys than a test cluster sets."""
     chosen = broker_settings.broker_settings({"min.insync.replicas": "1", "log.segment.bytes": "4096"},
                                                nodes=3)
 
@@ -45,28 +45,28 @@ def test_what_the_user_gives_wins_and_other_keys_pass() -> None:
     assert chosen["replica.lag.time.max.ms"] == "2000"
 
 
-def test_a_topics_word_sets_what_brokers_call_the_same() -> None:
-    """flush.messages is a topic's; ignored by a broker it would leave run.json claiming what is not kept."""
+def test_a_topic_key_sets_the_brokers_key_of_the_same_meaning() -> None:
+    """flush.messages is a topic key; a broker would ignore it, and run.json would state it all the same."""
     chosen = broker_settings.broker_settings({"flush.messages": "1"}, nodes=3)
 
     assert chosen["log.flush.interval.messages"] == "1"
     assert "flush.messages" not in chosen
 
 
-def test_a_small_cluster_asks_for_no_more_replicas_than_it_has() -> None:
-    """One node alone must still be able to ack."""
+def test_a_small_cluster_requires_no_more_replicas_than_it_has() -> None:
+    """One node alone must be able to ack."""
     assert broker_settings.broker_settings({}, nodes=1)["min.insync.replicas"] == "1"
     assert broker_settings.broker_settings({}, nodes=1)["default.replication.factor"] == "1"
 
 
 @pytest.mark.parametrize("key", ["listeners", "node.id", "floodmark.rules", "log.dirs"])
-def test_keys_that_tie_a_node_to_its_place_are_refused(key: str) -> None:
+def test_keys_that_differ_from_node_to_node_are_refused(key: str) -> None:
     """They would be the same for all nodes."""
     with pytest.raises(UsageError, match=key):
         broker_settings.broker_settings({key: "x"}, nodes=3)
 
 
-def test_run_json_tells_integers_from_booleans_from_words() -> None:
+def test_run_json_has_integers_booleans_and_strings() -> None:
     """And names the rules in force."""
     config = broker_settings.typed_config({"a": "-1", "b": "TRUE", "c": "false", "d": "snappy", "e": "1.5"},
                               rules="kip-320", bugs=["ack-before-isr"])
@@ -75,8 +75,8 @@ def test_run_json_tells_integers_from_booleans_from_words() -> None:
                       "floodmark.rules": "kip-320", "floodmark.bugs": "ack-before-isr"}
 
 
-def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> None:
-    """What is advertised is where a broker listens, and there are no links."""
+def test_without_links_everybody_dials_the_listeners(tmp_path: Path, ports: Ports) -> None:
+    """A broker advertises the address at which it listens, and there are no links."""
     layout = lay_out(tmp_path, IDS, proxied=False, ports=ports, first_port=None)
     write(layout)
 
@@ -88,8 +88,8 @@ def test_directly_everybody_dials_listeners(tmp_path: Path, ports: Ports) -> Non
     assert layout.links_config() == []
 
 
-def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
-    """Clients, brokers and controller each have a link of their own to whomever they dial."""
+def test_with_links_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
+    """Clients, brokers and controller each have a link of their own to each node they dial."""
     layout = lay_out(tmp_path, IDS, proxied=True, ports=ports, first_port=None)
     write(layout, bugs=["a", "b"])
 
@@ -106,7 +106,7 @@ def test_proxied_nobody_dials_a_listener(tmp_path: Path, ports: Ports) -> None:
     assert {tuple(link["to"])[1] for link in layout.links_config()} == listening
 
 
-def test_nothing_of_ours_lies_in_a_brokers_log_directory(tmp_path: Path, ports: Ports) -> None:
+def test_a_brokers_log_directory_has_no_files_of_the_harness(tmp_path: Path, ports: Ports) -> None:
     """It is Kafka's own, and read as such."""
     layout = lay_out(tmp_path, IDS, proxied=True, ports=ports, first_port=None)
     write(layout)
@@ -119,7 +119,7 @@ def test_nothing_of_ours_lies_in_a_brokers_log_directory(tmp_path: Path, ports: 
         assert place.durable.parent == tmp_path / "work"
 
 
-def test_every_process_writes_a_trace_outside_its_log_directory_unless_told_not_to(
+def test_every_process_writes_a_trace_outside_its_log_directory_unless_switched_off(
     tmp_path: Path, ports: Ports
 ) -> None:
     """A power cut or a wiped disk spares it."""
@@ -133,15 +133,15 @@ def test_every_process_writes_a_trace_outside_its_log_directory_unless_told_not_
     assert (raw.files, raw.keys) == (files, {("log", 1): 4})
     assert raw.names == {1: "n1", 2: "n2", 3: "n3", 100: CONTROLLER}
 
-    silent = lay_out(tmp_path / "2", IDS, proxied=False, ports=ports, first_port=None, trace=False)
-    write(silent)
-    assert "floodmark.trace" not in read(silent, "n1")
-    assert broker_properties.raw_traces(silent, []) is None
+    untraced = lay_out(tmp_path / "2", IDS, proxied=False, ports=ports, first_port=None, trace=False)
+    write(untraced)
+    assert "floodmark.trace" not in read(untraced, "n1")
+    assert broker_properties.raw_traces(untraced, []) is None
     with pytest.raises(UsageError, match=r"floodmark\.trace"):
         broker_settings.broker_settings({"floodmark.trace": "x"}, nodes=3)
 
 
-def test_fixed_ports_follow_one_another_or_are_told_as_taken(tmp_path: Path, ports: Ports) -> None:
+def test_fixed_ports_are_consecutive_or_reported_as_taken(tmp_path: Path, ports: Ports) -> None:
     """Clients find n1 on the first."""
     others = Ports()
     first = others.choose()
@@ -170,51 +170,51 @@ def broker(number: int, **changes: Any) -> dict[str, Any]:
     return {"node": number, "broker_epoch": number, "replicas": [replica, others]}
 
 
-def look(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> views.View:
+def view_of(truth: dict[str, Any] | None, **brokers: dict[str, Any]) -> views.View:
     return views.view_from_answers(views.Names(NODES, [SPEC]), time_ns=7, controller=truth, brokers=brokers,
                       running=frozenset(NODES))
 
 
-def test_a_look_speaks_the_historys_names() -> None:
+def test_a_view_has_the_historys_names() -> None:
     """Ids become nodes, topics keys, and partitions the run did not make are left out."""
-    seen = look(controller(), n1=broker(1), n2=broker(2, hw=3, epochs=None))
+    view = view_of(controller(), n1=broker(1), n2=broker(2, hw=3, epochs=None))
 
-    assert set(seen.partitions) == {0}
-    assert seen.partitions[0].leader == "n1"
-    assert seen.partitions[0].isr == NODES
-    assert set(seen.replicas) == {("n1", 0), ("n2", 0)}
-    assert seen.replicas["n1", 0].epochs == ((0, 0), (2, 5))
-    assert seen.replicas["n2", 0].hw == 3
-    assert seen.replicas["n2", 0].epochs is None
-    assert seen.unfenced == frozenset(NODES)
+    assert set(view.partitions) == {0}
+    assert view.partitions[0].leader == "n1"
+    assert view.partitions[0].isr == NODES
+    assert set(view.replicas) == {("n1", 0), ("n2", 0)}
+    assert view.replicas["n1", 0].epochs == ((0, 0), (2, 5))
+    assert view.replicas["n2", 0].hw == 3
+    assert view.replicas["n2", 0].epochs is None
+    assert view.unfenced == frozenset(NODES)
 
 
-def test_a_restarted_broker_is_not_the_one_the_controller_holds_for_alive() -> None:
-    """Until it registers the ISR speaks of its last incarnation; one that is silent may well be that."""
+def test_a_restarted_broker_is_not_unfenced_until_it_registers() -> None:
+    """Until then the ISR means its last incarnation; a broker without an answer may still be that one."""
     restarted = {**broker(3), "broker_epoch": -1}
 
-    assert look(controller(), n1=broker(1), n3=restarted).unfenced == {"n1", "n2"}
-    assert look(controller(), n1=broker(1), n3=broker(3)).unfenced == {"n1", "n2", "n3"}
+    assert view_of(controller(), n1=broker(1), n3=restarted).unfenced == {"n1", "n2"}
+    assert view_of(controller(), n1=broker(1), n3=broker(3)).unfenced == {"n1", "n2", "n3"}
 
 
-def test_without_the_controller_nobody_knows_the_truth() -> None:
-    """What brokers believe is still seen."""
-    seen = look(None, n1=broker(1))
+def test_without_the_controller_a_view_has_no_partitions() -> None:
+    """The brokers' own states are still in it."""
+    view = view_of(None, n1=broker(1))
 
-    assert seen.partitions == {}
-    assert seen.unfenced == frozenset()
-    assert seen.replicas["n1", 0].leader == "n1"
+    assert view.partitions == {}
+    assert view.unfenced == frozenset()
+    assert view.replicas["n1", 0].leader == "n1"
 
 
 def test_minus_one_is_no_leader() -> None:
-    """As on Kafka's wire."""
-    seen = look(controller(leader=-1), n1=broker(1, leader=-1))
+    """As in Kafka's protocol."""
+    view = view_of(controller(leader=-1), n1=broker(1, leader=-1))
 
-    assert seen.partitions[0].leader is None
-    assert seen.replicas["n1", 0].leader is None
+    assert view.partitions[0].leader is None
+    assert view.replicas["n1", 0].leader is None
 
 
-@pytest.mark.parametrize(("truth", "own", "why"), [
+@pytest.mark.parametrize(("truth", "answer", "reason"), [
     (controller(), broker(1), None),
     (controller(leader=-1), broker(1), "no leader"),
     (controller(isr=[1, 2]), broker(1), "ISR of log-0 is n1, n2"),
@@ -222,14 +222,15 @@ def test_minus_one_is_no_leader() -> None:
     (controller(), broker(1, isr=[1]), "does not yet know the full ISR"),
     (None, broker(1), "n1 is fenced"),
 ])
-def test_healthy_says_what_is_not(truth: dict[str, Any] | None, own: dict[str, Any], why: str | None) -> None:
+def test_healthy_names_what_is_not(
+        truth: dict[str, Any] | None, answer: dict[str, Any], reason: str | None) -> None:
     """A leader that does not yet know its own part is not healthy."""
-    told = readiness.healthy(look(truth, n1=own), [SPEC], NODES)
+    problem = readiness.healthy(view_of(truth, n1=answer), [SPEC], NODES)
 
-    assert told is None if why is None else why in (told or "")
+    assert problem is None if reason is None else reason in (problem or "")
 
 
-def test_the_table_shows_silence_as_silence() -> None:
+def test_the_table_shows_a_broker_without_an_answer_as_silent() -> None:
     """A broker that did not answer has no LEO, not an old one."""
     answer = {
         "bootstrap": "127.0.0.1:9092", "nodes": ["n1", "n2"], "running": ["n1"], "unfenced": ["n1"],

@@ -1,4 +1,4 @@
-"""run.json's `commit`: that of floodmark's own checkout, never of a repository that happens to enclose it."""
+"""run.json's `commit`: that of floodmark's own checkout, never of a repository that contains it by chance."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ def git(folder: Path, *words: str) -> str:
 
 
 def repository(root: Path) -> str:
-    """One commit; its name."""
+    """A repository with one commit; its hash."""
     root.mkdir(parents=True, exist_ok=True)
     git(root, "init", "-q")
     (root / "file").write_text("something")
@@ -29,7 +29,7 @@ def repository(root: Path) -> str:
     return git(root, "rev-parse", "HEAD")
 
 
-def put(root: Path, *, setup: str | None = "[metadata]\nname = floodmark\n") -> Path:
+def install_package(root: Path, *, setup: str | None = "[metadata]\nname = floodmark\n") -> Path:
     """The package in a folder, with a setup.cfg beside it."""
     shutil.copytree(PACKAGE / "client", root / "harness" / "client")
     if setup is not None:
@@ -37,39 +37,42 @@ def put(root: Path, *, setup: str | None = "[metadata]\nname = floodmark\n") -> 
     return root / "harness"
 
 
-def test_a_checkout_tells_its_own(tmp_path: Path) -> None:
-    """Also when it was come to by a link, and when a hook of another repository calls."""
-    named = repository(tmp_path / "src")
-    package = put(tmp_path / "src")
+def test_a_checkout_gives_its_own_commit(tmp_path: Path) -> None:
+    """Also through a link."""
+    commit_hash = repository(tmp_path / "src")
+    package = install_package(tmp_path / "src")
     (tmp_path / "link").symlink_to("src")
-    assert commit(package) == named
-    assert commit(tmp_path / "link" / "harness") == named
+    assert commit(package) == commit_hash
+    assert commit(tmp_path / "link" / "harness") == commit_hash
 
 
-def test_a_hook_of_another_repository_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named = repository(tmp_path / "src")
+def test_the_environment_of_another_repositorys_hook_is_ignored(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit_hash = repository(tmp_path / "src")
     repository(tmp_path / "other")
     (tmp_path / "other" / "more").write_text("more")
     git(tmp_path / "other", "add", "more")
     git(tmp_path / "other", "commit", "-q", "-m", "second")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "other" / ".git"))
-    assert git(tmp_path / "other", "rev-parse", "HEAD") != named
-    assert commit(put(tmp_path / "src")) == named
+    assert git(tmp_path / "other", "rev-parse", "HEAD") != commit_hash
+    assert commit(install_package(tmp_path / "src")) == commit_hash
 
 
-def test_a_project_with_its_environment_in_it_is_somebody_elses(tmp_path: Path) -> None:
-    """The usual place of an installed package, a repository above it; that one may have a setup.cfg too."""
+def test_a_project_that_contains_the_virtual_environment_is_not_the_checkout(tmp_path: Path) -> None:
+    """The usual place of an installed package, below a repository that may have a setup.cfg too."""
     repository(tmp_path / "project")
     (tmp_path / "project" / "setup.cfg").write_text("[metadata]\nname = floodmark\n")
-    assert commit(put(tmp_path / "project" / ".venv" / "lib" / "site-packages", setup=None)) is None
+    package = install_package(tmp_path / "project" / ".venv" / "lib" / "site-packages", setup=None)
+    assert commit(package) is None
 
 
 @pytest.mark.parametrize("setup", [None, "[metadata]\nname = another\n", "no ini at all", "[options]\n"])
-def test_a_repository_that_holds_it_and_is_not_its_own(tmp_path: Path, setup: str | None) -> None:
-    """Somebody's copy among other things."""
+def test_a_repository_that_only_contains_the_package_is_not_the_checkout(
+        tmp_path: Path, setup: str | None) -> None:
+    """A copy of the package in another project."""
     repository(tmp_path / "theirs")
-    assert commit(put(tmp_path / "theirs", setup=setup)) is None
+    assert commit(install_package(tmp_path / "theirs", setup=setup)) is None
 
 
-def test_no_repository_at_all(tmp_path: Path) -> None:
-    assert commit(put(tmp_path)) is None
+def test_without_a_repository_there_is_no_commit(tmp_path: Path) -> None:
+    assert commit(install_package(tmp_path)) is None

@@ -1,4 +1,4 @@
-"""What a user is told when no container engine can be used: each reason has its own sentence."""
+"""The message for a user when no container engine can be used: each reason has its own sentence."""
 
 import json
 import os
@@ -21,15 +21,15 @@ GOOD = {"Version": "20.10.24", "ApiVersion": "1.41", "Os": "linux", "Arch": "amd
 
 
 class Engine(socketserver.ThreadingUnixStreamServer):
-    """Answers everything with what an engine says of its version."""
+    """Answers every request with its version."""
 
     daemon_threads = True
-    about = GOOD
+    version_info = GOOD
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        body = json.dumps(self.server.about).encode()  # type: ignore[attr-defined]
+        body = json.dumps(self.server.version_info).encode()  # type: ignore[attr-defined]
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         return "unix"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 @pytest.fixture
@@ -56,14 +56,14 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
             thread.join()
 
 
-def refused() -> str:
+def refusal() -> str:
     with pytest.raises(FloodmarkError) as error:
         engine_client.connect()
     return str(error.value)
 
 
-def test_an_engine_of_today(engine: Engine) -> None:
-    """Nothing to say."""
+def test_a_current_engine_is_accepted(engine: Engine) -> None:
+    """Without a message."""
     client = engine_client.connect()
     try:
         assert client.version()["Version"] == "20.10.24"
@@ -73,72 +73,73 @@ def test_an_engine_of_today(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("about", "why"),
+    ("version", "message"),
     [
         ({"Version": "19.03.5", "ApiVersion": "1.40"}, "is too old: version 19.03.5, API 1.40; 20.10, API"),
         ({"Version": "1.9", "ApiVersion": "1.21"}, "is too old"),
         ({"Os": "windows"}, "runs containers of windows: switch it to Linux containers"),
     ],
 )
-def test_an_engine_that_will_not_do(engine: Engine, about: dict[str, str], why: str) -> None:
-    """Its version, and the one wanted."""
-    engine.about = {**GOOD, **about}
+def test_an_unsuitable_engine_is_refused(engine: Engine, version: dict[str, str], message: str) -> None:
+    """Its version, and the required one."""
+    engine.version_info = {**GOOD, **version}
 
-    assert why in refused()
+    assert message in refusal()
 
 
-def test_a_newer_engine_is_welcome(engine: Engine) -> None:
+def test_a_newer_engine_is_accepted(engine: Engine) -> None:
     """1.100 is more than 1.41: numbers, not text."""
-    engine.about = {**GOOD, "ApiVersion": "1.100"}
+    engine.version_info = {**GOOD, "ApiVersion": "1.100"}
 
     engine_client.connect().close()
 
 
-def test_no_engine_where_docker_host_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The address, and that it was DOCKER_HOST that named it."""
+def test_no_engine_at_the_address_of_docker_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The message has the address, and states that DOCKER_HOST names it."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none.sock")
 
-    told = refused()
+    message = refusal()
 
-    assert told.startswith(f"no container engine answers at unix://{tmp_path}/none.sock: DOCKER_HOST names")
-    assert "docker/engine.sh run --" in told
+    assert message.startswith(
+        f"no container engine answers at unix://{tmp_path}/none.sock: DOCKER_HOST names")
+    assert "docker/engine.sh run --" in message
 
 
-def test_no_engine_where_it_usually_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Then DOCKER_HOST may be what is lacking: contexts of the docker command are not read."""
+def test_no_engine_at_the_usual_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Then DOCKER_HOST may be missing: contexts of the docker command are not read."""
     monkeypatch.delenv("DOCKER_HOST", raising=False)
 
-    told = engine_client.why_not(FileNotFoundError(2, "No such file"), engine_client.address())
+    message = engine_client.why_not(FileNotFoundError(2, "No such file"), engine_client.address())
 
-    assert told.startswith("no container engine answers at unix:///var/run/docker.sock: start it")
-    assert "set DOCKER_HOST, because the docker command's contexts are not read" in told
+    assert message.startswith("no container engine answers at unix:///var/run/docker.sock: start it")
+    assert "set DOCKER_HOST, because the docker command's contexts are not read" in message
 
 
-def test_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection refused is no engine either."""
+def test_a_refused_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as no engine."""
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
 
-    assert refused().startswith("no container engine answers at tcp://127.0.0.1:1: DOCKER_HOST names")
+    assert refusal().startswith("no container engine answers at tcp://127.0.0.1:1: DOCKER_HOST names")
 
 
-@pytest.mark.parametrize("where", ["tcp://192.0.2.1:2375", "ssh://somebody@elsewhere"])
-def test_an_engine_elsewhere(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """Refused before anything is sent there."""
-    monkeypatch.setenv("DOCKER_HOST", where)
+@pytest.mark.parametrize("address", ["tcp://192.0.2.1:2375", "ssh://somebody@elsewhere"])
+def test_an_engine_on_another_machine_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """Before anything is sent there."""
+    monkeypatch.setenv("DOCKER_HOST", address)
 
-    assert refused().startswith(f"the container engine at {where} is on another machine")
+    assert refusal().startswith(f"the container engine at {address} is on another machine")
 
 
-@pytest.mark.parametrize("where", ["somewhere", "unix//x", "tcp://[::1"])
-def test_no_address(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    """And what one looks like."""
-    monkeypatch.setenv("DOCKER_HOST", where)
+@pytest.mark.parametrize("address", ["somewhere", "unix//x", "tcp://[::1"])
+def test_a_malformed_address_is_refused(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """The message shows the expected form."""
+    monkeypatch.setenv("DOCKER_HOST", address)
 
-    assert refused() == f"DOCKER_HOST={where} is no engine's address: unix:///PATH is wanted"
+    assert refusal() == f"DOCKER_HOST={address} is no engine's address: unix:///PATH is wanted"
 
 
 def wrapped(error: Exception) -> DockerException:
-    """As it comes through urllib3 and requests: the cause in `args`, and in the context."""
+    """As urllib3 and requests raise it: the cause in `args`, and in the context."""
     try:
         try:
             raise OSError(("Connection aborted.", error)) from error
@@ -149,7 +150,7 @@ def wrapped(error: Exception) -> DockerException:
 
 
 @pytest.mark.parametrize(
-    ("error", "why"),
+    ("error", "message"),
     [
         (PermissionError(13, "Permission denied"), "no permission to use the container engine at unix://x:"),
         (TimeoutError("timed out"), "the container engine at unix://x did not answer in 60 s:"),
@@ -158,23 +159,23 @@ def wrapped(error: Exception) -> DockerException:
         (ValueError("odd"), "the container engine at unix://x cannot be used: Error while fetching"),
     ],
 )
-def test_what_lies_beneath_decides(error: Exception, why: str) -> None:
-    """The outermost error says little."""
-    assert engine_client.why_not(wrapped(error), "unix://x").startswith(why)
+def test_the_innermost_error_decides(error: Exception, message: str) -> None:
+    """The outermost error has few details."""
+    assert engine_client.why_not(wrapped(error), "unix://x").startswith(message)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody without rights")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without permissions")
 def test_no_permission(engine: Engine) -> None:
     """As another user, on a socket that is root's."""
     path = Path(os.environ["DOCKER_HOST"].removeprefix("unix://"))
     path.chmod(0o600)
     path.parent.chmod(0o755)
     # What it needs is imported before: another user may not read the files.
-    asks = ("import os; from floodmark.harness.cluster.containers.engine_client import connect; "
+    code = ("import os; from floodmark.harness.cluster.containers.engine_client import connect; "
             "os.setuid(65534); connect()")
 
     ran = subprocess.run(
-        [sys.executable, "-c", asks], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
 
     assert "FloodmarkError: no permission to use the container engine at unix://" in ran.stderr

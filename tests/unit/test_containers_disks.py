@@ -1,4 +1,4 @@
-"""The disks of containers, as far as no engine is needed: copies, damage, what is counted and put back."""
+"""The disks of containers, as far as no engine is needed: copies, damage, counts and edits of files."""
 
 import importlib.util
 import io
@@ -24,7 +24,7 @@ SEGMENT = f"log-0/{0:020d}.log"
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Disk:
-    """Five batches of two records, three of them fsynced, in one segment; the broker is dead."""
+    """Five batches of two records, three of them fsynced, in one segment; the broker is killed."""
     one = Disk(tmp_path)
     one.log.append([batch(2 * number, 2) for number in range(3)])
     one.log.flush()
@@ -35,7 +35,7 @@ def disk(tmp_path: Path) -> Disk:
 
 @pytest.fixture(scope="module")
 def shutdown() -> ModuleType:
-    """docker/faults/shutdown.py, which is no package's."""
+    """docker/faults/shutdown.py, which is in no package."""
     spec = importlib.util.spec_from_file_location("shutdown", ROOT / "docker" / "faults" / "shutdown.py")
     assert spec is not None
     assert spec.loader is not None
@@ -44,16 +44,16 @@ def shutdown() -> ModuleType:
     return module
 
 
-# -- what logs hold: two readers --------------------------------------------------------------------------
+# -- log extents: two readers -----------------------------------------------------------------------------
 
 
 def test_the_fault_program_and_the_harness_count_alike(disk: Disk, shutdown: ModuleType) -> None:
     fsynced = power_loss.fsynced(disk.durable)
 
-    told = shutdown.log_extents(disk.log_dir, fsynced)
+    extents = shutdown.log_extents(disk.log_dir, fsynced)
 
-    assert told == {"log-0": (10, 5 * SIZE, 6)}
-    assert log_extents(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in told.items()}
+    assert extents == {"log-0": (10, 5 * SIZE, 6)}
+    assert log_extents(disk.log_dir) == {log: (leo, size) for log, (leo, size, _) in extents.items()}
 
 
 def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
@@ -64,7 +64,7 @@ def test_a_torn_batch_counts_for_neither(disk: Disk, shutdown: ModuleType) -> No
                                 None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
-def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutdown: ModuleType) -> None:
+def test_zeros_appended_by_a_crash_count_for_neither(disk: Disk, shutdown: ModuleType) -> None:
     with disk.segments()[0].open("ab") as file:
         file.write(bytes(300))
 
@@ -72,7 +72,7 @@ def test_what_a_crash_has_padded_with_zeros_counts_for_neither(disk: Disk, shutd
                                 None)["log-0"][0] == log_extents(disk.log_dir)["log-0"][0] == 10
 
 
-def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: ModuleType) -> None:
+def test_with_many_segments_the_last_one_gives_the_leo(tmp_path: Path, shutdown: ModuleType) -> None:
     one = Disk(tmp_path, segment_bytes=2 * SIZE)
     one.log.append([batch(offset) for offset in range(5)])
     one.kill()
@@ -82,13 +82,13 @@ def test_of_many_segments_the_last_one_is_the_end(tmp_path: Path, shutdown: Modu
     assert log_extents(one.log_dir) == {"log-0": (5, 5 * SIZE)}
 
 
-def test_an_account_that_knows_of_everything_is_no_account(disk: Disk) -> None:
+def test_a_durability_file_that_covers_everything_lists_nothing(disk: Disk) -> None:
     power_loss.mark_all_durable(disk.durable)
 
     assert power_loss.fsynced(disk.durable) is None
 
 
-def test_between_two_looks_is_what_is_missing_in_the_second() -> None:
+def test_lost_records_are_those_missing_from_the_second_listing() -> None:
     before = {"a-0": (10, 900), "b-0": (4, 300), "c-0": (2, 80)}
 
     lost = records_between(before, {"a-0": (6, 500), "b-0": (4, 300)})
@@ -101,7 +101,7 @@ def test_between_two_looks_is_what_is_missing_in_the_second() -> None:
 
 
 @pytest.mark.parametrize("kind", ["corrupt", "truncated"])
-def test_damage_costs_the_last_batch_and_no_other(disk: Disk, kind: str) -> None:
+def test_damage_loses_the_last_batch_and_no_other(disk: Disk, kind: str) -> None:
     found = {"corrupt": log_damage.corrupt, "truncated": log_damage.truncated}[kind](disk.log_dir)
     assert found is not None
 
@@ -140,10 +140,10 @@ def test_where_there_is_no_record_nothing_is_damaged(tmp_path: Path) -> None:
     assert log_damage.corrupt(tmp_path) is None
 
 
-# -- files cut on a copy, and cut again on the disk -------------------------------------------------------
+# -- files truncated on a copy, then on the disk ----------------------------------------------------------
 
 
-def test_edits_make_one_listing_the_other() -> None:
+def test_edits_turn_one_listing_into_the_other() -> None:
     before = {"a": 10, "b": 20, "c": 30, "d": 40, "e": 50}
     after = {"a": 10, "b": 5, "d": 44, "f": 6}
 
@@ -153,8 +153,8 @@ def test_edits_make_one_listing_the_other() -> None:
 # -- archives ---------------------------------------------------------------------------------------------
 
 
-def packed(*members: tuple[str, bytes | str | None]) -> bytes:
-    """name -> content; None: a folder; text: a link there."""
+def archive_of(*members: tuple[str, bytes | str | None]) -> bytes:
+    """name -> content; None: a folder; a text: a link to it."""
     archive = io.BytesIO()
     with tarfile.open(fileobj=archive, mode="w") as tar:
         for name, content in members:
@@ -177,7 +177,7 @@ def listing(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("piece", [1, 511, 1 << 20])
 def test_an_archive_is_unpacked_whatever_its_pieces(tmp_path: Path, piece: int) -> None:
     content = bytes(range(256)) * 9
-    data = packed(("data", None), ("data/log-0", None), ("data/log-0/one", content), ("data/meta", b""))
+    data = archive_of(("data", None), ("data/log-0", None), ("data/log-0/one", content), ("data/meta", b""))
 
     pieces = (data[at:at + piece] for at in range(0, len(data), piece))
 
@@ -189,7 +189,7 @@ def test_an_archive_is_unpacked_whatever_its_pieces(tmp_path: Path, piece: int) 
 def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path) -> None:
     target = tmp_path / "copy"
     target.mkdir()
-    data = packed(("data/../../evil", b"x"), ("/data/evil", b"x"), ("data/link", "/etc/passwd"),
+    data = archive_of(("data/../../evil", b"x"), ("/data/evil", b"x"), ("data/link", "/etc/passwd"),
                   ("data/.floodmark-fill-1", b"x"), ("data/good", b"g"))
 
     archives.unpack([data], target, without=".floodmark-")
@@ -197,8 +197,8 @@ def test_an_archive_writes_nothing_but_files_below_its_folder(tmp_path: Path) ->
     assert listing(tmp_path) == {"copy/good": b"g"}
 
 
-def test_an_archive_that_breaks_off_is_an_error(tmp_path: Path) -> None:
-    data = packed(("data/one", bytes(4000)))
+def test_an_archive_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
+    data = archive_of(("data/one", bytes(4000)))
 
     with pytest.raises(OSError, match="cannot be read"):
         archives.unpack([data[:2000]], tmp_path, without="!")
@@ -207,7 +207,7 @@ def test_an_archive_that_breaks_off_is_an_error(tmp_path: Path) -> None:
 # -- the shell program ------------------------------------------------------------------------------------
 
 
-def test_the_shell_program_is_sound_shell() -> None:
+def test_the_shell_program_has_no_syntax_error() -> None:
     program = ROOT / "docker" / "faults" / "disks.sh"
 
     ran = subprocess.run(["sh", "-n", program], capture_output=True, text=True, timeout=10, check=False)

@@ -1,4 +1,4 @@
-"""Which image a cluster's containers run from: what goes into it, what it stands on, when it is built."""
+"""The image from which a cluster's containers run: its files, its base, when it is built."""
 
 import ast
 import io
@@ -20,10 +20,10 @@ DOCKER = Path(__file__).resolve().parents[2] / "docker"
 
 
 class Engine:
-    """What the module asks of a client: images by name, a registry, a builder, a version."""
+    """The parts of a client that the module uses: images by name, a registry, a builder, a version."""
 
-    def __init__(self, *there: str, registry: tuple[str, ...] = ()) -> None:
-        self.there = {name: f"sha256:{name}" for name in there}
+    def __init__(self, *present: str, registry: tuple[str, ...] = ()) -> None:
+        self.present = {name: f"sha256:{name}" for name in present}
         self.registry = registry
         self.built: list[tuple[str, list[str], str]] = []  # tag, files of the context, base
         self.steps: Callable[[], Iterator[dict[str, str]]] = lambda: iter([{"stream": "Step 1\n"}])
@@ -31,14 +31,14 @@ class Engine:
         self.api = self
 
     def get(self, name: str) -> Any:
-        if name not in self.there:
+        if name not in self.present:
             raise ImageNotFound(name)
-        return type("Image", (), {"id": self.there[name]})
+        return type("Image", (), {"id": self.present[name]})
 
     def pull(self, name: str) -> None:
         if name not in self.registry:
             raise APIError("500", explanation="no such host")
-        self.there[name] = f"sha256:{name}"
+        self.present[name] = f"sha256:{name}"
 
     def version(self) -> dict[str, str]:
         return {"Arch": "amd64"}
@@ -47,13 +47,13 @@ class Engine:
         with tarfile.open(fileobj=fileobj) as tar:
             self.built.append((tag, tar.getnames(), buildargs["BASE_IMAGE"]))
         yield from self.steps()
-        self.there[tag] = f"sha256:{tag}"
+        self.present[tag] = f"sha256:{tag}"
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small docker/ and an empty cache; scripts that fetch wheels and cannot make a base."""
-    place = tmp_path / "docker"
+    """A small docker/ and an empty cache; scripts that fetch wheels and fail to make a base."""
+    context = tmp_path / "docker"
     for name, text in {
         "Dockerfile": "FROM scratch",
         "requirements.txt": "kio==1",
@@ -63,14 +63,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "faults/delay.py": "import time",
         "compose.yaml": "no",
     }.items():
-        (place / name).parent.mkdir(parents=True, exist_ok=True)
-        (place / name).write_text(text)
-    script(place / "vendor.sh", 'echo fetched "$2" >>"$(dirname "$0")/log"; echo w >"$1/kio-1.whl"')
-    script(place / "base.sh", "echo it is raining >&2; exit 1")
+        (context / name).parent.mkdir(parents=True, exist_ok=True)
+        (context / name).write_text(text)
+    script(context / "vendor.sh", 'echo fetched "$2" >>"$(dirname "$0")/log"; echo w >"$1/kio-1.whl"')
+    script(context / "base.sh", "echo it is raining >&2; exit 1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(images.BASE_VARIABLE, raising=False)
-    monkeypatch.setattr(images, "context_folder", lambda: place)
-    return place
+    monkeypatch.setattr(images, "context_folder", lambda: context)
+    return context
 
 
 def script(path: Path, text: str) -> None:
@@ -78,12 +78,12 @@ def script(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def nothing(_: str) -> None:
-    """Says nothing."""
+def ignore(_: str) -> None:
+    """Prints nothing."""
 
 
-def test_what_goes_in(folder: Path) -> None:
-    """No byte code, nothing hidden, nothing that only people use."""
+def test_which_files_are_in_the_build_context(folder: Path) -> None:
+    """No byte code, no hidden files, nothing that only people use."""
     assert sorted(images.context_files(folder)) == [
         "Dockerfile",
         "broker/__init__.py",
@@ -92,8 +92,8 @@ def test_what_goes_in(folder: Path) -> None:
     ]
 
 
-def test_a_tag_is_the_content(folder: Path) -> None:
-    """Any change makes another: a file's text, its name, its being a program, the base."""
+def test_a_tag_depends_on_the_content(folder: Path) -> None:
+    """Any change makes another: a file's text, its name, its executable bit, the base."""
     files = images.context_files(folder)
     tags = {images.tag_of(files, "base"), images.tag_of(dict(reversed(files.items())), "base")}
     assert len(tags) == 1
@@ -110,8 +110,8 @@ def test_a_tag_is_the_content(folder: Path) -> None:
     assert len(tags) == 5
 
 
-def test_the_same_files_are_the_same_bytes(folder: Path) -> None:
-    """Or the engine would not find its layers again; programs stay programs."""
+def test_the_same_files_give_the_same_archive(folder: Path) -> None:
+    """Otherwise the engine would not find its layers again; executable files stay executable."""
     files = images.context_files(folder) | {"faults/run": (b"#!/bin/sh", True)}
 
     packed = images._packed(files)
@@ -121,11 +121,11 @@ def test_the_same_files_are_the_same_bytes(folder: Path) -> None:
         assert tar.getmember("Dockerfile").mode == 0o644
 
 
-def test_built_once_and_then_found(folder: Path) -> None:
+def test_an_image_is_built_once_and_then_found(folder: Path) -> None:
     """The wheels go into the context, not into the tag."""
-    engine, said = Engine(images.OFFICIAL_BASE), list[str]()
+    engine, messages = Engine(images.OFFICIAL_BASE), list[str]()
 
-    name = images.tools_image(engine, said.append)  # type: ignore[arg-type]
+    name = images.tools_image(engine, messages.append)  # type: ignore[arg-type]
 
     assert name.startswith("floodmark-tools:")
     assert engine.built == [
@@ -135,16 +135,16 @@ def test_built_once_and_then_found(folder: Path) -> None:
             images.OFFICIAL_BASE,
         )
     ]
-    assert said == [f"building the image {name} on {images.OFFICIAL_BASE}: once, about half a minute"]
-    assert images.tools_image(engine, said.append) == name  # type: ignore[arg-type]
-    assert images.broker_image(engine, nothing) == name.replace("tools", "broker")  # type: ignore[arg-type]
+    assert messages == [f"building the image {name} on {images.OFFICIAL_BASE}: once, about half a minute"]
+    assert images.tools_image(engine, messages.append) == name  # type: ignore[arg-type]
+    assert images.broker_image(engine, ignore) == name.replace("tools", "broker")  # type: ignore[arg-type]
     assert [tag for tag, _, _ in engine.built] == [name, name.replace("tools", "broker")]
     assert (folder / "log").read_text() == "fetched amd64\n"  # once, for both
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 @pytest.mark.parametrize(
-    ("there", "registry", "asked", "base"),
+    ("present", "registry", "requested", "base"),
     [
         ((images.OFFICIAL_BASE, images.STAND_IN_BASE), (), None, images.OFFICIAL_BASE),
         ((images.STAND_IN_BASE,), (images.OFFICIAL_BASE,), None, images.STAND_IN_BASE),
@@ -153,85 +153,87 @@ def test_built_once_and_then_found(folder: Path) -> None:
         ((images.OFFICIAL_BASE,), ("mine:1",), "mine:1", "mine:1"),
     ],
 )
-def test_the_base_is_what_is_nearest(
+def test_the_base_is_the_requested_one_or_the_nearest(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
-    there: tuple[str, ...],
+    present: tuple[str, ...],
     registry: tuple[str, ...],
-    asked: str | None,
+    requested: str | None,
     base: str,
 ) -> None:
-    """What was asked for; else what is in the engine; else what a registry gives."""
-    if asked:
-        monkeypatch.setenv(images.BASE_VARIABLE, asked)
-    engine = Engine(*there, registry=registry)
+    """The requested one; else one in the engine; else one from a registry."""
+    if requested:
+        monkeypatch.setenv(images.BASE_VARIABLE, requested)
+    engine = Engine(*present, registry=registry)
 
-    images.tools_image(engine, nothing)  # type: ignore[arg-type]
+    images.tools_image(engine, ignore)  # type: ignore[arg-type]
 
     assert [on for _, _, on in engine.built] == [base]
 
 
 def test_a_stand_in_is_made_where_no_registry_answers(folder: Path) -> None:
-    """By the script, with the tag that is looked for."""
+    """By the script, with the expected tag."""
     engine = Engine()
     script(folder / "base.sh", f'echo "$1 $DOCKER_HOST" >"{folder}/made"')
 
-    assert images.base_image(engine, nothing) == images.STAND_IN_BASE  # type: ignore[arg-type]
+    assert images.base_image(engine, ignore) == images.STAND_IN_BASE  # type: ignore[arg-type]
     assert (folder / "made").read_text().split()[0] == images.STAND_IN_BASE
     assert (folder / "made").read_text().split()[1].startswith("unix://")
 
 
-def test_no_base_at_all_says_what_to_do(folder: Path) -> None:
-    """Why there is no stand-in, and the two ways out."""
-    said = list[str]()
+def test_without_a_base_the_error_states_what_to_do(folder: Path) -> None:
+    """Why there is no stand-in, and the two solutions."""
+    messages = list[str]()
     with pytest.raises(FloodmarkError) as error:
-        images.tools_image(Engine(), said.append)  # type: ignore[arg-type]
+        images.tools_image(Engine(), messages.append)  # type: ignore[arg-type]
 
     assert "(it is raining)" in str(error.value)
     assert "docker load" in str(error.value)
     assert f"{images.BASE_VARIABLE}=IMAGE" in str(error.value)
-    assert "(no such host)" in said[-1]
+    assert "(no such host)" in messages[-1]
 
 
-def test_a_base_asked_for_and_not_to_be_had(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other is taken in its place."""
+def test_a_requested_base_that_is_not_available_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other is used in its place."""
     monkeypatch.setenv(images.BASE_VARIABLE, "mine:1")
 
     with pytest.raises(FloodmarkError, match=r"mine:1, which FLOODMARK_BASE_IMAGE asks for.*no such host"):
-        images.tools_image(Engine(images.OFFICIAL_BASE), nothing)  # type: ignore[arg-type]
+        images.tools_image(Engine(images.OFFICIAL_BASE), ignore)  # type: ignore[arg-type]
 
 
-def test_without_wheels_the_build_goes_on(folder: Path) -> None:
-    """And the failure leaves nothing that the next run would take for wheels."""
-    engine, said = Engine(images.OFFICIAL_BASE), list[str]()
+def test_without_wheels_the_build_continues(folder: Path) -> None:
+    """And the failure leaves no file that the next run would take for a wheel."""
+    engine, messages = Engine(images.OFFICIAL_BASE), list[str]()
     script(folder / "vendor.sh", 'echo half >"$1/half.whl"; echo no index >&2; exit 1')
 
-    images.tools_image(engine, said.append)  # type: ignore[arg-type]
+    images.tools_image(engine, messages.append)  # type: ignore[arg-type]
 
     assert not any("wheels" in name for name in engine.built[0][1])
-    assert said[0] == "wheels could not be fetched beforehand (no index): the build fetches them itself"
+    assert messages[0] == "wheels could not be fetched beforehand (no index): the build fetches them itself"
     assert list((folder.parent / "cache/floodmark/wheels").iterdir()) == []
 
 
-def test_wheels_brought_by_hand_are_taken(folder: Path) -> None:
+def test_wheels_added_by_hand_are_used(folder: Path) -> None:
     """Nothing is fetched then."""
     engine = Engine(images.OFFICIAL_BASE)
     (folder / "wheels").mkdir()
     (folder / "wheels" / "own.whl").write_text("w")
 
-    images.tools_image(engine, nothing)  # type: ignore[arg-type]
+    images.tools_image(engine, ignore)  # type: ignore[arg-type]
 
     assert "wheels/own.whl" in engine.built[0][1]
     assert not (folder / "log").exists()
 
 
-def test_a_build_that_fails_tells_its_last_words(folder: Path) -> None:
+def test_a_failed_build_shows_its_last_output(folder: Path) -> None:
     """The error, and the lines before it."""
     engine = Engine(images.OFFICIAL_BASE)
     engine.steps = lambda: iter([{"stream": "Step 2 : RUN pip\nno wheel"}, {"error": "code 1"}])
 
     with pytest.raises(FloodmarkError) as error:
-        images.tools_image(engine, nothing)  # type: ignore[arg-type]
+        images.tools_image(engine, ignore)  # type: ignore[arg-type]
 
     assert re.fullmatch(
         r"the image floodmark-tools:\w+ could not be built on python:3.11-slim-bookworm: code 1\n"
@@ -240,51 +242,51 @@ def test_a_build_that_fails_tells_its_last_words(folder: Path) -> None:
     )
 
 
-def test_an_engine_that_dies_in_the_build(folder: Path) -> None:
-    """One of our errors, not requests'."""
+def test_an_engine_that_stops_during_the_build_is_an_error(folder: Path) -> None:
+    """A FloodmarkError, not one of requests."""
 
-    def dies() -> Iterator[dict[str, str]]:
+    def fails() -> Iterator[dict[str, str]]:
         yield {"stream": "Step 1"}
         raise ConnectionResetError(104, "Connection reset by peer")
 
     engine = Engine(images.OFFICIAL_BASE)
-    engine.steps = dies
+    engine.steps = fails
 
     with pytest.raises(FloodmarkError, match="Connection reset by peer"):
-        images.tools_image(engine, nothing)  # type: ignore[arg-type]
+        images.tools_image(engine, ignore)  # type: ignore[arg-type]
 
 
 def test_two_runs_at_once_build_once(folder: Path) -> None:
-    """The second says that it waits, and finds what the first has built."""
-    engine, going_on, waits = Engine(images.OFFICIAL_BASE), threading.Event(), threading.Event()
-    found, said = list[str](), list[str]()
+    """The second reports that it waits, and finds the image that the first has built."""
+    engine, built, waits = Engine(images.OFFICIAL_BASE), threading.Event(), threading.Event()
+    found, messages = list[str](), list[str]()
 
     def slowly() -> Iterator[dict[str, str]]:
         second.start()
         assert waits.wait(20)
         yield {"stream": "Step 1"}
 
-    def say(text: str) -> None:
-        said.append(text)
+    def report(text: str) -> None:
+        messages.append(text)
         waits.set()
 
     def build_too() -> None:
-        found.append(images.tools_image(engine, say))  # type: ignore[arg-type]
-        going_on.set()
+        found.append(images.tools_image(engine, report))  # type: ignore[arg-type]
+        built.set()
 
     second = threading.Thread(target=build_too)
     engine.steps = slowly
-    found.append(images.tools_image(engine, nothing))  # type: ignore[arg-type]
-    assert going_on.wait(20)
+    found.append(images.tools_image(engine, ignore))  # type: ignore[arg-type]
+    assert built.wait(20)
     second.join()
 
     assert len(engine.built) == 1
     assert len(set(found)) == 1
-    assert said == ["another run is building the images: waiting for it"]
+    assert messages == ["another run is building the images: waiting for it"]
 
 
 def test_a_wheel_has_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Containers need a checkout, and the message says how."""
+    """Containers need a checkout, and the message states that."""
     spec = type("Spec", (), {"submodule_search_locations": [str(tmp_path / "broker")]})
     monkeypatch.setattr(images.importlib.util, "find_spec", lambda _: spec)
 
@@ -296,11 +298,11 @@ def test_a_wheel_has_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_the_context_is_found_beside_the_broker() -> None:
-    """In a checkout that is installed as one."""
+    """In an editable installation."""
     assert images.context_folder() == DOCKER
 
 
-def test_by_hand_the_same_goes_in() -> None:
+def test_a_build_by_hand_has_the_same_context() -> None:
     """.dockerignore lets through what the harness packs, and the wheels."""
     lines = (DOCKER / ".dockerignore").read_text(encoding="utf-8").splitlines()
     let_through = {line[1:] for line in lines if line.startswith("!")}

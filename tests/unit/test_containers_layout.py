@@ -1,4 +1,4 @@
-"""Addresses, ports and paths of a cluster in containers, as its processes are told them; no engine needed."""
+"""Addresses, ports and paths in the properties of a cluster in containers; no engine needed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ NAMES = (*NODES, CONTROLLER)
 
 
 class Addresses:
-    """All of a lab that is asked for here."""
+    """The part of EngineResources that these tests use."""
 
     def address(self, name: str) -> str:
         return "198.19.7.1" if name == CLIENTS else f"198.19.7.{11 + NAMES.index(name)}"
@@ -39,38 +39,38 @@ def laid_out(folder: Path, ports: Ports, *, first_port: int | None = None, trace
                    first_port=first_port, trace=trace)
 
 
-def told(layout: Layout, name: str) -> dict[str, str]:
+def properties_of(layout: Layout, name: str) -> dict[str, str]:
     """The properties file of a process."""
     text = properties_text(layout.places[name], broker_settings({}, nodes=3), rules="kip-320", bugs=())
     return dict(line.split("=", 1) for line in text.splitlines())
 
 
-def test_brokers_dial_one_another_inside_and_are_dialled_on_loopback(tmp_path: Path, ports: Ports) -> None:
-    """Everybody else by address; where clients go is a published port."""
+def test_brokers_dial_each_other_inside_and_clients_dial_loopback(tmp_path: Path, ports: Ports) -> None:
+    """Brokers dial each other by address; clients dial a published port."""
     layout = laid_out(tmp_path, ports)
-    lines = told(layout, "n2")
+    lines = properties_of(layout, "n2")
     host, port = layout.places["n2"].advertised
     assert host == "127.0.0.1"
     assert lines["listeners"] == "PLAINTEXT://0.0.0.0:9092"
     assert lines["advertised.listeners"] == f"PLAINTEXT://127.0.0.1:{port}"
     assert lines["floodmark.dial"] == "1@198.19.7.11:9092,3@198.19.7.13:9092"
     assert lines["controller.quorum.voters"] == "100@198.19.7.14:9092"
-    assert told(layout, CONTROLLER)["floodmark.dial"] == (
+    assert properties_of(layout, CONTROLLER)["floodmark.dial"] == (
         "1@198.19.7.11:9092,2@198.19.7.12:9092,3@198.19.7.13:9092")
 
 
-def test_every_published_port_is_another(tmp_path: Path, ports: Ports) -> None:
-    """For clients and for the control socket of each process."""
+def test_all_published_ports_differ(tmp_path: Path, ports: Ports) -> None:
+    """Those for clients and those of the control sockets."""
     places = laid_out(tmp_path, ports).places.values()
     assert len({place.reached for place in places} | {place.asked for place in places}) == 8
 
 
-def test_a_control_socket_is_on_one_address_and_for_the_engines_machine_alone(
+def test_a_control_socket_has_one_address_and_serves_only_the_engines_machine(
         tmp_path: Path, ports: Ports) -> None:
-    """The container's own in the cluster's network; what is published on loopback comes from the gateway."""
+    """The container's own address; connections to the port on loopback come from the gateway."""
     layout = laid_out(tmp_path, ports)
     for number, name in enumerate(NAMES, 11):
-        lines = told(layout, name)
+        lines = properties_of(layout, name)
         assert lines["floodmark.control"] == f"198.19.7.{number}:9090"
         assert lines["floodmark.control.from"] == "198.19.7.1"
         assert layout.places[name].asked[0] == "127.0.0.1"
@@ -79,19 +79,20 @@ def test_a_control_socket_is_on_one_address_and_for_the_engines_machine_alone(
 def test_a_local_control_socket_is_on_loopback(tmp_path: Path, ports: Ports) -> None:
     for proxied in (False, True):
         layout = local_lay_out(tmp_path, ids_of(NODES), proxied=proxied, ports=ports, first_port=None)
-        assert {told(layout, name)["floodmark.control"].split(":")[0] for name in NAMES} == {"127.0.0.1"}
+        hosts = {properties_of(layout, name)["floodmark.control"].split(":")[0] for name in NAMES}
+        assert hosts == {"127.0.0.1"}
 
 
-def test_the_first_port_is_n1s_and_the_next_the_others(tmp_path: Path, ports: Ports) -> None:
-    """What clients were told beforehand holds."""
+def test_the_brokers_ports_are_consecutive_from_the_first_port(tmp_path: Path, ports: Ports) -> None:
+    """So clients can be configured before the cluster starts."""
     free = ports.choose()
     ports.close()
     layout = laid_out(tmp_path, ports, first_port=free)
     assert [layout.places[node].advertised[1] for node in NODES] == [free, free + 1, free + 2]
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path, ports: Ports) -> None:
-    """By another run of ours, here."""
+def test_the_error_names_the_port_that_is_taken(tmp_path: Path, ports: Ports) -> None:
+    """Here by another run of floodmark."""
     other = Ports()
     try:
         taken = other.choose()
@@ -101,26 +102,26 @@ def test_a_port_that_is_taken_is_named(tmp_path: Path, ports: Ports) -> None:
         other.close()
 
 
-def test_files_are_named_as_the_process_finds_them(tmp_path: Path, ports: Ports) -> None:
+def test_paths_are_those_inside_the_container(tmp_path: Path, ports: Ports) -> None:
     """The run's folder is /floodmark there, a broker's disk /data."""
     layout = laid_out(tmp_path, ports)
-    lines = told(layout, "n1")
+    lines = properties_of(layout, "n1")
     assert lines["log.dirs"] == "/data"
     assert lines["floodmark.durable"] == "/floodmark/n1.durable"
     assert lines["floodmark.trace"] == "/floodmark/n1.trace"
     assert layout.places["n1"].trace == tmp_path / "work" / "n1.trace"
-    assert told(layout, CONTROLLER)["log.dirs"] == "/floodmark/controller"
+    assert properties_of(layout, CONTROLLER)["log.dirs"] == "/floodmark/controller"
 
 
 def test_without_a_trace_none_is_written(tmp_path: Path, ports: Ports) -> None:
-    """Neither told to the process nor looked for."""
+    """The broker has no trace property, and the harness reads no trace."""
     layout = laid_out(tmp_path, ports, trace=False)
-    assert "floodmark.trace" not in told(layout, "n1")
+    assert "floodmark.trace" not in properties_of(layout, "n1")
     assert raw_traces(layout, ()) is None
 
 
-def test_names_of_a_run_bear_its_number(tmp_path: Path) -> None:
-    """And no two runs have the same."""
+def test_names_of_a_run_contain_its_number(tmp_path: Path) -> None:
+    """Two runs have different numbers."""
     one, other = EngineResources(tmp_path, NODES), EngineResources(tmp_path, NODES)
     assert one.run != other.run
     for name in (one.net("n1"), one.broker("n1"), one.volume("n1"), one.keeper, one.network):

@@ -1,4 +1,4 @@
-"""Which nodes' networks are loaded, when, and what is made of what they tell; the kernel is played."""
+"""Which nodes' rules are loaded, when, and how the output is read; the kernel is a fake."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,14 +17,14 @@ BEFORE = ["*nat", "-A OUTPUT -d 127.0.0.11/32 -j DOCKER_OUTPUT", "COMMIT", "qdis
 
 
 class FakeLab(SimpleNamespace):
-    """Notes each command, answers as a net container whose rules are as they were loaded last."""
+    """Records each command and answers as a net container with the rules that were loaded last."""
 
     def __init__(self, ways: str = "statistic\nqueue") -> None:
         super().__init__(names=("n1", "n2", "n3", CONTROLLER), ways=ways)
         self.ran: list[tuple[str, dict[str, str]]] = []
         self.table: dict[str, list[str]] = {}
         self.fails: set[str] = set()
-        self.more: dict[str, str] = {}  # node -> what it tells besides
+        self.more: dict[str, str] = {}  # node -> further output
 
     def net(self, name: str) -> str:
         return name
@@ -49,11 +49,11 @@ class FakeLab(SimpleNamespace):
             *(["== after", after] if env.get("LOOK") == "after" else [])])
 
     def since(self) -> dict[str, dict[str, str]]:
-        """node -> what it was told since the last time somebody asked; each at most once."""
-        told = dict(self.ran)
-        assert len(told) == len(self.ran)
+        """node -> its environment in the commands since the last call; at most one command for each node."""
+        by_node = dict(self.ran)
+        assert len(by_node) == len(self.ran)
         self.ran.clear()
-        return told
+        return by_node
 
 
 @pytest.fixture
@@ -81,15 +81,15 @@ def test_only_nodes_that_change_are_loaded(lab: FakeLab, net: Rules) -> None:
         assert lab.since() == {}
         await net.heal()
         healed = lab.since()
-        assert {name: told["RULES"] for name, told in healed.items()} == {"n1": EMPTY, "n2": EMPTY}
+        assert {name: env["RULES"] for name, env in healed.items()} == {"n1": EMPTY, "n2": EMPTY}
         assert await net.mend() == []
         assert set(lab.since()) == {"n1", "n2"}
 
     asyncio.run(story())
 
 
-def test_a_failed_load_is_done_again_and_named(lab: FakeLab, net: Rules) -> None:
-    """The others are loaded all the same; what is wanted stands until the heal."""
+def test_a_failed_load_is_reported_and_retried(lab: FakeLab, net: Rules) -> None:
+    """The other nodes are loaded nevertheless; the wanted rules stay in force until the heal."""
 
     async def story() -> None:
         lab.fails = {"n2"}
@@ -100,13 +100,13 @@ def test_a_failed_load_is_done_again_and_named(lab: FakeLab, net: Rules) -> None
         lab.since()
         lab.fails = set()
         assert await net.mend() == []
-        assert [name for name, told in lab.ran if told["RULES"] == EMPTY] == ["n1", "n2", "n2"]
+        assert [name for name, env in lab.ran if env["RULES"] == EMPTY] == ["n1", "n2", "n2"]
 
     asyncio.run(story())
 
 
-def test_what_a_load_complains_of_is_told(lab: FakeLab, net: Rules) -> None:
-    """With the node's name; what it told before it failed is kept."""
+def test_an_error_in_a_loads_output_is_raised(lab: FakeLab, net: Rules) -> None:
+    """With the node's name; the output before the failure is kept."""
 
     async def story() -> None:
         lab.more["n2"] = "== failed\ndelay: queue 200: Operation not permitted"
@@ -119,48 +119,48 @@ def test_what_a_load_complains_of_is_told(lab: FakeLab, net: Rules) -> None:
     asyncio.run(story())
 
 
-def test_residue_is_named(lab: FakeLab, net: Rules) -> None:
-    """What is there and was not, what was there and is not, and a delay that ended by itself."""
+def test_residue_is_reported(lab: FakeLab, net: Rules) -> None:
+    """Anything added, anything missing, and a delay program that ended by itself."""
 
     async def story() -> None:
         await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
         lab.more["n2"] = "== unserved\n100\n== after\nqdisc htb 1: dev eth0 root"
-        told = await net.mend()
-        assert told == ["the network of n2 still has: qdisc htb 1: dev eth0 root",
-                        "the program that delays packets in the network of n2 ended before the heal"]
+        problems = await net.mend()
+        assert problems == ["the network of n2 still has: qdisc htb 1: dev eth0 root",
+                            "the program that delays packets in the network of n2 ended before the heal"]
         lab.more.clear()
         assert await net.mend() == []
 
     asyncio.run(story())
 
 
-def test_queues_are_replaced_by_others_and_kept_when_they_are_the_same(lab: FakeLab, net: Rules) -> None:
-    """New numbers, so that the new program can serve before the old one ends; a cut leaves it alone."""
+def test_changed_queues_get_new_numbers_and_unchanged_ones_are_kept(lab: FakeLab, net: Rules) -> None:
+    """With new numbers the new program can serve before the old one ends; a cut leaves it alone."""
 
     async def story() -> None:
         await net.degrade({"n2": ["n1"]}, {"delay_ms": 10})
-        asked, first = lab.ran[0][1], lab.ran[1][1]
-        assert asked == {"WAYS": "1"}
+        probe, first = lab.ran[0][1], lab.ran[1][1]
+        assert probe == {"WAYS": "1"}
         assert (first["QUEUES"], first["REQUEUE"]) == ("200,delay_ms=10", "1")
         assert "SERVED" not in first
         lab.ran.clear()
         await net.cut({"n2": ["n3"]}, reset=False)
-        told = lab.since()["n2"]
-        assert "REQUEUE" not in told
-        assert "--queue-num 200" in told["RULES"]
+        env = lab.since()["n2"]
+        assert "REQUEUE" not in env
+        assert "--queue-num 200" in env["RULES"]
         await net.degrade({"n2": ["n1"]}, {"jitter_ms": 5})
-        told = lab.since()["n2"]
-        assert (told["QUEUES"], told["SERVED"]) == ("100,delay_ms=10,jitter_ms=5", "200")
+        env = lab.since()["n2"]
+        assert (env["QUEUES"], env["SERVED"]) == ("100,delay_ms=10,jitter_ms=5", "200")
         await net.heal()
-        told = lab.since()["n2"]
-        assert "QUEUES" not in told
-        assert (told["REQUEUE"], told["SERVED"]) == ("1", "100")
+        env = lab.since()["n2"]
+        assert "QUEUES" not in env
+        assert (env["REQUEUE"], env["SERVED"]) == ("1", "100")
 
     asyncio.run(story())
 
 
-def test_what_cannot_be_is_not_wanted_afterwards() -> None:
-    """A refused quality does not stand in the way of the next cut."""
+def test_a_refused_quality_is_not_kept() -> None:
+    """The next cut succeeds."""
     lab = FakeLab(ways="statistic")
     net = Rules(lab)  # type: ignore[arg-type]
 
@@ -174,8 +174,8 @@ def test_what_cannot_be_is_not_wanted_afterwards() -> None:
     asyncio.run(story())
 
 
-def test_resets_are_counted_once_and_at_both_ends(lab: FakeLab, net: Rules) -> None:
-    """Each connection is seen twice. One that stays is an error."""
+def test_resets_are_made_at_both_ends_and_counted_once(lab: FakeLab, net: Rules) -> None:
+    """Each connection is listed at both nodes. One that survives is an error."""
 
     async def story() -> None:
         lab.more = {"n1": "== there\nESTAB 0 0 10.9.0.11:40 10.9.0.12:9092\n"
@@ -191,8 +191,8 @@ def test_resets_are_counted_once_and_at_both_ends(lab: FakeLab, net: Rules) -> N
     asyncio.run(story())
 
 
-def test_a_load_goes_to_its_end_when_its_caller_is_cancelled(lab: FakeLab, net: Rules) -> None:
-    """Else it would undo the mend that comes next."""
+def test_a_load_completes_although_its_caller_is_cancelled(lab: FakeLab, net: Rules) -> None:
+    """Otherwise it would undo the mend that follows."""
 
     async def story() -> None:
         cut = asyncio.create_task(net.cut({"n2": ["n1"]}, reset=False))
@@ -207,8 +207,8 @@ def test_a_load_goes_to_its_end_when_its_caller_is_cancelled(lab: FakeLab, net: 
     asyncio.run(story())
 
 
-def test_abilities_are_the_narrow_ones(net: Rules) -> None:
-    """Not Cuts as well: that is the cluster's own."""
+def test_the_abilities_are_packets_and_resets_alone(net: Rules) -> None:
+    """Not Cuts: the cluster itself implements that."""
     able = [[isinstance(one, seam) for seam in (Packets, Resets, Cuts)] for one in net.abilities]
 
     assert able == [[True, False, False], [False, True, False]]

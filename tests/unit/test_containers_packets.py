@@ -1,4 +1,4 @@
-"""What a node's network is told for what is in force, as text; and how what it tells is read."""
+"""The rules of a node's network for the faults in force, as text; and how the node's output is read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,16 +39,16 @@ def rules(node: str, **force: Any) -> list[str]:
     return lines[4:-1]
 
 
-# -- the whole wanted set --------------------------------------------------------------------------------
+# -- the wanted rules ------------------------------------------------------------------------------------
 
 
 def test_nothing_in_force_is_an_empty_table() -> None:
-    """Which takes away whatever the table held."""
+    """Loading it removes every rule."""
     assert wanted("n1") == packets.QUIET == WantedRules(rules=EMPTY)
 
 
-def test_a_cut_is_a_rule_of_the_hearer_alone() -> None:
-    """One way: the speaker's namespace is not touched."""
+def test_a_cut_is_a_rule_of_the_receiver_alone() -> None:
+    """In one direction: the sender's namespace is not touched."""
     cuts = {("n1", "n2"): False}
 
     assert rules("n2", cuts=cuts) == ["-A INPUT -s 10.9.0.11 -j DROP"]
@@ -56,7 +56,7 @@ def test_a_cut_is_a_rule_of_the_hearer_alone() -> None:
 
 
 def test_clients_are_cut_at_the_brokers_port_both_ways() -> None:
-    """At the node, either way; the control socket's port, which the same address asks, is in no rule."""
+    """At the node, either way; no rule affects the control socket, which the same address uses."""
     assert rules("n2", cuts={(CLIENTS, "n2"): False}) == ["-A INPUT -s 10.9.0.1 -p tcp --dport 9092 -j DROP"]
     assert rules("n2", cuts={("n2", CLIENTS): False}) == ["-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j DROP"]
     both = {(CLIENTS, "n2"): False, ("n2", CLIENTS): False}
@@ -64,8 +64,8 @@ def test_clients_are_cut_at_the_brokers_port_both_ways() -> None:
     assert rules("n1", cuts=both) == []
 
 
-def test_a_reset_is_of_both_directions_and_at_both_ends() -> None:
-    """Whoever speaks is answered with a reset; the answer itself gets out, and in through lo."""
+def test_a_reset_acts_on_both_directions_and_at_both_ends() -> None:
+    """Every packet is answered with a reset; the answer itself may leave, and enter through lo."""
     cuts = {("n1", "n2"): True, ("n2", "n1"): False}
 
     assert rules("n2", cuts=cuts) == [
@@ -78,10 +78,10 @@ def test_a_reset_is_of_both_directions_and_at_both_ends() -> None:
 
 
 def test_clients_are_reset_at_the_brokers_port() -> None:
-    """Nothing else of what comes from there, whichever direction was asked."""
-    asked = {(CLIENTS, "n2"): True}
+    """No other traffic from there, in whichever direction the fault is given."""
+    cuts = {(CLIENTS, "n2"): True}
 
-    assert rules("n2", cuts=asked) == rules("n2", cuts={("n2", CLIENTS): True}) == [
+    assert rules("n2", cuts=cuts) == rules("n2", cuts={("n2", CLIENTS): True}) == [
         "-A INPUT -s 10.9.0.1 ! -i lo -p tcp --dport 9092 -j REJECT --reject-with tcp-reset",
         "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 --tcp-flags RST RST -j ACCEPT",
         "-A OUTPUT -d 10.9.0.1 -p tcp --sport 9092 -j REJECT --reject-with tcp-reset",
@@ -89,7 +89,7 @@ def test_clients_are_reset_at_the_brokers_port() -> None:
 
 
 def test_loss_needs_no_queue() -> None:
-    """The firewall's own dice."""
+    """The firewall drops at random by itself."""
     node = wanted("n2", qualities={("n1", "n2"): {"loss": 0.25}})
 
     assert node.rules.splitlines()[4:-1] == [
@@ -97,8 +97,8 @@ def test_loss_needs_no_queue() -> None:
     assert (node.queues, node.shaping) == ((), "")
 
 
-def test_slowness_without_netem_goes_through_queues_of_the_hearer() -> None:
-    """One for each speaker. What is let go passes no queue twice, but cuts: they stand before."""
+def test_slowness_without_netem_uses_queues_at_the_receiver() -> None:
+    """One for each sender. A released packet passes no queue again, but cuts, which come first."""
     node = wanted("n2", cuts={("n3", "n2"): False}, qualities={
         ("n1", "n2"): {"delay_ms": 100, "jitter_ms": 20, "loss": 0.1},
         (CLIENTS, "n2"): {"rate_kbit": 256},
@@ -116,8 +116,8 @@ def test_slowness_without_netem_goes_through_queues_of_the_hearer() -> None:
     assert node.shaping == ""
 
 
-def test_what_clients_hear_late_is_sent_again() -> None:
-    """Held in the sender's own namespace, TCP would hardly send."""
+def test_delayed_packets_to_clients_are_sent_again() -> None:
+    """If they were queued in the sender's own namespace, TCP would hardly send."""
     node = wanted("n2", qualities={("n2", CLIENTS): {"delay_ms": 50}})
 
     assert node.rules.splitlines()[4:-1] == [
@@ -127,8 +127,8 @@ def test_what_clients_hear_late_is_sent_again() -> None:
     assert node.queues == ("100,delay_ms=50,resend=1",)
 
 
-def test_netem_is_the_speakers() -> None:
-    """A class for each hearer. Clients have no netem, either way: a cut could not stop what it holds."""
+def test_netem_shapes_at_the_sender() -> None:
+    """A class for each receiver. No netem for clients, either way: a cut could not stop its packets."""
     qualities: dict[Pair, dict[str, float]] = {
         ("n2", "n1"): {"delay_ms": 100, "jitter_ms": 20, "loss": 0.1},
         ("n2", "n3"): {"rate_kbit": 256},
@@ -151,8 +151,8 @@ def test_netem_is_the_speakers() -> None:
         "-A INPUT -s 10.9.0.12 -m statistic --mode random --probability 0.1 -j DROP"]
 
 
-def test_without_dice_loss_is_slownesss() -> None:
-    """The queue's, or netem's."""
+def test_without_the_statistic_match_loss_is_done_like_slowness() -> None:
+    """By the queue or by netem."""
     lossy = {("n1", "n2"): {"loss": 0.5}}
 
     assert wanted("n2", ways=frozenset({QUEUE}), qualities=lossy).queues == ("100,loss=0.5",)
@@ -162,8 +162,8 @@ def test_without_dice_loss_is_slownesss() -> None:
 # -- what is refused -------------------------------------------------------------------------------------
 
 
-def test_what_the_kernel_lacks_is_named() -> None:
-    """And where it could be done after all, it is."""
+def test_what_the_kernel_is_missing_is_named() -> None:
+    """Where there is another means, nothing is refused."""
     nodes, from_clients = [("n1", "n2")], [(CLIENTS, "n2")]
     late = {"delay_ms": 10.0}
 
@@ -179,13 +179,13 @@ def test_what_the_kernel_lacks_is_named() -> None:
 
 @pytest.mark.parametrize(("quality", "word"), [
     ({"colour": 1.0}, "'colour'"), ({"loss": 1.5}, "loss=1.5"), ({"delay_ms": -1.0}, "delay_ms=-1")])
-def test_a_quality_that_cannot_be_is_refused(quality: Mapping[str, float], word: str) -> None:
+def test_an_invalid_quality_is_refused(quality: Mapping[str, float], word: str) -> None:
     """By its name."""
     assert word in str(packets.refusal([("n1", "n2")], quality, HERE))
 
 
 def test_pairs_of_a_grudge() -> None:
-    """Who says, who hears; sorted, each once; names that are none are refused."""
+    """(sender, receiver), sorted, each once; unknown names are refused."""
     names = ("n1", "n2", "n3", CONTROLLER)
 
     assert packets.pairs_of({"n2": ["n3", "n1", "n1"], CLIENTS: ["n2"]}, names) == [
@@ -196,7 +196,7 @@ def test_pairs_of_a_grudge() -> None:
         packets.pairs_of({"n2": ["n2"]}, names)
 
 
-# -- what is read ----------------------------------------------------------------------------------------
+# -- reading the output ----------------------------------------------------------------------------------
 
 BEFORE = """\
 # Generated by iptables-save v1.8.9 (nf_tables) on Sun Nov 22 01:35:39 2026
@@ -212,7 +212,7 @@ qdisc noqueue 0: dev eth0 root refcnt 2
 
 
 def test_an_empty_table_and_other_counts_are_no_difference() -> None:
-    """Time, packets counted and references mean nothing."""
+    """Times, packet counts and reference counts are ignored."""
     after = [line.replace("[0:0]", "[12:840]").replace("01:35", "02:00").replace("refcnt 2", "refcnt 9")
              for line in BEFORE]
 
@@ -220,16 +220,16 @@ def test_an_empty_table_and_other_counts_are_no_difference() -> None:
     assert len(packets.found(BEFORE)) == 4
 
 
-@pytest.mark.parametrize(("line", "told"), [
+@pytest.mark.parametrize(("line", "reported"), [
     ("*filter\n-A INPUT -s 10.9.0.11/32 -j DROP", "filter -A INPUT -s 10.9.0.11/32 -j DROP"),
     ("*filter\n:INPUT DROP [0:0]", "filter :INPUT DROP"),
     ("*filter\n:floodmark-ways - [0:0]", "filter :floodmark-ways -"),
     ("qdisc htb 1: dev eth0 root refcnt 3 r2q 10 default 0", "qdisc htb 1: dev eth0 root"),
     ("  100     16     0 2    20     0     0        0  1", "queue 100 served by process 16"),
 ])
-def test_what_is_left_is_told(line: str, told: str) -> None:
+def test_residue_is_reported(line: str, reported: str) -> None:
     """Rules, chains, policies, qdiscs, queues."""
-    assert packets.found([*BEFORE, *line.splitlines()]) - packets.found(BEFORE) == {told}
+    assert packets.found([*BEFORE, *line.splitlines()]) - packets.found(BEFORE) == {reported}
 
 
 def test_a_connection_is_the_same_from_both_ends() -> None:

@@ -1,4 +1,4 @@
-"""What an end of a container means, from the engine's events alone; no engine needed."""
+"""What the exit of a container means, from the engine's events alone; no engine needed."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ NODES = ("n1", "n2")
 
 @pytest.fixture
 def pods(tmp_path: Path) -> Pods:
-    """Of two brokers and a controller that all live."""
+    """Of two brokers and a controller, all alive."""
     (tmp_path / "work").mkdir()
     places = dict.fromkeys((*NODES, CONTROLLER))
     layout = Layout(folder=tmp_path, nodes=NODES, places=places, links={})  # type: ignore[arg-type]
@@ -35,8 +35,8 @@ def of_kernel(pods: Pods, name: str) -> None:
     pods._on_event({"Action": "oom", "Actor": {"Attributes": {"name": pods._lab.broker(name)}}})
 
 
-def test_an_end_that_nobody_asked_for_is_a_death(pods: Pods) -> None:
-    """An asked one is none."""
+def test_an_unrequested_exit_is_a_death(pods: Pods) -> None:
+    """A requested one is not."""
     ended(pods, pods._lab.broker("n1"), 70)
     pods._alive["n2"].wanted = True
     ended(pods, pods._lab.broker("n2"))
@@ -44,23 +44,23 @@ def test_an_end_that_nobody_asked_for_is_a_death(pods: Pods) -> None:
     assert [pods.lives(name) for name in ("n1", "n2", CONTROLLER)] == [False, False, True]
 
 
-def test_a_foreseen_end_is_told_with_the_signal_and_is_no_death(pods: Pods) -> None:
-    """As processes' exits are: minus the signal's number. An orderly exit is its code."""
-    asked: list[tuple[str, int]] = []
+def test_an_expected_exit_is_reported_with_its_signal_and_is_no_death(pods: Pods) -> None:
+    """As a process's exit: minus the signal's number. An exit without a signal is its code."""
+    reported: list[tuple[str, int]] = []
 
     def expects_exit(name: str, code: int) -> bool:
-        asked.append((name, code))
+        reported.append((name, code))
         return code == -9
 
     pods.expects_exit = expects_exit
     ended(pods, pods._lab.broker("n1"), 137)
     ended(pods, pods._lab.broker("n2"), 70)
-    assert asked == [("n1", -9), ("n2", 70)]
+    assert reported == [("n1", -9), ("n2", 70)]
     assert pods.died == ["n2"]
 
 
-def test_an_excused_end_is_kept_with_its_reason(pods: Pods) -> None:
-    """And is no death; that the kernel wanted memory is among its last words."""
+def test_an_excused_exit_is_kept_with_its_reason(pods: Pods) -> None:
+    """It is no death; its last words include the kernel's kill for lack of memory."""
     pods.excused["n1"] = "memory limit"
     of_kernel(pods, "n1")
     ended(pods, pods._lab.broker("n1"))
@@ -70,24 +70,24 @@ def test_an_excused_end_is_kept_with_its_reason(pods: Pods) -> None:
     assert pods.last_words("n1") == "the end | the kernel killed it for lack of memory"
 
 
-@pytest.mark.parametrize(("said", "ago_s", "excused"), [
+@pytest.mark.parametrize(("logged", "ago_s", "excused"), [
     ("ERROR java.io.IOException: No space left on device\n", 0, True),
     ("ERROR java.io.IOException: No space left on device\n", 1, False),  # too long ago
     ("ERROR an error of its own\n", 0, False),
 ])
-def test_who_met_a_full_disk_may_end_when_there_is_room_again(
-        pods: Pods, said: str, ago_s: float, excused: bool) -> None:
-    """Kafka logs the error, closes, and ends: in the meantime the disk may have been mended."""
+def test_an_exit_by_a_full_disk_is_excused_after_the_heal(
+        pods: Pods, logged: str, ago_s: float, excused: bool) -> None:
+    """Kafka logs the error, closes, and exits: the disk may have been healed in the meantime."""
     pods._lab.past_faults["n1"] = PastFault(
         why="disk full", sign="No space left on device", until_s=time.monotonic() + 30 - 60 * ago_s)
-    pods._layout.log_of("n1").write_text(f"{said}ERROR Shutdown broker because all log dirs have failed\n")
+    pods._layout.log_of("n1").write_text(f"{logged}ERROR Shutdown broker because all log dirs have failed\n")
     ended(pods, pods._lab.broker("n1"))
     assert [(name, why) for name, why, _ in pods.faulted_exits] == ([("n1", "disk full")] if excused else [])
     assert pods.died == ([] if excused else ["n1"])
 
 
 @pytest.mark.parametrize("by_kernel", [True, False])
-def test_who_was_killed_under_a_limit_may_be_heard_of_when_it_is_gone(pods: Pods, by_kernel: bool) -> None:
+def test_a_kill_by_the_memory_limit_may_be_reported_after_the_limit(pods: Pods, by_kernel: bool) -> None:
     pods._lab.past_faults["n1"] = PastFault(why="memory limit", sign=None, until_s=time.monotonic() + 30)
     if by_kernel:
         of_kernel(pods, "n1")
@@ -95,21 +95,21 @@ def test_who_was_killed_under_a_limit_may_be_heard_of_when_it_is_gone(pods: Pods
     assert pods.died == ([] if by_kernel else ["n1"])
 
 
-def test_other_containers_of_the_run_may_end(pods: Pods) -> None:
-    """Helpers do."""
+def test_other_containers_of_the_run_may_exit(pods: Pods) -> None:
+    """Helper containers do."""
     ended(pods, pods._lab.broker("disks"))
     assert pods.died == []
     assert pods.lives("n1")
 
 
-@pytest.mark.parametrize("what", ["keeper", "net", "stream"])
-def test_without_its_bearers_everything_is_lost(pods: Pods, what: str) -> None:
-    """The logs say why; nothing can be done any more, and nobody waits for ever."""
+@pytest.mark.parametrize("lost", ["keeper", "net", "stream"])
+def test_without_keeper_net_or_event_stream_everything_is_lost(pods: Pods, lost: str) -> None:
+    """The logs give the reason; further commands fail, and waiters are released."""
     waiting: Any = pods._alive["n1"].ended
-    if what == "stream":
+    if lost == "stream":
         pods._lose("the Docker engine ended its stream of events")
     else:
-        ended(pods, pods._lab.keeper if what == "keeper" else pods._lab.net("n2"))
+        ended(pods, pods._lab.keeper if lost == "keeper" else pods._lab.net("n2"))
     assert pods.died == []  # none by itself
     assert pods.lost is not None
     assert not any(map(pods.lives, (*NODES, CONTROLLER)))
@@ -121,8 +121,8 @@ def test_without_its_bearers_everything_is_lost(pods: Pods, what: str) -> None:
         asyncio.run(pods.pause("n1"))
 
 
-def test_at_the_end_nothing_is_a_death(pods: Pods) -> None:
-    """Neither of brokers nor of what bears them."""
+def test_during_teardown_no_exit_is_a_death(pods: Pods) -> None:
+    """Neither of brokers nor of the containers under them."""
     pods._ending = True
     ended(pods, pods._lab.keeper)
     ended(pods, pods._lab.broker("n1"))

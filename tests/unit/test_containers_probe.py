@@ -1,4 +1,4 @@
-"""What the probe's answers mean: which abilities there are, by what means, or why not; what is remembered."""
+"""What the probe's answers mean: the abilities, by what means or why not; what is cached."""
 
 from pathlib import Path
 from typing import Any
@@ -29,31 +29,31 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").st
 EVERYTHING = frozenset({"packet", "clock", "disk", "memory"})
 
 
-def network(*, folder_seen: bool = True, seen: dict[str, Any] | None = None, **lacks: str) -> dict[str, Any]:
-    """An answer in which all is well but what is said."""
+def network(*, folder_seen: bool = True, seen: dict[str, Any] | None = None, **errors: str) -> dict[str, Any]:
+    """An answer in which everything works except what is given."""
     names = ("cut", "reset", "loss", "netem", "queue", "clock")
     return {
-        "can": {name: lacks.get(name) for name in names},
+        "can": {name: errors.get(name) for name in names},
         "seen": {"boot_id": BOOT_ID, "memory_limit": LIMIT, "monotonic_ns": 15, **(seen or {})},
         "folder_seen": folder_seen,
         "between_ns": (10, 20),
     }
 
 
-def disks(**lacks: str) -> dict[str, Any]:
+def disks(**errors: str) -> dict[str, Any]:
     names = {"loops": "loops", "power_cut": "power_cut", "read_only": "read-only"}
-    return {"can": {name: lacks.get(word) for word, name in names.items()}, "seen": {}}
+    return {"can": {name: errors.get(word) for word, name in names.items()}, "seen": {}}
 
 
-def lacking(found: Abilities) -> dict[str, str]:
+def missing(found: Abilities) -> dict[str, str]:
     return {name: ability.why for name, ability in found.items() if not ability.can}
 
 
-def test_all_can_be_done() -> None:
+def test_all_abilities_are_found() -> None:
     found = abilities_of(network(), disks())
 
     assert tuple(found) == NAMES
-    assert lacking(found) == {}
+    assert missing(found) == {}
     assert found[LOSS].how == "the firewall"
     assert found[DELAY].how == found[RATE].how == "netem"
     assert offers(found) == EVERYTHING
@@ -73,29 +73,29 @@ def test_all_can_be_done() -> None:
     (ONE_CLOCK, {"network": network(seen={"monotonic_ns": 21})}, EVERYTHING),
     (FOLDER, {"network": network(folder_seen=False)}, EVERYTHING),
 ])
-def test_one_that_is_lacking_is_the_only_one(
+def test_one_error_makes_one_ability_missing(
         name: str, answers: dict[str, Any], offered: frozenset[str]) -> None:
-    """It says why, and what to do."""
+    """With the reason and what to do."""
     found = abilities_of(**{"network": network(), "disks": disks(), **answers})
 
-    assert set(lacking(found)) == {name}
+    assert set(missing(found)) == {name}
     assert found[name].why
     assert found[name].todo
     assert offers(found) == offered
 
 
-def test_what_can_be_had_in_another_way_is_had() -> None:
-    """Without netem by queues; the loss, without the firewall's dice, like the rest."""
+def test_a_second_means_is_used() -> None:
+    """Without netem, queues; also for loss, without the firewall's statistic match."""
     found = abilities_of(network(netem="unknown", loss="no dice"), disks())
 
-    assert lacking(found) == {}
+    assert missing(found) == {}
     assert found[DELAY].how == found[RATE].how == found[LOSS].how == "packet queues"
 
 
-def test_what_cannot_be_had_in_any_way_names_them_all() -> None:
+def test_without_any_means_all_reasons_are_named() -> None:
     found = abilities_of(network(netem="unknown", queue="forbidden", loss="no dice"), disks())
 
-    assert lacking(found) == {
+    assert missing(found) == {
         LOSS: "the firewall: no dice; netem: unknown; packet queues: forbidden",
         DELAY: "netem: unknown; packet queues: forbidden",
         RATE: "netem: unknown; packet queues: forbidden",
@@ -106,20 +106,20 @@ def test_what_cannot_be_had_in_any_way_names_them_all() -> None:
 def test_loss_needs_no_delay() -> None:
     found = abilities_of(network(netem="unknown", queue="forbidden"), disks())
 
-    assert set(lacking(found)) == {DELAY, RATE}
+    assert set(missing(found)) == {DELAY, RATE}
 
 
 def test_an_engine_that_refuses_such_containers() -> None:
-    """Nothing of theirs can be had, for the engine's own reason."""
+    """None of their abilities is there, for the engine's own reason."""
     refused = {"refused": "rootless"}
     found = abilities_of({**refused, "folder_seen": False, "between_ns": (10, 20)}, refused)
 
-    assert set(lacking(found)) == set(NAMES)
+    assert set(missing(found)) == set(NAMES)
     assert found[LOOPS].why == "the engine refuses such a container: rootless"
     assert offers(found) == frozenset()
 
 
-# -- remembering ---------------------------------------------------------------------------------------------
+# -- the cache -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "floodmark" / "abilities.json"
 
 
-def test_what_was_found_is_remembered_for_the_same_engine_alone(file: Path) -> None:
+def test_abilities_are_cached_for_the_same_engine_alone(file: Path) -> None:
     found = abilities_of(network(netem="unknown", reset="no REJECT"), disks())
     ability_probe._cache("this", found)
 
@@ -137,8 +137,8 @@ def test_what_was_found_is_remembered_for_the_same_engine_alone(file: Path) -> N
     assert [path.name for path in file.parent.iterdir()] == [file.name]
 
 
-def test_that_there_is_no_loop_device_is_not_remembered(file: Path) -> None:
-    """Other runs may have had them all."""
+def test_a_missing_loop_device_is_not_cached(file: Path) -> None:
+    """Other runs may have used them all."""
     ability_probe._cache("this", abilities_of(network(), disks(loops="no device")))
 
     assert not file.exists()
@@ -147,8 +147,8 @@ def test_that_there_is_no_loop_device_is_not_remembered(file: Path) -> None:
 @pytest.mark.parametrize("text", [
     "", "{", "[]", '{"key": "this"}', '{"key": "this", "abilities": {"flying": {"can": true}}}',
     '{"key": "this", "abilities": {"cut": {"may": true}}}'])
-def test_a_spoilt_memory_is_no_memory(file: Path, text: str) -> None:
-    """Half a file, or one of a version that knew other words."""
+def test_an_unreadable_cache_is_ignored(file: Path, text: str) -> None:
+    """Half a file, or one of a version with other names."""
     file.parent.mkdir()
     file.write_text(text)
 

@@ -37,7 +37,7 @@ SESSION_MS = 1_000
 
 
 class Cluster:
-    """A controller, its journal, and brokers that answer for themselves."""
+    """A controller, its journal, and brokers whose requests the test sends."""
 
     def __init__(self, brokers: int = 3, *, unclean: bool = False, replicas: tuple[int, ...] = ()) -> None:
         self.config = ControllerConfig(session_timeout_ms=SESSION_MS, unclean_leader_election=unclean)
@@ -87,8 +87,8 @@ class Cluster:
 
     def alter(self, *isr: int, by: int = 1, **more: Any) -> AlterPartitionAnswer:
         fields: dict[str, Any] = {
-            "broker_epoch": self.epochs[by], "leader_epoch": self.it.leader_epoch,
-            "partition_epoch": self.it.partition_epoch, "isr": tuple((b, self.epochs[b]) for b in isr),
+            "broker_epoch": self.epochs[by], "leader_epoch": self.partition.leader_epoch,
+            "partition_epoch": self.partition.partition_epoch, "isr": tuple((b, self.epochs[b]) for b in isr),
         }  # fmt: skip
         event = AlterPartition(
             now_ms=self.now_ms, token=0, topic="t", partition=0, broker=by, **(fields | more)
@@ -106,49 +106,49 @@ class Cluster:
         return [error for _, _, error in self.answer(event, ElectAnswer).results]
 
     @property
-    def it(self) -> PartitionInfo:
+    def partition(self) -> PartitionInfo:
         return self.controller.metadata().topics["t"].partitions[0]
 
     @property
-    def told(self) -> tuple[int, int, tuple[int, ...]]:
+    def leadership(self) -> tuple[int, int, tuple[int, ...]]:
         """(leader, leader epoch, ISR)."""
-        return self.it.leader, self.it.leader_epoch, self.it.isr
+        return self.partition.leader, self.partition.leader_epoch, self.partition.isr
 
 
 def test_a_new_incarnation_leaves_the_isr_and_its_leadership_before_it_is_answered() -> None:
-    """All of it durable first; asked again, the same incarnation gets the same answer and nothing changes."""
+    """Everything is durable first; a repeated registration gets the same answer and changes nothing."""
     cluster = Cluster()
     effects = cluster.step(
         Register(now_ms=0, token=0, broker=1, incarnation="b", host="h", port=1, clean=True)
     )
     assert [type(effect) for effect in effects] == [Persist, Publish, Registered]
-    assert cluster.told == (2, 1, (2, 3))
+    assert cluster.leadership == (2, 1, (2, 3))
     assert cluster.controller.metadata().brokers[0].fenced
     version = cluster.controller.metadata().version
     assert cluster.register(1, "b") == effects[-1].broker_epoch  # type: ignore[union-attr]
     assert cluster.controller.metadata().version == version
 
 
-def test_a_follower_that_bounces_costs_no_leader_epoch() -> None:
+def test_a_follower_that_bounces_does_not_change_the_leader_epoch() -> None:
     """Only the ISR changes."""
     cluster = Cluster()
     cluster.register(3, "b")
-    assert cluster.told == (1, 0, (1, 2))
+    assert cluster.leadership == (1, 0, (1, 2))
 
 
-def test_the_last_member_stays_and_leads_again_in_a_new_epoch() -> None:
-    """Without a leader in between."""
+def test_the_last_isr_member_stays_and_leads_again_in_a_new_epoch() -> None:
+    """There is no leader in between."""
     cluster = Cluster()
     for broker in (2, 3):
         cluster.expire(broker)
     cluster.register(1, "b")
-    assert cluster.told == (-1, 1, (1,))
+    assert cluster.leadership == (-1, 1, (1,))
     cluster.beat(1)
-    assert cluster.told == (1, 2, (1,))
+    assert cluster.leadership == (1, 2, (1,))
 
 
-def test_a_broker_is_unfenced_when_it_has_heard_of_its_own_registration() -> None:
-    """A heartbeat of an older metadata version leaves it fenced; of another epoch it is refused."""
+def test_a_broker_is_unfenced_when_it_has_metadata_of_its_own_registration() -> None:
+    """A heartbeat with an older metadata version leaves it fenced; one with another epoch is refused."""
     cluster = Cluster()
     cluster.register(2, "b")
     version = cluster.controller.metadata().version
@@ -157,21 +157,21 @@ def test_a_broker_is_unfenced_when_it_has_heard_of_its_own_registration() -> Non
     assert not cluster.beat(2, version=version).fenced
 
 
-def test_a_silent_broker_is_fenced_and_one_that_speaks_is_not() -> None:
-    """Neither a moment too early; the one that spoke last is the last to go."""
+def test_a_broker_without_heartbeats_is_fenced() -> None:
+    """Not before its session ends; one that sends heartbeats is not."""
     cluster = Cluster()
     for now_ms in range(400, 1_200, 400):
         cluster.now_ms = now_ms
         cluster.beat(2)
         cluster.step(Tick(now_ms=now_ms))
-    assert cluster.told == (1, 0, (1, 2, 3))
+    assert cluster.leadership == (1, 0, (1, 2, 3))
     cluster.now_ms = 1_001
     cluster.step(Tick(now_ms=1_001))
-    assert cluster.told == (2, 1, (2,))
+    assert cluster.leadership == (2, 1, (2,))
 
 
-def test_sessions_that_end_together_end_the_longest_silent_first() -> None:
-    """KAFKA-13173: who spoke last stays in the ISR, and nobody fenced beside him."""
+def test_of_sessions_that_end_together_the_one_with_the_oldest_heartbeat_ends_first() -> None:
+    """KAFKA-13173: only the broker with the latest heartbeat stays in the ISR."""
     cluster = Cluster()
     for now_ms, broker in ((100, 3), (200, 1), (300, 2)):
         cluster.now_ms = now_ms
@@ -179,23 +179,23 @@ def test_sessions_that_end_together_end_the_longest_silent_first() -> None:
     for now_ms in (700, 1_100):
         cluster.step(Tick(now_ms=now_ms))
     cluster.step(Tick(now_ms=1_400))
-    assert cluster.told == (-1, 2, (2,))
+    assert cluster.leadership == (-1, 2, (2,))
 
 
-def test_a_controller_that_slept_ends_nobodys_session() -> None:
-    """What it did not hear while it was itself away is not held against anyone."""
+def test_a_controller_that_was_suspended_ends_no_session() -> None:
+    """Heartbeats may have been sent in the meantime."""
     cluster = Cluster()
     cluster.step(Tick(now_ms=60_000))
-    assert cluster.told == (1, 0, (1, 2, 3))
+    assert cluster.leadership == (1, 0, (1, 2, 3))
 
 
-def test_an_isr_is_changed_by_its_leader_in_its_epochs() -> None:
-    """Every accepted change moves the partition epoch, also one that changes nothing."""
+def test_the_leader_changes_the_isr_in_its_epochs() -> None:
+    """Every accepted change increments the partition epoch, also one to the same ISR."""
     cluster = Cluster()
     answer = cluster.alter(1, 2)
     assert (answer.error, answer.isr, answer.partition_epoch) == (0, (1, 2), 1)
     assert cluster.alter(1, 2).partition_epoch == 2
-    assert cluster.told == (1, 0, (1, 2))
+    assert cluster.leadership == (1, 0, (1, 2))
 
 
 @pytest.mark.parametrize(
@@ -214,35 +214,35 @@ def test_an_isr_is_changed_by_its_leader_in_its_epochs() -> None:
         ({"isr": ((2, 1), (1, 0))}, errors.INELIGIBLE_REPLICA),
     ],
 )
-def test_an_isr_is_refused_in_kafkas_words(fields: dict[str, Any], error: int) -> None:
+def test_an_isr_is_refused_with_kafkas_error(fields: dict[str, Any], error: int) -> None:
     """n2 leads epoch 1, n1 is fenced; nothing changes."""
     cluster = Cluster()
     cluster.expire(1)
-    told = cluster.told
+    leadership = cluster.leadership
     assert cluster.alter(2, 3, by=2, **fields).error == error
-    assert cluster.told == told
+    assert cluster.leadership == leadership
 
 
-def test_only_the_leader_may_ask() -> None:
-    """Even in the right epochs."""
+def test_only_the_leader_may_change_the_isr() -> None:
+    """Even with the right epochs."""
     cluster = Cluster()
     assert cluster.alter(1, 2, by=2).error == errors.INVALID_REQUEST
 
 
-def test_a_late_sending_is_void_once_the_committed_isr_was_confirmed() -> None:
-    """What a leader does that cannot know whether an expansion will still arrive."""
+def test_a_late_request_is_refused_once_the_committed_isr_was_confirmed() -> None:
+    """So a leader rules out that an expansion without an answer is still applied."""
     cluster = Cluster()
     cluster.alter(1, 2)
-    late = {"partition_epoch": cluster.it.partition_epoch}
+    late = {"partition_epoch": cluster.partition.partition_epoch}
     cluster.alter(1, 2)
     assert cluster.alter(1, 2, 3, **late).error == errors.INVALID_UPDATE_VERSION
 
 
-def test_controlled_shutdown_moves_leaderships_and_waits_until_all_know() -> None:
-    """It may stop once every other broker has the metadata; it is in no ISR and may not come back."""
+def test_controlled_shutdown_moves_leaderships_and_waits_for_all_metadata() -> None:
+    """A broker may stop once every other one has the metadata; it is in no ISR and cannot rejoin one."""
     cluster = Cluster()
     assert not cluster.beat(1, stopping=True).may_stop
-    assert cluster.told == (2, 1, (2, 3))
+    assert cluster.leadership == (2, 1, (2, 3))
     cluster.beat(2)
     assert not cluster.beat(1, stopping=True).may_stop
     cluster.beat(3)
@@ -251,7 +251,7 @@ def test_controlled_shutdown_moves_leaderships_and_waits_until_all_know() -> Non
 
 
 def test_preferred_elections() -> None:
-    """The first replica, if it is in the ISR and alive and not the leader already; the ISR stays."""
+    """The first replica, if it is in the ISR, alive and not yet the leader; the ISR is unchanged."""
     cluster = Cluster()
     assert cluster.elect() == [errors.ELECTION_NOT_NEEDED]
     assert cluster.elect(named=False) == []
@@ -261,48 +261,48 @@ def test_preferred_elections() -> None:
     assert cluster.elect() == [errors.PREFERRED_LEADER_NOT_AVAILABLE]
     cluster.alter(1, 2, 3, by=2)
     assert cluster.elect() == [errors.NONE]
-    assert cluster.told == (1, 2, (1, 2, 3))
+    assert cluster.leadership == (1, 2, (1, 2, 3))
 
 
-def test_an_election_of_one_s_choice() -> None:
-    """An active member of the ISR, which stays as it is; each is a new leader epoch."""
+def test_an_election_of_a_chosen_leader() -> None:
+    """An active member of the ISR, which is unchanged; each election is a new leader epoch."""
     cluster = Cluster()
     assert cluster.elect(1) == [errors.ELECTION_NOT_NEEDED]
     assert cluster.elect(3) == [errors.NONE]
-    assert cluster.told == (3, 1, (1, 2, 3))
+    assert cluster.leadership == (3, 1, (1, 2, 3))
     cluster.alter(1, 3, by=3)
     assert cluster.elect(2) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
     cluster.beat(1, stopping=True)
     assert cluster.elect(1) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
     assert cluster.elect(7) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
-    assert cluster.told == (3, 1, (3,))
+    assert cluster.leadership == (3, 1, (3,))
 
 
-def test_an_unclean_election_of_one_s_choice() -> None:
-    """From outside the ISR, which is then that one alone; a member leaves the ISR as it is; a fenced one
-    cannot."""
+def test_an_unclean_election_of_a_chosen_leader() -> None:
+    """A leader from outside the ISR is then its only member; a member leaves it unchanged; a fenced one is
+    not eligible."""
     cluster = Cluster()
     cluster.alter(1, 3)
     assert cluster.elect(3, unclean=True) == [errors.NONE]
-    assert cluster.told == (3, 1, (1, 3))
+    assert cluster.leadership == (3, 1, (1, 3))
     assert cluster.elect(2, unclean=True) == [errors.NONE]
-    assert cluster.told == (2, 2, (2,))
+    assert cluster.leadership == (2, 2, (2,))
     cluster.expire(1)
     assert cluster.elect(1, unclean=True) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
 
 
-def test_an_election_as_the_control_socket_asks_for_it() -> None:
-    """Nobody named is the controller's choice; what is no such request is refused with what is wanted."""
-    asked = {"topic": "t", "partition": 0}
-    assert parse_election(asked, 5) == Elect(now_ms=5, token=None, partitions=(("t", 0),), unclean=False)
-    assert parse_election({**asked, "leader": 2, "unclean": True}, 5).leader == 2
+def test_an_election_as_the_control_socket_requests_it() -> None:
+    """Without a leader the controller chooses; an invalid request is refused with the expected form."""
+    request = {"topic": "t", "partition": 0}
+    assert parse_election(request, 5) == Elect(now_ms=5, token=None, partitions=(("t", 0),), unclean=False)
+    assert parse_election({**request, "leader": 2, "unclean": True}, 5).leader == 2
     for wrong in ({"topic": 1}, {"partition": "0"}, {"leader": None}, {"unclean": "yes"}):
         with pytest.raises(ControlError, match="elect wants"):
-            parse_election({**asked, **wrong}, 5)
+            parse_election({**request, **wrong}, 5)
 
 
 def leaderless() -> Cluster:
-    """n1 was the last member and is dead; n2 and n3 are alive and behind."""
+    """n1 was the last ISR member and is dead; n2 and n3 are alive and behind."""
     cluster = Cluster()
     for broker in (2, 3, 1):
         cluster.expire(broker)
@@ -311,40 +311,40 @@ def leaderless() -> Cluster:
     return cluster
 
 
-def test_an_unclean_election_is_only_made_when_asked_for() -> None:
-    """The ISR is then the one elected, alone."""
+def test_an_unclean_election_is_only_made_when_requested() -> None:
+    """The ISR is then the elected leader alone."""
     cluster = leaderless()
-    assert cluster.told == (-1, 1, (1,))
+    assert cluster.leadership == (-1, 1, (1,))
     assert cluster.elect(unclean=True) == [errors.NONE]
-    assert cluster.told == (2, 2, (2,))
+    assert cluster.leadership == (2, 2, (2,))
     assert cluster.elect(unclean=True) == [errors.ELECTION_NOT_NEEDED]
 
 
-def test_an_unclean_election_needs_somebody_alive() -> None:
-    """Else 83."""
+def test_an_unclean_election_needs_a_live_replica() -> None:
+    """Otherwise the error is ELIGIBLE_LEADERS_NOT_AVAILABLE."""
     cluster = Cluster()
     for broker in (2, 3, 1):
         cluster.expire(broker)
     assert cluster.elect(unclean=True) == [errors.ELIGIBLE_LEADERS_NOT_AVAILABLE]
 
 
-def test_unclean_elections_where_they_are_switched_on() -> None:
-    """At once, as soon as no member is alive."""
+def test_unclean_elections_when_enabled() -> None:
+    """At once when no ISR member is alive."""
     cluster = Cluster(unclean=True)
     cluster.alter(1)
     cluster.expire(1)
-    assert cluster.told == (2, 1, (2,))
+    assert cluster.leadership == (2, 1, (2,))
 
 
-def test_a_restarted_controller_goes_on_where_it_was() -> None:
+def test_a_restarted_controller_continues_from_its_journal() -> None:
     """The same metadata at the same version, and no broker epoch or producer id twice."""
     cluster = leaderless()
     cluster.register(1, "c")
     ids = AllocateProducerIds(now_ms=0, token=0, broker=2, broker_epoch=cluster.epochs[2])
     first = cluster.answer(ids, ProducerIdsAnswer)
-    again = Controller(cluster.config, cluster.journal)
-    assert again.metadata() == cluster.controller.metadata()
-    cluster.controller = again
+    restarted = Controller(cluster.config, cluster.journal)
+    assert restarted.metadata() == cluster.controller.metadata()
+    cluster.controller = restarted
     second = cluster.answer(ids, ProducerIdsAnswer)
     assert second.first == first.first + first.count
     assert cluster.register(3, "d") > max(cluster.epochs[1], cluster.epochs[2])
@@ -363,15 +363,15 @@ def test_a_restarted_controller_goes_on_where_it_was() -> None:
         ({"assignment": ((1, 2), (3,))}, errors.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_a_topic_is_refused_in_kafkas_words(fields: dict[str, Any], error: int) -> None:
-    """And is not there afterwards."""
+def test_a_topic_is_refused_with_kafkas_error(fields: dict[str, Any], error: int) -> None:
+    """And is not created."""
     cluster = Cluster()
     assert cluster.create(**({"topic": "new"} | fields)).error == error
     assert set(cluster.controller.metadata().topics) == {"t"}
 
 
 def test_replicas_are_spread_round_the_brokers() -> None:
-    """Each partition begins with the next one; fenced brokers get none."""
+    """Each partition begins with the next broker; fenced ones get none."""
     cluster = Cluster(4)
     cluster.expire(2)
     assert cluster.create("new", partitions=4, replication_factor=2).error == 0

@@ -1,4 +1,4 @@
-"""All that is imported from other distributions is declared in setup.cfg where it is needed, and no more."""
+"""setup.cfg declares exactly the distributions that are imported, where they are needed."""
 
 import configparser
 import re
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-# A line that imports, wherever it stands: to parse all modules for that takes ten times as long.
+# A line that imports, anywhere in a file: parsing all modules would take ten times as long.
 IMPORT = re.compile(r"^[ \t]*(?:from (?=\S+ import )|import (?=\S+$|\S+ as ))(\w+)", re.MULTILINE)
 LONG_TEXT = re.compile(r"(\"{3}|'{3})[\s\S]*?\1")
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
-EXTRAS = {extra: ROOT / "harness" / "cluster" / extra for extra in ("containers", "kafka")}  # who needs which
+EXTRAS = {extra: ROOT / "harness" / "cluster" / extra for extra in ("containers", "kafka")}  # and folders
 TOOLS = {"import-linter", "mypy", "pytest-xdist", "ruff", "setuptools", "types-docker"}  # run, not imported
-UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported where it is there; imported by aiokafka
+UNSEEN = {"playwright", "python-snappy", "zstandard"}  # imported if installed; imported by aiokafka
 
 
 def imported(files: Iterator[Path]) -> dict[str, set[Path]]:
@@ -56,22 +56,22 @@ def product() -> Iterator[Path]:
         yield from (ROOT / folder).rglob("*.py")
 
 
-def test_the_product_stands_on_what_it_declares(setup: configparser.ConfigParser) -> None:
-    """Without an extra: all but the clusters that have one, and the plugin, which pytest itself imports."""
+def test_the_product_imports_what_it_declares(setup: configparser.ConfigParser) -> None:
+    """Without extras: all but the clusters that have one, and the plugin, which pytest itself imports."""
     files = (file for file in product() if not {*EXTRAS.values()} & {*file.parents})
     found = imported(file for file in files if file.name != "pytest_plugin.py")
     assert distributions(found) == declared(setup["options"]["install_requires"]), found
 
 
 @pytest.mark.parametrize("extra", EXTRAS)
-def test_a_cluster_stands_on_its_extra(extra: str, setup: configparser.ConfigParser) -> None:
+def test_a_cluster_imports_what_its_extra_declares(extra: str, setup: configparser.ConfigParser) -> None:
     found = imported(file for file in product() if EXTRAS[extra] in file.parents)
     needed = declared(setup["options.extras_require"][extra])
     assert distributions(found) - declared(setup["options"]["install_requires"]) == needed, found
 
 
-def test_the_tests_stand_on_dev(setup: configparser.ConfigParser) -> None:
-    """dev holds all that the extras hold too: a development environment runs every test."""
+def test_the_tests_import_what_dev_declares(setup: configparser.ConfigParser) -> None:
+    """dev includes the extras: a development environment runs every test."""
     found = distributions(imported((ROOT / "tests").rglob("*.py")))
     dev = declared(setup["options.extras_require"]["dev"])
     assert found <= dev | declared(setup["options"]["install_requires"])

@@ -1,4 +1,4 @@
-"""The demo's table: as the README has it, no wider than a screen, and it says where a bug was put in."""
+"""The demo's table: as in the README, no wider than a screen, with a mark where a bug was put in."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def in_readme() -> list[tuple[str, ...]]:
 
 
 def printed(text: str) -> list[tuple[str, ...]]:
-    """The same of the table that the demo prints: its columns stand two spaces apart, by the ruling."""
+    """The same of the table that the demo prints: columns two spaces apart, found by the rule in line 2."""
     lines = text.splitlines()
     begins = [at for at, mark in enumerate(lines[1]) if mark == "-" and (at == 0 or lines[1][at - 1] == " ")]
     ends = [*begins[1:], None]
@@ -39,13 +39,13 @@ def lost(count: int, offset: int, by: str | None = None) -> Finding:
                    examples=({"partition": 0, "offset": offset, "value": offset},))
 
 
-PARTED = Finding(name="diverged", klass="bug", permitted_by=None, count=5,
+DIVERGED = Finding(name="diverged", klass="bug", permitted_by=None, count=5,
                  examples=({"partition": 0, "offset": 5},))
 COUNTS = {"ops": 5}
-FOUND = (  # as the six runs come out
+FOUND = (  # the verdicts of the six runs
     Verdict(valid=False, findings=(lost(1, 3),), counts=COUNTS),
     Verdict(valid=True, counts=COUNTS),
-    Verdict(valid=False, findings=(PARTED, lost(5, 5, "fault budget")), counts=COUNTS),
+    Verdict(valid=False, findings=(DIVERGED, lost(5, 5, "fault budget")), counts=COUNTS),
     Verdict(valid=True, findings=(lost(5, 5, "fault budget"),), counts=COUNTS),
     Verdict(valid=False, findings=(lost(1, 3),), counts=COUNTS),
     Verdict(valid=True, counts=COUNTS),
@@ -54,7 +54,7 @@ FOUND = (  # as the six runs come out
 
 @pytest.fixture
 def shown(tmp_path: Path) -> str:
-    """The table of runs that came out so."""
+    """The table of runs with these verdicts."""
     folders = []
     for number, verdict in enumerate(FOUND):
         folder = tmp_path / str(number)
@@ -71,12 +71,12 @@ def test_the_readme_has_the_demos_own_table(shown: str) -> None:
     assert in_readme() == printed(shown)
 
 
-def test_it_fits_a_screen_and_says_where_a_bug_was_put_in_and_why(shown: str) -> None:
-    """Numbers of two more digits fit too."""
-    told = notes(demo_acts())
+def test_it_fits_a_screen_and_shows_where_and_why_a_bug_was_put_in(shown: str) -> None:
+    """With room for numbers of two more digits."""
+    notes_text = notes(demo_acts())
     assert max(map(len, shown.splitlines())) <= WIDTH - 4
-    assert max(map(len, told.splitlines())) <= WIDTH
+    assert max(map(len, notes_text.splitlines())) <= WIDTH
     assert {row[0] for row in printed(shown) if row[1].endswith("*")} == {"restart-cuts-follower"}
-    assert "no_epoch_bump_on_bounce" in told
-    assert "KAFKA-1120" in told
+    assert "no_epoch_bump_on_bounce" in notes_text
+    assert "KAFKA-1120" in notes_text
     assert demo.WHY_A_BUG.keys() == {bug for part in demo_acts() for bug in part.row.bugs}

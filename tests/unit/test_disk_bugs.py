@@ -1,4 +1,4 @@
-"""What the known bugs of the disk's side do to a log on a real disk, where a sound recovery does not."""
+"""What the known storage bugs do to a log on a real disk, and a correct recovery does not."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ from floodmark.broker.testing.bugs import rules_for
 
 @contextmanager
 def opened(folder: Path, *bugs: str) -> Iterator[LocalLog]:
-    """Log 0 of a directory, by the rules of a broker with these bugs, which is killed afterwards."""
+    """Log 0 of a directory, in a broker with these bugs, which is killed afterwards."""
     files = LogDirectory.open(folder, None)
     log = LocalLog.open(files, "log", 0, topic_id=TOPIC_ID, rules=rules_for("kip-320", bugs))
     try:
@@ -33,7 +33,7 @@ def end(folder: Path, *bugs: str) -> int:
 
 
 def left(folder: Path, *batches: Batch) -> Path:
-    """A log with these batches whose broker was killed; its one segment."""
+    """The one segment of a log with these batches whose broker was killed."""
     with opened(folder) as log:
         log.append(batches)
     (path,) = (folder / "log-0").glob("*.log")
@@ -41,7 +41,7 @@ def left(folder: Path, *batches: Batch) -> Path:
 
 
 def test_a_torn_batch_is_kept(tmp_path: Path) -> None:
-    """recover_no_crc: it counts as a record although half of it is missing; what is no header cannot."""
+    """recover_no_crc: it counts as a record although half of it is missing; a partial header does not."""
     for name, bugs, leo in (("sound", (), 2), ("bad", ("recover_no_crc",), 3)):
         path = left(tmp_path / name, batch(0), batch(1), batch(2, payload=b"z" * 90))
         path.write_bytes(path.read_bytes()[:-40])
@@ -53,7 +53,7 @@ def test_a_torn_batch_is_kept(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_is_kept(tmp_path: Path) -> None:
-    """recover_no_crc: and what stands behind it too."""
+    """recover_no_crc: and so is what follows it."""
     for name, bugs, leo in (("sound", (), 1), ("bad", ("recover_no_crc",), 3)):
         path = left(tmp_path / name, batch(0), batch(1), batch(2))
         content = bytearray(path.read_bytes())
@@ -63,7 +63,7 @@ def test_a_flipped_bit_is_kept(tmp_path: Path) -> None:
 
 
 def test_one_torn_batch_takes_the_whole_segment(tmp_path: Path) -> None:
-    """recover_drop_segment: the two good ones before it are gone, where they should stay."""
+    """recover_drop_segment: the two good ones before it are gone too, which a correct recovery keeps."""
     for name, bugs, leo in (("sound", (), 2), ("bad", ("recover_drop_segment",), 0)):
         path = left(tmp_path / name, batch(0), batch(1), batch(2))
         path.write_bytes(path.read_bytes()[:-1])
@@ -72,7 +72,7 @@ def test_one_torn_batch_takes_the_whole_segment(tmp_path: Path) -> None:
 
 
 def test_the_last_good_batch_is_cut_off(tmp_path: Path) -> None:
-    """recover_drop_last_batch: at each start one more, although nothing was torn, until none is left."""
+    """recover_drop_last_batch: one more at each start, although nothing was torn, until none is left."""
     left(tmp_path, batch(0), batch(1))
     assert [end(tmp_path) for _ in range(2)] == [2, 2]
     assert [end(tmp_path, "recover_drop_last_batch") for _ in range(3)] == [1, 0, 0]
@@ -83,15 +83,15 @@ def test_the_last_good_batch_is_cut_off(tmp_path: Path) -> None:
     assert end(tmp_path / "again") == 2
 
 
-def test_a_log_that_is_whole_loses_nothing_by_any_of_them(tmp_path: Path) -> None:
-    """The near miss: nothing was torn."""
+def test_an_undamaged_log_loses_nothing_by_any_of_them(tmp_path: Path) -> None:
+    """Nothing was torn."""
     for bug in ("recover_no_crc", "recover_drop_segment", "epochfile_not_rebuilt"):
         left(tmp_path / bug, batch(0), batch(1))
         assert end(tmp_path / bug, bug) == 2
 
 
 def test_epochs_of_records_that_are_gone_stay(tmp_path: Path) -> None:
-    """epochfile_not_rebuilt: the checkpoint speaks of an epoch that begins where this log does not reach."""
+    """epochfile_not_rebuilt: the checkpoint has an epoch that begins beyond the log's end."""
     saved = ((0, 0), (1, 2))
     for name, bugs, epochs in (("sound", (), saved[:1]), ("bad", ("epochfile_not_rebuilt",), saved)):
         path = left(tmp_path / name, batch(0), batch(1))
@@ -105,7 +105,7 @@ def test_epochs_of_records_that_are_gone_stay(tmp_path: Path) -> None:
 
 
 def test_offsets_that_go_backwards_are_written(tmp_path: Path) -> None:
-    """append_no_base_check: a sound log refuses them, and a sound recovery cuts them off."""
+    """append_no_base_check: a correct log refuses them, and a correct recovery truncates them."""
     left(tmp_path, batch(0), batch(1), batch(2))
     with opened(tmp_path) as log, pytest.raises(ValueError, match="not 3"):
         log.append([batch(1, 5)])

@@ -1,4 +1,4 @@
-"""The doctor's findings: what an exit code rests on, how they are shown, and a machine without an engine."""
+"""The doctor's findings: how they determine the exit code and are printed; a machine without an engine."""
 
 import json
 from pathlib import Path
@@ -36,12 +36,12 @@ FAULT_ROWS = (
 )
 
 
-def shown(width: int, chosen: str = "local", **lacks: list[str]) -> list[str]:
+def shown(width: int, chosen: str = "local", **missing: list[str]) -> list[str]:
     return [click.unstyle(line) for line in lines(
-        ROWS, FAULT_ROWS, lacks or {"local": []}, chosen=chosen, unknown="it rains", width=width)]
+        ROWS, FAULT_ROWS, missing or {"local": []}, chosen=chosen, unknown="it rains", width=width)]
 
 
-# -- showing ---------------------------------------------------------------------------------------------
+# -- printing --------------------------------------------------------------------------------------------
 
 
 def test_findings_are_a_line_each_with_what_to_do_beneath() -> None:
@@ -67,61 +67,61 @@ def test_findings_are_a_line_each_with_what_to_do_beneath() -> None:
     ]
 
 
-def test_what_the_chosen_cluster_lacks_is_louder() -> None:
+def test_what_the_chosen_cluster_is_missing_is_in_capitals() -> None:
     assert "  NO   engine  nobody answers" in shown(80, chosen="containers")
 
 
-def test_a_narrow_terminal_shows_what_must_be_said() -> None:
-    """What a fault does goes first, what to do about it stays; no line is wider."""
-    told = shown(40)
+def test_a_narrow_terminal_shows_the_essentials() -> None:
+    """What a fault does is omitted first, what to do about it stays; no line is wider."""
+    printed = shown(40)
 
-    assert all(len(line) <= 40 for line in told)
-    assert "  kill          yes    yes    yes" in told
-    assert "    by netem" in told
-    assert "    -> boot so" in told
+    assert all(len(line) <= 40 for line in printed)
+    assert "  kill          yes    yes    yes" in printed
+    assert "    by netem" in printed
+    assert "    -> boot so" in printed
 
 
-def test_what_is_not_known_says_so() -> None:
+def test_an_unknown_ability_is_explained() -> None:
     unknown = FaultRow(fault="cut", does="drop", local=True, memory=True, containers=None)
-    told = lines(ROWS, [unknown], {"local": []}, chosen="local", unknown="it rains", width=80)
+    printed = lines(ROWS, [unknown], {"local": []}, chosen="local", unknown="it rains", width=80)
 
-    assert "  cut  yes    yes    ?           drop" in map(click.unstyle, told)
-    assert "?: what containers can suffer here is not known, for it rains" in told
-
-
-# -- judging ---------------------------------------------------------------------------------------------
+    assert "  cut  yes    yes    ?           drop" in map(click.unstyle, printed)
+    assert "?: what containers can suffer here is not known, for it rains" in printed
 
 
-def test_a_cluster_lacks_what_it_needs_and_has_not() -> None:
-    """What another cluster needs does not count, nor what is not known."""
+# -- decisions -------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_is_missing_what_it_needs_and_the_machine_has_not() -> None:
+    """What only another cluster needs does not count, nor what is unknown."""
     assert lacking(ROWS, "local") == ["judge"]
     assert lacking(ROWS, "containers") == ["judge", "engine"]
 
 
-def test_every_fault_is_told_and_nothing_that_undoes_one() -> None:
-    told = {row.fault for row in fault_rows(ABLE)}
+def test_every_fault_is_listed_but_no_undo() -> None:
+    listed = {row.fault for row in fault_rows(ABLE)}
     undo = {fault.undone_by for fault in FAULTS.values()}
 
-    assert {name.split(maxsplit=1)[0] for name in told} == set(FAULTS) - undo
-    assert {f"disk {kind}" for kind in DISKS_DAMAGED} | {f"bad_disk {kind}" for kind in DISKS_BAD} < told
+    assert {name.split(maxsplit=1)[0] for name in listed} == set(FAULTS) - undo
+    assert {f"disk {kind}" for kind in DISKS_DAMAGED} | {f"bad_disk {kind}" for kind in DISKS_BAD} < listed
     assert all(row.containers for row in fault_rows(ABLE))
 
 
-def test_the_local_cluster_has_what_it_answers() -> None:
+def test_the_local_cluster_has_the_faults_it_implements() -> None:
     local = {row.fault for row in fault_rows(UNKNOWN) if row.local}
 
     assert local == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"}
 
 
-def test_the_cluster_in_memory_has_what_it_answers() -> None:
+def test_the_cluster_in_memory_has_the_faults_it_implements() -> None:
     memory = {row.fault for row in fault_rows(UNKNOWN) if row.memory}
 
     assert memory == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "reset", "disk wiped",
                       "arm"}
 
 
-def test_an_engine_that_can_nothing_leaves_what_brokers_do_by_themselves() -> None:
-    """A power cut is played on files then, and says so."""
+def test_an_engine_without_abilities_leaves_the_faults_of_brokers() -> None:
+    """A power cut is simulated on files then, and the detail says so."""
     rows = {row.fault: row for row in fault_rows(UNABLE)}
 
     assert {name for name, row in rows.items() if row.containers} == {
@@ -132,7 +132,7 @@ def test_an_engine_that_can_nothing_leaves_what_brokers_do_by_themselves() -> No
     assert (rows["cut"].detail, rows["cut"].todo) == ("no kernel", "get one")
 
 
-def test_the_means_are_told_where_there_are_several() -> None:
+def test_the_means_are_shown_where_there_are_several() -> None:
     abilities = {**dict.fromkeys(NAMES, Ability(can=True)), DELAY: Ability(can=True, how="netem")}
     rows = {row.fault: row for row in fault_rows(Engine(rows=(), abilities=abilities))}
 
@@ -149,12 +149,12 @@ def facts(**changes: object) -> Facts:
     return Facts(**{**known, **changes})  # type: ignore[arg-type]
 
 
-def test_an_engine_with_its_images_lacks_nothing() -> None:
+def test_an_engine_with_its_images_is_complete() -> None:
     assert lacking(engine_rows(facts()), "containers") == []
 
 
 @pytest.mark.parametrize(("why_not", "how"), [("", "fetched"), ("no such host", "made of Debian's packages")])
-def test_images_that_will_be_had_are_no_lack(why_not: str, how: str) -> None:
+def test_images_that_can_be_fetched_or_built_are_not_missing(why_not: str, how: str) -> None:
     rows = {row.item: row for row in engine_rows(
         facts(tools=None, base=None, base_available=True, base_why_not=why_not))}
 
@@ -164,7 +164,7 @@ def test_images_that_will_be_had_are_no_lack(why_not: str, how: str) -> None:
     assert "--build" in rows["image"].todo
 
 
-def test_a_base_that_cannot_be_had_is_a_lack() -> None:
+def test_an_unavailable_base_image_is_missing() -> None:
     rows = engine_rows(facts(tools=None, base=None, base_available=False, base_why_not="no such host"))
 
     assert lacking(rows, "containers") == ["base image"]
@@ -173,7 +173,7 @@ def test_a_base_that_cannot_be_had_is_a_lack() -> None:
     assert "FLOODMARK_BASE_IMAGE" in row.todo
 
 
-# -- all of it -------------------------------------------------------------------------------------------
+# -- the whole doctor -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -182,16 +182,16 @@ def _no_engine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_no_engine")
-def test_without_an_engine_the_local_cluster_is_fit(
+def test_without_an_engine_the_local_cluster_can_run(
         tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "doctor.json"
 
     assert examine_machine(json_file=file) == EXIT_VALID
-    told = capsys.readouterr().out
-    assert "no container engine answers" in told
-    assert "DOCKER_HOST" in told
-    assert "the local cluster can run here" in told
-    assert "the containers cluster cannot run here: see engine" in told
+    output = capsys.readouterr().out
+    assert "no container engine answers" in output
+    assert "DOCKER_HOST" in output
+    assert "the local cluster can run here" in output
+    assert "the containers cluster cannot run here: see engine" in output
     findings = json.loads(file.read_text())
     assert findings["clusters"]["local"] == {"fit": True, "lacks": []}
     assert findings["clusters"]["containers"] == {"fit": False, "lacks": ["engine"]}
@@ -199,24 +199,24 @@ def test_without_an_engine_the_local_cluster_is_fit(
 
 
 @pytest.mark.usefixtures("_no_engine")
-def test_without_an_engine_the_containers_cluster_is_not_fit(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_an_engine_the_containers_cluster_cannot_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert examine_machine(cluster="containers") == EXIT_HARNESS
     assert "  NO   engine" in capsys.readouterr().out
 
 
 @pytest.mark.usefixtures("_no_engine")
-def test_without_java_no_cluster_is_fit(
+def test_without_java_no_cluster_can_run(
         monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
 
     assert examine_machine() == EXIT_HARNESS
-    told = " ".join(capsys.readouterr().out.split())
-    assert "NO judge" in told
-    assert "there is no bin/java in it" in told
-    assert "the local cluster cannot run here: see judge" in told
+    output = " ".join(capsys.readouterr().out.split())
+    assert "NO judge" in output
+    assert "there is no bin/java in it" in output
+    assert "the local cluster cannot run here: see judge" in output
 
 
-def test_a_machine_without_room_says_what_is_wanted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_machine_without_room_shows_its_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(doctor, "DISK_AT_LEAST", 1 << 60)
     monkeypatch.setattr(doctor, "_available_bytes", lambda: 300 << 20)
 
@@ -232,8 +232,8 @@ def test_a_machine_without_room_says_what_is_wanted(monkeypatch: pytest.MonkeyPa
     assert rows["ports"].can
 
 
-def test_loops_are_what_disks_need() -> None:
-    """Full and failing disks must not be the machine's own."""
+def test_full_and_failing_disks_need_loop_devices() -> None:
+    """They must not be the machine's own disk."""
     abilities = {**dict.fromkeys(NAMES, Ability(can=True)), LOOPS: Ability(can=False, why="none")}
     rows = {row.fault: row for row in fault_rows(Engine(rows=(), abilities=abilities))}
 

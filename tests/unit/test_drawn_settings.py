@@ -1,4 +1,4 @@
-"""What `--settings drawn` draws: from the seed, round what was given, never so that a loss is allowed."""
+"""What `--settings drawn` draws: from the seed, around what was given, never permitting a loss."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,15 +28,15 @@ seeds = st.integers(0, 2**31)
 
 
 def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | None = None,
-         **words: Any) -> Drawn:
-    asked: dict[str, Any] = {"nodes": 3, "partitions": 4, "replication_factor": None, "acks": "all",
-                             "workload": "log", "library": True, **words}
-    return draw_settings(RequestedSettings(given=by_hand, config=config or {}, **asked), seed)
+         **more: Any) -> Drawn:
+    options: dict[str, Any] = {"nodes": 3, "partitions": 4, "replication_factor": None, "acks": "all",
+                               "workload": "log", "library": True, **more}
+    return draw_settings(RequestedSettings(given=by_hand, config=config or {}, **options), seed)
 
 
 @given(seed=seeds)
 def test_what_is_drawn_permits_no_loss(seed: int) -> None:
-    """Two copies behind each ack, or every write fsynced; a node of the replicas may always be away."""
+    """Two copies behind each ack, or every write fsynced; one replica may always be down."""
     drawn = draw(seed)
     least_isr = int(drawn.config[LEAST_ISR])
     assert least_isr >= 2 or drawn.config[FLUSH] == "1"
@@ -47,7 +47,7 @@ def test_what_is_drawn_permits_no_loss(seed: int) -> None:
 
 
 @given(seed=seeds)
-def test_what_was_given_stays_and_what_is_drawn_fits_it(seed: int) -> None:
+def test_given_settings_stay_and_drawn_ones_fit_them(seed: int) -> None:
     by_hand = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "300", SEGMENT: "99999", FLUSH: "7"}
     drawn = draw(seed, ("nodes", "partitions", "workload"), by_hand, nodes=5, partitions=3,
                  replication_factor=2, workload="idempotent")
@@ -59,12 +59,12 @@ def test_what_was_given_stays_and_what_is_drawn_fits_it(seed: int) -> None:
 
 
 @given(seed=seeds)
-def test_with_writes_left_to_the_operating_system_by_hand_two_copies_stand_behind_an_ack(seed: int) -> None:
+def test_without_fsync_by_hand_an_ack_needs_two_copies(seed: int) -> None:
     assert int(draw(seed, config={FLUSH: "1000"}).config[LEAST_ISR]) >= 2
 
 
 @given(seed=seeds)
-def test_a_library_is_drawn_only_where_it_reaches_the_cluster(seed: int) -> None:
+def test_library_settings_are_drawn_only_where_the_library_reaches_the_cluster(seed: int) -> None:
     for drawn in (draw(seed, library=False), draw(seed, acks="1")):
         assert (drawn.workload, drawn.load.idempotent_every, drawn.load.in_flight) == ("log", 0, 1)
     assert draw(seed, ("workload",), workload="idempotent").load.idempotent_every == 0
@@ -85,11 +85,11 @@ def test_everything_is_drawn_by_some_seed() -> None:
     assert {one.load.compression for one in drawn} == {"none", "gzip", "snappy", "lz4", "zstd"}
 
 
-def test_a_topics_word_is_the_same_as_its_brokers() -> None:
+def test_a_topics_key_is_the_same_as_its_brokers() -> None:
     assert broker_keys({"flush.messages": "1"}) == {FLUSH: "1"}
 
 
-def test_a_run_tells_what_was_drawn_and_is_had_again_with_it(tmp_path: Path) -> None:
+def test_a_run_records_what_was_drawn(tmp_path: Path) -> None:
     plan = planned(RunOptions(cluster="memory", settings="drawn", seed=3, nemesis="all",
                               config=("segment.bytes=4096",), out=tmp_path / "run"))
     assert plan.drawn is not None
@@ -106,7 +106,7 @@ def saved(load: object) -> dict[str, Any]:
             "rate": None, "duration_s": 1.0, "links": "direct", "load": load}
 
 
-def test_a_saved_load_is_had_again() -> None:
+def test_a_saved_load_is_read_back() -> None:
     load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
                      idempotent_every=3)
     assert read_settings(saved(load.to_json()), "run").load == load
@@ -120,6 +120,6 @@ def test_a_saved_load_is_had_again() -> None:
     {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
     {"idempotent_every": -1}, {"idempotent_every": "all"},
 ], ids=repr)
-def test_a_strangers_load_is_in_bounds_or_refused(change: Mapping[str, Any]) -> None:
+def test_a_load_out_of_bounds_is_refused(change: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError, match="cannot be reproduced"):
         read_settings(saved({**USUAL_LOAD.to_json(), **change}), "run")

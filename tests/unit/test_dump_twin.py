@@ -1,4 +1,4 @@
-"""A dump's Parquet twin: the same rows, and void as soon as the lines are others."""
+"""A dump's Parquet twin: the same rows, and void as soon as the lines change."""
 
 import json
 from pathlib import Path
@@ -22,11 +22,11 @@ def dump(folder: Path, rows: list[dict[str, object]]) -> Path:
     return path
 
 
-def test_it_holds_the_same_rows(tmp_path: Path) -> None:
+def test_it_has_the_same_rows(tmp_path: Path) -> None:
     twin = write_twin(dump(tmp_path, ROWS))
 
-    told = pyarrow.parquet.read_table(twin).to_pylist()
-    assert [{name: row[name] for name in row if row[name] is not None} for row in told] == [
+    rows = pyarrow.parquet.read_table(twin).to_pylist()
+    assert [{name: row[name] for name in row if row[name] is not None} for row in rows] == [
         {name: value for name, value in row.items() if value is not None} for row in ROWS
     ]
     assert is_twin(twin, tmp_path / "n1.jsonl")
@@ -50,21 +50,21 @@ def test_a_changed_digit_makes_it_void(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"PAR1", b"PAR1 and no more PAR1"])
-def test_what_is_no_parquet_is_no_twin(tmp_path: Path, rubbish: bytes) -> None:
+def test_a_file_that_is_no_parquet_is_no_twin(tmp_path: Path, rubbish: bytes) -> None:
     lines = dump(tmp_path, ROWS)
     (tmp_path / "n1.parquet").write_bytes(rubbish)
 
     assert not is_twin(tmp_path / "n1.parquet", lines)
 
 
-def test_somebody_elses_parquet_is_no_twin(tmp_path: Path) -> None:
+def test_a_parquet_file_of_another_program_is_no_twin(tmp_path: Path) -> None:
     lines = dump(tmp_path, ROWS)
     pyarrow.parquet.write_table(pyarrow.table({"offset": [1]}), tmp_path / "n1.parquet")
 
     assert not is_twin(tmp_path / "n1.parquet", lines)
 
 
-def test_lines_that_are_none_leave_nothing_behind(tmp_path: Path) -> None:
+def test_invalid_lines_leave_no_file_behind(tmp_path: Path) -> None:
     lines = tmp_path / "n1.jsonl"
     lines.write_text('{"node": "n1", "partition": "zero"}\n')
 

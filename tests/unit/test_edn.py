@@ -1,4 +1,4 @@
-"""EDN: what each text is, where each mistake stands, and that no cut into pieces makes a difference."""
+"""EDN: the forms of each text, the place of each mistake, and the same result for any split into blocks."""
 
 from collections.abc import Iterator
 from decimal import Decimal
@@ -48,8 +48,8 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("text", "expected"), FORMS)
-def test_a_text_is_its_forms_however_it_is_cut(text: str, expected: list[object]) -> None:
-    """In one piece, byte by byte, and in threes; True is no 1 and 2.0 no 2."""
+def test_a_text_gives_its_forms_however_it_is_split(text: str, expected: list[object]) -> None:
+    """In one block, byte by byte, and in threes; True is not 1 and 2.0 is not 2."""
     for step in (1 << 20, 1, 3):
         found = read(text, step)
         assert found == expected
@@ -98,15 +98,15 @@ MISTAKES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "line", "column", "what"), MISTAKES)
-def test_a_mistake_is_told_with_its_place_however_the_text_is_cut(
-    text: str | bytes, line: int, column: int, what: str
+@pytest.mark.parametrize(("text", "line", "column", "problem"), MISTAKES)
+def test_a_mistake_is_reported_with_its_place_however_the_text_is_split(
+    text: str | bytes, line: int, column: int, problem: str
 ) -> None:
     for step in (1 << 20, 1, 7):
         with pytest.raises(EdnError) as caught:
             read(text, step)
         assert (caught.value.line, caught.value.column) == (line, column), caught.value
-        assert what in caught.value.problem
+        assert problem in caught.value.problem
     assert str(caught.value) == f"{line}:{column}: {caught.value.problem}"
 
 
@@ -117,23 +117,23 @@ def test_arabic_digits_are_no_number() -> None:
 # -- memory -------------------------------------------------------------------------------------------------
 
 
-def test_a_form_is_there_before_the_next_block_is_asked_for() -> None:
-    """Nothing but the form at hand is held, in one vector as in a file of lines."""
+def test_a_form_is_returned_before_the_next_block_is_read() -> None:
+    """Only the current form is in memory, in one vector as in a file of lines."""
     for opening in (b"", b"["):
-        asked: list[int] = []
+        blocks_read: list[int] = []
 
-        def blocks(opening: bytes = opening, asked: list[int] = asked) -> Iterator[bytes]:
+        def blocks(opening: bytes = opening, blocks_read: list[int] = blocks_read) -> Iterator[bytes]:
             for number in range(1000):
-                asked.append(number)
+                blocks_read.append(number)
                 yield (opening if number == 0 else b"") + b"{:a %d}\n" % number
 
         found = forms(blocks())
         assert next(found) == (1, {A: 0})
-        assert len(asked) <= 2
+        assert len(blocks_read) <= 2
 
 
-def test_what_never_ends_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bracket or a quote that nobody closes must not swallow a file of any size."""
+def test_an_endless_form_is_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bracket or quote that is never closed must not read a whole file into memory."""
     monkeypatch.setattr(edn, "LARGEST", 1000)
     monkeypatch.setattr(edn, "LONGEST", 1000)
 
@@ -152,7 +152,7 @@ def test_what_never_ends_is_refused_in_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(read("[" + "{:a 1} " * 5000 + "]", 64)) == 5000  # many forms are not one
 
 
-# -- there and back -----------------------------------------------------------------------------------------
+# -- written and read -------------------------------------------------------------------------------------
 
 TAGS = st.from_regex(r"[a-z][a-z0-9.]{0,5}(/[a-z]{1,3})?", fullmatch=True)
 NAMES = st.from_regex(r"[a-z*!_?][a-z0-9*!_?.\-]{0,8}(/[a-z][a-z0-9\-]{0,4})?", fullmatch=True)
@@ -175,7 +175,7 @@ def test_forms_written_and_read_again_are_the_same(trees: list[object], step: in
 
 @given(st.one_of(st.binary(max_size=40), st.text('[](){}#_";:\\ \n,a1-/é', max_size=40).map(str.encode)),
        st.integers(1, 9))
-def test_any_bytes_are_forms_or_a_mistake_and_the_same_in_pieces(data: bytes, step: int) -> None:
+def test_any_bytes_are_forms_or_a_mistake_and_the_same_in_blocks(data: bytes, step: int) -> None:
     def outcome(size: int) -> object:
         try:
             return [text_of(form) for form in read(data, size)]

@@ -1,4 +1,4 @@
-"""Each event of the trace as a clause; a line that lacks fields tells less."""
+"""Each event of the trace as a clause; a line without its fields gives a shorter one."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from floodmark.harness.trace import FIELDS
 STATE = {"epoch": 2, "leo": 5, "hw": 4}
 
 
-@pytest.mark.parametrize(("event", "fields", "words"), [
+@pytest.mark.parametrize(("event", "fields", "clause"), [
     ("truncate", {"from": 5, "to": 3, "why": "to the high watermark"},
      'n1 truncated its log from 5 to 3 ("to the high watermark") in epoch 2'),
     ("truncate", {"from": 5, "to": 3}, "n1 truncated its log from 5 to 3 in epoch 2"),
@@ -29,13 +29,13 @@ STATE = {"epoch": 2, "leo": 5, "hw": 4}
     ("start", {"clean": False}, "n1 started and found LEO 5, HW 4"),
     ("checkpoint", {"what": "hw", "value": 3}, "n1 recorded `checkpoint`"),
 ])
-def test_what_a_replica_did(event: str, fields: dict[str, Any], words: str) -> None:
+def test_the_clause_of_a_replicas_event(event: str, fields: dict[str, Any], clause: str) -> None:
     fields = {"node": "n1", "event": event, "time": 1_033_370_564, **STATE, **fields}
     line = TraceLine(number=7, fields=fields)
-    assert clause_of(line) == f"at 1.033 s {words} (trace.jsonl:7)"
+    assert clause_of(line) == f"at 1.033 s {clause} (trace.jsonl:7)"
 
 
-@pytest.mark.parametrize(("event", "fields", "words"), [
+@pytest.mark.parametrize(("event", "fields", "clause"), [
     ("elect", {"leader": "n2", "isr": ["n2"], "clean": True},
      "the controller chose n2 to lead epoch 2, its ISR n2 (a clean election)"),
     ("elect", {"leader": "n2", "isr": ["n2"], "clean": False},
@@ -47,17 +47,17 @@ def test_what_a_replica_did(event: str, fields: dict[str, Any], words: str) -> N
     ("fence", {"broker": "n2"}, "the controller fenced n2"),
     ("unfence", {"broker": "n2"}, "the controller unfenced n2"),
 ])
-def test_what_the_controller_did(event: str, fields: dict[str, Any], words: str) -> None:
-    """It has neither LEO nor HW."""
+def test_the_clause_of_a_controllers_event(event: str, fields: dict[str, Any], clause: str) -> None:
+    """The controller has neither LEO nor HW."""
     line = TraceLine(number=None, fields={"node": "controller", "event": event, "epoch": 2, **fields})
-    assert clause_of(line) == f"{words} (trace.jsonl)"
+    assert clause_of(line) == f"{clause} (trace.jsonl)"
 
 
 @pytest.mark.parametrize("event", [*FIELDS, "unheard-of", None, 5])
-def test_a_line_that_lacks_its_fields_is_told_all_the_same(event: object) -> None:
+def test_a_line_without_its_fields_still_has_a_clause(event: object) -> None:
     for fields in ({}, dict.fromkeys((*FIELDS.get(str(event), ()), *STATE), "?")):
         assert clause_of(TraceLine(number=1, fields={"event": event, **fields})).endswith(" (trace.jsonl:1)")
 
 
-def test_names_are_listed_as_people_do() -> None:
+def test_names_are_listed_with_commas_and_an_and() -> None:
     assert [listed(["a", "b", "c"][:count]) for count in range(4)] == ["nobody", "a", "a and b", "a, b and c"]

@@ -1,4 +1,4 @@
-"""One event is told once: what joins a graver finding, what stands alone; the five lines; the timeline."""
+"""Findings of one event are one group: which join a graver one; the summary's five lines; the timeline."""
 
 import html
 import json
@@ -40,8 +40,8 @@ def send(value: int, offset: int | None = None) -> dict[str, Any]:
 def act(
     index: int, time: float, f: str, *nodes: str, began: float | None = None, **fault: Any
 ) -> dict[str, Any]:
-    told = {"nodes": list(nodes), **({} if began is None else {"began": int(began * S)}), **fault}
-    return op(index, time, -1, "info", f, fault=told)
+    recorded = {"nodes": list(nodes), **({} if began is None else {"began": int(began * S)}), **fault}
+    return op(index, time, -1, "info", f, fault=recorded)
 
 
 HISTORY = [
@@ -59,9 +59,9 @@ def line(time: float, node: str, event: str, partition: int = 0, **fields: Any) 
 
 
 def elect(time: float, leader: str, epoch: int, **fields: Any) -> dict[str, Any]:
-    told = line(time, "controller", "elect", leader=leader, isr=[leader], **{"clean": True, **fields})
-    del told["leo"], told["hw"]
-    return {**told, "epoch": epoch}
+    event = line(time, "controller", "elect", leader=leader, isr=[leader], **{"clean": True, **fields})
+    del event["leo"], event["hw"]
+    return {**event, "epoch": epoch}
 
 
 TRACE = [
@@ -84,8 +84,8 @@ def written(path: Path, rows: Sequence[Any]) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """7 was acked by n1 and had by n2; both cut it off; n3, which never had it, was elected and gave its
-    offset to 8."""
+    """n1 acked 7 and n2 had it; both truncated it; n3, which never had it, was elected and appended 8 at
+    its offset."""
     written(tmp_path / "history.jsonl", HISTORY)
     written(tmp_path / "trace.jsonl", TRACE)
     for node in ABOUT["nodes"]:
@@ -116,52 +116,52 @@ def events(folder: Path, *groups: dict[str, Any]) -> list[list[str]]:
 @pytest.mark.parametrize(("name", "example"), [
     ("inconsistent-offsets", {"partition": 0, "offset": 5, "value": 8}),  # the place
     ("saw-then-lost", {"partition": 0, "offset": 9, "value": 7}),  # the record
-    ("candidate-incomplete", {"partition": 0, "offset": 9, "event": 6}),  # the line to blame
-    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 10}),  # a cut that took the place too
+    ("candidate-incomplete", {"partition": 0, "offset": 9, "event": 6}),  # the line that is blamed
+    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 10}),  # a truncation with the offset in it
     ("realtime-order", {"partition": 0, "offset": 5, "value": 8}),
     ("leader-incomplete", {"partition": 0, "offset": 5}),
     ("diverged", {"partition": 0, "offset": 5}),
     ("hw-regressed", {"partition": 0, "event": 6}),
 ])
-def test_what_follows_from_a_loss_is_part_of_it(folder: Path, name: str, example: dict[str, Any]) -> None:
+def test_consequences_of_a_loss_are_grouped_with_it(folder: Path, name: str, example: dict[str, Any]) -> None:
     assert events(folder, group("lost-write", LOST), group(name, example)) == [["lost-write", name]]
 
 
 @pytest.mark.parametrize(("name", "example"), [
     ("saw-then-lost", {"partition": 0, "offset": 4, "value": 6}),  # the record before
     ("saw-then-lost", {"partition": 1, "offset": 5, "value": 7}),  # of another partition
-    ("saw-then-lost", {"offset": 5, "value": 7}),  # nobody knows of which
-    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 7}),  # a line that is no cut
-    ("unsafe-truncation", {"partition": 1, "offset": 5, "event": 5}),  # a cut of another partition
+    ("saw-then-lost", {"offset": 5, "value": 7}),  # partition unknown
+    ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 7}),  # a line that is no truncation
+    ("unsafe-truncation", {"partition": 1, "offset": 5, "event": 5}),  # a truncation of another partition
     ("unsafe-truncation", {"partition": 0, "offset": 4, "event": 99}),  # no such line
-    ("G1a", {"partition": 0, "offset": 5, "value": 7}),  # that cannot come of a loss
+    ("G1a", {"partition": 0, "offset": 5, "value": 7}),  # no consequence of a loss
     ("unseen", {"partition": 0, "offset": 5}),
     ("stuck", {"partition": 0}),
 ])
-def test_what_is_of_another_record_or_kind_stands_alone(
+def test_findings_of_another_record_or_kind_are_groups_of_their_own(
         folder: Path, name: str, example: dict[str, Any]) -> None:
     assert sorted(events(folder, group("lost-write", LOST), group(name, example))) == sorted(
         [["lost-write"], [name]])
 
 
-def test_one_example_of_another_record_keeps_a_group_apart(folder: Path) -> None:
-    """It is a second event, and would be hidden."""
+def test_one_example_of_another_record_keeps_a_finding_separate(folder: Path) -> None:
+    """It is a second event, which grouping would hide."""
     seen = group("saw-then-lost", {"partition": 0, "offset": 5}, {"partition": 0, "offset": 6})
     assert events(folder, group("lost-write", LOST), seen) == [["lost-write"], ["saw-then-lost"]]
     assert events(folder, group("lost-write", LOST, {**LOST, "offset": 6, "value": 9}), seen) == [
         ["lost-write", "saw-then-lost"]]
 
 
-def test_of_very_many_losses_what_lies_behind_those_named_is_one_of_them(folder: Path) -> None:
-    """The examples are the first ones: what lies between them is none."""
+def test_of_very_many_losses_offsets_after_the_examples_count_as_lost(folder: Path) -> None:
+    """The examples are the first losses: offsets between them were not lost."""
     many = group("lost-write", LOST, {**LOST, "offset": 9, "value": 9}, count=40)
     for offset, joined in ((4, False), (5, True), (6, False), (9, True), (10, True)):
         found = events(folder, many, group("saw-then-lost", {"partition": 0, "offset": offset}))
         assert (len(found) == 1) == joined
 
 
-def test_an_unclean_election_belongs_to_the_loss_that_its_leader_brought(folder: Path) -> None:
-    """The line to blame for the loss is that leader's first; another election is another event."""
+def test_an_unclean_election_is_grouped_with_the_loss_that_its_leader_caused(folder: Path) -> None:
+    """The line blamed for the loss is that leader's first; another election is another event."""
     lost = group("lost-write", {**LOST, "event": 8})  # n3 begins to lead epoch 4
     for number, joined in ((7, True), (9, False), (3, False), (99, False)):
         unclean = group("unclean-election", {"partition": 0, "event": number, "nodes": ["n3"]})
@@ -172,8 +172,8 @@ def test_an_unclean_election_belongs_to_the_loss_that_its_leader_brought(folder:
         ("n3 was elected uncleanly, which nothing allowed", "trace.jsonl:8")]
 
 
-def test_a_skip_belongs_to_a_loss_where_nothing_else_was_passed_over(folder: Path) -> None:
-    """What is there and was not shown is a bug of its own."""
+def test_a_skip_is_grouped_with_a_loss_if_only_lost_records_were_skipped(folder: Path) -> None:
+    """A record that exists and was not returned is a bug of its own."""
 
     def poll(index: int, *offsets: int) -> dict[str, Any]:
         return op(index, 5.0 + index, 9, "ok", "poll", reads=[
@@ -189,17 +189,17 @@ def test_a_skip_belongs_to_a_loss_where_nothing_else_was_passed_over(folder: Pat
     assert len(events(folder, two, group("int-poll-skip", {"partition": 0, "offset": 7, "ops": [11]}))) == 1
 
 
-def test_a_bug_is_no_part_of_what_a_setting_permits(folder: Path) -> None:
+def test_a_bug_is_not_grouped_with_a_permitted_finding(folder: Path) -> None:
     seen = {"partition": 0, "offset": 5, "value": 7}
     lost = group("lost-write", LOST, by="acks")
-    for by, told in ((None, [["saw-then-lost"], ["lost-write"]]),
-                     ("retries", [["lost-write"], ["saw-then-lost"]]),
-                     ("acks", [["lost-write", "saw-then-lost"]])):
-        assert events(folder, lost, group("saw-then-lost", seen, by=by)) == told
+    for by, groups in ((None, [["saw-then-lost"], ["lost-write"]]),
+                       ("retries", [["lost-write"], ["saw-then-lost"]]),
+                       ("acks", [["lost-write", "saw-then-lost"]])):
+        assert events(folder, lost, group("saw-then-lost", seen, by=by)) == groups
 
 
-def test_what_follows_is_a_line_each(folder: Path) -> None:
-    """Its name, how many, who did what to the record, where; no line is wider than a terminal."""
+def test_each_grouped_finding_is_one_line(folder: Path) -> None:
+    """Its name, count, what which node did to the record, and where; no line is wider than a terminal."""
     cut = [{"partition": 0, "offset": 5, "event": event, "nodes": [node]}
            for node, event in (("n2", 6), ("n1", 10))]
     seen = {"partition": 0, "offset": 5, "ops": [6, 7], "text": "7 was read; " + "x" * 200}
@@ -214,7 +214,7 @@ def test_what_follows_is_a_line_each(folder: Path) -> None:
         "      unsafe-truncation (2)  n1 and n2 truncated it, although it was committed (trace.jsonl:7, 11)"]
     assert lines[begin + 2].startswith("      realtime-order         word word")
     assert lines[begin + 2].endswith(" ...")
-    assert max(len(line) for line in lines if str(folder) not in line) <= WIDE  # a path is not cut
+    assert max(len(line) for line in lines if str(folder) not in line) <= WIDE  # a path is not shortened
     assert len([text for text in lines if "saw-then-lost" in text]) == 1
 
 
@@ -222,8 +222,8 @@ def test_what_follows_is_a_line_each(folder: Path) -> None:
 
 
 def test_a_loss_in_five_lines(folder: Path) -> None:
-    """The ack and who had the record; what struck its nodes until the last copy went, by when it was set
-    about; the copies' ends; the elections up to the first without it; what is there now."""
+    """The ack and the nodes that had the record; the faults on them until the last copy was lost, by their
+    starts; the copies' ends; the elections up to the first leader without it; what is there now."""
     assert read(folder, group("lost-write", LOST)).summary == (
         ("acked", "1.100 s 7 at offset 5 of partition 0, by leader n1, epoch 2, ISR n1 n2 (trace.jsonl:3)"),
         ("struck", "2.000 s kill n1; 2.300 s start n1"),
@@ -234,8 +234,8 @@ def test_a_loss_in_five_lines(folder: Path) -> None:
     )
 
 
-def test_without_a_trace_nobody_cut_or_was_elected(folder: Path) -> None:
-    """The client's own word, and all that struck since."""
+def test_without_a_trace_the_summary_has_no_truncations_and_elections(folder: Path) -> None:
+    """The client's own ack, and all faults since."""
     (folder / "trace.jsonl").unlink()
     heads = dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)
     assert set(heads) == {"acked", "struck", "gone"}
@@ -243,7 +243,7 @@ def test_without_a_trace_nobody_cut_or_was_elected(folder: Path) -> None:
     assert heads["struck"] == "2.000 s kill n1; 2.300 s start n1; 9.000 s kill n2"
 
 
-def test_what_struck_before_is_told_as_such(folder: Path) -> None:
+def test_faults_before_the_ack_are_marked_so(folder: Path) -> None:
     written(folder / "history.jsonl", [act(0, 0.5, "kill", "n1"), *HISTORY[1:3]])
     assert dict(read(folder, group("lost-write", LOST)).summary)["struck"] == (
         "nothing since; before: 0.500 s kill n1")
@@ -251,17 +251,17 @@ def test_what_struck_before_is_told_as_such(folder: Path) -> None:
     assert dict(read(folder, group("lost-write", LOST)).summary)["struck"] == "nothing"
 
 
-@pytest.mark.parametrize(("trace", "told"), [
+@pytest.mark.parametrize(("trace", "expected"), [
     ([{**TRACE[2], "isr": ["n1", "n2", "n3"]}], "ISR n1 n2 n3; only n1 n2 had it"),
     ([{**TRACE[2], "isr": ["n1"]}], "ISR n1 alone"),
     ([{**TRACE[2], "acks": 1}], "epoch 2, acks=1, ISR n1 n2"),
 ])
-def test_who_had_the_record_when_it_was_acked(folder: Path, trace: list[Any], told: str) -> None:
+def test_the_nodes_that_had_the_record_at_the_ack(folder: Path, trace: list[Any], expected: str) -> None:
     written(folder / "trace.jsonl", [*TRACE[:2], *trace])
-    assert told in dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)["acked"]
+    assert expected in dict(read(folder, group("lost-write", {**LOST, "event": None})).summary)["acked"]
 
 
-def test_an_unclean_election_and_data_that_were_lost_are_said_to_be(folder: Path) -> None:
+def test_an_unclean_election_and_lost_data_are_marked_so(folder: Path) -> None:
     written(folder / "trace.jsonl", [*TRACE[:3], elect(2.1, "n3", 4, clean=False), *TRACE[8:]])
     written(folder / "history.jsonl", [
         *HISTORY[1:3], act(3, 2.0, "power_cut", "n1", lost=True, lost_records={"n1": 4}),
@@ -271,8 +271,8 @@ def test_an_unclean_election_and_data_that_were_lost_are_said_to_be(folder: Path
     assert heads["elected"].startswith("2.100 s n3 for epoch 4, an UNCLEAN election, without it: its log")
 
 
-def test_of_what_nobody_was_acked_it_is_told_who_saw_it(folder: Path) -> None:
-    """And of what is permitted by what, before anybody takes it for a bug."""
+def test_without_an_ack_the_summary_shows_the_read(folder: Path) -> None:
+    """And what permits a permitted loss, so that it is not taken for a bug."""
     poll = {"reads": [{"partition": 0, "offset": 4, "value": 6}, {"partition": 0, "offset": 5, "value": 7}]}
     written(folder / "history.jsonl", [
         HISTORY[1], op(2, 1.2, 3, "info", "send", **send(7)), op(3, 1.5, 4, "ok", "poll", **poll)])
@@ -283,8 +283,8 @@ def test_of_what_nobody_was_acked_it_is_told_who_saw_it(folder: Path) -> None:
     assert heads["gone"].startswith("acked record 7, permitted by fault budget; offset 5: n3")
 
 
-def test_a_leader_that_was_not_elected_anew_is_told_too(folder: Path) -> None:
-    """It came back without the record and leads on in its epoch."""
+def test_a_leader_without_a_new_election_is_shown_too(folder: Path) -> None:
+    """It restarted without the record and leads on in its epoch."""
     back = [line(2.0, "n1", "start", leo=5, clean=False),
             line(2.1, "n1", "become_leader", leo=5, hw=5, isr=["n1"], start=0)]
     written(folder / "trace.jsonl", [*TRACE[:3], *back])
@@ -295,14 +295,14 @@ def test_a_leader_that_was_not_elected_anew_is_told_too(folder: Path) -> None:
     assert heads["gone"].startswith("2 acked records; offset 5: n3 (the leader)")
 
 
-def test_the_ack_that_is_told_is_that_of_the_record(folder: Path) -> None:
+def test_the_ack_shown_is_that_of_the_record(folder: Path) -> None:
     """A finding that names two acks is about the second."""
     example = {"partition": 0, "offset": 5, "value": 8, "ops": [2, 7]}
     heads = dict(read(folder, group("nonmonotonic-send", example)).summary)
     assert heads["acked"] == "4.100 s 8 at offset 5 of partition 0, to process 4 (history.jsonl:8)"
 
 
-def test_where_logs_part_both_records_are_told(folder: Path) -> None:
+def test_where_logs_diverge_both_records_are_shown(folder: Path) -> None:
     written(folder / "logs" / "n2.jsonl", [
         {"node": "n2", "partition": 0, "offset": 5, "epoch": 2, "value": 7, "crc": 1}])
     example = {"partition": 0, "offset": 5, "value": 8, "nodes": ["n2"]}
@@ -313,13 +313,13 @@ def test_where_logs_part_both_records_are_told(folder: Path) -> None:
                             "n2 has 7 of epoch 2")
 
 
-def test_a_finding_without_a_course_has_no_summary(folder: Path) -> None:
-    """Its paragraph says it all; and so has a run without findings none."""
+def test_a_finding_without_a_record_has_no_summary(folder: Path) -> None:
+    """Its paragraph is enough; a run without findings has none either."""
     assert read(folder, group("stuck", {"partition": 0, "how": "no_ack"})).summary == ()
     assert read(folder).summary == ()
 
 
-def test_of_very_many_strikes_as_many_are_told_as_fit(folder: Path) -> None:
+def test_of_very_many_faults_as_many_are_shown_as_fit(folder: Path) -> None:
     written(folder / "history.jsonl", [*HISTORY[1:3], *(
         act(index, 2.0 + index / 100, "kill", "n1") for index in range(3, 90))])
     heads = dict(read(folder, group("lost-write", LOST)).summary)
@@ -327,23 +327,23 @@ def test_of_very_many_strikes_as_many_are_told_as_fit(folder: Path) -> None:
     assert all(len(f"  {head:<9}  {text}") <= WIDE for head, text in heads.items())
 
 
-def test_without_any_log_the_finding_itself_says_what_is_gone(folder: Path) -> None:
-    """Of a loss that the final reads prove; where one log is left, that is told."""
+def test_without_any_log_the_findings_text_is_shown(folder: Path) -> None:
+    """For a loss proved by the final reads; where one log is left, that log is shown."""
     for node in ("n1", "n2", "n3"):
         heads = dict(read(folder, group("lost-write", LOST)).summary)
         assert heads["gone"].startswith("acked record 7; offset 5: ")
         (folder / "logs" / f"{node}.jsonl").unlink()
-    for text, told in ((LOST["text"], LOST["text"]), ("It was acked, but the reads did not return it.",
+    for text, gone in ((LOST["text"], LOST["text"]), ("It was acked, but the reads did not return it.",
                                                       "acked record 7; the reads did not return it")):
         lost = group("lost-write", {**LOST, "text": text})
-        assert dict(read(folder, lost).summary)["gone"] == told
+        assert dict(read(folder, lost).summary)["gone"] == gone
 
 
-def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Path) -> None:
-    """When, and who has it now: the lines above tell it."""
+def test_the_summary_is_on_the_page_too_and_nothing_is_repeated(folder: Path) -> None:
+    """The lines above already give the time and the nodes that have it now."""
     groups = [group("lost-write", LOST), group("saw-then-lost", {"partition": 0, "offset": 5})]
-    told = {"valid": False, "findings": groups, "counts": {"ops": 9}}
-    outcome = Outcome(folder=folder, ruling=ruling(told, ABOUT), verdict=told, about=ABOUT)
+    verdict = {"valid": False, "findings": groups, "counts": {"ops": 9}}
+    outcome = Outcome(folder=folder, ruling=ruling(verdict, ABOUT), verdict=verdict, about=ABOUT)
     page = html.unescape(markdown("1 run", [outcome]).decode())
     assert "- acked: 1.100 s 7 at offset 5 of partition 0, by leader n1" in page
     assert "  - the same, as other checks saw it:\n    - saw-then-lost: saw-then-lost it is\n" in page
@@ -358,8 +358,9 @@ def test_the_summary_stands_in_the_page_too_and_nothing_is_said_twice(folder: Pa
 
 
 def judged(folder: Path, *groups: dict[str, Any]) -> Path:
-    told = {"format": 1, "valid": not groups, "findings": list(groups), "unknown": [], "counts": {"ops": 9}}
-    (folder / "verdict.json").write_text(json.dumps(told))
+    verdict = {"format": 1, "valid": not groups, "findings": list(groups), "unknown": [],
+               "counts": {"ops": 9}}
+    (folder / "verdict.json").write_text(json.dumps(verdict))
     return folder
 
 
@@ -370,8 +371,8 @@ def marked(out: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("words", [(), ("--finding", "lost-write")])
-def test_the_trace_stands_among_the_ops(folder: Path, words: tuple[str, ...]) -> None:
-    """In the order of time, a fault where it was set about; from the promise to the breach."""
+def test_the_timeline_merges_trace_and_ops(folder: Path, words: tuple[str, ...]) -> None:
+    """In time order, a fault at its start; from the ack to the read that breaks it."""
     out = floodmark("show", judged(folder, group("lost-write", LOST)), *words).out
     assert marked(out) == [
         (">", "1.000 s process 3 send invoke"), (">", "1.200 s process 3 send ok"),
@@ -386,15 +387,15 @@ def test_the_trace_stands_among_the_ops(folder: Path, words: tuple[str, ...]) ->
     assert max(map(len, out.splitlines())) <= 150
 
 
-def test_without_a_trace_the_timeline_is_of_the_history(folder: Path) -> None:
+def test_without_a_trace_the_timeline_shows_the_history_alone(folder: Path) -> None:
     (folder / "trace.jsonl").unlink()
     out = floodmark("show", judged(folder, group("lost-write", {**LOST, "event": None}))).out
     assert {mark for mark, _ in marked(out)} <= {">", "!", " "}
     assert "from the trace" not in out
 
 
-def test_a_run_without_findings_shows_what_struck_and_what_came_of_it(folder: Path) -> None:
-    """Of all partitions, where that is not too much; else what struck alone."""
+def test_a_run_without_findings_shows_faults_and_their_consequences(folder: Path) -> None:
+    """For all partitions, if that is not too much; otherwise the faults alone."""
     out = floodmark("show", judged(folder)).out
     assert ("~", "2.400 s n3 p1: truncated") in marked(out)
     assert [mark for mark, _ in marked(out)].count("!") == 5

@@ -1,4 +1,4 @@
-"""Failpoints as they are asked for, counted and let go; and where a step stands when it is held."""
+"""Failpoints as they are armed, counted and released; and how far a step has got when it is held."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -41,25 +41,25 @@ from floodmark.broker.testing.failpoints import Failpoints
 from floodmark.broker.testing.trace import Trace
 
 
-def place(name: str = "F.appended", **besides: Any) -> FailpointSite:
+def site(name: str = "F.appended", **besides: Any) -> FailpointSite:
     usual = {"name": name, "topic": "t", "partition": 0, "epoch": 2, "peer": 1, "offset": 5}
     return FailpointSite(**{**usual, **besides})
 
 
-def fates(points: Failpoints, *places: FailpointSite, go_on: Callable[[], None] = lambda: None) -> list[Fate]:
-    """What becomes of each, in an event loop."""
+def fates(points: Failpoints, *sites: FailpointSite, go_on: Callable[[], None] = lambda: None) -> list[Fate]:
+    """The fate of each, in an event loop."""
 
     async def play() -> list[Fate]:
-        return [points.meet(each, go_on) for each in places]
+        return [points.meet(each, go_on) for each in sites]
 
     return asyncio.run(play())
 
 
-# -- what is asked for -----------------------------------------------------------------------------------
+# -- requests to arm -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("request_", "said"),
+    ("request_", "message"),
     [
         ({"action": "hold"}, "arm wants a point; a broker has: F.appended, F.before_refetch"),
         ({"point": "F.apended", "action": "hold"}, "no point 'F.apended'; a broker has: F.appended"),
@@ -78,23 +78,23 @@ def fates(points: Failpoints, *places: FailpointSite, go_on: Callable[[], None] 
         ({"point": "L.hw", "action": "delay", "for_ms": 0}, "for_ms is a whole number from 1 up"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_armed_is_refused_with_what_could(
-    request_: Mapping[str, Any], said: str
+def test_an_invalid_request_is_refused_with_what_is_valid(
+    request_: Mapping[str, Any], message: str
 ) -> None:
-    """Points, actions, keys, values, and what goes with what."""
-    with pytest.raises(FailpointError, match=said):
+    """Points, actions, keys, values, and combinations."""
+    with pytest.raises(FailpointError, match=message):
         parse_arm(request_, "broker")
 
 
-def test_what_is_null_is_left_out() -> None:
-    """As is the envelope of the control socket."""
+def test_null_fields_are_ignored() -> None:
+    """As are the fields of the control socket itself."""
     request_ = {"id": 7, "do": "arm", "point": "L.hw", "action": "hold", "topic": None, "epoch": None}
 
     assert parse_arm(request_, "broker") == parse_arm({"point": "L.hw", "action": "hold"}, "broker")
 
 
 def test_releases_are_read_as_strictly() -> None:
-    """through_epoch is for news alone."""
+    """through_epoch is only for points of the controller's messages."""
     with pytest.raises(FailpointError, match="through_epoch is for the point"):
         parse_release({"through_epoch": 1}, "controller")
     with pytest.raises(FailpointError, match="release knows no action; there are: point, topic"):
@@ -105,7 +105,7 @@ def test_releases_are_read_as_strictly() -> None:
 
 
 def test_the_key_of_the_properties_file() -> None:
-    """The line of a bad request, its position in the array; the role decides which points there are."""
+    """The error has the line and the request's place in the array; the role decides which points exist."""
     head = "process.roles={0}\nnode.id=1\nlisteners=h:1\nlog.dirs=/d\ncontroller.quorum.voters=100@h:2\n"
     key = 'floodmark.failpoints=[{"point":"L.hw","action":"hold","topic":"a:b"}]\n'
     assert parse_config(head.format("broker") + key, "f")[0].failpoints[0]["topic"] == "a:b"
@@ -117,7 +117,7 @@ def test_the_key_of_the_properties_file() -> None:
         parse_failpoint_setting('{"point":"L.hw"}')
 
 
-# -- what is met -------------------------------------------------------------------------------------------
+# -- steps at the points -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -134,56 +134,56 @@ def test_the_key_of_the_properties_file() -> None:
     ],
 )
 def test_conditions(condition: Mapping[str, Any], near_miss: Mapping[str, Any]) -> None:
-    """Each lets its own pass; what is not said matches anything; an offset may lie inside a batch."""
+    """Each rejects its near miss; a missing one matches anything; an offset may lie inside a batch."""
     points = Failpoints()
     points.arm({"point": "F.appended", "action": "hold", "times": 0, **condition})
 
-    assert fates(points, place(**near_miss)) == [Fate.GO]
-    assert fates(points, place(), place(offset=3, last=5)) == [Fate.HELD] * 2
-    assert fates(points, place("F.truncated")) == [Fate.GO]
+    assert fates(points, site(**near_miss)) == [Fate.GO]
+    assert fates(points, site(), site(offset=3, last=5)) == [Fate.HELD] * 2
+    assert fates(points, site("F.truncated")) == [Fate.GO]
 
 
-def test_skipped_then_so_often_and_then_disarmed() -> None:
-    """The first two are counted, the next two held; then nothing is armed and nobody would ask."""
+def test_skip_then_times_and_then_disarmed() -> None:
+    """The first two are counted, the next two held; then nothing is armed and no step checks."""
     points = Failpoints()
     points.arm({"point": "F.appended", "action": "hold", "skip": 2, "times": 2})
     go, held = Fate.GO, Fate.HELD
 
-    assert fates(points, *[place()] * 3) == [go, go, held]
+    assert fates(points, *[site()] * 3) == [go, go, held]
     assert points.armed
-    assert fates(points, *[place()] * 2) == [held, go]
+    assert fates(points, *[site()] * 2) == [held, go]
     assert not points.armed
-    told = points.list_points({})
-    assert told["armed"] == []
-    assert [(each["count"], each["held"], each["action"]) for each in told["met"]] == [
+    listed = points.list_points({})
+    assert listed["armed"] == []
+    assert [(each["count"], each["held"], each["action"]) for each in listed["met"]] == [
         (3, True, "hold"), (4, True, "hold"),
     ]  # fmt: skip
 
 
-def test_a_report_goes_on_and_the_next_one_acts() -> None:
-    """In the order of arming; what was dropped is seen by nobody after it. All is told to the trace first."""
-    told: list[tuple[str, str]] = []
-    points = Failpoints(write_trace=lambda at, action: told.append((at.name, action)))
+def test_after_a_report_the_next_failpoint_acts() -> None:
+    """In the order of arming; a dropped message meets no later one. The trace records each first."""
+    traced: list[tuple[str, str]] = []
+    points = Failpoints(write_trace=lambda at, action: traced.append((at.name, action)))
     for action in ("report", "drop", "duplicate"):
         points.arm({"point": "F.fetch_resp", "action": action, "times": 0})
 
-    assert fates(points, place("F.fetch_resp")) == [Fate.DROPPED]
-    assert told == [("F.fetch_resp", "report"), ("F.fetch_resp", "drop")]
+    assert fates(points, site("F.fetch_resp")) == [Fate.DROPPED]
+    assert traced == [("F.fetch_resp", "report"), ("F.fetch_resp", "drop")]
 
 
-def test_what_is_let_go() -> None:
-    """Once; by name or all of it; and what is released twice, or never was, is told what there is."""
+def test_releases() -> None:
+    """Once; by point or all; a release that matches nothing is refused with what is held and armed."""
 
     async def play() -> None:
-        points, gone = Failpoints(), []
+        points, released = Failpoints(), []
         number = points.arm({"point": "F.appended", "action": "hold", "times": 0})["id"]
         with pytest.raises(FailpointError, match=f"armed already, as id {number}"):
             points.arm({"point": "F.appended", "action": "hold", "times": 0})
         for at in range(3):
-            points.meet(place(partition=at), lambda at=at: gone.append(at))
+            points.meet(site(partition=at), lambda at=at: released.append(at))
         assert points.release({"point": "F.appended", "partition": 1, "keep": True}) == {"released": 1}
         await asyncio.sleep(0)
-        assert gone == [1]
+        assert released == [1]
         assert points.armed
         with pytest.raises(FailpointError, match=r"held: F.appended, F.appended; armed: F.appended"):
             points.release({"point": "L.acked"})
@@ -194,70 +194,69 @@ def test_what_is_let_go() -> None:
         with pytest.raises(FailpointError, match="held: nothing; armed: nothing"):
             points.release({"point": "F.appended"})
         await asyncio.sleep(0)
-        assert gone == [1, 0, 2]
+        assert released == [1, 0, 2]
         assert not any(each["held"] for each in points.list_points({})["met"])
 
     asyncio.run(play())
 
 
-def test_a_delay_ends_by_itself_or_is_let_go_before() -> None:
-    """And goes on once."""
+def test_a_delay_ends_by_itself_or_is_released_before() -> None:
+    """The step continues once."""
 
     async def play() -> None:
-        points, gone = Failpoints(), []
+        points, released = Failpoints(), []
         over = asyncio.Event()
         points.arm({"point": "F.appended", "action": "delay", "for_ms": 20, "times": 2})
-        assert points.meet(place(partition=0), lambda: gone.append("early")) is Fate.HELD
+        assert points.meet(site(partition=0), lambda: released.append("early")) is Fate.HELD
         assert points.release({"partition": 0, "keep": True}) == {"released": 1}
-        assert points.meet(place(partition=1), over.set) is Fate.HELD
+        assert points.meet(site(partition=1), over.set) is Fate.HELD
         async with asyncio.timeout(20):
             await over.wait()
-        assert gone == ["early"]
+        assert released == ["early"]
         assert points.release({}) == {"released": 0}
 
     asyncio.run(play())
 
 
-def test_the_way_to_a_peer_is_closed_by_the_first_that_is_held() -> None:
-    """Whatever comes later is held too, up to the release that says through which epoch; other peers go."""
+def test_a_held_message_holds_all_later_ones_to_that_peer() -> None:
+    """Up to the release, which names its last epoch; messages to other peers pass."""
 
     async def play() -> None:
-        points, gone = Failpoints("controller"), []
+        points, released = Failpoints("controller"), []
 
-        def news(peer: int, *epochs: int) -> Fate:
-            at = place("C.elected", peer=peer, epoch=epochs[0])
+        def publish(peer: int, *epochs: int) -> Fate:
+            at = site("C.elected", peer=peer, epoch=epochs[0])
             carries = CarriedEpochs(epochs={("t", number): epoch for number, epoch in enumerate(epochs)})
-            return points.meet(at, lambda: gone.append((peer, epochs)), carried=carries)
+            return points.meet(at, lambda: released.append((peer, epochs)), carried=carries)
 
         points.arm({"point": "C.elected", "action": "hold", "epoch": 2, "partition": 0})
-        assert news(1, 1, 0) is Fate.GO
-        assert news(1, 2, 0) is Fate.HELD
-        assert news(2, 2, 0) is Fate.GO  # once was asked for
-        assert [news(1, 2, 1), news(1, 3, 1), news(1, 3, 2)] == [Fate.HELD] * 3
+        assert publish(1, 1, 0) is Fate.GO
+        assert publish(1, 2, 0) is Fate.HELD
+        assert publish(2, 2, 0) is Fate.GO  # armed for one step
+        assert [publish(1, 2, 1), publish(1, 3, 1), publish(1, 3, 2)] == [Fate.HELD] * 3
         through = {"point": "C.elected", "topic": "t", "partition": 0, "through_epoch": 2}
         assert points.release(through) == {"released": 2}
         assert points.release(through) == {"released": 0}
-        assert news(1, 3, 3) is Fate.HELD
+        assert publish(1, 3, 3) is Fate.HELD
         assert points.release({"point": "C.elected", "partition": 1, "through_epoch": 2}) == {"released": 2}
         with pytest.raises(FailpointError, match="nothing of that kind"):
             points.release({"point": "C.elected", "peer": 2})
         assert points.release({"point": "C.elected", "peer": 1}) == {"released": 1}
         await asyncio.sleep(0)
-        assert [epochs for _, epochs in gone] == [(2, 0), (2, 1), (3, 1), (3, 2), (3, 3)]
-        assert news(1, 4, 4) is Fate.GO
+        assert [epochs for _, epochs in released] == [(2, 0), (2, 1), (3, 1), (3, 2), (3, 3)]
+        assert publish(1, 4, 4) is Fate.GO
 
     asyncio.run(play())
 
 
-# -- a replica that is held --------------------------------------------------------------------------------
+# -- a replica with held steps -----------------------------------------------------------------------------
 
 
-class Played:
-    """One replica of two, with its log on disk and its trace; `out` is what has left it."""
+class OneReplica:
+    """One replica of two, with its log on disk and its trace; `out` has the effects that left it."""
 
     def __init__(self, folder: Path, leader: int) -> None:
         self.out: list[str] = []
-        self.heard: list[object] = []
         self.points = Failpoints()
         (folder / "log").mkdir()
         self.trace = folder / "trace"
@@ -268,8 +267,8 @@ class Played:
         self.hosted = HostedPartition(
             topic="t", topic_id="0" * 32, partition=0, log=self.log, replica=replica, checkpointed_hw=0
         )
-        told = (HwMoved, RoleChanged, ProduceAnswer, FetchAnswer)
-        carry_out = dict.fromkeys(told, self._left) | {
+        sent = (HwMoved, RoleChanged, ProduceAnswer, FetchAnswer)
+        carry_out = dict.fromkeys(sent, self._left) | {
             Append: lambda _, effect: self.log.append(effect.batches),
             Truncate: lambda _, effect: self.log.truncate(effect.to),
             SaveEpochs: lambda _, effect: self.log.save_epochs(effect.entries),
@@ -290,12 +289,12 @@ class Played:
         )  # fmt: skip
 
     def fetched(self, offset: int, epoch: int, hw: int) -> None:
-        wish = self.hosted.replica.next_request()
-        assert isinstance(wish, FetchRequest)
+        request = self.hosted.replica.next_request()
+        assert isinstance(request, FetchRequest)
         one = Batch(base_offset=offset, last_offset=offset, epoch=epoch, data=bytes(100))
         self.carrier.post(
             self.hosted,
-            FetchResponse(now_ms=0, leader=2, asked=wish, error=0, hw=hw, log_start=0, diverging=None,
+            FetchResponse(now_ms=0, leader=2, asked=request, error=0, hw=hw, log_start=0, diverging=None,
                           batches=(one,)),
         )  # fmt: skip
 
@@ -310,7 +309,7 @@ class Played:
 
 
 def play(*stories: Callable[[], object]) -> None:
-    """In one event loop, which turns once after each."""
+    """In one event loop, which runs once after each."""
 
     async def run() -> None:
         for story in stories:
@@ -321,8 +320,8 @@ def play(*stories: Callable[[], object]) -> None:
 
 
 def test_held_between_append_and_hw(tmp_path: Path) -> None:
-    """The trace has the append; the HW, the checkpoint's and what comes later wait, in order."""
-    one = Played(tmp_path, leader=2)
+    """The trace has the append; the HW, its checkpoint and later events wait, in order."""
+    one = OneReplica(tmp_path, leader=2)
     one.points.arm({"point": "F.appended", "action": "hold", "offset": 0})
 
     def story() -> None:
@@ -342,8 +341,8 @@ def test_held_between_append_and_hw(tmp_path: Path) -> None:
 
 
 def test_held_twice_in_one_step(tmp_path: Path) -> None:
-    """A leader alone: the HW moves, then the ack leaves; each can be held, the produce behind them waits."""
-    one = Played(tmp_path, leader=1)
+    """Alone in its ISR: the HW moves, then the ack is sent; each can be held, the next produce waits."""
+    one = OneReplica(tmp_path, leader=1)
     one.leads(1, 1, isr=(1,))
     one.points.arm({"point": "L.hw", "action": "hold"})
     one.points.arm({"point": "L.acked", "action": "hold", "offset": 0})
@@ -366,9 +365,9 @@ def test_held_twice_in_one_step(tmp_path: Path) -> None:
     assert one.out[3:] == ["HwMoved", "ProduceAnswer", "let go"]
 
 
-def test_a_leader_is_held_before_anything_but_its_epoch_is_done(tmp_path: Path) -> None:
+def test_an_elected_leader_is_held_after_its_epoch_and_before_all_else(tmp_path: Path) -> None:
     """Alone in its ISR it would move the HW at once."""
-    one = Played(tmp_path, leader=2)
+    one = OneReplica(tmp_path, leader=2)
     one.fetched(0, 0, hw=0)
     one.points.arm({"point": "L.elected", "action": "hold", "epoch": 1})
     one.out.clear()
@@ -384,9 +383,9 @@ def test_a_leader_is_held_before_anything_but_its_epoch_is_done(tmp_path: Path) 
     assert one.out == ["HwMoved", "RoleChanged", "let go"]
 
 
-def test_a_produce_that_waits_is_met_and_one_that_does_not_is_not(tmp_path: Path) -> None:
-    """P.parked: appended with acks=all, and not yet acked."""
-    one = Played(tmp_path, leader=1)
+def test_only_a_produce_that_waits_is_at_p_parked(tmp_path: Path) -> None:
+    """Appended with acks=all and not yet acked."""
+    one = OneReplica(tmp_path, leader=1)
     one.points.arm({"point": "P.parked", "action": "report", "times": 0})
 
     def story() -> None:

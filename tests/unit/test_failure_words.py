@@ -1,4 +1,4 @@
-"""What broke a task is told in one line: the type and the message of the error that did it."""
+"""A task's failure in one line: the type and the message of the error that caused it."""
 
 import pytest
 
@@ -23,11 +23,11 @@ PYTHONPATH was:
 """
 
 
-@pytest.mark.parametrize(("said", "words"), [
+@pytest.mark.parametrize(("message", "line"), [
     (WORKS, "KeyError: 'epoch'"),
     (STARTS, "ImportError: cannot import name 'two_passes'"),
     ("Lost task 1.0 in stage 0.0 (host executor 2): ExecutorLost\nmore", "RuntimeError: ExecutorLost"),
     ("nothing is known\nof it", "RuntimeError: nothing is known"),
 ])  # fmt: skip
-def test_one_line_tells_what_broke_it(said: str, words: str) -> None:
-    assert failure_of(RuntimeError(said)).words == words
+def test_the_line_of_a_failure(message: str, line: str) -> None:
+    assert failure_of(RuntimeError(message)).words == line

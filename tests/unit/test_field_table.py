@@ -1,4 +1,4 @@
-"""What a line must be: all wordings of the field table agree, and so does the plain reader, on odd lines."""
+"""What a line must be: all forms of the field table and the plain reader agree on odd lines."""
 
 import json
 import re
@@ -22,7 +22,7 @@ LAWS: dict[str, tuple[Table, plain.Law]] = {
     "dump": (dump_of("n1"), plain.is_entry("n1")),
     "trace": (TRACE, plain_read.fits),
 }
-# What may stand in place of a value. HERE: the field is not there at all.
+# What replaces a value. GONE: the field is missing.
 GONE = "gone"
 ODD = (
     GONE, "null", "true", "false", "0", "-0", "1", "-1", "-2", "7", "1.0", "1.5", "1e3", "1E0", "1e400", "01",
@@ -84,7 +84,7 @@ GOOD["trace"] = [
 
 
 def variants(line: Line) -> Iterator[str]:
-    """The line with every field, and every odd field, in turn something else."""
+    """The line with each of its fields, and each odd field, in turn replaced."""
     text = json.dumps(line)
     for name in (*line, "sends", "reads", "offsets", "partitions", "isr", "epochs", "value", "error", "x"):
         for odd in ODD:
@@ -115,7 +115,7 @@ def declared(table: Table, row: Line) -> Line:
 
 
 def extended(_: Table, row: Line) -> Line:
-    """With names that mean something in a regular expression, and one that differs by its case alone."""
+    """With names that are regular expressions, and one that differs by case alone."""
     sends = [{"of": 1, **each} for each in row.get("sends", [])]
     more = {"sends": sends} if sends else {}
     return {".*": 1.5, **row, **more, "INDEX": "x", "a(b|c)+ [d]$": True, "x": None, "y": 1}
@@ -132,10 +132,10 @@ WRITERS: dict[str, Callable[[Table, Line], Line]] = {
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize("kind", LAWS)
-def test_a_usual_line_is_what_python_reads_in_it(
+def test_a_usual_line_is_read_as_python_reads_it(
     kind: str, writer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of every line that is given to DuckDB as it stands the columns say what the objects say."""
+    """For every line that DuckDB reads unchanged the columns equal Python's objects."""
     table, _ = LAWS[kind]
     ordered = [WRITERS[writer](table, row) for row in GOOD[kind]]
     usual = re.compile(table.usual(ordered).encode())
@@ -144,19 +144,19 @@ def test_a_usual_line_is_what_python_reads_in_it(
     monkeypatch.setattr(json_lines, "_sample", lambda _: ordered)
     monkeypatch.delattr(json_lines, "as_usual")  # no line is read by Python
     rows = json_lines.rows_of(b"\n".join(lines), table)
-    said = [plain_read.object_of(line) for line in lines]
-    good = [place for place, row in enumerate(said) if row is not None and table.is_good(row)]
-    assert None not in said
+    objects = [plain_read.object_of(line) for line in lines]
+    good = [place for place, row in enumerate(objects) if row is not None and table.is_good(row)]
+    assert None not in objects
     assert rows.places.tolist() == good
     columns = pa.table(dict(rows.columns)).to_pylist()
     for place, row in zip(good, columns, strict=True):
-        assert without_nulls(row) == without_nulls(table.as_columns(said[place] or {})), lines[place]
+        assert without_nulls(row) == without_nulls(table.as_columns(objects[place] or {})), lines[place]
     assert len(lines) > 100
     assert len(good) > 70
 
 
 def test_texts_of_usual_lines_are_utf_8() -> None:
-    """All sequences of the bytes at which UTF-8's ranges end, up to four."""
+    """All sequences of up to four of the bytes at the ends of UTF-8's ranges."""
     ends = bytes.fromhex("41 80 8f 90 9f a0 bf c0 c1 c2 df e0 e1 ec ed ee ef f0 f1 f3 f4 f5 ff")
     texts = [bytes(text) for size in range(1, 5) for text in product(ends, repeat=size)]
     usual = HISTORY.usual([])
@@ -172,8 +172,8 @@ def is_utf_8(text: bytes) -> bool:
     return False
 
 
-def test_no_name_comes_twice_in_a_usual_line() -> None:
-    """Whatever lines it is made from: of those that contradict each other the most frequent order counts."""
+def test_no_name_is_repeated_in_a_usual_line() -> None:
+    """Whatever lines the pattern is made from: of contradictory ones the most frequent order counts."""
     one = {**OP, "type": "fail", "f": "crash", "x": 1}
     other = dict(reversed(one.items()))
     for rows in ([one, other], [one, other, other], [], ["x", None, 17, [one]]):
@@ -187,8 +187,8 @@ def test_no_name_comes_twice_in_a_usual_line() -> None:
 
 
 @pytest.mark.parametrize("kind", LAWS)
-def test_whatever_lines_stand_beside_it(kind: str) -> None:
-    """The same lines are broken in one piece, alone, and by the plain reader's wording."""
+def test_a_line_is_good_or_broken_whatever_its_neighbours(kind: str) -> None:
+    """The same lines are broken in one block, alone, and for the plain reader."""
     table, law = LAWS[kind]
     lines = [line for good in GOOD[kind] for line in variants(good)]
     data = "\n".join(lines).encode()

@@ -1,4 +1,4 @@
-"""The gate itself: which folders a call means, and what their exit code is; all without Spark."""
+"""The gate itself: the folders that a call means, and the exit code for them; all without Spark."""
 
 import json
 from collections.abc import Callable
@@ -46,7 +46,7 @@ VERDICTS = [
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """histories/runs as runs leave it, and the tests stand above it."""
+    """histories/runs as runs leave it; the working directory is above it."""
     runs = tmp_path / RUNS
     for name in ("b", "a", "c", ".begun"):
         (runs / name).mkdir(parents=True)
@@ -60,38 +60,38 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("words", "folders"), [
     ((), ["latest"]),
-    (("{}/*",), ["a", "b", "c"]),  # in order, without the file, the links to b, c and nothing, what is hidden
+    (("{}/*",), ["a", "b", "c"]),  # in order; not the file, the links to b, c and nothing, the hidden one
     (("{}/l*",), ["latest"]),
     (("{}/[ab]", "{}/?"), ["a", "b", "c"]),
     (("{}/c", "{}/*"), ["c", "a", "b"]),
     (("{}/latest", "{}/*"), ["latest", "a", "c"]),
     (("{}/a", "{}/../runs/a", "{}/a"), ["a"]),
-    (("{}/notes.txt",), ["notes.txt"]),  # named, so it is told what it is not
+    (("{}/notes.txt",), ["notes.txt"]),  # named, so the judge reports it as no run
 ])
-def test_words_and_patterns_name_each_folder_once(
+def test_names_and_patterns_give_each_folder_once(
         here: Path, words: tuple[str, ...], folders: list[str]) -> None:
     assert list(chosen([Path(word.format(RUNS)) for word in words])) == [RUNS / name for name in folders]
 
 
 def test_a_name_with_a_wildcard_in_it_is_itself(here: Path) -> None:
-    """Where there is such a folder; what it would match is left alone."""
+    """If there is such a folder; what the pattern would match is not chosen."""
     (RUNS / "[ab]").mkdir()
     assert chosen([RUNS / "[ab]"]) == (RUNS / "[ab]",)
 
 
-@pytest.mark.parametrize(("word", "told"), [
+@pytest.mark.parametrize(("word", "message"), [
     ("histories/runs/*.txt", "'histories/runs/[*].txt' matches no folder"),
     ("histories/golden/*", "matches no folder"),
     ("histories/runs/[", "does not exist|matches no folder"),
     ("histories/runs/d", "histories/runs/d does not exist"),
 ])
-def test_what_names_nothing_is_usage_whatever_else_is_named(here: Path, word: str, told: str) -> None:
-    """A gate that judged nothing must not pass."""
-    with pytest.raises(UsageError, match=told):
+def test_a_name_without_a_folder_is_a_usage_error(here: Path, word: str, message: str) -> None:
+    """Also beside a good one: a gate that judged nothing must not pass."""
+    with pytest.raises(UsageError, match=message):
         chosen([RUNS / "a", Path(word)])
 
 
-def test_a_name_that_no_report_can_hold_is_usage(here: Path) -> None:
+def test_a_name_that_is_no_utf_8_is_a_usage_error(here: Path) -> None:
     (RUNS / "caf\udcff").mkdir()
     with pytest.raises(UsageError, match="no UTF-8"):
         chosen([RUNS / "*"])
@@ -101,7 +101,7 @@ def test_a_name_that_no_report_can_hold_is_usage(here: Path) -> None:
 
 
 def test_the_worst_of_any_set_of_codes_masks_no_failure() -> None:
-    """A bug before a broken harness, that before what nobody can tell; in whatever order they come."""
+    """A bug before a broken harness, that before an unknown; in whatever order they are given."""
     order = (EXIT_INVALID, EXIT_HARNESS, EXIT_UNKNOWN, EXIT_VALID)
     for codes in chain.from_iterable(combinations(order, size) for size in range(1, 5)):
         assert worst(codes) == worst(codes[::-1]) == codes[0]
@@ -120,9 +120,9 @@ def spelt(policy: Policy) -> str:
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=spelt)
-def test_of_one_folder_a_bug_outranks_the_harness_and_that_what_is_unknown(
+def test_for_one_folder_a_bug_outranks_the_harness_and_that_an_unknown(
         tmp_path: Path, policy: Policy) -> None:
-    """Whatever the options let through; and what is said to fail is what makes the code 1."""
+    """Whatever the options let through; the findings shown as failing are those that make the code 1."""
     good, early = saved(tmp_path / "good"), saved(tmp_path / "early", ended="n1 would not start")
     for verdict in VERDICTS:
         outcome = check.outcome_of(good, verdict, policy, unsaved=False)
@@ -135,27 +135,27 @@ def test_of_one_folder_a_bug_outranks_the_harness_and_that_what_is_unknown(
         assert check.code_of(early, verdict, policy) == (EXIT_INVALID if counted else EXIT_HARNESS)
 
 
-@pytest.mark.parametrize(("about", "told"), [
+@pytest.mark.parametrize(("about", "message"), [
     ({"ended": "interrupted"}, "the run ended early: interrupted"),
     ({"ended": "n1 would not start"}, "the run ended early: n1 would not start"),
     ({"died": 5}, "has no list"),
     ({"schedule": "none"}, "has no list"),
     ({"format": 2}, "is missing"),
 ])
-def test_what_failed_in_the_harness_is_let_through_by_no_option(
-        tmp_path: Path, about: dict[str, object], told: str) -> None:
-    """A saved run is answered as on the day it was made; a bug that it shows is a bug all the same."""
+def test_no_option_lets_a_harness_failure_through(
+        tmp_path: Path, about: dict[str, object], message: str) -> None:
+    """A saved run gets the same answer as when it was made; a bug in it is still a bug."""
     folder = saved(tmp_path / "run", **about)
     lenient = Policy(allow_unknown=True)
     for verdict in VERDICTS:
         outcome = check.outcome_of(folder, verdict, lenient, unsaved=False)
         assert outcome.code == (EXIT_INVALID if BUG in verdict.findings else EXIT_HARNESS)
-        assert told in outcome.ruling.harness[0]
+        assert message in outcome.ruling.harness[0]
         assert check.code_of(folder, verdict, lenient) == outcome.code
 
 
-def test_a_run_that_was_killed_says_nothing_of_its_end_and_is_judged_for_what_it_is(tmp_path: Path) -> None:
-    """Its run.json has no `ended`: the judge says unknown, and no more is said here."""
+def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
+    """It was killed and its run.json has no `ended`: the judge makes it unknown, the gate adds nothing."""
     folder = saved(tmp_path / "run")
     (folder / "run.json").write_text('{"format":1,"nodes":["n1"]}')
     assert check.code_of(folder, VERDICTS[0], Policy()) == EXIT_VALID
@@ -171,7 +171,7 @@ def test_a_run_that_was_killed_says_nothing_of_its_end_and_is_judged_for_what_it
     (Policy(strict=True), VERDICTS[4], "invalid by --strict"),
     (Policy(strict=True), VERDICTS[5], "invalid by --strict"),
 ])
-def test_the_word_for_a_folder_is_the_gate_s_and_hides_no_verdict(
+def test_a_folders_word_shows_gate_and_verdict(
         tmp_path: Path, policy: Policy, verdict: Verdict, word: str) -> None:
     assert check.outcome_of(saved(tmp_path / "run"), verdict, policy, unsaved=False).word == word
 
@@ -207,7 +207,7 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
     ("check", "histories/golden/*"), ("rejudge", "histories/golden/*"), ("check", "--junit", "histories"),
     ("check", "--markdown", "histories/runs/latest"), ("check", "--json", "a", "--junit", "a"),
 ], ids=" ".join)
-def test_off_words_are_usage_before_anything_is_done(here: Path, words: tuple[str, ...]) -> None:
+def test_invalid_arguments_are_a_usage_error_before_any_work(here: Path, words: tuple[str, ...]) -> None:
     answer = floodmark(*words)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("floodmark: ")

@@ -1,4 +1,4 @@
-"""What CI servers get to see of a gate: the JUnit report, the page for people; all without Spark."""
+"""What CI servers show of a gate: the JUnit report and the Markdown page; all without Spark."""
 
 import datetime
 import html
@@ -59,7 +59,7 @@ def run_folder(parent: Path, name: str, **about: Any) -> Path:
 
 
 class Judge:
-    """Says of each folder what its name asks for; of `broken` nothing at all."""
+    """Gives each folder the verdict of its name; fails for `broken`."""
 
     def judge(self, chosen: Sequence[Path]) -> list[Verdict]:
         if any(folder.name == "broken" for folder in chosen):
@@ -94,7 +94,7 @@ CHILDREN = {
 
 
 def read(report: bytes) -> ElementTree.Element:
-    """The suite, if the report keeps the rules of the schema and its sums are right."""
+    """The suite, if the report is valid by the schema and its sums are right."""
     root = ElementTree.fromstring(report)
     assert root.tag == "testsuites"
     for element in root.iter():
@@ -113,7 +113,7 @@ def read(report: bytes) -> ElementTree.Element:
 
 
 def cases_of(report: bytes) -> dict[str, ElementTree.Element]:
-    """By the names of their folders, which stand among the properties behind the cases' own."""
+    """By the names of their folders, which are in the properties that begin with the cases' names."""
     suite = read(report)
     folders = {one.get("name"): Path(one.get("value", "")).name for one in suite.iter("property")}
     cases = suite.findall("testcase")
@@ -122,12 +122,12 @@ def cases_of(report: bytes) -> dict[str, ElementTree.Element]:
 
 
 def outcome_in(case: ElementTree.Element) -> tuple[str, str] | None:
-    """The element that tells it, and its type."""
-    told = [child for child in case if child.tag != "system-out"]
-    return (told[0].tag, told[0].get("type", "")) if told else None
+    """The element of the outcome, and its type."""
+    found = [child for child in case if child.tag != "system-out"]
+    return (found[0].tag, found[0].get("type", "")) if found else None
 
 
-@pytest.mark.parametrize(("options", "told"), [
+@pytest.mark.parametrize(("options", "expected"), [
     ({}, {"valid": None, "permitted": None, "invalid": ("failure", "lost-write"),
           "unknown": ("failure", "unknown"), "no-run": ("error", "harness")}),
     ({"allow_unknown": True}, {"invalid": ("failure", "lost-write"), "unknown": ("skipped", "unknown"),
@@ -136,21 +136,21 @@ def outcome_in(case: ElementTree.Element) -> tuple[str, str] | None:
     ({"allow": ("lost-write",)}, {"invalid": ("failure", "unknown"), "permitted": None}),
     ({"allow": ("lost-write",), "allow_unknown": True}, {"invalid": ("skipped", "unknown")}),
 ])
-def test_a_case_is_as_red_as_its_exit_code(
-        runs: Path, tmp_path: Path, options: dict[str, Any], told: dict[str, Any]) -> None:
+def test_a_case_fails_exactly_when_its_exit_code_does(
+        runs: Path, tmp_path: Path, options: dict[str, Any], expected: dict[str, Any]) -> None:
     """A run that fails the gate is a failure or an error, one that passes is neither."""
     through = gate(junit_file=tmp_path / "junit.xml", **options)
     check.check_folders([runs / name for name in VERDICTS], through)
     cases = cases_of((tmp_path / "junit.xml").read_bytes())
     assert set(cases) == set(VERDICTS)
-    assert {name: outcome_in(cases[name]) for name in told} == told
+    assert {name: outcome_in(cases[name]) for name in expected} == expected
     for name, verdict in VERDICTS.items():
         red = cases[name].find("failure") is not None or cases[name].find("error") is not None
         assert red == (check.code_of(runs / name, verdict, through.policy) != 0)
 
 
-def test_a_failure_says_what_was_found_and_the_suite_what_was_run(runs: Path, tmp_path: Path) -> None:
-    """Name, class, count and the first sentence in the message; all of the report in the text."""
+def test_a_failure_has_the_finding_and_the_suite_the_run(runs: Path, tmp_path: Path) -> None:
+    """Name, class, count and the first sentence in the message; the whole report in the text."""
     check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
     suite = read((tmp_path / "junit.xml").read_bytes())
     case = suite.find("testcase")
@@ -170,10 +170,10 @@ def test_a_failure_says_what_was_found_and_the_suite_what_was_run(runs: Path, tm
             "cluster": "local"}
 
 
-def test_what_was_not_made_is_named_in_one_line_wherever_a_verdict_is_told(
+def test_every_report_names_the_checks_not_made_in_one_line(
         runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a run that passes too; one of which all was made has no such line."""
+    """Also for a run that passes; a run with all checks made has no such line."""
     monkeypatch.setitem(VERDICTS, "untraced", Verdict(valid=True, counts=COUNTS, not_made=(
         NotMade(names=("ack-rule", "unsafe-isr"), reason="this system's trace has no ack"),
         NotMade(names=("unseen",), reason="this system shows no dumps"))))
@@ -181,18 +181,18 @@ def test_what_was_not_made_is_named_in_one_line_wherever_a_verdict_is_told(
     files = {name: tmp_path / name for name in ("junit", "markdown", "json")}
     through = gate(**{f"{name}_file": file for name, file in files.items()})
     check.check_folders([runs / "valid", runs / "untraced"], through)
-    said = "ack-rule, unsafe-isr: this system's trace has no ack; unseen: this system shows no dumps"
-    assert capsys.readouterr().out.splitlines().count(f"  not made   {said}") == 1
-    assert files["junit"].read_text().count(said) == 1
+    line = "ack-rule, unsafe-isr: this system's trace has no ack; unseen: this system shows no dumps"
+    assert capsys.readouterr().out.splitlines().count(f"  not made   {line}") == 1
+    assert files["junit"].read_text().count(line) == 1
     assert files["markdown"].read_text().count("\nNot made in 1 run: ack-rule, unsafe-isr: this system") == 1
     assert files["markdown"].read_text().count("Not made") == 1
-    told = json.loads(files["json"].read_text())
-    assert [len(told[str(runs / name)]["not_made"]) for name in ("valid", "untraced")] == [0, 2]
+    verdicts = json.loads(files["json"].read_text())
+    assert [len(verdicts[str(runs / name)]["not_made"]) for name in ("valid", "untraced")] == [0, 2]
 
 
 @given(st.text(), st.text())
 def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
-    """And what can be shown arrives as it was."""
+    """Visible text is unchanged."""
     passed = Outcome(folder=Path("good"), ruling=GOOD, verdict={"unknown": outcome_with(words).unknown})
     suite = read(junit([outcome_with(words, folder), passed], NOW))
     assert visible(words) in (suite.findtext("testcase/system-out") or "")
@@ -201,14 +201,14 @@ def test_the_report_is_xml_whatever_is_in_it(words: str, folder: str) -> None:
     assert visible(words) in (failure.text or "")
 
 
-def test_what_no_xml_can_hold_is_spelt_out() -> None:
-    """Control characters, half a surrogate pair; colours go."""
+def test_characters_that_xml_cannot_hold_are_escaped() -> None:
+    """Control characters, half a surrogate pair; colours are removed."""
     report = junit([outcome_with("a\x00b\x1b[31mred\x1b[0m\x1b\x7f\ud800\ufffe\r.\N{BEETLE}")], NOW)
     text = read(report).findtext("testcase/failure") or ""
     assert r"a\x00bred\x1b\x7f\ud800\ufffe\r." + "\N{BEETLE}" in text
 
 
-def test_a_report_of_any_length_is_cut_and_says_so() -> None:
+def test_a_long_report_is_cut_and_states_by_how_much() -> None:
     failure = read(junit([outcome_with("x" * 100_000)], NOW)).find("testcase/failure")
     assert failure is not None
     assert len(failure.text or "") < 21_000
@@ -223,55 +223,56 @@ def test_a_report_of_any_length_is_cut_and_says_so() -> None:
     (b"", None), (b"[]\n", None), (b"{}\n", None), (b"no json\n", None),
     (b'{"time":"soon"}\n', None), (b'{"time":-1}\n', None), (None, None),
 ])
-def test_the_seconds_of_a_run_are_its_last_whole_line_s(
+def test_the_seconds_of_a_run_are_those_of_its_last_whole_line(
         tmp_path: Path, history: bytes | None, seconds: float | None) -> None:
     if history is not None:
         (tmp_path / "history.jsonl").write_bytes(history)
     assert seconds_of(tmp_path) == seconds
 
 
-def test_a_message_says_the_worst_first_and_names_the_others() -> None:
-    """A list of tests shows its beginning."""
-    told = report.as_json(VERDICTS["invalid"])
-    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=told, failing=tuple(reversed(told["findings"])))
+def test_a_message_has_the_worst_finding_first_and_names_the_others() -> None:
+    """A list of tests shows the beginning."""
+    verdict = report.as_json(VERDICTS["invalid"])
+    failing = tuple(reversed(verdict["findings"]))
+    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=verdict, failing=failing)
     assert why(outcome) == (
         "lost-write: 7 findings, a bug. It was acked, and is gone. Besides: duplicate 2.")
 
 
-def test_a_name_is_the_same_every_night_and_two_of_a_kind_are_numbered(
+def test_a_name_is_the_same_every_night_and_equal_names_are_numbered(
         runs: Path, tmp_path: Path) -> None:
-    """Another folder, seed and id; the order is the call's. A judge that fails changes no name."""
-    told = []
+    """With other folders, seeds and ids; in the order of the call. A judge that fails changes no name."""
+    names = []
     for night, seed in (("monday", 1), ("tuesday", 2)):
         folders = [run_folder(tmp_path / night / f"{place}", name, seed=seed, id=f"{seed}{place}", **about)
                    for place, (name, about) in enumerate([
                        ("valid", {}), ("invalid", {}), ("valid", {"nemesis": "power"}), ("unknown", {})])]
         file = tmp_path / f"{night}.xml"
         check.check_folders(folders, gate(junit_file=file))
-        told.append([case.get("name") for case in read(file.read_bytes()).findall("testcase")])
+        names.append([case.get("name") for case in read(file.read_bytes()).findall("testcase")])
     kind = "nemesis crash,cut, local cluster of 1, kip-320"
-    assert told == [[kind, f"{kind} #2", "nemesis power, local cluster of 1, kip-320", f"{kind} #3"]] * 2
+    assert names == [[kind, f"{kind} #2", "nemesis power, local cluster of 1, kip-320", f"{kind} #3"]] * 2
     with pytest.raises(FloodmarkError):
         check.check_folders([run_folder(tmp_path, "broken")], gate(junit_file=tmp_path / "broken.xml"))
     assert [case.get("name") for case in read((tmp_path / "broken.xml").read_bytes()).findall("testcase")
             ] == [kind]
 
 
-# -- a page -------------------------------------------------------------------------------------------------
+# -- the page -----------------------------------------------------------------------------------------------
 
 
 def outcome_with(words: str, folder: str = "runs/one") -> Outcome:
-    """An invalid run that holds these words wherever a run can hold any."""
+    """An invalid run with these words wherever a run can have any."""
     found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1,
              "examples": [{"text": words}]}
-    told = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
-    return Outcome(folder=Path(folder.replace("\0", "")), ruling=replace(BAD, harness=(words,)), verdict=told,
-                   failing=(found,), remarks=(("bad line", words),))
+    verdict = {"valid": False, "findings": [found], "unknown": [{"names": ["unseen"], "reason": words}]}
+    return Outcome(folder=Path(folder.replace("\0", "")), ruling=replace(BAD, harness=(words,)),
+                   verdict=verdict, failing=(found,), remarks=(("bad line", words),))
 
 
 def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
         runs: Path, tmp_path: Path) -> None:
-    """The worst first; with the commands to look at it and to have it again."""
+    """The worst first; with the commands to look at it."""
     file = tmp_path / "summary.md"
     check.check_folders([runs / name for name in VERDICTS], gate(markdown_file=file))
     page = html.unescape(file.read_text())
@@ -294,12 +295,12 @@ def test_the_page_has_a_row_for_each_run_and_a_section_for_each_that_fails(
         assert line in invalid.splitlines()
 
 
-def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the folder has what that takes."""
+def test_the_page_shows_how_to_reproduce_a_bug(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the folder has what that needs."""
     monkeypatch.setattr(reproduce_command, "reproduce_command", lambda folder,
                         *_: f"floodmark reproduce {folder}")
-    told = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
-    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=told, about={"nodes": []})
+    verdict = {"valid": False, "unknown": [], "findings": [{**outcome_with("").failing[0]}]}
+    outcome = Outcome(folder=Path("a"), ruling=BAD, verdict=verdict, about={"nodes": []})
     assert "\nfloodmark reproduce a\n```" in markdown("1 run", [outcome]).decode()
 
 
@@ -308,7 +309,7 @@ def test_the_page_shows_how_to_have_a_bug_again(tmp_path: Path, monkeypatch: pyt
 @example("1. one\n- two\n# three\n<b>four</b>")
 @given(st.text(alphabet=st.one_of(st.sampled_from("|`<>&*_[]()#~$!\\-+=1.\n\r\t\x1b @:/"), st.characters())))
 def test_words_of_a_run_are_never_markup(words: str) -> None:
-    """Outside of fences only the page's own stars and bars are left; inside, no line ends the fence."""
+    """Outside fences there are only the page's own stars and bars; inside, no line ends the fence."""
     lines = markdown("1 run", [outcome_with(words, words)]).decode().split("\n")
     opens = next(place for place, line in enumerate(lines) if line.startswith("```"))
     fence = lines[opens].removesuffix("sh")
@@ -324,15 +325,15 @@ def test_words_of_a_run_are_never_markup(words: str) -> None:
         assert not re.match(r"\s*- ([-+=]|\d+[.)])", line)
 
 
-def test_words_come_out_of_the_page_as_they_went_in() -> None:
+def test_words_on_the_page_read_back_unchanged() -> None:
     words = "a|b <script> `c` *d* _e_ [f](g) #1 ~~h~~ $i$ &amp; \\j"
     page = markdown("1 run", [outcome_with(words)]).decode()
     assert f"  - {words}" in html.unescape(page).splitlines()
 
 
 @pytest.mark.parametrize("limit", [markdown_report.LIMIT, 5_000])
-def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
-    """10,000 runs, half of them with much to tell: the valid ones go first, and all are accounted for."""
+def test_a_page_is_bounded_and_states_what_was_cut(limit: int) -> None:
+    """10,000 runs, half of them with long texts: the valid ones are cut first, and all are counted."""
     valid = Outcome(folder=Path("runs/good"), ruling=GOOD, verdict={"valid": True})
     runs = [valid, outcome_with("what happened | " * 40)] * 5_000
     page = markdown("10000 runs", runs, limit).decode()
@@ -347,20 +348,20 @@ def test_a_page_is_bounded_and_says_what_was_cut(limit: int) -> None:
 
 
 def test_a_section_is_bounded_too() -> None:
-    told = {"valid": "unknown", "unknown": [
+    verdict = {"valid": "unknown", "unknown": [
         {"names": ["unseen"], "reason": f"no final reads of partition {number}"} for number in range(5_000)]}
-    outcome = Outcome(folder=Path("a"), ruling=Ruling(kind="unknown", word="unknown"), verdict=told)
+    outcome = Outcome(folder=Path("a"), ruling=Ruling(kind="unknown", word="unknown"), verdict=verdict)
     page = markdown("1 run", [outcome]).decode()
     assert "- ... and 4900 more lines: verdict.json has all" in page
     assert len(page) < 10_000
     assert why(outcome).endswith("partition 0 (and 4999 more reasons)")
 
 
-# -- when nothing could be judged, or written ---------------------------------------------------------------
+# -- when nothing could be judged or written ---------------------------------------------------------------
 
 
 def test_a_judge_that_cannot_start_is_an_error_in_every_report(runs: Path, tmp_path: Path) -> None:
-    """The call still fails with its sentence."""
+    """The call still fails with its message."""
     run_folder(runs, "broken")
     through = gate(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
     with pytest.raises(FloodmarkError, match="Spark cannot start"):
@@ -373,7 +374,7 @@ def test_a_judge_that_cannot_start_is_an_error_in_every_report(runs: Path, tmp_p
 
 def test_a_report_that_cannot_be_written_fails_the_harness_and_keeps_the_other(
         runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A file stands where its folder should; nothing half written is left."""
+    """Its folder is a file; no partial file is left."""
     (tmp_path / "file").write_text("")
     through = gate(junit_file=tmp_path / "file" / "junit.xml", markdown_file=tmp_path / "summary.md")
     assert check.check_folders([runs / "valid"], through) == 4
@@ -391,9 +392,9 @@ def test_a_verdict_that_cannot_be_saved_is_an_error_of_that_run(runs: Path, tmp_
     assert outcome_in(cases["permitted"]) is None
 
 
-def test_files_are_written_before_anything_is_said(
+def test_files_are_written_before_anything_is_printed(
         runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`floodmark check ... | head` has its report too."""
+    """`floodmark check ... | head` gets its report too."""
 
     def gone(*_: object) -> None:
         raise BrokenPipeError
@@ -405,7 +406,7 @@ def test_files_are_written_before_anything_is_said(
 
 
 @pytest.mark.parametrize("option", ["json_file", "junit_file", "markdown_file"])
-def test_what_cannot_be_replaced_by_a_report_is_refused_at_once(tmp_path: Path, option: str) -> None:
+def test_a_path_that_a_report_cannot_replace_is_refused_at_once(tmp_path: Path, option: str) -> None:
     """A folder, a pipe, a link (/dev/stdout is one, and root could replace it)."""
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(tmp_path / "pipe")
@@ -421,17 +422,18 @@ def test_two_reports_need_two_files(tmp_path: Path) -> None:
         gate(junit_file=tmp_path / "report", markdown_file=tmp_path / "." / "report")
 
 
-# -- what is left for the next call --------------------------------------------------------------------------
+# -- the cache for the next call ---------------------------------------------------------------------------
 
 
-def test_what_goes_on_behind_is_said_after_the_verdict(
+def test_background_work_is_reported_after_the_verdict(
         runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(catalog, "prepare_next_judge", lambda: True)
     check.check_folders([runs / "valid"], gate())
     assert capsys.readouterr().err.splitlines()[-1].startswith("in the background a cache is made")
 
 
-def test_nothing_goes_on_behind_a_judge_that_failed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: pytest.fail("what for?"))
+def test_after_a_failed_judge_there_is_no_background_work(
+        runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "prepare_next_judge", lambda: pytest.fail("not expected"))
     with pytest.raises(FloodmarkError):
         check.check_folders([runs / "broken"], gate())

@@ -1,4 +1,4 @@
-"""The gates of a campaign's plan: which runs break them, what is said of it, and the exit code."""
+"""The gates of a campaign's plan: which runs break them, how that is reported, and the exit code."""
 
 import datetime
 from pathlib import Path
@@ -20,8 +20,8 @@ from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import Results, results_of
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
-ASKED = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
-GOOD = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0}  # as much as is allowed
+GATES = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
+GOOD = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0}  # exactly at the limits
 
 
 def answer(kind: str = "valid", acked: int = 100, **more: Any) -> dict[str, Any]:
@@ -35,26 +35,26 @@ def answer(kind: str = "valid", acked: int = 100, **more: Any) -> dict[str, Any]
         (99, GOOD, "gate", ["min_acked"]),
         (100, {**GOOD, "max_unavailable_s": 10.001}, "gate", ["max_unavailable_s"]),
         (100, {**GOOD, "max_recovery_s": 2.001}, "gate", ["max_recovery_s"]),
-        (0, {"max_unavailable_s": 11, "max_recovery_s": 3}, "gate", [*ASKED]),
-        (100, {"max_unavailable_s": None, "max_recovery_s": None}, "valid", []),  # nothing struck
+        (0, {"max_unavailable_s": 11, "max_recovery_s": 3}, "gate", [*GATES]),
+        (100, {"max_unavailable_s": None, "max_recovery_s": None}, "valid", []),  # no fault
     ],
 )
 def test_a_valid_run_that_breaks_a_gate_is_of_the_kind_gate(
     acked: int, measures: dict[str, Any], kind: str, gates: list[str]
 ) -> None:
-    found = with_gates(answer(acked=acked, measures=measures), ASKED)
+    found = with_gates(answer(acked=acked, measures=measures), GATES)
     assert (found["kind"], [row["gate"] for row in found["gates"]]) == (kind, gates)
 
 
-def test_an_invalid_run_stays_invalid_and_its_gates_are_told_too() -> None:
-    found = with_gates(answer("invalid", 99, measures=GOOD), ASKED)
+def test_an_invalid_run_stays_invalid_and_lists_its_gates_too() -> None:
+    found = with_gates(answer("invalid", 99, measures=GOOD), GATES)
     assert (found["kind"], [row["gate"] for row in found["gates"]]) == ("invalid", ["min_acked"])
 
 
-def test_of_what_could_not_be_measured_nobody_can_tell() -> None:
+def test_a_run_that_could_not_be_measured_is_unknown() -> None:
     unmeasured = answer(unmeasured="no history")
-    assert with_gates(unmeasured, ASKED)["kind"] == "unknown"
-    assert with_gates(unmeasured, {"min_acked": 100.0})["kind"] == "valid"  # the verdict tells that
+    assert with_gates(unmeasured, GATES)["kind"] == "unknown"
+    assert with_gates(unmeasured, {"min_acked": 100.0})["kind"] == "valid"  # the verdict has that number
     assert with_gates(unmeasured, {})["kind"] == "valid"
 
 
@@ -71,15 +71,15 @@ def results(state: State) -> Results:
     return results_of(state, Ledger(), {}, [Case(rules="kip-320")], folder="night")
 
 
-def test_a_broken_gate_ends_a_campaign_like_a_bug_and_is_told() -> None:
-    rows = broken(ASKED, {"max_unavailable_s": 12.34, "max_recovery_s": 0.5, "min_acked": 99})
+def test_a_broken_gate_fails_a_campaign_like_a_bug_and_is_reported() -> None:
+    rows = broken(GATES, {"max_unavailable_s": 12.34, "max_recovery_s": 0.5, "min_acked": 99})
     state = state_with(kind="gate", gates=rows)
     assert exit_code(state, Ledger()) == 1
-    told = summary(results(state))
-    assert "1 run: 1 gate;" in told
+    text = summary(results(state))
+    assert "1 run: 1 gate;" in text
     assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
             "10 s are allowed (max_unavailable_s); 99 writes were acked, at least 100 are required; "
-            "runs/00001") in told
+            "runs/00001") in text
     case = next(one for one in ElementTree.fromstring(campaign_junit(results(state), NOW)).iter("testcase")
                 if one.get("name") == "kip-320 none")
     failure = case.find("failure")
@@ -89,7 +89,7 @@ def test_a_broken_gate_ends_a_campaign_like_a_bug_and_is_told() -> None:
     assert "### Runs that broke a gate" in campaign_markdown(results(state)).decode()
 
 
-def test_a_run_that_keeps_its_gates_or_was_judged_before_there_were_any_passes() -> None:
+def test_a_run_within_its_gates_or_without_any_passes() -> None:
     assert exit_code(state_with(gates=[]), Ledger()) == 0
     assert exit_code(state_with(), Ledger()) == 0
     assert "gate" not in summary(results(state_with(gates=[])))
@@ -100,7 +100,7 @@ def test_the_sentence_of_a_slow_recovery() -> None:
         "a partition was not acked for 500 ms after a fault was mended, 250 ms are allowed (max_recovery_s)")
 
 
-def test_where_measuring_fails_the_verdicts_stand(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_measurement_leaves_the_verdicts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def fails(folders: object) -> None:
         raise RuntimeError("the JVM is gone\nat some line")
 
@@ -108,7 +108,7 @@ def test_where_measuring_fails_the_verdicts_stand(monkeypatch: pytest.MonkeyPatc
     assert figures([tmp_path, tmp_path]) == [{"unmeasured": "RuntimeError: the JVM is gone"}] * 2
 
 
-def test_a_scenario_acks_what_its_steps_send() -> None:
-    asked = {"min_acked": 100.0, "max_recovery_s": 5.0}
-    assert of_case(asked, Case(rules="kip-320")) == asked
-    assert of_case(asked, Case(rules="kip-320", scenario="double-failover")) == {"max_recovery_s": 5.0}
+def test_min_acked_does_not_apply_to_a_scenario() -> None:
+    gates = {"min_acked": 100.0, "max_recovery_s": 5.0}
+    assert of_case(gates, Case(rules="kip-320")) == gates
+    assert of_case(gates, Case(rules="kip-320", scenario="double-failover")) == {"max_recovery_s": 5.0}

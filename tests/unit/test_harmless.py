@@ -1,4 +1,4 @@
-"""What a folder says is printed as text: a terminal obeys none of it, and no line is begun by it."""
+"""Texts of a folder are printed escaped: they neither control a terminal nor begin a line."""
 
 import json
 import re
@@ -27,13 +27,13 @@ EVIL = "\x1b]0;owned\x07\x1b[8m\x9b2J\u202egnp.exe\r\nvalid: yes | `x` <b>"
 RAW = re.compile("\x1b(?!\\[[0-9;]*m)|[\x07\x08\r\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]|\x1b\\[8m")
 
 
-def poisoned(told: Any) -> Any:
-    """Every text in it that is no name of anything, with EVIL behind it."""
-    if isinstance(told, dict):
-        return {key: value if key in KEPT else poisoned(value) for key, value in told.items()}
-    if isinstance(told, list):
-        return [poisoned(item) for item in told]
-    return told + EVIL if isinstance(told, str) else told
+def poisoned(data: Any) -> Any:
+    """EVIL appended to every text in it that is not a name."""
+    if isinstance(data, dict):
+        return {key: value if key in KEPT else poisoned(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [poisoned(item) for item in data]
+    return data + EVIL if isinstance(data, str) else data
 
 
 KEPT = {"nodes", "replicas", "type", "process", "class", "name", "names", "permitted_by", "leader", "isr",
@@ -42,7 +42,7 @@ KEPT = {"nodes", "replicas", "type", "process", "class", "name", "names", "permi
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A saved run in which every text that may be anything is evil; also the name of its folder."""
+    """A saved run in which every free text is evil; also the name of its folder."""
     folder = Path(shutil.copytree(GOLDEN / LOST, tmp_path / f"run{EVIL.replace('/', '')}"))
     about = poisoned(json.loads((folder / "run.json").read_text()))
     about["died"], about["died_words"] = ["../../evil", "n1"], {"n1": f"one {EVIL}\ntwo\x1b[8m"}
@@ -62,8 +62,8 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def said(*words: object) -> str:
-    """All that a command prints, with its colours."""
+def output_of(*words: object) -> str:
+    """Everything a command prints, with colours."""
     ran = CliRunner().invoke(main, [str(word) for word in words], prog_name="floodmark", color=True)
     assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
     assert "a bug of floodmark's own" not in ran.output
@@ -76,17 +76,17 @@ def assert_harmless(text: str) -> None:
     assert [line for line in text.splitlines() if line.startswith("valid: yes")] == []
 
 
-def test_what_is_not_to_be_seen_is_spelt_out() -> None:
-    """Near misses: letters of other scripts, signs, spaces."""
+def test_invisible_characters_are_escaped() -> None:
+    """Letters of other scripts, signs and spaces are not."""
     assert harmless("\x1b[2J\x9b\u202e\n\x7f\udc80") == r"\x1b[2J\x9b\u202e\n\x7f\udc80"
     assert harmless("a\nb\r", breaks=True) == "a\nb\\r"
     for text in ("n1", "caf\u00e9 \u65e5\u672c \U0001f40d", "a `b` <c>|d", ""):
         assert harmless(text) is text
 
 
-def test_every_text_in_a_value_is_and_no_other_is_copied() -> None:
-    told = {"a": ["b", {"c": 1.5, "d": None}], "e": "\u00e9"}
-    assert harmless_data(told) == told
+def test_every_text_in_a_value_is_escaped_and_harmless_values_are_not_copied() -> None:
+    harmless_value = {"a": ["b", {"c": 1.5, "d": None}], "e": "\u00e9"}
+    assert harmless_data(harmless_value) == harmless_value
     plain = {"a": ["b", 5, True]}
     assert harmless_data(plain) is plain
     assert harmless_data({"a\n": ["\x1b", {"b": "\u2066"}, 2**70]}) == {
@@ -98,34 +98,34 @@ def test_every_text_in_a_value_is_and_no_other_is_copied() -> None:
 
 @pytest.mark.parametrize("words", [
     (), ("--finding", "lost-write"), ("--partition", 0, "--offset", 1), ("--finding", "unseen")])
-def test_show_obeys_nothing_that_a_folder_says(folder: Path, words: tuple[object, ...]) -> None:
-    """At a glance, around a finding, the logs; what is spelt out is there to be read."""
-    text = said("show", folder, *words)
+def test_show_escapes_the_texts_of_a_folder(folder: Path, words: tuple[object, ...]) -> None:
+    """The summary, around a finding, the logs; the escapes are legible."""
+    text = output_of("show", folder, *words)
     assert_harmless(text)
     assert "\\x1b]0;owned\\x07" in text
 
 
-def test_show_looks_at_no_file_outside_for_a_nodes_name(folder: Path) -> None:
-    """A file that lies where `../../evil` leads; the replicas of a partition as well."""
+def test_show_reads_no_file_outside_the_folder_for_a_nodes_name(folder: Path) -> None:
+    """There is a file at `../../evil`; also for the replicas of a partition."""
     (folder / "work").mkdir()
     (folder.parent / "evil.log").write_text("secret")
     (folder.parent / "evil.jsonl").write_text('{"partition":0,"offset":1,"epoch":7,"value":777,"crc":1}')
     about = json.loads((folder / "run.json").read_text())
     about["partitions"]["0"]["replicas"] = ["../../evil", "n1"]
     (folder / "run.json").write_text(json.dumps(about))
-    text = said("show", folder) + said("show", folder, "--partition", 0, "--offset", 1)
+    text = output_of("show", folder) + output_of("show", folder, "--partition", 0, "--offset", 1)
     assert "secret" not in text
     assert "7/777" not in text
     assert "no broker has such a name" in text
     assert "no file can be named for the replica" in text
 
 
-def test_reproduce_obeys_nothing_either(folder: Path) -> None:
-    assert_harmless(said("reproduce", folder))
+def test_reproduce_escapes_them_too(folder: Path) -> None:
+    assert_harmless(output_of("reproduce", folder))
 
 
-def test_the_gates_reports_hold_it_as_text(folder: Path) -> None:
-    """JUnit stays XML, the page has no markup and no line of the folder's making; nor has what check says."""
+def test_the_gates_reports_escape_them(folder: Path) -> None:
+    """JUnit stays XML; the page and check's output have no markup and no line from the folder."""
     evil = Verdict(valid=False, counts={"ops": 5}, findings=(
         Finding(name="lost-write", klass="bug", permitted_by=None, count=1,
                 examples=({"partition": 0, "offset": 5, "text": f"text {EVIL}", "nodes": [f"n{EVIL}"]},)),),
@@ -147,19 +147,19 @@ def test_the_gates_reports_hold_it_as_text(folder: Path) -> None:
         assert_harmless(out.getvalue().decode())
 
 
-def test_a_saved_verdict_is_taken_only_in_its_own_shape(folder: Path) -> None:
-    """Odd examples, names and counts are refused as a verdict, and break nothing."""
+def test_a_saved_verdict_of_another_shape_is_refused(folder: Path) -> None:
+    """Invalid examples, names and counts; nothing crashes."""
     path = folder / "verdict.json"
     good = json.loads(path.read_text())
     assert read_verdict(Run(folder=folder))["valid"] is False
     for place, odd in (("examples", [5]), ("examples", {"a": 1}), ("count", "3"), ("name", ["lost-write"])):
-        told = json.loads(json.dumps(good))
-        told["findings"][0][place] = odd
-        path.write_text(json.dumps(told))
-        assert "is no verdict of format 1" in said("show", folder), (place, odd)
+        changed = json.loads(json.dumps(good))
+        changed["findings"][0][place] = odd
+        path.write_text(json.dumps(changed))
+        assert "is no verdict of format 1" in output_of("show", folder), (place, odd)
     for odd in ({"names": "unseen", "reason": "x"}, {"names": [5], "reason": "x"}):
         path.write_text(json.dumps({**good, "unknown": [odd]}))
-        assert "is no verdict of format 1" in said("show", folder)
+        assert "is no verdict of format 1" in output_of("show", folder)
 
 
 # -- names --------------------------------------------------------------------------------------------------
@@ -167,46 +167,46 @@ def test_a_saved_verdict_is_taken_only_in_its_own_shape(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["../n1", "..", ".", "", "a/b", "n1\n", "n\x1b", "n\0", "\u202en1",
                                   "n" * 201])
-def test_a_name_that_cannot_be_part_of_a_path_is_told_by_the_judge(tmp_path: Path, name: str) -> None:
+def test_the_judge_reports_a_name_that_cannot_be_part_of_a_path(tmp_path: Path, name: str) -> None:
     folder = Path(shutil.copytree(GOLDEN / LOST, tmp_path / "run"))
     about = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**about, "nodes": ["n1", name, "n3"]}))
     opened = open_folder(folder)
     assert not opened.judged
-    told = opened.reasons[0][1]
-    assert "run.json: `nodes`" in told
-    assert told.isascii()
-    assert told.isprintable()
+    reason = opened.reasons[0][1]
+    assert "run.json: `nodes`" in reason
+    assert reason.isascii()
+    assert reason.isprintable()
 
 
 @pytest.mark.parametrize("name", ["n1", "broker-3.example.org", "10.0.0.1:9092", "a b", "\u00e9", "..n",
                                   "n" * 200])
-def test_a_name_that_can_is_taken(name: str) -> None:
+def test_a_name_that_can_is_accepted(name: str) -> None:
     assert is_safe_name(name)
 
 
-def test_a_scenario_of_a_strangers_is_shown_as_text_and_names_no_path(tmp_path: Path) -> None:
+def test_a_foreign_scenario_is_shown_escaped_and_names_no_path(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "nemesis" / "scenarios" / "double-failover.toml").read_text()
     file = tmp_path / "evil.toml"
     title = re.search(r'^title = "', text, re.MULTILINE)
     assert title is not None
     at = title.end()
     file.write_text(text[:at] + "\\u001b]0;owned\\u0007\\u202e\\n" + text[at:])
-    shown = said("scenario", "show", file)
+    shown = output_of("scenario", "show", file)
     assert_harmless(shown)
     assert "\\x1b]0;owned\\x07\\u202e\\n" in shown
     file.write_text(re.sub(r'^name = ".*"$', 'name = "../../outside"', text, flags=re.MULTILINE))
-    assert "which no folder can have" in said("scenario", "show", file)
+    assert "which no folder can have" in output_of("scenario", "show", file)
 
 
-def test_an_import_obeys_nothing_that_its_history_says(tmp_path: Path) -> None:
-    """What is not carried is told by its kind, which is a word of the history's."""
+def test_an_import_escapes_the_texts_of_its_history(tmp_path: Path) -> None:
+    """Ops that are not converted are listed by their kind, which is a word from the history."""
     file = tmp_path / "history.json"
     lines = [{"index": 0, "time": 1, "process": 0, "type": "invoke", "f": "send", "value": [["send", 0, 7]]},
              {"index": 1, "time": 2, "process": 0, "type": "ok", "f": "send", "value": [["send", 0, [0, 7]]]},
              {"index": 2, "time": 3, "process": 1, "type": "invoke", "f": f"strange{EVIL}", "value": None},
              {"index": 3, "time": 4, "process": "nemesis", "type": "info", "f": f"odd{EVIL}", "value": EVIL}]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    text = said("import", "jepsen", file, "--out", tmp_path / "run")
+    text = output_of("import", "jepsen", file, "--out", tmp_path / "run")
     assert_harmless(text)
     assert "\\x1b]0;owned" in text

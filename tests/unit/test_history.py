@@ -1,4 +1,4 @@
-"""The recorder's promises (whole lines, no gap, nothing asked before it is written), and the reader's."""
+"""The recorder's guarantees (whole lines, no gap, no request before its line), and the reader's."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ def ticking(*times_ns: int) -> Iterator[int]:
         yield times_ns[-1]
 
 
-def test_lines_are_of_format_1_word_for_word(tmp_path: Path) -> None:
+def test_lines_are_exactly_format_1(tmp_path: Path) -> None:
     async def run() -> int:
         clock = ticking(100, 1142, 9477, 9500, 9510, 10000)
         recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
@@ -56,7 +56,7 @@ def test_lines_are_of_format_1_word_for_word(tmp_path: Path) -> None:
 
 
 def test_only_an_ok_send_is_an_ack(tmp_path: Path) -> None:
-    """Moments wait for the k-th ack: an info may be one, and a fail is none."""
+    """Moments wait for the k-th ack: an info may be one, and a fail is not."""
     async def run() -> None:
         recorder = Recorder(tmp_path / "h")
         for kind in Type.INFO, Type.FAIL, Type.OK:
@@ -67,7 +67,7 @@ def test_only_an_ok_send_is_an_ack(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_completion_names_what_was_sent_also_where_the_outcome_does_not(tmp_path: Path) -> None:
+def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Path) -> None:
     async def run() -> None:
         recorder = Recorder(tmp_path / "h")
         recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.FAIL, error="CONNECTION"))
@@ -83,7 +83,7 @@ def test_a_completion_names_what_was_sent_also_where_the_outcome_does_not(tmp_pa
     assert (ops[4].partitions, ops[5].offsets) == (None, ((1, 9),))
 
 
-def test_time_does_not_fall_when_the_clock_does(tmp_path: Path) -> None:
+def test_time_does_not_go_back_when_the_clock_does(tmp_path: Path) -> None:
     async def run() -> None:
         clock = ticking(0, 50, 30, 60)
         recorder = Recorder(tmp_path / "h", clock_ns=lambda: next(clock))
@@ -95,7 +95,7 @@ def test_time_does_not_fall_when_the_clock_does(tmp_path: Path) -> None:
     assert [op.time for op in read(tmp_path / "h")] == [50, 50, 60]
 
 
-def test_lines_of_one_tick_go_out_together_and_written_waits_for_them(tmp_path: Path) -> None:
+def test_lines_of_one_tick_are_written_together_and_written_waits_for_them(tmp_path: Path) -> None:
     async def run() -> None:
         recorder = Recorder(tmp_path / "h")
         for value in range(20):
@@ -108,15 +108,15 @@ def test_lines_of_one_tick_go_out_together_and_written_waits_for_them(tmp_path: 
     asyncio.run(run())
 
 
-def test_a_wait_that_is_cancelled_harms_nobody_else(tmp_path: Path) -> None:
+def test_a_cancelled_wait_does_not_affect_others(tmp_path: Path) -> None:
     async def run() -> None:
         recorder = Recorder(tmp_path / "h")
 
-        async def asked(process: int) -> None:
+        async def invoke_and_wait(process: int) -> None:
             recorder.invoke(process, send(process))
             await recorder.written()
 
-        waits = [asyncio.ensure_future(asked(process)) for process in range(2)]
+        waits = [asyncio.ensure_future(invoke_and_wait(process)) for process in range(2)]
         await asyncio.sleep(0)
         waits[0].cancel()
         await asyncio.wait(waits)
@@ -127,7 +127,7 @@ def test_a_wait_that_is_cancelled_harms_nobody_else(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_an_ack_wakes_who_waits_for_it_and_a_failure_does_not(tmp_path: Path) -> None:
+def test_an_ack_ends_a_wait_for_it_and_a_failure_does_not(tmp_path: Path) -> None:
     async def run() -> None:
         recorder = Recorder(tmp_path / "h")
         wait = asyncio.ensure_future(recorder.ack_or(60))
@@ -143,8 +143,8 @@ def test_an_ack_wakes_who_waits_for_it_and_a_failure_does_not(tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_a_full_disk_ends_the_recording_and_what_was_written_stays_whole(tmp_path: Path) -> None:
-    """The limit on file sizes stands for the disk: a short write first, then an error."""
+def test_a_full_disk_ends_the_recording_and_leaves_whole_lines(tmp_path: Path) -> None:
+    """Simulated by the limit on file sizes: first a short write, then an error."""
 
     async def run() -> None:
         recorder = Recorder(tmp_path / "h")
@@ -152,7 +152,7 @@ def test_a_full_disk_ends_the_recording_and_what_was_written_stays_whole(tmp_pat
         await recorder.written()
         whole = (tmp_path / "h").stat().st_size
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-        heard = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (whole + 10, limits[1]))
         try:
             recorder.invoke(1, send(1))
@@ -160,7 +160,7 @@ def test_a_full_disk_ends_the_recording_and_what_was_written_stays_whole(tmp_pat
                 await recorder.written()
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            signal.signal(signal.SIGXFSZ, heard)
+            signal.signal(signal.SIGXFSZ, handler)
         with pytest.raises(FloodmarkError):
             recorder.invoke(2, send(2))
         with pytest.raises(FloodmarkError):
@@ -170,13 +170,13 @@ def test_a_full_disk_ends_the_recording_and_what_was_written_stays_whole(tmp_pat
     assert [op.index for op in read(tmp_path / "h")] == [0]
 
 
-def test_a_history_that_is_there_is_never_written_over(tmp_path: Path) -> None:
+def test_an_existing_history_is_never_overwritten(tmp_path: Path) -> None:
     (tmp_path / "h").write_text("mine")
     with pytest.raises(FloodmarkError, match="cannot begin the history"):
         Recorder(tmp_path / "h")
 
 
-ASKS_FOR_EVER = """
+SENDS_FOR_EVER = """
 import asyncio, sys
 from pathlib import Path
 from floodmark.harness.history import Recorder
@@ -200,14 +200,14 @@ asyncio.run(main())
 
 
 @pytest.mark.parametrize("kill_after_bytes", [1, 5_000, 60_000])
-def test_a_killed_recorder_leaves_whole_lines_and_every_byte_that_left_was_named(
+def test_a_killed_recorder_leaves_whole_lines_and_an_invocation_for_every_value_sent(
         tmp_path: Path, kill_after_bytes: int) -> None:
-    """A peer takes what leaves; after SIGKILL every value it saw has its invocation on disk."""
+    """A peer receives the values; after SIGKILL each of them has its invocation on disk."""
     path = tmp_path / "history.jsonl"
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
         port = str(server.getsockname()[1])
-        asker = subprocess.Popen([sys.executable, "-c", ASKS_FOR_EVER, str(path), port])
+        sender = subprocess.Popen([sys.executable, "-c", SENDS_FOR_EVER, str(path), port])
         try:
             peers = [server.accept()[0] for _ in range(20)]
             seen = [bytearray() for _ in peers]
@@ -216,8 +216,8 @@ def test_a_killed_recorder_leaves_whole_lines_and_every_byte_that_left_was_named
                     peer.settimeout(30)
                     bytes_seen += peer.recv(1 << 16)
         finally:
-            asker.send_signal(signal.SIGKILL)
-            asker.wait(30)
+            sender.send_signal(signal.SIGKILL)
+            sender.wait(30)
         for peer, bytes_seen in zip(peers, seen, strict=True):
             with contextlib.closing(peer), contextlib.suppress(ConnectionError):
                 while more := peer.recv(1 << 16):
@@ -243,7 +243,7 @@ def write(tmp_path: Path, *lines: bytes) -> Path:
     return path
 
 
-def test_a_torn_last_line_blank_lines_and_unknown_fields_are_passed_over(tmp_path: Path) -> None:
+def test_a_torn_last_line_blank_lines_and_unknown_fields_are_skipped(tmp_path: Path) -> None:
     unknown = GOOD.replace(b'"index":0', b'"index":1,"colour":"red"')
     path = write(tmp_path, GOOD, b"\n", unknown, GOOD[:40])
     assert [op.index for op in read(path)] == [0, 1]
@@ -253,7 +253,7 @@ def test_a_whole_last_line_without_its_line_feed_counts(tmp_path: Path) -> None:
     assert [op.index for op in read(write(tmp_path, GOOD[:-1]))] == [0]
 
 
-@pytest.mark.parametrize(("line", "what"), [
+@pytest.mark.parametrize(("line", "problem"), [
     (b"{\n", "not JSON"),
     (b"[]\n", "not a JSON object"),
     (GOOD.replace(b'"index":0', b'"index":"0"'), "index is '0', not an integer"),
@@ -265,13 +265,13 @@ def test_a_whole_last_line_without_its_line_feed_counts(tmp_path: Path) -> None:
     (GOOD.replace(b'[{"partition":0,"value":1}]', b'[3]'), "sends is not a list of objects"),
     (GOOD.replace(b'"sends"', b'"partitions"'), "partitions is not a list of integers"),
 ])
-def test_a_bad_line_is_told_by_file_and_line(tmp_path: Path, line: bytes, what: str) -> None:
+def test_a_bad_line_is_reported_with_file_and_line(tmp_path: Path, line: bytes, problem: str) -> None:
     path = write(tmp_path, GOOD, line, GOOD)
-    with pytest.raises(FloodmarkError, match=rf"history.jsonl:2: .*{what}"):
+    with pytest.raises(FloodmarkError, match=rf"history.jsonl:2: .*{problem}"):
         list(read(path))
-    told: list[str] = []
-    assert len(list(read(path, on_bad=told.append))) == 2
-    assert len(told) == 1
+    reported: list[str] = []
+    assert len(list(read(path, on_bad=reported.append))) == 2
+    assert len(reported) == 1
 
 
 def test_every_op_is_read_as_it_was_recorded(tmp_path: Path) -> None:

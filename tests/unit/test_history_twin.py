@@ -1,4 +1,4 @@
-"""A history's Parquet twin: the same lines for the judge, and void as soon as they are others."""
+"""A history's Parquet twin: the same lines for the judge, and void as soon as they change."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -23,7 +23,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
-    """Sends, polls and more, and a nemesis's line of a fault with words that need quoting."""
+    """Sends, polls and more, and a nemesis's line with a text that needs quoting."""
     history = big.write(tmp_path / "run", ops=300) / "history.jsonl"
     at = len(history.read_bytes().splitlines())
     fault = {"name": "kill", "nodes": ["n1"], "why": "a \"brace\": }{, \u00e9"}
@@ -45,15 +45,15 @@ def read(several: Sequence[Range]) -> list[tuple[object, dict[str, list[object]]
     ]
 
 
-def test_it_gives_what_the_lines_give(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = read(cut(lines))
+def test_it_gives_the_same_as_the_lines(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = read(cut(lines))
     assert keep(lines) == twin_of(lines)
     several = list(with_twins(cut(lines)))
     monkeypatch.setattr(ranges, "bytes_of", None)  # the lines themselves are not parsed
 
     [(facts, tables)] = read(several)
 
-    assert [(facts, tables)] == wanted
+    assert [(facts, tables)] == expected
     assert orjson.loads(facts["nemesis"][-1])["fault"]["why"] == "a \"brace\": }{, é"  # type: ignore[index]
     assert tables["sends"]
     assert tables["reads"]
@@ -61,7 +61,7 @@ def test_it_gives_what_the_lines_give(lines: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_of_several_ranges_each_keeps_its_place(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_twin, "cut", lambda *told: cut(told[-1], 4_096))
+    monkeypatch.setattr(history_twin, "cut", lambda *given: cut(given[-1], 4_096))
     keep(lines)
     assert pq.read_metadata(twin_of(lines)).num_row_groups > 5
 
@@ -81,14 +81,14 @@ def test_it_is_void_beside_other_lines(lines: Path) -> None:
     assert one.twin is None
 
 
-def test_it_is_void_when_a_line_is_read_otherwise(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_void_when_lines_are_read_in_another_way(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(lines)
     monkeypatch.setattr(history_twin, "READING", history_twin.READING + b"1")
 
     assert not is_twin(lines)
 
 
-def test_one_that_is_rotten_inside_costs_nothing_but_time(lines: Path) -> None:
+def test_with_a_corrupt_twin_the_lines_are_read(lines: Path) -> None:
     keep(lines)
     twin = twin_of(lines)
     content = bytearray(twin.read_bytes())
@@ -118,7 +118,7 @@ def test_a_small_one_needs_none(lines: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert not twin_of(lines).exists()
 
 
-def test_check_says_where_it_could_not_be_kept(lines: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_a_twin_it_could_not_write(lines: Path, capsys: pytest.CaptureFixture[str]) -> None:
     twin_of(lines).mkdir()
 
     keep_twins([lines.parent])

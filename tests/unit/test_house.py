@@ -1,4 +1,4 @@
-"""The house style that no linter knows, and the traps of a folder named docker/."""
+"""The house style that no linter checks, and the traps of a folder named docker/."""
 
 import ast
 import configparser
@@ -15,10 +15,10 @@ import docker
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
-LINES_OF_A_MODULE = 700  # a reason to think, not a place to cut
+LINES_OF_A_MODULE = 700  # not a reason to split a module blindly
 LINES_OF_A_FUNCTION = 50
 WIDTH_OF_A_LINE = 110
-SAYS_WHAT_IT_IS = re.compile(r'(?:#.*\n|\n)*r?"""\s*[\w`]')
+BEGINS_WITH_DOCSTRING = re.compile(r'(?:#.*\n|\n)*r?"""\s*[\w`]')
 
 
 def modules(*folders: str) -> list[Path]:
@@ -34,15 +34,15 @@ def name_of(path: Path) -> str:
 
 
 def faults_of(path: Path) -> list[str]:
-    """What of a module is not as the house has it."""
+    """How a module breaks the house style."""
     text = path.read_text(encoding="utf-8")
     lines = text.splitlines()
     faults = [f"line {n} is wider than {WIDTH_OF_A_LINE}"
               for n, line in enumerate(lines, 1) if len(line) > WIDTH_OF_A_LINE]
     if len(lines) >= LINES_OF_A_MODULE:
         faults.append(f"{len(lines)} lines")
-    if text.strip() and not SAYS_WHAT_IT_IS.match(text):
-        faults.append("does not say first what it is")
+    if text.strip() and not BEGINS_WITH_DOCSTRING.match(text):
+        faults.append("does not begin with a docstring")
     if path in PRODUCT_MODULES:
         faults += [f"{node.name} has {length} lines" for node in functions_of(ast.parse(text))
                    if (length := (node.end_lineno or 0) - node.lineno + 1) > LINES_OF_A_FUNCTION]
@@ -50,7 +50,7 @@ def faults_of(path: Path) -> list[str]:
 
 
 def functions_of(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Without a look into expressions, which most of a tree are."""
+    """Without descending into expressions, which are most of a tree."""
     for below in ast.iter_child_nodes(node):
         if isinstance(below, ast.FunctionDef | ast.AsyncFunctionDef):
             yield below
@@ -58,20 +58,19 @@ def functions_of(node: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
             yield from functions_of(below)
 
 
-def test_every_module_fits_the_house() -> None:
-    """Under 700 lines, none wider than 110, said first what it is; of the product no function over 50 lines.
-    """
+def test_every_module_follows_the_house_style() -> None:
+    """Under 700 lines, none wider than 110, a docstring first; in the product no function over 50 lines."""
     assert len(PRODUCT_MODULES) > 300
     assert {name_of(path): faults for path in ALL_MODULES if (faults := faults_of(path))} == {}
 
 
-def test_what_does_not_fit_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_breaks_the_style_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "long.py"
     path.write_text("def long() -> None:\n" + "    pass\n" * 698 + "    # " + 110 * "-" + "\n    pass\n")
     monkeypatch.setattr(f"{__name__}.PRODUCT_MODULES", [path])
 
     assert faults_of(path) == [
-        "line 700 is wider than 110", "701 lines", "does not say first what it is", "long has 701 lines",
+        "line 700 is wider than 110", "701 lines", "does not begin with a docstring", "long has 701 lines",
     ]
 
 
@@ -80,7 +79,7 @@ def test_import_docker_finds_docker_py() -> None:
     assert docker.__file__ is not None
 
 
-def test_no_package_is_called_docker_and_none_stands_under_tests() -> None:
+def test_no_package_is_called_docker_or_is_under_tests() -> None:
     """docker/__init__.py would shadow docker-py; a package under tests/ would shadow ours."""
     assert not (ROOT / "docker" / "__init__.py").exists()
     assert list((ROOT / "tests").rglob("__init__.py")) == []
@@ -109,8 +108,8 @@ def test_every_package_on_disk_is_installed() -> None:
     assert listed == on_disk
 
 
-def test_harness_and_broker_are_of_one_version() -> None:
-    """They are installed together and speak one control protocol."""
+def test_harness_and_broker_have_one_version() -> None:
+    """They are installed together and share one control protocol."""
     from floodmark import broker, harness
 
     assert harness.__version__ == broker.__version__
@@ -153,7 +152,7 @@ BREACHES = [
 
 @pytest.fixture(scope="module")
 def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What lint-imports says of each broken contract, of a copy of the product with all breaches at once."""
+    """What lint-imports reports for each contract, on a copy of the product with all breaches at once."""
     root = tmp_path_factory.mktemp("breaches")
     for folder in PRODUCT:
         for path in modules(folder):
@@ -181,7 +180,7 @@ def broken_contracts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 
 @pytest.mark.parametrize(
     ("module", "imported", "contract"), BREACHES, ids=[f"{b[0]}: import {b[1]}" for b in BREACHES])
-def test_a_broken_contract_is_seen(
+def test_a_broken_contract_is_reported(
     broken_contracts: dict[str, str], module: str, imported: str, contract: str
 ) -> None:
     """Each import contract of setup.cfg names the very import that breaks it."""
@@ -194,7 +193,7 @@ def test_a_broken_contract_is_seen(
     assert f"{importer} -> {imported} (" in of_contract[0]
 
 
-def test_every_contract_is_seen_to_break() -> None:
+def test_every_contract_has_a_breach() -> None:
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg", encoding="utf-8")
     prefix = "importlinter:contract:"

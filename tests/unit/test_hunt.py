@@ -28,7 +28,7 @@ def hunt() -> Iterator[ModuleType]:
 
 
 def program(folder: Path, script: str) -> Path:
-    """A `floodmark` that does this; $VERDICT is the file that --json names, $SEED the seed."""
+    """A `floodmark` that runs the script; $VERDICT is the file of --json, $SEED the seed."""
     path = folder / "floodmark"
     path.write_text("#!/bin/sh\necho run >> \"$(dirname \"$0\")/runs\"\n"
                     "while [ $# -gt 0 ]; do\n"
@@ -43,7 +43,7 @@ def invalid(name: str, klass: str) -> str:
 
 
 def verdict_of(valid: bool | str, *, findings: Sequence[object] = (), unknown: Sequence[object] = ()) -> str:
-    """What --json writes of one run."""
+    """What --json writes for one run."""
     return json.dumps({"folder/run": {"valid": valid, "findings": findings, "unknown": unknown}})
 
 
@@ -58,45 +58,45 @@ def pass_over(floodmark: Path, table: Path, *more: str) -> "subprocess.Completed
 def test_a_bug_is_found_by_the_first_invalid_run(tmp_path: Path) -> None:
     found = invalid("lost-write", "bug")
     script = f"[ $SEED = 2 ] || [ $SEED = 12 ] || exit 0; echo '{found}' > $VERDICT; exit 1"
-    told = pass_over(program(tmp_path, script), tmp_path / "table.md")
-    assert told.returncode == 0, told.stderr
+    result = pass_over(program(tmp_path, script), tmp_path / "table.md")
+    assert result.returncode == 0, result.stderr
     rows = [line for line in (tmp_path / "table.md").read_text().splitlines() if line.startswith("| `")]
     assert [row.split(" | ")[3:6] for row in rows] == [["lost-write", "2", "2"], ["lost-write", "12", "2"]]
-    assert "Found 2 of 2" in told.stdout
+    assert "Found 2 of 2" in result.stdout
     assert len((tmp_path / "runs").read_text().splitlines()) == 4
 
 
-def test_what_is_permitted_or_ends_otherwise_is_no_find(tmp_path: Path) -> None:
+def test_a_permitted_finding_or_another_exit_code_is_no_find(tmp_path: Path) -> None:
     permitted = invalid("lost-write", "permitted")
     script = (f"echo '{permitted}' > $VERDICT; echo the cluster did not start >&2\n"
               "[ $SEED -gt 10 ] && exit 4; exit 0")
-    told = pass_over(program(tmp_path, script), tmp_path / "table.md", "--seeds", "1")
-    assert "Found 0 of 2. 1 more ended red without a finding, 1 passed." in told.stdout
+    result = pass_over(program(tmp_path, script), tmp_path / "table.md", "--seeds", "1")
+    assert "Found 0 of 2. 1 more ended red without a finding, 1 passed." in result.stdout
     assert "exit 4: the cluster did not start |" in (tmp_path / "table.md").read_text()
 
 
-def test_a_run_that_ends_as_unknown_is_told_with_the_judges_reason(tmp_path: Path) -> None:
+def test_an_unknown_run_is_listed_with_the_judges_reason(tmp_path: Path) -> None:
     judged = verdict_of("unknown", unknown=[{"names": ["unseen"], "reason": "not settled: n1 is away"}])
     script = f"echo '{judged}' > $VERDICT; echo judging the run >&2; exit 3"
     pass_over(program(tmp_path, script), tmp_path / "table.md", "--seeds", "1")
     assert "exit 3: not settled: n1 is away |" in (tmp_path / "table.md").read_text()
 
 
-def test_a_pass_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
+def test_an_interrupted_pass_continues(tmp_path: Path) -> None:
     floodmark, table = program(tmp_path, "exit 0"), tmp_path / "table.md"
     pass_over(floodmark, table, "--seeds", "1", "--", "--settings", "drawn")
     first = table.read_text()
     assert "`--nemesis all --duration 40 --settings drawn`" in first
-    told = pass_over(floodmark, table, "--seeds", "1")
-    assert told.returncode == 0, told.stderr
+    result = pass_over(floodmark, table, "--seeds", "1")
+    assert result.returncode == 0, result.stderr
     assert len((tmp_path / "runs").read_text().splitlines()) == 2
     assert table.read_text() == first
 
 
 def test_a_command_that_is_refused_ends_the_pass(tmp_path: Path) -> None:
-    told = pass_over(program(tmp_path, "echo no nemesis of that name >&2; exit 2"), tmp_path / "table.md")
-    assert told.returncode == 1
-    assert "no nemesis of that name" in told.stderr
+    result = pass_over(program(tmp_path, "echo no nemesis of that name >&2; exit 2"), tmp_path / "table.md")
+    assert result.returncode == 1
+    assert "no nemesis of that name" in result.stderr
     assert not (tmp_path / "table.md").exists()
 
 

@@ -1,4 +1,4 @@
-"""The bugs of tests/hunt: each finds the function that it replaces, and a broker that starts with it."""
+"""The bugs of tests/hunt: the function that each replaces exists, and a broker starts with them."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ def broker_with(name: str, then: str) -> subprocess.CompletedProcess[str]:
                           timeout=60, check=False)
 
 
-def test_each_bug_replaces_a_function_that_is_there() -> None:
+def test_each_bug_replaces_an_existing_function() -> None:
     then = "[bugs.find(one) for one in bugs.BUGS.values()]; print(len(bugs.BUGS))"
     found = broker_with("hw-skips-a-member", then)
     assert found.returncode == 0, found.stderr
@@ -32,7 +32,7 @@ FRESH = [
 ]
 
 
-def test_the_fresh_bugs_are_a_list_of_their_own() -> None:
+def test_the_fresh_bugs_are_a_separate_list() -> None:
     then = "from fresh_bugs import FRESH; print(*FRESH); print(*FRESH.keys() & bugs.BUGS.keys())"
     found = broker_with(FRESH[0], then)
     assert found.returncode == 0, found.stderr
@@ -40,7 +40,7 @@ def test_the_fresh_bugs_are_a_list_of_their_own() -> None:
 
 
 def test_a_broker_starts_with_the_fresh_bugs() -> None:
-    """With all at once, and with one as a hunt puts it in."""
+    """With all at once, and with one injected as by a hunt."""
     then = ("from fresh_bugs import FRESH; [bugs.install(one) for one in FRESH]; import runpy, sys; "
             "sys.argv = ['broker', '--help']; runpy.run_module('floodmark.broker', run_name='__main__')")
     environment = {**os.environ, "PYTHONPATH": str(HUNT / "inject"), "FLOODMARK_HUNT": FRESH[0]}
@@ -54,7 +54,7 @@ def test_a_broker_starts_with_the_fresh_bugs() -> None:
     ("protocol.leader:Leader.gone", "there is no protocol.leader:Leader.gone any more"),
     ("protocol.leader:Gone.step", "there is no protocol.leader:Gone.step any more"),
 ])
-def test_a_function_that_is_gone_is_named(where: str, why: str) -> None:
+def test_a_missing_function_is_named(where: str, why: str) -> None:
     then = (f"from dataclasses import replace; bugs.find(replace(bugs.BUGS['hw-skips-a-member'], "
             f"where={where!r}))")
     found = broker_with("hw-skips-a-member", then)
@@ -62,13 +62,13 @@ def test_a_function_that_is_gone_is_named(where: str, why: str) -> None:
     assert why in found.stderr
 
 
-def test_an_unknown_bug_says_which_there_are() -> None:
+def test_the_error_of_an_unknown_bug_lists_the_bugs() -> None:
     found = broker_with("no-such-bug", "pass")
     assert found.returncode == 1
     assert "hw-skips-a-member" in found.stderr
 
 
-def test_the_broker_alone_gets_the_bug() -> None:
+def test_only_the_broker_gets_the_bug() -> None:
     environment = {**os.environ, "PYTHONPATH": str(HUNT / "inject"), "FLOODMARK_HUNT": "no-such-bug"}
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""`import jepsen` as a whole: every form of a file, what was promised, what is refused, what is left."""
+"""`import jepsen` as a whole: file forms, guarantees, refused files, final reads, the folder."""
 
 import hashlib
 from collections import Counter
@@ -34,7 +34,7 @@ def test_every_form_of_the_file_gives_the_same_history(tmp_path: Path, written: 
     assert run.about["nodes"] == ["n1"]
 
 
-def test_in_json_a_word_is_no_node_and_a_map_spells_its_keys(tmp_path: Path) -> None:
+def test_in_json_a_word_is_no_node_and_a_map_has_its_keys(tmp_path: Path) -> None:
     run = imported(tmp_path, in_json(nemesis(
         ":f :start-partition, :value :majority",
         ':f :start-partition, :value [:isolated {"n1" ["n2"], "n2" ["n1"]}]',
@@ -45,7 +45,7 @@ def test_in_json_a_word_is_no_node_and_a_map_spells_its_keys(tmp_path: Path) -> 
 
 
 def test_the_same_file_gives_the_same_folder(tmp_path: Path) -> None:
-    """Nothing of now or of here is in it; where it came from is."""
+    """It has no time or place of the import, but its source."""
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
         run = imported(tmp_path / name, OPS)
@@ -56,10 +56,10 @@ def test_the_same_file_gives_the_same_folder(tmp_path: Path) -> None:
         assert (tmp_path / "one/run" / file).read_bytes() == (tmp_path / "two/run" / file).read_bytes()
 
 
-# -- what was promised --------------------------------------------------------------------------------------
+# -- guarantees ---------------------------------------------------------------------------------------------
 
 
-def test_what_nobody_promised_is_assumed_and_told(
+def test_a_guarantee_that_is_not_given_is_assumed_and_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = imported(tmp_path, OPS, config=("acks=1", "retries=5"))
@@ -69,7 +69,7 @@ def test_what_nobody_promised_is_assumed_and_told(
     assert "assumed: isolation.level=read_committed, " in capsys.readouterr().err
 
 
-def test_every_promise_is_kafkas_key(tmp_path: Path) -> None:
+def test_every_guarantee_has_kafkas_key(tmp_path: Path) -> None:
     run = imported(
         tmp_path, OPS, config=("acks=-1", "min.insync.replicas=2", "default.replication.factor=3",
         "unclean.leader.election.enable=true", "enable.idempotence=true", "retries=1",
@@ -81,12 +81,12 @@ def test_every_promise_is_kafkas_key(tmp_path: Path) -> None:
     assert run.origin["assumed"] == {}
 
 
-@pytest.mark.parametrize(("word", "said"), [
+@pytest.mark.parametrize(("word", "message"), [
     ("acks=2", "acks=2"), ("linger.ms=5", "linger.ms"), ("retries=-1", "retries=-1"), ("acks", "KEY=VALUE"),
     ("isolation.level=serializable", "serializable"), ("enable.idempotence=yes", "yes"),
 ])  # fmt: skip
-def test_a_promise_that_is_none_is_refused(tmp_path: Path, word: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_an_invalid_guarantee_is_refused(tmp_path: Path, word: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         imported(tmp_path, OPS, config=(word,))
     assert not (tmp_path / "run").exists()
 
@@ -114,9 +114,9 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "said"), REFUSED)
-def test_what_is_no_such_history_is_refused_and_leaves_nothing(tmp_path: Path, text: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_an_invalid_history_is_refused_and_leaves_no_file(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         imported(tmp_path, text)
     assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
 
@@ -125,7 +125,7 @@ def test_what_is_no_such_history_is_refused_and_leaves_nothing(tmp_path: Path, t
     ("", 0), ("; nothing\n", 0), ("[]", 0), ("{:type :invoke, :f :read, :process 0, :value nil}", 1),
     (nemesis(':f :kill, :value ["n1"]', ':f :kill, :value {"n1" :killed}'), 2),
 ])  # fmt: skip
-def test_a_history_without_a_record_is_imported_and_said_to_tell_nothing(
+def test_a_history_without_records_is_imported_with_a_warning(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, missing: int
 ) -> None:
     run = imported(tmp_path, "\n".join(line for line in text.splitlines() if ":f :send" not in line))
@@ -134,7 +134,7 @@ def test_a_history_without_a_record_is_imported_and_said_to_tell_nothing(
     assert "it has no send, poll or txn" in capsys.readouterr().err
 
 
-# -- how far the reads went ---------------------------------------------------------------------------------
+# -- final reads -------------------------------------------------------------------------------------------
 
 
 def sought(process: int, keys: str = "[0]", seek: str = ", :seek-to-beginning? true") -> tuple[str, ...]:
@@ -178,8 +178,8 @@ FINAL_POLLS = {
 
 
 @pytest.mark.parametrize("name", FINAL_POLLS)
-def test_final_polls_are_final_reads_where_they_read_to_the_end(tmp_path: Path, name: str) -> None:
-    """Assigned, sought the beginning, with nothing sent from then on, and up to all that is known."""
+def test_final_polls_are_final_reads_if_they_read_to_the_end(tmp_path: Path, name: str) -> None:
+    """After an assign and a seek to the beginning, without later sends, up to every known record."""
     steps, (processes, partitions) = FINAL_POLLS[name]
     run = imported(tmp_path, numbered(*steps))
     assert run.about["final_reads"] == {"processes": processes, "partitions": partitions}
@@ -194,33 +194,33 @@ def test_final_polls_are_final_reads_where_they_read_to_the_end(tmp_path: Path, 
     ((*polled(4, "{0 [[4 1]]}"), *sent(1, "nil")), [], []),
     ((*sent(1, "5"), *polled(4, "{0 [[nil 1] [9 9]], 1 [[9 9]]}")), [0], [0]),
 ], ids=range(7))  # fmt: skip
-def test_where_no_loss_can_be_inferred_is_told(
+def test_partitions_where_no_loss_can_be_inferred_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], steps: tuple[str, ...], unread: list[int],
     blind: list[int]
 ) -> None:
     run = imported(tmp_path, numbered(*steps))
     assert (run.origin["unread"], run.origin["blind"]) == (unread, blind)
-    said = capsys.readouterr().err
-    assert ("cannot be judged: acked records are above" in said) == bool(unread)
-    assert ("cannot be judged: records were read without offsets" in said) == bool(blind)
+    message = capsys.readouterr().err
+    assert ("cannot be judged: acked records are above" in message) == bool(unread)
+    assert ("cannot be judged: records were read without offsets" in message) == bool(blind)
     assert run.about["observes"] == {"dumps": False, "replicas": False, "trace": []}
 
 
-def test_how_far_it_is_is_told(
+def test_progress_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(import_jepsen, "PROGRESS_EVERY", 5_000)
     imported(tmp_path, numbered(*SEND * 6_000) + "\n")
-    said = capsys.readouterr().err.splitlines()
-    assert [line for line in said if line.startswith("...")] == ["... 8192 lines", "... 12000 lines"]
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith("...")] == ["... 8192 lines", "... 12000 lines"]
 
 
-def test_the_sentence_names_the_file(tmp_path: Path) -> None:
+def test_the_error_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=rf"^{tmp_path}/history\.edn:2:8: \] closes the \{{ of line 2$"):
         imported(tmp_path, "{:a 1}\n{:a [1]]".replace("{:a 1}", "; a comment"))
 
 
-def test_no_file_and_a_folder(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         import_history(tmp_path / "none", out=tmp_path / "run")
     with pytest.raises(UsageError, match=r"is a folder: name the history\.edn in it"):
@@ -228,7 +228,7 @@ def test_no_file_and_a_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_folder_is_left_alone_and_an_empty_one_is_used(tmp_path: Path) -> None:
+def test_a_nonempty_folder_is_refused_and_an_empty_one_is_used(tmp_path: Path) -> None:
     (tmp_path / "history.edn").write_text(OPS)
     full, empty = tmp_path / "full", tmp_path / "empty"
     full.mkdir(), empty.mkdir()
@@ -240,7 +240,7 @@ def test_a_full_folder_is_left_alone_and_an_empty_one_is_used(tmp_path: Path) ->
     assert sorted(path.name for path in empty.iterdir()) == ["history.jsonl", "run.json"]
 
 
-def test_a_disk_that_fills_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -250,8 +250,8 @@ def test_a_disk_that_fills_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Mo
     assert [path.name for path in tmp_path.iterdir()] == ["history.edn"]
 
 
-def test_damaged_files_are_imported_or_refused_and_never_anything_else(tmp_path: Path) -> None:
-    """Bytes changed, lost, doubled at random, in EDN and in JSON: a folder of format 1, or a sentence."""
+def test_damaged_files_are_imported_or_refused(tmp_path: Path) -> None:
+    """Bytes changed, lost, doubled at random, in EDN and in JSON: a folder of format 1, or an error."""
     outcomes = Counter[str]()
     for seed in range(300):
         random = Random(seed)
@@ -262,15 +262,15 @@ def test_damaged_files_are_imported_or_refused_and_never_anything_else(tmp_path:
                 ("", "{", "]", "nil", '"', "-", "9" * 20, "#_", ":send", text[at] * 2, "\\ud83d", "\n"))
         place = tmp_path / str(seed)
         place.mkdir()
-        said = ""
+        refusal = ""
         try:
             imported(place, "".join(text))
         except UsageError as error:
-            said = str(error)
+            refusal = str(error)
         left = sorted(path.name for path in place.iterdir())
-        assert left == (["history.edn"] if said else ["history.edn", "run"])
-        assert not said or str(place / "history.edn") in said
-        outcomes["refused" if said else "imported"] += 1
+        assert left == (["history.edn"] if refusal else ["history.edn", "run"])
+        assert not refusal or str(place / "history.edn") in refusal
+        outcomes["refused" if refusal else "imported"] += 1
     assert min(outcomes.values()) > 30, outcomes
 
 

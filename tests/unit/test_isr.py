@@ -1,4 +1,4 @@
-"""The leader's view of its ISR: what it counts while a proposal's fate is not known."""
+"""The leader's view of its ISR: the members it counts while a proposal is pending."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_an_expansion_counts_at_once_and_a_shrink_when_it_is_confirmed() -> None
 
 @pytest.mark.parametrize("error", [errors.INELIGIBLE_REPLICA, errors.OPERATION_NOT_ATTEMPTED])
 def test_a_member_refused_for_certain_is_no_longer_counted(error: int) -> None:
-    """The controller has changed nothing."""
+    """The controller changed nothing."""
     isr = proposed(EXPAND)
     assert isr.handle_response(answer(EXPAND, error))
     assert isr.maximal == (1, 2)
@@ -55,8 +55,8 @@ def test_a_member_refused_for_certain_is_no_longer_counted(error: int) -> None:
 @pytest.mark.parametrize(
     "error", [errors.FENCED_LEADER_EPOCH, errors.INVALID_UPDATE_VERSION, errors.NEW_LEADER_ELECTED]
 )
-def test_an_epoch_refused_keeps_the_member_until_metadata_tells(error: int) -> None:
-    """Somebody else has written; it is not sent again."""
+def test_a_refused_epoch_keeps_the_member_until_new_metadata(error: int) -> None:
+    """The ISR was changed meanwhile; the proposal is not sent again."""
     isr = proposed(EXPAND)
     isr.handle_response(answer(EXPAND, error))
     assert isr.maximal == (1, 2, 3)
@@ -68,7 +68,7 @@ def test_an_epoch_refused_keeps_the_member_until_metadata_tells(error: int) -> N
 
 
 def test_a_proposal_without_an_answer_is_sent_again_once() -> None:
-    """And counts all the while."""
+    """Its members count meanwhile."""
     isr = proposed(EXPAND)
     isr.handle_response(answer(EXPAND, errors.NETWORK_EXCEPTION))
     assert isr.maximal == (1, 2, 3)
@@ -76,8 +76,8 @@ def test_a_proposal_without_an_answer_is_sent_again_once() -> None:
     assert isr.take_resend() is None
 
 
-def test_a_refusal_after_a_lost_sending_proves_nothing() -> None:
-    """The lost one may still arrive: the committed ISR is proposed, which voids it when accepted."""
+def test_a_refusal_after_a_lost_request_proves_nothing() -> None:
+    """The lost one may still arrive: the committed ISR is proposed, which rules it out when accepted."""
     isr = proposed(EXPAND)
     isr.handle_response(answer(EXPAND, errors.REQUEST_TIMED_OUT))
     isr.take_resend()
@@ -91,8 +91,8 @@ def test_a_refusal_after_a_lost_sending_proves_nothing() -> None:
     assert isr.partition_epoch == 8
 
 
-def test_an_answer_to_something_else_is_dropped() -> None:
-    """An earlier proposal's, and a success of another leader epoch."""
+def test_an_answer_to_another_request_is_dropped() -> None:
+    """To an earlier proposal, and a success of another leader epoch."""
     isr = proposed(EXPAND)
     assert not isr.handle_response(answer(SHRINK, isr=(1,)))
     assert not isr.handle_response(answer(EXPAND, isr=(1, 2, 3), leader_epoch=5))

@@ -1,4 +1,4 @@
-"""Jepsen's ops carried into format 1, one by one: what each becomes, and what is counted."""
+"""Jepsen's ops converted into format 1 one by one: what each becomes, and what is counted."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from floodmark.harness.op import NEMESIS, Type
 # -- sends and reads ----------------------------------------------------------------------------------------
 
 
-def test_a_send_and_a_poll_are_what_jepsen_says(tmp_path: Path) -> None:
+def test_a_send_and_a_poll_are_as_in_jepsen(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         *SEND, POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [6 2]], 3 [[0 1]]}]]"))
 
@@ -25,25 +25,25 @@ def test_a_send_and_a_poll_are_what_jepsen_says(tmp_path: Path) -> None:
     assert run.origin["left_out"] == run.origin["changed"] == {}
 
 
-def test_values_are_unique_in_the_run_though_they_were_in_their_key_alone(tmp_path: Path) -> None:
+def test_values_that_were_unique_in_their_key_are_unique_in_the_run(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         ":type :invoke, :f :txn, :value [[:send 0 1] [:send 1 1] [:send 7 1]]"))
     assert [send.value for send in run.ops[0].sends or ()] == [1, SPAN + 1, 7 * SPAN + 1]
 
 
-@pytest.mark.parametrize(("told", "offset"), [
+@pytest.mark.parametrize(("value", "offset"), [
     ("[[:send 0 [5 1]]]", 5), ("([:send 0 (5 1)])", 5), ("[[:send 0 [nil 1]]]", None),
     ("[[:send 0 1]]", None), ("nil", None), ("[[:send 0 [-1 1]]]", None), ("[[:send 0 [1.5 1]]]", None),
     ("[[:send 0 [9223372036854775808 1]]]", None),
 ])  # fmt: skip
 @pytest.mark.parametrize("kind", ["ok", "fail", "info"])
-def test_a_completion_has_the_offset_if_it_was_told(
-    tmp_path: Path, kind: str, told: str, offset: int | None
+def test_a_completion_has_the_offset_if_jepsen_has_it(
+    tmp_path: Path, kind: str, value: str, offset: int | None
 ) -> None:
-    """A completion without a value has that of its invocation: the pair stays a pair."""
-    run = imported(tmp_path, numbered(SEND[0], f":type :{kind}, :f :send, :value {told}"))
+    """A completion without a value has that of its invocation, so the pair stays complete."""
+    run = imported(tmp_path, numbered(SEND[0], f":type :{kind}, :f :send, :value {value}"))
     assert places(run.ops[1]) == [(0, offset, 1)]
-    odd = "-1" in told or "1.5" in told or "922" in told
+    odd = "-1" in value or "1.5" in value or "922" in value
     assert run.origin["left_out"] == ({"invalid offset of a send": 1} if odd else {})
 
 
@@ -66,14 +66,14 @@ def test_what_a_txn_sends_and_reads_is_one_line(tmp_path: Path) -> None:
     ("send", "[[:send 0 1] [:poll]]", "txn"), ("poll", "[[:poll] [:send 0 1]]", "txn"),
     ("send", "[]", "txn"), ("poll", "[]", "poll"), ("txn", "[]", "txn"),
 ])  # fmt: skip
-def test_an_op_is_called_what_it_does(tmp_path: Path, f: str, value: str, written: str) -> None:
-    """Format 1's send sends and its poll reads; both at once is a txn. The completion is called the same."""
+def test_an_op_has_the_name_of_what_it_does(tmp_path: Path, f: str, value: str, written: str) -> None:
+    """Format 1's send sends and its poll reads; both at once is a txn. The completion has the same name."""
     run = imported(tmp_path, numbered(f":type :invoke, :f :{f}, :value {value}",
                                       f":type :ok, :f :{f}, :value {value}"))
     assert [op.f for op in run.ops] == [written, written]
 
 
-def test_a_completion_of_another_op_is_left_so_for_the_judge_to_see(tmp_path: Path) -> None:
+def test_a_completion_of_another_op_is_kept_for_the_judge(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         SEND[0], ":type :ok, :f :poll, :value [[:poll {0 [[1 1]]}]]",
         SEND[0], ":type :ok, :f :send, :value [[:send 0 [5 2]]]"))
@@ -82,7 +82,7 @@ def test_a_completion_of_another_op_is_left_so_for_the_judge_to_see(tmp_path: Pa
     assert places(run.ops[3]) == [(0, 5, 2)]
 
 
-def test_info_and_fail_polls_keep_what_they_were_shown(tmp_path: Path) -> None:
+def test_info_and_fail_polls_keep_their_reads(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         POLL, ":type :fail, :f :poll, :value [[:poll {0 [[1 1]]}]], :error :timeout",
         POLL, ":type :info, :f :poll, :value [[:poll {0 [[1 1]]}] [:poll]], :error [:disconnect \"gone\"]"))
@@ -93,8 +93,8 @@ def test_info_and_fail_polls_keep_what_they_were_shown(tmp_path: Path) -> None:
 # -- odd names ----------------------------------------------------------------------------------------------
 
 
-def test_odd_values_get_a_number_each_and_the_folder_says_which(tmp_path: Path) -> None:
-    """One to one: 1, 1.0, "1", true and [1 1] are five values; a number is no other key's."""
+def test_odd_values_get_a_number_each_and_the_folder_lists_them(tmp_path: Path) -> None:
+    """One to one: 1, 1.0, "1", true and [1 1] are five values; no two keys share a number."""
     run = imported(tmp_path, numbered(
         ':type :invoke, :f :send, :value [[:send 0 1] [:send 0 1.0] [:send 0 "1"] [:send 0 true] '
         '[:send 0 [1 1]] [:send 0 -3] [:send 0 1000000000000] [:send 1 "1"] [:send 0 nil]]',
@@ -102,8 +102,8 @@ def test_odd_values_get_a_number_each_and_the_folder_says_which(tmp_path: Path) 
         '[:send 0 [3 true]] [:send 0 [4 [1 1]]] [:send 0 [5 -3]] [:send 0 [6 1000000000000]] '
         '[:send 1 [0 "1"]] [:send 0 [7 nil]]]',
         POLL, ':type :ok, :f :poll, :value [[:poll {0 [[2 "1"] [7 nil]]}]]'))
-    asked, done = ([send.value for send in op.sends or ()] for op in run.ops[:2])
-    assert asked == done == [1, -1, -2, -3, -4, -5, -6, -7, -8]
+    invoked, done = ([send.value for send in op.sends or ()] for op in run.ops[:2])
+    assert invoked == done == [1, -1, -2, -3, -4, -5, -6, -7, -8]
     assert places(run.ops[1])[4] == (0, 4, -4)
     assert places(run.ops[3]) == [(0, 2, -2), (0, 7, -8)]
     legend = [json.loads(line) for line in (run.folder / "values.jsonl").read_text().splitlines()]
@@ -112,8 +112,8 @@ def test_odd_values_get_a_number_each_and_the_folder_says_which(tmp_path: Path) 
     assert run.origin["odd_values"] == "values.jsonl"
 
 
-def test_a_pair_that_was_to_be_sent_is_no_offset_and_value(tmp_path: Path) -> None:
-    """The completion of an info op shows the value as it was asked, and that value is a pair here."""
+def test_a_pair_as_the_value_of_a_send_is_no_offset_and_value(tmp_path: Path) -> None:
+    """The completion of an info op repeats the value of the invocation, which is a pair here."""
     run = imported(tmp_path, numbered(":type :invoke, :f :send, :value [[:send 0 [3 4]]]",
                                       ":type :info, :f :send, :value [[:send 0 [3 4]]]"))
     assert places(run.ops[1]) == places(run.ops[0]) == [(0, None, -1)]
@@ -123,7 +123,7 @@ def test_keys_of_any_kind_are_partitions_one_to_one(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         ':type :invoke, :f :subscribe, :value [2 "5" :k "x" 5 -1 [0 1] 0]',
         ':type :ok, :f :subscribe, :value [2 "5" :k "x" 5 -1 [0 1] 0]', *SEND))
-    topics = {key: told["topic"] for key, told in run.about["partitions"].items()}
+    topics = {key: partition["topic"] for key, partition in run.about["partitions"].items()}
     assert topics == {
         "2": "2", "5": '"5"', "0": ":k", "1": '"x"', "3": "5", "4": "-1", "6": "[0 1]", "7": "0"}
     assert run.ops[1].partitions == (0, 1, 2, 3, 4, 5, 6, 7)
@@ -131,14 +131,14 @@ def test_keys_of_any_kind_are_partitions_one_to_one(tmp_path: Path) -> None:
     assert run.origin["changed"]["key with a number of its own (partitions: topic)"] == 7
 
 
-def test_a_sets_keys_are_numbered_alike_whenever_it_is_read(tmp_path: Path) -> None:
+def test_a_sets_keys_are_numbered_in_a_fixed_order(tmp_path: Path) -> None:
     """A set has no order of its own: :a is 0 and :e is 4."""
     run = imported(tmp_path, numbered(":type :invoke, :f :assign, :value #{:d :a :c :b :e}", *SEND))
     topics = [run.about["partitions"][str(number)]["topic"] for number in range(5)]
     assert topics == [":a", ":b", ":c", ":d", ":e"]
 
 
-def test_a_record_of_nil_that_nobody_sent_is_none_of_ours(tmp_path: Path) -> None:
+def test_a_read_of_nil_that_was_not_sent_is_left_out(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         *SEND, POLL, ":type :ok, :f :poll, :value [[:poll {0 [[5 1] [6 nil]]}]]"))
     assert places(run.ops[3]) == [(0, 5, 1)]
@@ -155,13 +155,13 @@ def seek(value: str = "true") -> tuple[str, str]:
 
 
 
-def test_a_process_that_seeks_the_beginning_goes_on_in_another_life(tmp_path: Path) -> None:
+def test_a_process_that_seeks_the_beginning_gets_a_new_number(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(*seek(), *READ, *seek(), *READ, *seek("false"), *READ, *seek(), *READ))
     assert [op.process for op in run.ops] == [0] * 4 + [LIFE] * 8 + [2 * LIFE] * 4
     assert run.origin["changed"] == {"process in another life: it sought the beginning": 2}
 
 
-def test_where_a_read_has_no_offset_its_partition_is_left_out_and_the_position_forgotten(
+def test_a_read_without_an_offset_removes_its_partition_and_the_position(
     tmp_path: Path,
 ) -> None:
     run = imported(tmp_path, numbered(
@@ -172,8 +172,8 @@ def test_where_a_read_has_no_offset_its_partition_is_left_out_and_the_position_f
                                     "read without an offset": 1}
 
 
-def test_who_subscribed_stays_who_it_was(tmp_path: Path) -> None:
-    """Another number would have no subscribe, which is what excuses its jumps."""
+def test_a_process_that_subscribed_keeps_its_number(tmp_path: Path) -> None:
+    """A new number would have no subscribe, which permits its jumps."""
     subscribe = ":type :invoke, :f :subscribe, :value [0]", ":type :ok, :f :subscribe, :value [0]"
     blind = POLL, ":type :ok, :f :poll, :value [[:poll {0 [[nil 2]]}]]"
     run = imported(tmp_path, numbered(*subscribe, *blind, *READ))
@@ -191,19 +191,19 @@ def test_who_subscribed_stays_who_it_was(tmp_path: Path) -> None:
     ("[]", "{0 [[2 2] [1 1]]}", ["0:2 0:1"]), ("nil", "{0 [[2 2] [1 1]]}", ["0:2 0:1"]),
 ])  # fmt: skip
 @pytest.mark.parametrize("move", ["assign", "subscribe"])
-def test_only_a_partition_that_was_reassigned_in_an_op_owes_no_order_in_it(
+def test_only_reads_of_a_partition_reassigned_in_the_op_may_be_out_of_order(
     tmp_path: Path, log: str, reads: str, polls: list[str], move: str
 ) -> None:
-    """What is not in order there has a poll of its own, before which the process gives the partition up; what
-    else it holds it keeps. All others stay together in the poll, which stays one."""
-    held = f":type :invoke, :f :{move}, :value [0 7]", f":type :ok, :f :{move}, :value [0 7]"
+    """Out-of-order reads get a poll of their own, before which the process gives up that partition and keeps
+    its others. All other reads stay in one poll."""
+    assigned = f":type :invoke, :f :{move}, :value [0 7]", f":type :ok, :f :{move}, :value [0 7]"
     run = imported(tmp_path, numbered(
-        *held, POLL, *(f":process 1, {op}" for op in SEND),
+        *assigned, POLL, *(f":process 1, {op}" for op in SEND),
         f":type :ok, :f :poll, :value [[:poll {reads}]], :rebalance-log {log}"))
     mine = [op for op in run.ops if op.process == 0]
-    told = [" ".join(f"{read.partition}:{read.offset}" for read in op.reads or ())
-            for op in mine if op.f == "poll" and op.type is Type.OK]
-    assert told == polls
+    found = [" ".join(f"{read.partition}:{read.offset}" for read in op.reads or ())
+             for op in mine if op.f == "poll" and op.type is Type.OK]
+    assert found == polls
     assert [(op.f, op.type) for op in mine[4:]] == [
         (move, Type.INVOKE), (move, Type.OK), (move, Type.INVOKE), (move, Type.OK), ("poll", Type.INVOKE),
         ("poll", Type.OK)] * (len(polls) - 1)
@@ -216,7 +216,7 @@ def test_only_a_partition_that_was_reassigned_in_an_op_owes_no_order_in_it(
 
 
 @pytest.mark.parametrize("kind", ["fail", "info"])
-def test_what_a_poll_showed_apart_moves_nobody_where_the_poll_did_not(tmp_path: Path, kind: str) -> None:
+def test_a_separated_read_of_a_fail_or_info_poll_has_no_assign(tmp_path: Path, kind: str) -> None:
     run = imported(tmp_path, numbered(
         POLL, f":type :{kind}, :f :poll, :value [[:poll {{0 [[5 5] [3 3]], 1 [[1 1]]}}]], "
         ":rebalance-log [{:keys [0]}]"))
@@ -235,10 +235,10 @@ def test_a_txn_keeps_its_sends_and_its_order_too(tmp_path: Path) -> None:
     assert places(run.ops[7]) == [(0, 2, 2)]
 
 
-# -- who is no client, and what is no op --------------------------------------------------------------------
+# -- the nemesis, and lines that are no op -------------------------------------------------------------------
 
 
-def test_an_act_of_the_nemesis_is_one_line_when_it_had_taken_effect(tmp_path: Path) -> None:
+def test_an_act_of_the_nemesis_is_one_line_at_its_completion(tmp_path: Path) -> None:
     run = imported(tmp_path, nemesis(
         ":f :kill, :value :primaries", ':f :kill, :value {"n1" :killed, "n2" "x"}',
         ":f :start-partition, :value :one",
@@ -257,11 +257,11 @@ def test_an_act_of_the_nemesis_is_one_line_when_it_had_taken_effect(tmp_path: Pa
     assert run.about["partitions"]["0"]["replicas"] == ["n1", "n2", "n3"]
 
 
-def test_an_act_that_may_lose_data_excuses_and_so_does_one_that_is_not_known(tmp_path: Path) -> None:
+def test_an_act_that_may_lose_data_permits_losses_and_so_does_an_unknown_one(tmp_path: Path) -> None:
     run = imported(tmp_path, nemesis(
         ':f :lose-unfsynced-writes, :value ["n2"]', ':f :lose-unfsynced-writes, :value {"n2" :done}',
         ":f :wipe-out, :value nil", ":f :wipe-out, :value nil",
-        ':f :free-node, :value "n3"'))  # never done: told in the end
+        ':f :free-node, :value "n3"'))  # never completed: recorded at the end
     assert [(op.f, op.fault and op.fault["nodes"], op.fault and op.fault["lost"]) for op in run.ops[2:]] == [
         ("lose-unfsynced-writes", ["n2"], True), ("wipe-out", ["unnamed"], True), ("free-node", ["n3"], True)]
     assert run.about["nodes"] == ["n2", "n3", "unnamed"]
@@ -271,7 +271,7 @@ def test_an_act_that_may_lose_data_excuses_and_so_does_one_that_is_not_known(tmp
         "act :free-node, counted as one that may lose data": 1}
 
 
-def test_which_acts_lose_data_can_be_said(tmp_path: Path) -> None:
+def test_the_acts_that_lose_data_can_be_given(tmp_path: Path) -> None:
     """On a lazy file system a kill loses what was not fsynced."""
     run = imported(tmp_path, nemesis(
         ':f :kill, :value ["n1"]', ':f :kill, :value {"n1" :killed}', ":f :shuffle, :value nil",
@@ -280,18 +280,18 @@ def test_which_acts_lose_data_can_be_said(tmp_path: Path) -> None:
         ("kill", True, ["n1"]), ("shuffle", None, [])]
 
 
-def test_an_act_told_once_is_told_where_the_next_begins(tmp_path: Path) -> None:
+def test_an_act_without_a_completion_is_recorded_where_the_next_begins(tmp_path: Path) -> None:
     run = imported(tmp_path, nemesis(':f :pause, :value ["n1"]', ":f :kill, :value nil",
                                      ':f :kill, :value {"n1" :killed}'))
     assert [(op.f, op.time) for op in run.ops[2:]] == [("pause", 3000), ("kill", 4000)]
 
 
-def test_the_partitioner_of_old_says_start_and_means_a_cut(tmp_path: Path) -> None:
+def test_start_of_the_old_partitioner_is_a_cut(tmp_path: Path) -> None:
     run = imported(tmp_path, nemesis(":f :start, :value nil", ':f :start, :value [:isolated {"n1" #{"n2"}}]'))
     assert [op.f for op in run.ops[2:]] == ["cut"]
 
 
-def test_what_asks_only_about_the_cluster_is_left_out_and_counted(tmp_path: Path) -> None:
+def test_ops_that_only_inspect_the_cluster_are_left_out_and_counted(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         ":type :invoke, :f :debug-topic-partitions, :value [0]",
         ':type :ok, :f :debug-topic-partitions, :value {:node "n1", :partitions {0 {:hw 5}}}',
@@ -302,21 +302,21 @@ def test_what_asks_only_about_the_cluster_is_left_out_and_counted(tmp_path: Path
     assert run.origin["left_out"] == {
         "debug-topic-partitions (line)": 2, "process checker (line)": 1,
         "field :keys": 1, "field :poll-ms": 2}
-    assert run.about["history_lines"] == 4  # nothing is missing that a check could rest on
+    assert run.about["history_lines"] == 4  # nothing is missing that a check needs
     assert [run.line(index)["jepsen"] for index in range(4)] == [2, 3, 5, 6]
 
 
-def test_an_op_not_known_may_have_sent_so_the_history_counts_as_incomplete(
+def test_an_unknown_op_may_have_sent_so_the_history_counts_as_incomplete(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = imported(tmp_path, numbered(*SEND, ":type :invoke, :f :bulk-send, :value [1 2]",
                                       ":type :ok, :f :bulk-send, :value [1 2]"))
     assert (len(run.ops), run.about["history_lines"]) == (2, 4)
-    assert "not carried: 2 x op :bulk-send (line)" in (said := capsys.readouterr().err)
-    assert "the history counts as incomplete" in said
+    assert "not carried: 2 x op :bulk-send (line)" in (message := capsys.readouterr().err)
+    assert "the history counts as incomplete" in message
 
 
-def test_an_index_that_leaps_tells_of_ops_that_are_not_there(tmp_path: Path) -> None:
+def test_a_gap_in_the_index_counts_as_missing_ops(tmp_path: Path) -> None:
     text = numbered(*SEND).replace(":index 1,", ":index 8,")
     run = imported(tmp_path, text)
     assert run.about["history_lines"] == 2 + 7
@@ -325,20 +325,20 @@ def test_an_index_that_leaps_tells_of_ops_that_are_not_there(tmp_path: Path) -> 
     assert run.line(1)["jepsen"] == 8
 
 
-def test_an_index_that_is_none_tells_nothing(tmp_path: Path) -> None:
+def test_an_invalid_index_counts_as_no_missing_op(tmp_path: Path) -> None:
     text = numbered(*SEND).replace(":index 1,", f":index {10**30},").replace(":index 0,", ":index nil,")
     run = imported(tmp_path, text)
     assert run.about["history_lines"] == 2
     assert run.origin["changed"] == {"invalid index": 1}
 
 
-def test_somebody_else_who_sends_makes_the_history_incomplete(tmp_path: Path) -> None:
+def test_a_send_of_another_process_makes_the_history_incomplete(tmp_path: Path) -> None:
     run = imported(tmp_path, numbered(
         *SEND, ":process :loader, :type :invoke, :f :send, :value [[:send 0 2]]"))
     assert (len(run.ops), run.about["history_lines"]) == (2, 3)
 
 
-def test_time_never_falls_and_where_it_did_that_is_told(tmp_path: Path) -> None:
+def test_time_never_falls_and_corrections_are_counted(tmp_path: Path) -> None:
     text = numbered(*SEND, *READ, *SEND).replace(":time 2000", ":time 500").replace(":time 3000", ":time nil")
     run = imported(tmp_path, text)
     assert [op.time for op in run.ops] == [0, 1000, 1000, 1000, 4000, 5000]

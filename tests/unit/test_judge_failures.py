@@ -1,5 +1,5 @@
-"""The judge's own failure is loud, in whichever stage: unknown, exit 4, and the traceback in a file. Its
-neighbours in the call are judged as they would be alone."""
+"""The judge's own failure is reported in every stage: unknown, exit 4, and the traceback in a file. Other
+runs of the call are judged as they would be alone."""
 
 import json
 import tempfile
@@ -20,7 +20,7 @@ from floodmark.checkers.laws.families import FAMILIES
 
 pytestmark = pytest.mark.spark
 ERROR_FILE = "judge-error.txt"
-BAGS, PIECES = 1 << 40, 0  # bytes from which a run is cut up: none is, all are
+BAGS, PIECES = 1 << 40, 0  # bytes from which a run is judged in pieces: no run, every run
 
 # Where the driver can fail, as MODULE.FUNCTION; a function is named where it is called.
 # On one run:
@@ -44,7 +44,7 @@ PIECES_DRIVER = ("judge.many_runs.judged_in_pieces", "judge.verdicts.merged",
                  "judge.two_passes.concatenated", "judge.two_passes.SparkContext.broadcast",
                  "judge.two_passes.SparkContext.runJob")  # fmt: skip
 
-# The same in a Python worker of Spark's, always on one run.
+# The same in a Python worker of Spark, always on one run.
 READING = (
     "read.tables._history", "read.tables._dump", "read.tables._replicas", "read.tables._trace",
 )  # fmt: skip
@@ -78,7 +78,7 @@ def run_in(folder: Path) -> Path:
     txn(tale, 5, (0, 1, 2), reads=[(0, 0, 1)])
     tale.logged(2)
     story = Story().begin().produce(2)
-    tale.trace = [{**line, "time": line["time"] // 1000} for line in story.lines]  # before what clients see
+    tale.trace = [{**line, "time": line["time"] // 1000} for line in story.lines]  # before the clients' ops
     return tale.write(folder)
 
 
@@ -93,7 +93,7 @@ def verdict_in(folder: Path) -> dict[str, Any]:
 
 
 def is_refused(folder: Path, *words: str, beginning: str = "the judge failed: ") -> None:
-    """Its verdict is that the judge failed, with these words, and the traceback lies beside it."""
+    """Its verdict is that the judge failed, with these words, and the traceback is in the folder."""
     verdict = verdict_in(folder)
     assert verdict["valid"] == "unknown", folder
     assert verdict["findings"] == []
@@ -109,7 +109,7 @@ def is_refused(folder: Path, *words: str, beginning: str = "the judge failed: ")
 
 
 def is_judged(folder: Path) -> None:
-    """As it is alone."""
+    """As it would be alone."""
     verdict = verdict_in(folder)
     assert (verdict["valid"], verdict["unknown"], verdict["findings"]) == (True, [], []), folder
     assert verdict["counts"]["acked"] == 2
@@ -117,7 +117,7 @@ def is_judged(folder: Path) -> None:
 
 
 def refused(folder: Path, *words: str) -> None:
-    """`check` of this folder alone says so, lets nothing through, and says where the traceback is."""
+    """`check` of this folder alone reports it, lets nothing through, and names the file of the traceback."""
     answer = floodmark("check", folder, "--allow-unknown")
     assert answer.code == 4
     assert str(folder / ERROR_FILE) in answer.err
@@ -129,12 +129,12 @@ def called(stage: str) -> str:
 
 
 def folders_of(parent: Path, stages: Sequence[str]) -> dict[str, Path]:
-    """A run for each stage, and two more, at either end of the call."""
+    """A run for each stage, and two good ones, first and last in the call."""
     return {stage: run_in(parent / called(stage)) for stage in ("good", *stages, "good too")}
 
 
 def check_all(folders: dict[str, Path], words: Callable[[str], str]) -> None:
-    """All in one call: of each its own stage fails."""
+    """All in one call: for each its own stage fails."""
     assert floodmark("check", *folders.values()).code == 4
     for stage, folder in folders.items():
         if stage.startswith("good"):
@@ -153,8 +153,8 @@ def size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     return int(request.param)
 
 
-def test_unharmed_it_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """So that every test below could fail; and what an earlier failure left beside the verdict goes."""
+def test_without_an_injection_it_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """So that every test below could fail; the file of an earlier failure is removed."""
     folder = run_in(tmp_path / "run")
     (folder / ERROR_FILE).write_text("of last week")
     cut_up: list[int] = []
@@ -229,7 +229,7 @@ def one_bag(works: Any, *_: int) -> Any:
 
 @pytest.mark.parametrize("stage", PIECES_TASKS)
 def test_a_task_fails_altogether(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
-    """Not while it works for a run, but before it begins to."""
+    """Before it begins to work on a run."""
     monkeypatch.setattr(bags, "BIG_BYTES", PIECES)
     folder = run_in(tmp_path / "run")
     Injection(monkeypatch, {"run": f"whole {stage}"}).into(stage)
@@ -245,7 +245,7 @@ def test_a_worker_is_short_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """While it reads, and while it asks the laws."""
+    """While it reads, and while it runs the checks."""
     stage = "family.log" if size == BAGS else "read.tables._trace"
     folders = folders_of(tmp_path, [stage])
     into_workers(Injection(monkeypatch, {called(stage): stage}, injected.die), size)
@@ -254,40 +254,40 @@ def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, siz
 
 @pytest.mark.parametrize("size", [SIZES[0], pytest.param(PIECES, id="pieces", marks=pytest.mark.long)],
                          indirect=True)
-def test_a_jvm_that_dies_costs_only_the_run_that_kills_it(
+def test_a_jvm_that_dies_fails_only_the_run_that_kills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """And a run in the same call is judged by the JVM after the next."""
+    """Another run of the call is judged by a later JVM."""
     stage = "family.log"
-    dies, good = run_in(tmp_path / called(stage)), run_in(tmp_path / "good")
-    into_workers(Injection(monkeypatch, {dies.name: stage}, injected.die_with_the_jvm), size)
-    assert floodmark("check", dies, good).code == 4
+    killer, good = run_in(tmp_path / called(stage)), run_in(tmp_path / "good")
+    into_workers(Injection(monkeypatch, {killer.name: stage}, injected.die_with_the_jvm), size)
+    assert floodmark("check", killer, good).code == 4
     is_judged(good)
-    is_refused(dies, beginning="the judge failed: Spark's JVM died: ")
+    is_refused(killer, beginning="the judge failed: Spark's JVM died: ")
 
 
 # -- several folders ----------------------------------------------------------------------------------------
 
 
-def test_runs_on_which_only_the_bag_of_them_fails_are_judged(
+def test_runs_that_fail_only_as_a_bag_are_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each by itself, in the same task."""
+    """Each alone, in the same task."""
     folders = [run_in(tmp_path / name) for name in ("one", "two")]
 
-    def judged(coming: Any) -> Any:
+    def judged(arriving: Any) -> Any:
         import importlib
 
         home = importlib.import_module("floodmark.checkers.judge.whole_runs")
         whole = home.run_families
 
-        def asked(unit: Any, *told: Any) -> Any:
+        def of_one_run(unit: Any, *more: Any) -> Any:
             assert unit.rows("from runs").num_rows == 1
-            return whole(unit, *told)
+            return whole(unit, *more)
 
-        home.run_families = asked
+        home.run_families = of_one_run
         try:
-            yield from home.judged_bags(coming)
+            yield from home.judged_bags(arriving)
         finally:
             home.run_families = whole
 
@@ -298,14 +298,14 @@ def test_runs_on_which_only_the_bag_of_them_fails_are_judged(
         is_judged(folder)
 
 
-def test_what_fails_together_in_the_driver_and_never_alone_is_unknown_altogether(
+def test_runs_that_fail_in_the_driver_only_together_are_all_unknown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = [run_in(tmp_path / name) for name in ("one", "two")]
     whole = many_runs.bags_of
 
-    def not_two(works: Sequence[Any], *told: int) -> Any:
-        return failing() if len(works) > 1 else whole(works, *told)
+    def not_two(works: Sequence[Any], *more: int) -> Any:
+        return failing() if len(works) > 1 else whole(works, *more)
 
     monkeypatch.setattr(many_runs, "bags_of", not_two)
     assert floodmark("check", *folders).code == 4
@@ -316,7 +316,7 @@ def test_what_fails_together_in_the_driver_and_never_alone_is_unknown_altogether
 def test_a_folder_that_is_not_to_be_judged_fails_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It never comes to Spark."""
+    """Spark does not get it."""
     good, strange = run_in(tmp_path / "good"), tmp_path / "strange"
     strange.mkdir()
     (strange / "run.json").write_text("{}")
@@ -329,7 +329,7 @@ def test_a_folder_that_is_not_to_be_judged_fails_alone(
 def test_where_nothing_can_be_written_the_traceback_is_in_a_temporary_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folders stand in the places of both files."""
+    """Both files' paths are folders."""
     folder = run_in(tmp_path / "run")
     (folder / ERROR_FILE).mkdir()
     (folder / "verdict.json").mkdir()

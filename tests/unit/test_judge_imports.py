@@ -1,5 +1,5 @@
-"""What `floodmark check` imports before Spark's JVM starts: nothing that takes long. The rest is imported
-meanwhile (checkers/spark/session.py)."""
+"""`floodmark check` imports nothing slow before Spark's JVM starts. The rest is imported while it starts
+(checkers/spark/session.py)."""
 
 import subprocess
 import sys
@@ -10,12 +10,12 @@ from floodmark.checkers.spark import session
 SLOW = {"numpy", "pyarrow", "duckdb", "pandas", "networkx"}
 
 
-def test_spark_waits_for_no_import() -> None:
+def test_no_slow_import_precedes_spark() -> None:
     code = ("import sys, floodmark.harness.commands.check, floodmark.checkers.judge.job; "
             f"print({SLOW} & sys.modules.keys())")
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "set()"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
 
 
-def test_what_is_imported_meanwhile_is_there() -> None:
+def test_the_module_imported_meanwhile_exists() -> None:
     assert find_spec(session.JUDGING) is not None

@@ -1,4 +1,4 @@
-"""checkers/README.md is true: its tables are those of the contract, its findings are where it says."""
+"""checkers/README.md is correct: its tables are those of the contract, its findings are in its modules."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from floodmark.harness.commands import explain
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "checkers"
 PAGE = (FOLDER / "README.md").read_text(encoding="utf-8")
-WORDS = {pa.int32(): "integer", pa.int64(): "bigint", pa.string(): "text", pa.bool_(): "flag"}
+TYPE_NAMES = {pa.int32(): "integer", pa.int64(): "bigint", pa.string(): "text", pa.bool_(): "flag"}
 ROWS = {
     found[1]: line.split("|")[2]
     for line in PAGE.splitlines()
@@ -21,32 +21,32 @@ ROWS = {
 }
 
 
-def word(kind: pa.DataType) -> str:
+def type_name(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
-        return f"{word(kind.value_type)}[]"
+        return f"{type_name(kind.value_type)}[]"
     if pa.types.is_struct(kind):
-        fields = [f"{each.name} {word(each.type)}".removesuffix(" bigint") for each in kind]
+        fields = [f"{each.name} {type_name(each.type)}".removesuffix(" bigint") for each in kind]
         return "{" + ", ".join(fields) + "}"
-    return WORDS[kind]
+    return TYPE_NAMES[kind]
 
 
 def columns(schema: pa.Schema) -> str:
-    """As the page has them: without run, and without bigint."""
+    """As on the page: without run and without bigint."""
     own = [each for each in schema if each.name != "run"]
-    return ", ".join(f"`{each.name}` {word(each.type)}".removesuffix(" bigint") for each in own)
+    return ", ".join(f"`{each.name}` {type_name(each.type)}".removesuffix(" bigint") for each in own)
 
 
 @pytest.mark.parametrize("name", [*TABLES, "findings"])
-def test_every_table_stands_there_with_its_columns(name: str) -> None:
-    """In their order, with their types."""
+def test_every_table_is_listed_with_its_columns(name: str) -> None:
+    """In order, with their types."""
     schema = {**TABLES, "findings": FINDINGS}[name]
 
     assert ROWS[name].strip() == columns(schema)
     assert schema.names[0] == "run"
 
 
-def test_no_other_table_does() -> None:
-    """What units send on to the unit of their run is no part of the contract."""
+def test_no_other_table_is_listed() -> None:
+    """The tables that units send on to the unit of their run are no part of the contract."""
     assert set(ROWS) == {*TABLES, "findings"}
     assert set(ROWS).isdisjoint(SENT_ON)
 
@@ -54,24 +54,24 @@ def test_no_other_table_does() -> None:
 def test_every_finding_has_its_module() -> None:
     table = PAGE.split("## Which findings live where")[1].split("\n## ")[0]
     constants = {value: key for key, value in vars(names).items() if isinstance(value, str)}
-    told: set[str] = set()
+    listed: set[str] = set()
     for line in table.splitlines():
         modules = re.findall(r"\]\(([\w/]+\.py)\)", line)
         code = "".join((FOLDER / module).read_text(encoding="utf-8") for module in modules)
         found = set(re.findall("`([^`]+)`", line)) & set(constants)
         assert {name for name in found if f"names.{constants[name]}" not in code} == set()
-        told |= found
-    assert told == set(names.MADE)
+        listed |= found
+    assert listed == set(names.MADE)
 
 
-def test_links_lead_somewhere() -> None:
+def test_links_are_not_broken() -> None:
     links = re.findall(r"\]\(([^)#]+)\)", PAGE)
     assert len(links) > 30
     assert [link for link in links if not (FOLDER / link).exists()] == []
 
 
-def test_the_checks_of_its_example_are_checks() -> None:
-    """They bind, and a run made by hand breaks them."""
+def test_the_checks_of_its_example_work() -> None:
+    """They run, and a run made by hand breaks them."""
     from unit_rows import found
 
     from floodmark.checkers.laws.log import log
@@ -93,8 +93,8 @@ def test_the_checks_of_its_example_are_checks() -> None:
     assert "lonely-record" not in explain.EXPLANATIONS
 
 
-def test_the_law_of_its_example_is_one() -> None:
-    """An epoch in which nobody led is found, another is not."""
+def test_the_law_of_its_example_works() -> None:
+    """An epoch without a leader is found, another is not."""
     from unit_rows import found
 
     from floodmark.checkers.laws.log import log

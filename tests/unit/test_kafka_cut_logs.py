@@ -1,4 +1,4 @@
-"""Power cuts played on logs that Apache Kafka wrote (tests/golden/kafka_logs): what goes, what must stay."""
+"""Power cuts simulated on logs that Apache Kafka wrote (tests/golden/kafka_logs): what is lost and kept."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ SEGMENT = "00000000000000000000"
 
 @pytest.fixture
 def node(tmp_path: Path) -> Path:
-    """A broker's log.dirs, whose recovery points nobody has noted yet."""
+    """A broker's log.dirs, without recovery points yet."""
     return Path(shutil.copytree(
         GOLDEN / "2.8.2", tmp_path / "n1", ignore=shutil.ignore_patterns("v0-*", "*lz4*", "*snappy*")))
 
@@ -26,7 +26,7 @@ def recovery_points(node: Path, **points: int) -> None:
 
 
 def leos_of(folder: Path) -> list[int]:
-    """Where a cut may leave the log."""
+    """The offsets at which a power cut may end the log."""
     return [0, *(end.leo for end in batch_ends(folder / f"{SEGMENT}.log"))]
 
 
@@ -45,15 +45,15 @@ def test_each_log_ends_with_one_of_its_batches(node: Path, tmp_path: Path) -> No
         assert leo in leos_of(GOLDEN / "2.8.2" / name), name
 
 
-def test_the_same_cut_is_drawn_again(node: Path, tmp_path: Path) -> None:
-    twin = Path(shutil.copytree(node, tmp_path / "again" / "n1"))
+def test_the_same_cut_is_drawn_for_the_same_node(node: Path, tmp_path: Path) -> None:
+    twin = Path(shutil.copytree(node, tmp_path / "twin" / "n1"))
     cut = CutLogs().power_cut(tmp_path / "n1.durable", node)
 
     assert CutLogs().power_cut(tmp_path / "other.durable", twin) == cut
 
 
-def test_nothing_below_the_recovery_point(node: Path, tmp_path: Path) -> None:
-    """For 15 draws; one at the LEO (as after an orderly stop) leaves the log untouched."""
+def test_nothing_below_the_recovery_point_is_lost(node: Path, tmp_path: Path) -> None:
+    """In 15 draws; a recovery point at the LEO (as after an orderly stop) leaves the log unchanged."""
     end = log_end_offset(node / LOG)
     recovery_points(node, v2_none_client=4, v1_none_client=end, transactions=1)
     cuts = CutLogs()
@@ -69,8 +69,8 @@ def test_nothing_below_the_recovery_point(node: Path, tmp_path: Path) -> None:
     assert seen == {leo for leo in leos_of(node / LOG) if leo >= 4}
 
 
-def test_what_is_to_be_kept(node: Path, tmp_path: Path) -> None:
-    """Up to the batch boundary at or below, and never less than what is durable."""
+def test_a_cut_keeps_at_least_what_is_given(node: Path, tmp_path: Path) -> None:
+    """Up to the batch boundary at or below, and never less than the durable part."""
     recovery_points(node, v2_gzip_broker=6)
     keep = {LOG: 7, "v2-none-broker-0": 0, "v2-gzip-broker-0": 2, "v1-none-client-0": 100}
     kept = CutLogs().power_cut(tmp_path / "n1.durable", node, keep=keep).kept
@@ -79,8 +79,8 @@ def test_what_is_to_be_kept(node: Path, tmp_path: Path) -> None:
         LOG: 6, "v2-none-broker-0": 0, "v2-gzip-broker-0": 6, "v1-none-client-0": 10}
 
 
-def test_what_one_cut_has_left_another_leaves(node: Path, tmp_path: Path) -> None:
-    """Until something new is written; and then that alone may go."""
+def test_a_second_cut_loses_nothing_that_the_first_left(node: Path, tmp_path: Path) -> None:
+    """Until something new is written; then only that may be lost."""
     cuts, note = CutLogs(), tmp_path / "n1.durable"
     first = cuts.power_cut(note, node, keep={LOG: 6})
     assert cuts.power_cut(note, node, keep=dict.fromkeys(first.kept, 0)).kept == first.kept
@@ -92,7 +92,7 @@ def test_what_one_cut_has_left_another_leaves(node: Path, tmp_path: Path) -> Non
     assert cuts.power_cut(note, node, keep={LOG: 0}).kept[LOG] == first.kept[LOG] == 6
 
 
-def test_later_segments_and_what_belongs_to_the_cut_one(node: Path, tmp_path: Path) -> None:
+def test_later_segments_and_the_indexes_of_the_cut_one_are_removed(node: Path, tmp_path: Path) -> None:
     folder = node / LOG
     data = (folder / f"{SEGMENT}.log").read_bytes()
     ends = list(batch_ends(folder / f"{SEGMENT}.log"))
@@ -109,7 +109,7 @@ def test_later_segments_and_what_belongs_to_the_cut_one(node: Path, tmp_path: Pa
     assert {path.name for path in folder.iterdir() if path.stem.isdecimal()} == of_first | of_cut
 
 
-def test_what_is_fsynced_or_the_controllers_stays(node: Path, tmp_path: Path) -> None:
+def test_fsynced_topics_and_the_controllers_log_are_kept(node: Path, tmp_path: Path) -> None:
     shutil.copytree(node / LOG, node / "__cluster_metadata-0")
     before = log_extents(node)
     kept = CutLogs(lambda topic: topic == "v2-none-client").power_cut(

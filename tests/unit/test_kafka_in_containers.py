@@ -1,5 +1,5 @@
-"""Apache Kafka in containers, without an engine: its command and files as its processes see them, the folder
-that a broker formats itself, images by their names, and what is refused."""
+"""Apache Kafka in containers, without an engine: its command and files inside the container, the folder that
+a broker formats itself, images by name, and what is refused."""
 
 import asyncio
 import subprocess
@@ -30,7 +30,7 @@ IMAGE = "apache/kafka:4.3.1"
 
 
 class Engine:
-    """An engine of which only the addresses are known."""
+    """An engine that only gives addresses."""
 
     def address(self, name: str) -> str:
         return f"198.19.0.{IDS.get(name, 1) + 10}"
@@ -62,8 +62,8 @@ def attached(layout: Layout, image: str | None = None) -> KafkaSystem:
     return runs
 
 
-def test_every_path_of_a_command_is_the_containers(layout: Layout) -> None:
-    """Java and jars are those of the image; no path of this machine is in it."""
+def test_every_path_of_a_command_is_inside_the_container(layout: Layout) -> None:
+    """Java and jars are those of the image; it has no path of this machine."""
     runs = attached(layout)
     command = runs.command("n1")
 
@@ -82,7 +82,7 @@ def test_a_process_from_an_image_by_name_takes_its_jars(layout: Layout) -> None:
     assert command[command.index("-cp") + 1] == "/opt/kafka/libs/*"
 
 
-def test_it_listens_where_its_network_reaches_it(layout: Layout) -> None:
+def test_it_listens_on_its_containers_address(layout: Layout) -> None:
     attached(layout)
     keys = dict(line.split("=", 1) for line in layout.properties_of("n2").read_text().splitlines())
 
@@ -93,18 +93,18 @@ def test_it_listens_where_its_network_reaches_it(layout: Layout) -> None:
     assert keys["controller.quorum.voters"] == "100@198.19.0.110:9092"
 
 
-def test_a_broker_formats_a_disk_that_is_not_and_no_other(layout: Layout, tmp_path: Path) -> None:
-    """Once; what is there already stays. The next empty disk is another folder to Kafka."""
+def test_a_broker_formats_only_an_unformatted_disk(layout: Layout, tmp_path: Path) -> None:
+    """Once; existing files stay. The next empty disk gets another directory id."""
     runs = attached(layout)
     disk = tmp_path / "disk"
     disk.mkdir()
 
     def start() -> str:
         shell, _, script, *_ = runs.command("n1")
-        said = subprocess.run(
+        result = subprocess.run(
             [shell, "-c", script, layout.prepared_for("n1"), disk, "echo", "Kafka", "starts"],
             capture_output=True, text=True, check=True, timeout=60)
-        assert said.stdout == "Kafka starts\n", said.stderr
+        assert result.stdout == "Kafka starts\n", result.stderr
         return (disk / "meta.properties").read_text()
 
     first = start()
@@ -115,9 +115,9 @@ def test_a_broker_formats_a_disk_that_is_not_and_no_other(layout: Layout, tmp_pa
     assert start() == first
     assert (disk / "bootstrap.checkpoint").read_text() == "of Kafka"
     (disk / "meta.properties").unlink()
-    again = start()
-    assert again != first
-    assert "node.id=1\n" in again
+    second = start()
+    assert second != first
+    assert "node.id=1\n" in second
 
 
 # -- images by their names ----------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_an_image_is_named_with_its_version(word: str, image: bool) -> None:
     assert not image or version_of(word) in ("4.3.1", "3.9.2", "4.3.1-rc1")
 
 
-def test_an_image_runs_in_containers_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_runs_only_in_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "found", lambda _: system(IMAGE)._kafka)
     made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct", "kafka": IMAGE}
 
@@ -155,7 +155,7 @@ def test_jars_that_are_too_new_for_the_images_java_are_refused() -> None:
         image_of(cast(Any, None), software, print)
 
 
-def test_where_files_are_not_at_hand_looks_show_less(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_access_to_files_looks_omit_epochs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, "found", lambda _: system(None)._kafka)
     made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct", "kafka": "4.3.1"}
 

@@ -1,6 +1,6 @@
-"""Where Apache Kafka comes from: the cache of its jars, an unpacked distribution, what a machine may lack.
+"""Where Apache Kafka comes from: the cache of its jars, an unpacked distribution, what may be missing.
 
-Maven and Java are scripts here, which do as much as is asked of the real ones: those are in
+Maven and Java are fake scripts here; the real ones are in
 tests/integration/test_kafka_get.py.
 """
 
@@ -49,7 +49,7 @@ NO_ROOM = "print('[ERROR] Failed to execute goal copy-dependencies: No space lef
 
 
 class Machine:
-    """A PATH with the Maven and the Java that a test wants, and a cache of its own."""
+    """A PATH with the Maven and the Java that a test needs, and a cache of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.programs = folder / "programs"
@@ -64,11 +64,11 @@ class Machine:
         (self.programs / name).write_text(text)
         (self.programs / name).chmod(0o755)
 
-    def java(self, says: str) -> None:
-        self.put("java", f"#!/bin/sh\necho '{says}' >&2\n")
+    def java(self, output: str) -> None:
+        self.put("java", f"#!/bin/sh\necho '{output}' >&2\n")
 
     def maven(self, then: str = "", *, java: int = 8) -> None:
-        """One that runs `then` after its first jar; the broker's class is one for this Java."""
+        """One that runs `then` after its first jar; the broker's class is compiled for this Java."""
         self.put("mvn", MAVEN.format(python=sys.executable, calls=str(self.calls_file), then=then, java=java))
 
     @property
@@ -96,7 +96,7 @@ def get(word: str) -> Result:
 
 
 def refused(word: str, code: int) -> str:
-    """The one sentence with which `kafka get` ends."""
+    """The error message with which `kafka get` ends."""
     result = get(word)
     assert result.exit_code == code, result.output
     sentence = result.stderr.splitlines()[-1]
@@ -106,8 +106,8 @@ def refused(word: str, code: int) -> str:
 
 # -- the cache ----------------------------------------------------------------------------------------------
 
-def test_a_second_call_needs_no_maven_and_says_so(machine: Machine) -> None:
-    """The first keeps each jar with its checksum."""
+def test_a_second_call_needs_no_maven_and_reports_that(machine: Machine) -> None:
+    """The first stores each jar with its checksum."""
     first = get("2.8.2")
     (machine.programs / "mvn").unlink()
     second = get("2.8.2")
@@ -122,8 +122,8 @@ def test_a_second_call_needs_no_maven_and_says_so(machine: Machine) -> None:
     assert sums == {path.name: jars.sha256(path) for path in libs.iterdir()}
 
 
-def test_what_it_gives(machine: Machine) -> None:
-    """Other sessions start brokers with these four."""
+def test_the_distribution(machine: Machine) -> None:
+    """Brokers are started with these four."""
     found = distribution("2.8.2")
 
     libs = machine.cache / "2.8.2" / "libs"
@@ -134,8 +134,8 @@ def test_what_it_gives(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("harm", ["change", "remove", "no manifest", "half a manifest", "empty manifest"])
-def test_what_does_not_fit_its_checksum_is_fetched_anew(machine: Machine, harm: str) -> None:
-    """And that is said; a jar that somebody put beside the others is on no class path."""
+def test_a_jar_with_another_checksum_is_fetched_again(machine: Machine, harm: str) -> None:
+    """This is reported; a foreign jar beside the others is on no class path."""
     distribution("3.9.2")
     folder = machine.cache / "3.9.2"
     jar = folder / "libs" / "kafka-clients-3.9.2.jar"
@@ -147,34 +147,34 @@ def test_what_does_not_fit_its_checksum_is_fetched_anew(machine: Machine, harm: 
         (folder / "manifest.json").unlink()
     else:
         (folder / "manifest.json").write_text('{"sha256": {"a' if harm == "half a manifest" else "[]")
-    said: list[str] = []
+    messages: list[str] = []
 
-    found = distribution("3.9.2", said.append)
+    found = distribution("3.9.2", messages.append)
 
-    assert "fetched again" in said[0]
+    assert "fetched again" in messages[0]
     assert jar.read_bytes() == b"clients"
     assert len(machine.calls) == 2
     (folder / "libs" / "stranger.jar").write_bytes(b"")
     assert distribution("3.9.2") == found
 
 
-def until(what: str, look: Callable[[], object]) -> None:
+def wait_for(event: str, condition: Callable[[], object]) -> None:
     end = time.monotonic() + 20
-    while not look():
-        assert time.monotonic() < end, what
+    while not condition():
+        assert time.monotonic() < end, event
         time.sleep(0.02)
 
 
-def test_a_download_killed_half_way_is_not_taken_for_whole(machine: Machine) -> None:
-    """Killed with one jar there; the next call begins anew and leaves nothing of the first behind."""
+def test_a_killed_download_does_not_count_as_complete(machine: Machine) -> None:
+    """Killed after one jar; the next call starts over and removes the first's files."""
     machine.maven("time.sleep(60)")
     process = machine.start("4.3.1")
-    until("the first jar", lambda: list(machine.cache.glob("*/libs/*.jar")))
+    wait_for("the first jar", lambda: list(machine.cache.glob("*/libs/*.jar")))
     process.kill()
     process.communicate()
     os.kill(machine.calls[0], signal.SIGKILL)
     assert not (machine.cache / "4.3.1").exists()
-    assert len(list(machine.cache.iterdir())) == 2  # the lock and what is half done
+    assert len(list(machine.cache.iterdir())) == 2  # the lock and the partial download
 
     machine.maven()
     assert get("4.3.1").exit_code == 0
@@ -184,24 +184,24 @@ def test_a_download_killed_half_way_is_not_taken_for_whole(machine: Machine) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_download_that_is_interrupted_ends_maven_too(machine: Machine, number: int) -> None:
-    """And leaves nothing but the lock."""
+    """Only the lock is left."""
     machine.maven("time.sleep(60)")
     process = machine.start("4.3.1")
-    until("the first jar", lambda: list(machine.cache.glob("*/libs/*.jar")))
+    wait_for("the first jar", lambda: list(machine.cache.glob("*/libs/*.jar")))
     process.send_signal(number)
     _, errors = process.communicate(timeout=20)
 
     assert process.returncode == 4, errors
     assert [path.name for path in machine.cache.iterdir()] == [".lock"]
-    until("Maven's end", lambda: not Path(f"/proc/{machine.calls[0]}").exists())
+    wait_for("Maven's end", lambda: not Path(f"/proc/{machine.calls[0]}").exists())
 
 
-def test_two_at_a_time_fetch_once(machine: Machine) -> None:
-    """The second waits, says so, and finds the jars there. Maven goes on once it has said so."""
+def test_two_concurrent_calls_fetch_once(machine: Machine) -> None:
+    """The second reports that it waits, and then uses the jars. Maven continues after that report."""
     go_on = machine.calls_file.with_name("go-on")
     machine.maven(f"while not Path({str(go_on)!r}).exists() and os.getppid() > 1: time.sleep(0.01)")
     first = machine.start("4.3.1")
-    until("the first's Maven", lambda: machine.calls)
+    wait_for("the first Maven", lambda: machine.calls)
     second = machine.start("4.3.1")
     assert second.stderr is not None
     assert "another process is fetching jars of Kafka: waiting for it" in second.stderr.readline()
@@ -213,18 +213,18 @@ def test_two_at_a_time_fetch_once(machine: Machine) -> None:
     assert outputs[0][0] == outputs[1][0]
 
 
-def test_progress_is_said_now_and_then(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """How many files and bytes Maven has had so far, at most every few seconds."""
+def test_progress_is_reported_now_and_then(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many files and bytes Maven has fetched, at most every few seconds."""
     monkeypatch.setattr(jars, "PROGRESS_EVERY_S", 0.0)
-    said: list[str] = []
-    distribution("4.3.1", said.append)
+    messages: list[str] = []
+    distribution("4.3.1", messages.append)
 
-    assert said[1:] == ["  1 files, 1.5 MB"]
+    assert messages[1:] == ["  1 files, 1.5 MB"]
     shutil.rmtree(machine.cache / "4.3.1")
     monkeypatch.setattr(jars, "PROGRESS_EVERY_S", 60.0)
-    said.clear()
-    distribution("4.3.1", said.append)
-    assert len(said) == 1
+    messages.clear()
+    distribution("4.3.1", messages.append)
+    assert len(messages) == 1
 
 
 # -- what may be missing ------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def test_no_maven(machine: Machine) -> None:
 
 
 def test_no_java(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither on the PATH nor where JAVA_HOME says; nothing is fetched before that is known."""
+    """Neither on the PATH nor in JAVA_HOME; nothing is fetched before that check."""
     (machine.programs / "java").unlink()
     assert "no java is on the PATH: install one" in refused("4.3.1", 4)
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
@@ -243,18 +243,18 @@ def test_no_java(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine.calls == []
 
 
-@pytest.mark.parametrize(("says", "needed", "fits"), [
+@pytest.mark.parametrize(("output", "needed", "fits"), [
     ('openjdk version "1.8.0_402"', 8, True), ('java version "1.8.0_402"', 11, False),
     ('openjdk version "11.0.22" 2024-01-16', 17, False), ('openjdk version "17" 2021-09-14', 17, True),
     ('openjdk version "21.0.2" 2024-01-16', 17, True), ("openjdk version unknown", 8, False),
 ])
-def test_the_java_that_is_needed_is_read_from_the_jars(machine: Machine, says: str, needed: int,
-                                                       fits: bool) -> None:
-    machine.java(says)
+def test_the_required_java_is_read_from_the_jars(machine: Machine, output: str, needed: int,
+                                                 fits: bool) -> None:
+    machine.java(output)
     machine.maven(java=needed)
     if fits:
         assert get("4.3.1").exit_code == 0
-    elif "unknown" in says:
+    elif "unknown" in output:
         assert "names no version: install another Java" in refused("4.3.1", 4)
     else:
         assert f"Kafka 4.3.1 needs Java {needed} or newer, and {machine.programs}/java is Java" in refused(
@@ -270,13 +270,13 @@ def test_the_java_that_is_needed_is_read_from_the_jars(machine: Machine, says: s
     ("sys.exit(1)", 4, "Maven failed: [INFO] Downloaded"),
     ("sys.exit(0)", 4, "Maven gave no kafka_2.13-4.9.9.jar, though it reported no error"),
 ])
-def test_what_maven_cannot_do(machine: Machine, then: str, code: int, sentence: str) -> None:
+def test_failures_of_maven(machine: Machine, then: str, code: int, sentence: str) -> None:
     machine.maven(then)
     assert sentence in refused("4.9.9", code)
     assert [path.name for path in machine.cache.iterdir()] == [".lock"]
 
 
-def test_a_maven_that_says_nothing_more_is_ended(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_maven_without_output_is_killed(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "SILENCE_S", 1.0)
     machine.maven("time.sleep(60)")
     assert "Maven printed nothing for 1 s" in refused("4.3.1", 4)
@@ -304,8 +304,8 @@ def unpacked(folder: Path, *names: str) -> Path:
     return folder
 
 
-def test_an_unpacked_distribution_is_taken_as_it_is(machine: Machine, tmp_path: Path) -> None:
-    """All its jars; sources and the like name the same version. Nothing is fetched."""
+def test_an_unpacked_distribution_is_used_as_it_is(machine: Machine, tmp_path: Path) -> None:
+    """All its jars; sources and the like have the same version. Nothing is fetched."""
     folder = unpacked(tmp_path / "kafka_2.12-2.8.2", "kafka_2.12-2.8.2.jar", "kafka_2.12-2.8.2-sources.jar",
                       "kafka-clients-2.8.2.jar", "kafka-streams-scala_2.12-2.8.2.jar",
                       "connect-api-2.8.2.jar", "zookeeper-3.5.9.jar", "scala-library-2.12.13.jar",
@@ -347,13 +347,13 @@ def test_no_such_folder(machine: Machine) -> None:
     assert "is neither a version of Kafka nor a folder" in refused("./4.3.1", 2)
 
 
-def test_a_folder_whose_name_no_class_path_can_have(machine: Machine, tmp_path: Path) -> None:
+def test_a_folder_name_that_a_class_path_cannot_hold_is_refused(machine: Machine, tmp_path: Path) -> None:
     folder = unpacked(tmp_path / "a:b", "kafka_2.13-4.3.1.jar")
     with pytest.raises(FloodmarkError, match="class path"):
         distribution(str(folder))
 
 
-# -- words --------------------------------------------------------------------------------------------------
+# -- versions -----------------------------------------------------------------------------------------------
 
 def test_what_is_a_version() -> None:
     assert all(map(is_version, ("2.8.2", "4.3.1", "3.9", "4.0.0-rc1", "7.5.0-ccs", "0.10.2.2")))
@@ -365,7 +365,7 @@ def test_how_a_version_is_run() -> None:
         *["zookeeper"] * 3, *["kraft"] * 3]
 
 
-def test_the_tested_versions_stand_in_the_pom() -> None:
+def test_the_tested_versions_are_in_the_pom() -> None:
     assert jars.tested() == ("2.8.2", "3.9.2", "4.3.1")
-    told = CliRunner().invoke(main, ["kafka", "get", "--help"]).output
-    assert f"Tested versions: {', '.join(jars.tested())}" in told
+    help_text = CliRunner().invoke(main, ["kafka", "get", "--help"]).output
+    assert f"Tested versions: {', '.join(jars.tested())}" in help_text

@@ -33,7 +33,7 @@ TOPIC = bytes(range(16))
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Kafka is there, whatever this machine has."""
+    """There is a Kafka, whatever this machine has."""
     monkeypatch.setattr(choice, "found", lambda _: KAFKA)
 
 
@@ -47,7 +47,7 @@ def system(**words: Any) -> KafkaSystem:
 
 @pytest.fixture
 def layouts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Layout]]:
-    """Formatted by a tool that only leaves the folder's own file."""
+    """Formatted by a fake tool that only writes meta.properties."""
 
     def format_folder(_: KRaft, home: Path) -> None:
         (home / "meta.properties").write_text("version=1\nnode.id=100\ndirectory.id=template\n")
@@ -67,11 +67,11 @@ def written(layout: Layout, name: str) -> dict[str, str]:
 @pytest.mark.parametrize(("version", "given", "features"), [
     ("4.3.1", {"eligible.leader.replicas.version": "1"}, {"eligible.leader.replicas.version": "1"}),
     ("4.3.1", {"eligible.leader.replicas.version": "0"}, {"eligible.leader.replicas.version": "0"}),
-    ("3.9.2", {"eligible.leader.replicas.version": "0"}, {}),  # it has none that could be turned off
+    ("3.9.2", {"eligible.leader.replicas.version": "0"}, {}),  # this version has none to turn off
     ("3.9.2", {"eligible.leader.replicas.version": "1"}, {"eligible.leader.replicas.version": "1"}),
     ("4.3.1", {"num.io.threads": "3"}, {}),
 ])
-def test_a_feature_goes_to_the_format_and_not_into_the_settings(
+def test_a_feature_is_an_option_of_the_format_and_no_setting(
         version: str, given: dict[str, str], features: dict[str, str]) -> None:
     form = KRaft(replace(KAFKA, version=version), given, IDS)
     assert form.feature_options() == [word for name, level in features.items()
@@ -81,8 +81,8 @@ def test_a_feature_goes_to_the_format_and_not_into_the_settings(
     assert set(given) - kraft.FEATURES <= set(form.settings)
 
 
-def test_every_process_has_its_place_and_its_folder(layouts: dict[str, Layout], found: None) -> None:
-    """Each node an id of its own, and of its folder; what is set goes to all, the controller too."""
+def test_every_process_has_its_address_and_its_folder(layouts: dict[str, Layout], found: None) -> None:
+    """Each node and its folder have their own ids; settings go to all, the controller too."""
     layout = layouts["direct"]
     runs = system(config={"min.insync.replicas": "2", "num.io.threads": "3"})
     runs.attach(layout, cast(Hosts, None), cast(Disks, None))
@@ -100,8 +100,8 @@ def test_every_process_has_its_place_and_its_folder(layouts: dict[str, Layout], 
     assert runs.command("n1")[-2:] == ["kafka.Kafka", str(layout.properties_of("n1"))]
 
 
-def test_proxied_brokers_dial_one_another_by_name(layouts: dict[str, Layout], found: None) -> None:
-    """The name means the dialer's own link; to itself, where it listens. Each link has a place of its own."""
+def test_proxied_brokers_dial_each_other_by_name(layouts: dict[str, Layout], found: None) -> None:
+    """A name resolves to the dialer's link; its own name to its listener. Each link has its own address."""
     layout = layouts["proxied"]
     runs = system()
     runs.attach(layout, cast(Hosts, None), cast(Disks, None))
@@ -136,7 +136,7 @@ def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: Non
     assert meta.read_text() != before
 
 
-# -- what may be set, what may not --------------------------------------------------------------------------
+# -- keys that may be set or not --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("words", "match"), [
@@ -152,7 +152,7 @@ def test_refused_before_anything_starts(words: dict[str, Any], match: str, found
         system(**words)
 
 
-def test_any_other_key_is_kafkas_to_judge(found: None) -> None:
+def test_any_other_key_is_passed_to_kafka(found: None) -> None:
     runs = system(config={"no.such.key": "x\\"}, topic_config={"flush.messages": "1", "segment.ms": "7"})
 
     assert runs.config["n1"]["no.such.key"] == "x\\"
@@ -163,13 +163,13 @@ def test_any_other_key_is_kafkas_to_judge(found: None) -> None:
     assert property_line("no.such.key", "x\\") == "no.such.key=x\\\\\n"
 
 
-def test_a_topics_word_goes_before_its_brokers() -> None:
+def test_a_topics_key_overrides_its_brokers() -> None:
     both = effective({"min.insync.replicas": "1", "a": "TRUE"}, {"min.insync.replicas": "2", "b": "1"})
 
     assert both == {"min.insync.replicas": 2, "a": True}
 
 
-def test_the_reference_broker_refuses_a_topics_key_that_it_has_not(tmp_path: Path) -> None:
+def test_the_reference_broker_refuses_an_unknown_topic_key(tmp_path: Path) -> None:
     made: dict[str, Any] = {"rules": "kip-320", "bugs": (), "config": {}, "links": "direct"}
     taken = catalog.cluster("local", tmp_path, 3, topic_config={"flush.messages": "1"}, **made)
 
@@ -178,7 +178,7 @@ def test_the_reference_broker_refuses_a_topics_key_that_it_has_not(tmp_path: Pat
         catalog.cluster("local", tmp_path, 3, topic_config={"segment.ms": "7"}, **made)
 
 
-def test_what_kraft_cannot_suffer_is_named_with_the_reason(found: None) -> None:
+def test_faults_that_kraft_does_not_support_are_listed_with_the_reason(found: None) -> None:
     runs = system()
 
     assert "no session that can be ended" in runs.lacks[Expires]
@@ -189,7 +189,7 @@ def test_what_kraft_cannot_suffer_is_named_with_the_reason(found: None) -> None:
     assert catalog.unsupported_nemeses(None, "kip-320") == {}
 
 
-def test_the_preferred_settings_hold_nothing_of_a_place() -> None:
+def test_the_preferred_settings_have_no_key_that_the_cluster_sets() -> None:
     assert not {*kraft.PREFERRED} & OURS
 
 
@@ -228,7 +228,7 @@ def change(fields: dict[int, bytes]) -> bytes:
 
 
 def test_a_partition_and_its_changes() -> None:
-    """A new leader raises the epoch; another ISR alone does not; each change counts."""
+    """A new leader increments the leader epoch, a new ISR does not; both increment the partition epoch."""
     shrunk = after(*CREATED, change({0: int32s(2, 3)}))
     led = after(*CREATED, change({0: int32s(2, 3), 1: struct.pack(">i", 2)}), change({0: int32s(1, 2, 3)}))
 
@@ -239,7 +239,7 @@ def test_a_partition_and_its_changes() -> None:
     assert after(*CREATED, record(9, TOPIC + b"\x00")).by_name() == {}
 
 
-def test_brokers_are_fenced_until_they_are_not() -> None:
+def test_brokers_are_fenced_and_unfenced() -> None:
     fence, unfence = (struct.pack(">b", one) for one in (1, -1))
     changed = [record(17, struct.pack(">iq", 1, 5) + tags({0: one})) for one in (unfence, fence)]
 
@@ -256,7 +256,7 @@ def feature(name: bytes, level: int) -> bytes:
 
 
 @pytest.mark.parametrize("folder", ["", "__cluster_metadata-0"])  # up to 4.3, and from 4.4 on
-def test_a_formatted_folder_says_its_features(folder: str, tmp_path: Path) -> None:
+def test_the_features_of_a_formatted_folder_are_read(folder: str, tmp_path: Path) -> None:
     batch = DefaultRecordBatchBuilder(
         magic=2, compression_type=0, is_transactional=0, producer_id=-1, producer_epoch=-1,
         base_sequence=-1, batch_size=1 << 16)
@@ -268,18 +268,18 @@ def test_a_formatted_folder_says_its_features(folder: str, tmp_path: Path) -> No
     assert formatted_features(tmp_path) == {"metadata.version": 29, "kraft.version": 1}
 
 
-def test_a_folder_without_a_checkpoint_asked_for_no_features(tmp_path: Path) -> None:
+def test_a_folder_without_a_checkpoint_has_no_features(tmp_path: Path) -> None:
     assert formatted_features(tmp_path) == {}
 
 
-def test_a_checkpoint_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_checkpoint_that_cannot_be_read(tmp_path: Path) -> None:
     bad = tmp_path / "00000000000000000000-0000000000.checkpoint"
     bad.write_bytes(b"\x00" * 8 + struct.pack(">i", 60) + b"\x00" * 4 + b"\x02" + b"\x07" * 55)
     with pytest.raises(FloodmarkError, match=re.escape(f"{bad}, which Kafka's format wrote, cannot be read")):
         formatted_features(tmp_path)
 
 
-def test_other_features_than_asked_for_are_refused_by_name() -> None:
+def test_features_other_than_requested_are_refused_by_name() -> None:
     """Kafka leaves out those of level 0."""
     refuse_other_features({"a": 1, "gone": 0}, {"a": 1, "of no interest": 3}, "4.3.1")
     with pytest.raises(FloodmarkError, match=r"4\.3\.1 .*: a has level 2, not 1; elr has level 0, not 1$"):

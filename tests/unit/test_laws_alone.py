@@ -1,4 +1,4 @@
-"""Runs that have nothing of some kind, each alone in its unit: no law needs another run's rows to go by."""
+"""Runs without rows of some kind, each alone in its unit: no law needs another run's rows."""
 
 import json
 from collections.abc import Callable
@@ -13,8 +13,8 @@ from txn_tales import txn
 Change = Callable[[Tale], None]
 
 
-def nothing_at_all(tale: Tale) -> None:
-    """A run without an op."""
+def no_op(tale: Tale) -> None:
+    """The run has no op."""
 
 
 def consumers_alone(tale: Tale) -> None:
@@ -32,11 +32,11 @@ def a_trace_of_the_controller_alone(tale: Tale) -> None:
     ]
 
 
-def a_trace_of_a_partition_that_nobody_names(tale: Tale) -> None:
+def a_trace_of_an_unknown_partition(tale: Tale) -> None:
     tale.acked(1).trace = Story().begin().say("n1", "start", partition=77, clean=True).lines
 
 
-def unfenced_and_nothing_more(tale: Tale) -> None:
+def unfenced_only(tale: Tale) -> None:
     tale.acked(1).run["clock_error_ns"] = "5"
     tale.trace = [
         {"time": 0, "node": node, "seq": 0, "event": "unfence", "broker": "n1"} for node in ("n1", "n2", "c")
@@ -57,8 +57,8 @@ def broken_lines_alone(tale: Tale) -> None:
 
 
 CHANGES = (
-    nothing_at_all, consumers_alone, an_empty_trace,
-    a_trace_of_the_controller_alone, a_trace_of_a_partition_that_nobody_names, unfenced_and_nothing_more,
+    no_op, consumers_alone, an_empty_trace,
+    a_trace_of_the_controller_alone, a_trace_of_an_unknown_partition, unfenced_only,
     a_transaction_of_nothing, no_dumps, broken_lines_alone,
 )  # fmt: skip
 
@@ -73,7 +73,7 @@ def test_the_judge_does_not_fail(change: Change, tmp_path: Path) -> None:
     assert verdict.failure is None
 
 
-def test_not_even_of_a_run_without_partitions(tmp_path: Path) -> None:
+def test_the_judge_does_not_fail_on_a_run_without_partitions(tmp_path: Path) -> None:
     folder = Tale().write(tmp_path / "run")
     about = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**about, "partitions": {}, "leaders": {}}))

@@ -1,4 +1,4 @@
-"""Who holds what, and who lacks what was committed (checkers.laws.trace): each breach beside what is none."""
+"""Replicas that miss committed records (checkers.laws.trace): each breach beside a near miss."""
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -23,8 +23,8 @@ Row = dict[str, Any]
 
 
 class Story:
-    """What a cluster of three says of one partition, 10 ns from line to line. Each replica's LEO and HW are
-    kept; whatever else a line says is told."""
+    """The trace of one partition of three nodes, 10 ns from line to line. LEO and HW are filled in for each
+    replica; other fields are given."""
 
     def __init__(self) -> None:
         self.lines: list[Row] = []
@@ -35,8 +35,8 @@ class Story:
     def line(self, node: str, event: str, **fields: Any) -> "Story":
         self.seqs[node] = self.seqs.get(node, -1) + 1
         state = {"leo": self.leo.get(node), "hw": self.hw.get(node)}
-        told = {"time": 10 * len(self.lines), "node": node, "seq": self.seqs[node], "event": event, **state}
-        self.lines.append({**told, **fields})
+        usual = {"time": 10 * len(self.lines), "node": node, "seq": self.seqs[node], "event": event, **state}
+        self.lines.append({**usual, **fields})
         return self
 
     def elect(self, leader: str, epoch: int, isr: Sequence[str] = ALL) -> "Story":
@@ -49,11 +49,11 @@ class Story:
 
     def append(self, node: str, epoch: int, count: int = 1, role: str = "follower", **fields: Any) -> "Story":
         first, self.leo[node] = self.leo[node], self.leo[node] + count
-        told = {"offset": first, "count": count, "epochs": [[epoch, first]], "role": role, **fields}
-        return self.line(node, "append", epoch=epoch, **told)
+        batch = {"offset": first, "count": count, "epochs": [[epoch, first]], "role": role, **fields}
+        return self.line(node, "append", epoch=epoch, **batch)
 
     def write(self, epoch: int, by: str = "n1", to: Iterable[str] = ("n2", "n3")) -> "Story":
-        """A record on all of these, and then committed."""
+        """A record on all of these nodes, then committed."""
         self.append(by, epoch, role="leader")
         for node in to:
             self.append(node, epoch)
@@ -80,21 +80,21 @@ def judged(story: Story, keys: Sequence[str] = ("how", "offset", "nodes"), **fac
     return briefly(found(FAMILIES, **story.rows(**facts)), *keys)
 
 
-def judged_each(told: Iterable[tuple[Story, Row]], *keys: str) -> list[list[Any]]:
-    """The same of each of many stories, each with its facts, all in one unit."""
-    runs = [story.rows(**facts) for story, facts in told]
+def judged_each(stories: Iterable[tuple[Story, Row]], *keys: str) -> list[list[Any]]:
+    """The same for many stories, each with its facts, all in one unit."""
+    runs = [story.rows(**facts) for story, facts in stories]
     return [briefly(findings, *keys) for findings in found_each(FAMILIES, runs)]
 
 
 def spans(*stories: Story, node: str = "n1") -> list[list[tuple[Any, ...]]]:
-    """Of each story epoch, from, to, and how each ended, of one replica."""
+    """For each story (epoch, from, to, how it ended) of one replica."""
     with opened(tables_of([story.rows() for story in stories])) as unit:
         node_timeline(unit)
         epoch_spans(unit)
         rows = unit.rows(f"from epoch_spans where node = '{node}' order by lo, gone nulls last").to_pylist()
     found: list[list[tuple[Any, ...]]] = [[] for _ in stories]
     for row in rows:
-        end = "cut" if row["cut"] else "stands" if row["gone"] is None else "left"
+        end = "cut" if row["cut"] else "kept" if row["gone"] is None else "left"
         found[row["run"]].append((row["epoch"], row["lo"], row["hi"], end))
     return found
 
@@ -103,59 +103,59 @@ def spans(*stories: Story, node: str = "n1") -> list[list[tuple[Any, ...]]]:
 
 
 STACKS = [
-    (Story().append("n1", 0, 2).append("n1", 0), [(0, 0, 3, "stands")]),
-    (Story().append("n1", 0, 2).append("n1", 1), [(0, 0, 2, "stands"), (1, 2, 3, "stands")]),
+    (Story().append("n1", 0, 2).append("n1", 0), [(0, 0, 3, "kept")]),
+    (Story().append("n1", 0, 2).append("n1", 1), [(0, 0, 2, "kept"), (1, 2, 3, "kept")]),
     (
         Story().append("n1", 0, 2).append("n1", 0, offset=5, epochs=[[0, 5]]),
-        [(0, 0, 2, "stands"), (0, 5, 6, "stands")],
+        [(0, 0, 2, "kept"), (0, 5, 6, "kept")],
     ),
     (
         Story().append("n1", 2, 4, epochs=[[0, 0], [1, 1], [1, 1], [2, 3]]),
-        [(0, 0, 1, "stands"), (1, 1, 3, "stands"), (2, 3, 4, "stands")],
+        [(0, 0, 1, "kept"), (1, 1, 3, "kept"), (2, 3, 4, "kept")],
     ),
-    (Story().append("n1", 0, 4).truncate("n1", 1), [(0, 0, 1, "stands"), (0, 1, 4, "cut")]),
+    (Story().append("n1", 0, 4).truncate("n1", 1), [(0, 0, 1, "kept"), (0, 1, 4, "cut")]),
     (
         Story().append("n1", 0, 4).truncate("n1", 1, why="recovery"),
-        [(0, 0, 1, "stands"), (0, 1, 4, "left")],
+        [(0, 0, 1, "kept"), (0, 1, 4, "left")],
     ),
     (Story().append("n1", 0, 4).truncate("n1", 9), [(0, 0, 4, "cut")]),
-    (Story().append("n1", 0, 4).start("n1", 1), [(0, 0, 1, "stands"), (0, 1, 4, "left")]),
-    (Story().append("n1", 0, 2).start("n1", 5), [(0, 0, 2, "stands"), (None, 2, 5, "stands")]),
+    (Story().append("n1", 0, 4).start("n1", 1), [(0, 0, 1, "kept"), (0, 1, 4, "left")]),
+    (Story().append("n1", 0, 2).start("n1", 5), [(0, 0, 2, "kept"), (None, 2, 5, "kept")]),
     (
         Story().append("n1", 0, 4).start("n1", 3, epochs=[[0, 0], [-1, 1], [2, 2]]),
-        [(0, 0, 4, "left"), (0, 0, 1, "stands"), (None, 1, 2, "stands"), (2, 2, 3, "stands")],
+        [(0, 0, 4, "left"), (0, 0, 1, "kept"), (None, 1, 2, "kept"), (2, 2, 3, "kept")],
     ),
     (Story().append("n1", 0, 4).line("n1", "start", partition=None), [(0, 0, 4, "left")]),
     (
-        # Over what it has, without a truncation: both are in the file.
+        # Appended over existing records without a truncation: the file has both.
         Story().append("n1", 0, 4).append("n1", 1, offset=1, epochs=[[1, 1]]),
-        [(0, 0, 1, "stands"), (1, 1, 2, "stands"), (0, 1, 4, "stands")],
+        [(0, 0, 1, "kept"), (1, 1, 2, "kept"), (0, 1, 4, "kept")],
     ),
     (
         Story().append("n1", 0, 4).append("n1", 1, offset=1, epochs=[[1, 1]]).truncate("n1", 2),
-        [(0, 0, 1, "stands"), (1, 1, 2, "stands"), (0, 1, 2, "stands"), (0, 2, 4, "cut")],
+        [(0, 0, 1, "kept"), (1, 1, 2, "kept"), (0, 1, 2, "kept"), (0, 2, 4, "cut")],
     ),
     (
         Story().append("n1", 0, 9, offset=GREATEST - 2, epochs=[[0, GREATEST - 2]]),
-        [(0, GREATEST - 2, GREATEST, "stands")],
+        [(0, GREATEST - 2, GREATEST, "kept")],
     ),
-    (Story().append("n1", 0, 1, epochs=[[LEAST, LEAST]]), [(LEAST, LEAST, 1, "stands")]),
+    (Story().append("n1", 0, 1, epochs=[[LEAST, LEAST]]), [(LEAST, LEAST, 1, "kept")]),
 ]
 
 
 def test_a_log_is_a_stack_of_epochs() -> None:
-    assert spans(*(story for story, _ in STACKS)) == [wanted for _, wanted in STACKS]
+    assert spans(*(story for story, _ in STACKS)) == [expected for _, expected in STACKS]
 
 
-def test_without_epochs_a_follower_has_those_of_its_leader_from_where_that_begins() -> None:
+def test_without_epochs_a_followers_records_get_the_leaders_epoch_from_its_start() -> None:
     story = Story().append("n2", 0, 1).elect("n1", 3).append("n1", 3, 2, role="leader", epochs=None)
     story.append("n2", 3, 1, epochs=None).append("n2", 4, 1, epochs=None)
 
-    assert spans(story) == [[(3, 0, 2, "stands")]]
-    assert spans(story, node="n2") == [[(0, 0, 1, "stands"), (3, 1, 2, "stands"), (None, 2, 3, "stands")]]
+    assert spans(story) == [[(3, 0, 2, "kept")]]
+    assert spans(story, node="n2") == [[(0, 0, 1, "kept"), (3, 1, 2, "kept"), (None, 2, 3, "kept")]]
 
 
-def test_a_leader_shows_once_what_it_holds_of_earlier_epochs() -> None:
+def test_a_leaders_records_of_earlier_epochs_are_listed_once() -> None:
     story = Story().elect("n1", 0).write(0).elect("n1", 1).write(1).elect("n1", 2).elect("n2", 3)
     story.commit("n2", 3, 2).elect("n2", 4)
     with opened(tables_of([story.rows()])) as unit:
@@ -170,7 +170,7 @@ def test_a_leader_shows_once_what_it_holds_of_earlier_epochs() -> None:
     ]  # fmt: skip
 
 
-# -- who lacks what ---------------------------------------------------------------------------------------
+# -- missing records -------------------------------------------------------------------------------------
 
 
 def two_epochs() -> Story:
@@ -194,37 +194,37 @@ BEHIND = [
     (lags(), {"replicas": ["n1", "n2"]}, []),
     (Story().elect("n1", 0, ["n1", "n2"]).write(0, to=["n2"]), {}, []),
     (lags().elect("n3", 1), {}, [LAGS_BEHIND, (LEADER, "short", 0, ["n3"])]),
-    # No two lines are in order: only once all have come it is known who lags.
+    # No two lines are in order: a lag is known only at the end of the trace.
     (lags().elect("n3", 1), {"clock_error": 1_000}, [LAGS_BEHIND]),
     (lags().elect("n3", 1), {"clock_error": GREATEST}, [LAGS_BEHIND]),
 ]
 
 
 def test_a_log_that_ends_below_what_was_committed() -> None:
-    told = judged_each([(story, facts) for story, facts, _ in BEHIND], "how", "offset", "nodes")
+    findings = judged_each([(story, facts) for story, facts, _ in BEHIND], "how", "offset", "nodes")
 
-    assert told == [wanted for *_, wanted in BEHIND]
+    assert findings == [expected for *_, expected in BEHIND]
 
 
-def test_who_hears_late_of_its_epoch_is_not_asked_for_what_later_ones_committed() -> None:
+def test_a_leader_that_learns_late_of_its_epoch_need_not_have_later_commits() -> None:
     story = Story().elect("n1", 0).write(0).elect("n2", 2, ["n1", "n2"]).write(2, "n2", ["n1"])
 
     assert not judged(story.line("n3", "become_leader", epoch=1, isr=["n3"], start=1))
 
 
-def test_of_each_epoch_the_first_record_is_named_that_is_missing() -> None:
+def test_the_first_missing_record_of_each_epoch_is_named() -> None:
     story = Story().elect("n1", 0).write(0).write(0, to=["n2"]).elect("n1", 1).write(1, to=["n2"])
 
-    told = judged(story, ("offset", "epoch", "nodes"))
-    assert told == [(CANDIDATE, 1, 0, ["n3"]), (CANDIDATE, 2, 1, ["n3"])]
+    findings = judged(story, ("offset", "epoch", "nodes"))
+    assert findings == [(CANDIDATE, 1, 0, ["n3"]), (CANDIDATE, 2, 1, ["n3"])]
 
 
 def mixed() -> Story:
-    """n3 holds a record of epoch 0 where one of epoch 1 is committed."""
+    """n3 has a record of epoch 0 where one of epoch 1 is committed."""
     return Story().elect("n1", 0).append("n3", 0).elect("n1", 1)
 
 
-def test_another_record_where_one_is_committed() -> None:
+def test_another_record_at_a_committed_offset() -> None:
     keys = "how", "offset", "upto", "seen", "node"
     assert judged(mixed().write(1, to=["n2"]), keys) == [(CANDIDATE, "other", 0, 1, 0, "n1")]
     assert not judged(mixed().truncate("n3", 0, 1).write(1))
@@ -238,7 +238,7 @@ CUTS = [
     ({"to": 0}, {"fenced": ["n2"], "claims_from": 1}, []),
     ({"to": 0}, {"fenced": ["n2"], "replicas": ["n1", "n3"]}, []),
     ({"to": 1}, {}, []),
-    ({"to": GREATEST}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),  # the log begins anew
+    ({"to": GREATEST}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),  # the log is emptied
     ({"to": LEAST}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),
 ]
 
@@ -249,13 +249,13 @@ def cut_by(truncation: Row) -> Story:
     return story
 
 
-def test_a_truncation_cuts_what_was_committed() -> None:
-    told = judged_each([(cut_by(truncation), facts) for truncation, facts, _ in CUTS], "offset", "upto")
+def test_a_truncation_removes_committed_records() -> None:
+    findings = judged_each([(cut_by(truncation), facts) for truncation, facts, _ in CUTS], "offset", "upto")
 
-    assert list(map(sorted, told)) == [sorted(wanted) for *_, wanted in CUTS]
+    assert list(map(sorted, findings)) == [sorted(expected) for *_, expected in CUTS]
 
 
-def test_a_truncation_before_the_record_was_committed() -> None:
+def test_a_truncation_before_the_commit_is_no_finding() -> None:
     assert not judged(Story().elect("n1", 0).append("n1", 0, role="leader").append("n2", 0).truncate("n2", 0))
 
 
@@ -266,7 +266,7 @@ def excuse(permit: int, time: int, *, epoch: int = 0, elected: int = 9) -> Row:
     return {"permit": permit, "epoch": epoch, "elected": elected, "tick": 2 * time}
 
 
-CUT_AT = 60  # ns, the line of `cut_story` that cuts
+CUT_AT = 60  # ns, the line of the truncation in `cut_story`
 
 
 def cut_story() -> Story:
@@ -278,21 +278,21 @@ EXCUSES = [
     ([excuse(UNCLEAN, CUT_AT - 30)], UNCLEAN),
     ([excuse(BUDGET, CUT_AT - 30)], BUDGET),
     ([excuse(BUDGET, CUT_AT - 30), excuse(UNCLEAN_MAYBE, 0)], UNCLEAN_MAYBE),
-    ([excuse(UNCLEAN, CUT_AT + 90)], None),  # what comes later is no excuse
-    ([excuse(UNCLEAN, CUT_AT + 90, elected=4)], UNCLEAN),  # the line is in the epoch that was elected
-    ([excuse(UNCLEAN, CUT_AT - 30, epoch=-1)], None),  # written since
+    ([excuse(UNCLEAN, CUT_AT + 90)], None),  # a later one permits nothing
+    ([excuse(UNCLEAN, CUT_AT + 90, elected=4)], UNCLEAN),  # the line is in the elected epoch
+    ([excuse(UNCLEAN, CUT_AT - 30, epoch=-1)], None),  # written after it
     ([{**excuse(UNCLEAN, CUT_AT - 30), "epoch": None}], UNCLEAN),
 ]
 
 
-def test_an_election_permits_what_was_written_before_it() -> None:
+def test_an_election_permits_losses_of_records_written_before_it() -> None:
     facts = {"fenced": ["n2"], "replicas": ["n1", "n2"]}
-    told = judged_each([(cut_story(), {**facts, "excuses": excuses}) for excuses, _ in EXCUSES], "permit")
+    runs = [(cut_story(), {**facts, "excuses": excuses}) for excuses, _ in EXCUSES]
 
-    assert told == [[(CUT, wanted)] for _, wanted in EXCUSES]
+    assert judged_each(runs, "permit") == [[(CUT, expected)] for _, expected in EXCUSES]
 
 
-def test_an_election_too_near_to_tell_permits_it_perhaps() -> None:
+def test_an_election_within_the_clock_error_permits_it_perhaps() -> None:
     for permit, maybe in ((UNCLEAN, UNCLEAN_MAYBE), (BUDGET, BUDGET_MAYBE)):
         rows = cut_story().rows(fenced=["n2"], clock_error=4, replicas=["n1", "n2"])
         cut = next(line for line in rows["trace"] if line["event"] == "truncate")
@@ -301,14 +301,14 @@ def test_an_election_too_near_to_tell_permits_it_perhaps() -> None:
         assert briefly(found(FAMILIES, **rows), "permit") == [(CUT, maybe)]
 
 
-def test_a_candidate_is_excused_before_the_election_too() -> None:
+def test_a_candidate_is_permitted_before_the_election_too() -> None:
     excuses = [excuse(UNCLEAN, 10_000)]
 
     assert judged(lags(), ("permit",), excuses=excuses) == [(CANDIDATE, UNCLEAN)]
 
 
 def lost_at(offset: int, epoch_there: int | None) -> dict[str, list[Row]]:
-    """An ack whose record is not in the leader's log, with leave; in its place stands another one."""
+    """An ack whose record is permitted to be missing from the leader's log; another one is at its offset."""
     send = {"partition": 0, "value": 7, "offset": offset}
     there = [{"offset": 0, "epoch": epoch_there, "value": 8}] if epoch_there is not None else []
     return {
@@ -327,15 +327,15 @@ LOST = [
 ]
 
 
-def test_what_is_lost_in_the_end_with_leave_is_excused() -> None:
+def test_a_truncation_of_a_record_whose_loss_is_permitted_is_permitted() -> None:
     rows = cut_story().rows(fenced=["n2"], replicas=["n1", "n2"])
-    told = found_each(FAMILIES, [rows | lost for lost, _ in LOST])
+    findings = found_each(FAMILIES, [rows | lost for lost, _ in LOST])
 
-    assert [briefly([one for one in each if one["name"] == CUT], "permit") for each in told] == [
-        [(CUT, wanted)] for _, wanted in LOST]
+    assert [briefly([one for one in each if one["name"] == CUT], "permit") for each in findings] == [
+        [(CUT, expected)] for _, expected in LOST]
 
 
-# -- many, and odd ----------------------------------------------------------------------------------------
+# -- many and odd ------------------------------------------------------------------------------------------
 
 MANY = 400
 
@@ -361,7 +361,7 @@ def led_by_an_empty_log() -> tuple[Story, list[Row]]:
 
 
 def overwritten() -> tuple[Story, list[Row]]:
-    """Every leader begins its log anew, and commits."""
+    """Every leader empties its log, and commits."""
     story = Story()
     for epoch in range(MANY):
         story.elect("n1", epoch)
@@ -380,15 +380,15 @@ GREAT: list[tuple[Callable[[], tuple[Story, list[Row]]], dict[tuple[str, int | N
 ]
 
 
-def test_many_elections_cost_no_more_than_their_lines() -> None:
-    """What pairs elections with epochs takes minutes."""
-    runs = [story.rows(excuses=excuses) for story, excuses in (told() for told, _ in GREAT)]
-    for findings, (_, wanted) in zip(found_each(FAMILIES, runs), GREAT, strict=True):
+def test_the_work_for_many_elections_grows_with_their_lines() -> None:
+    """A statement that pairs elections with epochs would take minutes."""
+    runs = [story.rows(excuses=excuses) for story, excuses in (tale() for tale, _ in GREAT)]
+    for findings, (_, expected) in zip(found_each(FAMILIES, runs), GREAT, strict=True):
         brief = briefly(findings, "permit")
-        assert {one: brief.count(one) for one in set(brief)} == wanted
+        assert {one: brief.count(one) for one in set(brief)} == expected
 
 
-def test_no_number_is_too_great() -> None:
+def test_any_number_is_accepted() -> None:
     stories = [odd_story(Random(seed)).rows(clock_error=seed % 2, excuses=[excuse(UNCLEAN, 0)])
                for seed in range(6)]
     found_each(FAMILIES, stories)

@@ -1,4 +1,4 @@
-"""Cycles by level (checkers.laws.cycles, op_graph): as plain networkx finds them, edge by edge."""
+"""Cycles by level (checkers.laws.cycles, op_graph): the same as plain networkx finds, edge by edge."""
 
 from collections.abc import Iterable
 from itertools import pairwise
@@ -18,14 +18,14 @@ Op = tuple[int, int, int]  # invoked, done, process
 
 def graph_of(ops: Iterable[Op], edges: Iterable[Edge]) -> Graph:
     inv, done, process = (np.array(column, dtype=np.int64) for column in zip(*ops, strict=True))
-    told = sorted(edges)
-    kind, source, target = (np.array([edge[at] for edge in told], dtype=np.int64) for at in range(3))
+    ordered = sorted(edges)
+    kind, source, target = (np.array([edge[at] for edge in ordered], dtype=np.int64) for at in range(3))
     return Graph(op=np.arange(len(inv)), inv=inv, done=done, process=process, kind=kind, source=source,
-                 target=target, record=np.arange(len(told)))  # fmt: skip
+                 target=target, record=np.arange(len(ordered)))  # fmt: skip
 
 
 def plain(graph: Graph, kinds: Iterable[int]) -> nx.MultiDiGraph:
-    """Every edge of these kinds, those of time and processes pair by pair."""
+    """Every edge of these kinds; those of time and processes for every pair."""
     drawn = nx.MultiDiGraph()
     for kind, source, target in zip(graph.kind, graph.source, graph.target, strict=True):
         if kind in kinds:
@@ -44,15 +44,15 @@ def components_of(graph: Graph, kinds: Iterable[int]) -> list[frozenset[int]]:
     return [frozenset(one) for one in nx.strongly_connected_components(plain(graph, kinds)) if len(one) > 1]
 
 
-def wanted(graph: Graph) -> list[tuple[str, bool, int]]:
-    """Name, permitted and length of the shortest cycle of all that must be told."""
-    told: list[tuple[frozenset[int], frozenset[int]]] = []
+def expected(graph: Graph) -> list[tuple[str, bool, int]]:
+    """(name, permitted, length of the shortest cycle) of each finding that must be reported."""
+    reported: list[tuple[frozenset[int], frozenset[int]]] = []
     found = []
     for level in LEVELS:
         for component in components_of(graph, level.kinds):
-            if any(edges < level.edges and other <= component for edges, other in told):
+            if any(edges < level.edges and other <= component for edges, other in reported):
                 continue
-            told.append((level.edges, component))
+            reported.append((level.edges, component))
             drawn = plain(graph, level.kinds).subgraph(component)
             length = min(1 + nx.shortest_path_length(drawn, head, tail) for tail, head, _ in drawn.edges)
             name = level.name
@@ -63,7 +63,7 @@ def wanted(graph: Graph) -> list[tuple[str, bool, int]]:
 
 
 def fewest(drawn: nx.MultiDiGraph, length: int) -> int:
-    """The fewest edges of RW in a cycle of this length: 1 if one of all of them closes a path without any."""
+    """The fewest RW edges in a cycle of this length: 1 if some RW edge closes a path without any."""
     bare = nx.MultiDiGraph([(a, b) for a, b, kind in drawn.edges(data="kind") if kind != RW])
     bare.add_nodes_from(drawn)
     for tail, head, kind in drawn.edges(data="kind"):
@@ -76,16 +76,16 @@ def fewest(drawn: nx.MultiDiGraph, length: int) -> int:
     return 2
 
 
-def said(found: Iterable[Found]) -> list[tuple[str, bool, int]]:
+def summary(found: Iterable[Found]) -> list[tuple[str, bool, int]]:
     return sorted((one.name, one.permitted, len(one.cycle)) for one in found)
 
 
 def some_graph(random: Random) -> Graph:
-    """Ops of a few processes, now and then one that is never over; edges mostly as time has it."""
+    """Ops of a few processes, now and then one that never completes; edges mostly forward in time."""
     count, processes = random.randrange(2, 12), random.randrange(1, 5)
     points = iter(random.sample(range(200), 2 * count))
     ops: list[Op] = []
-    free = [0] * processes  # since when
+    free = [0] * processes  # since this time
     for one, other in sorted(tuple(sorted((next(points), next(points)))) for _ in range(count)):
         begun = -1 if random.random() < 0.05 else one
         over = NEVER if random.random() < 0.1 else min(other, one + random.choice((5, 20, 100)))
@@ -105,13 +105,13 @@ def some_graph(random: Random) -> Graph:
 
 
 def test_random_graphs_are_judged_as_by_networkx() -> None:
-    """Names, classes, how many, and how short the shortest cycle is; every cycle told is one."""
+    """Names, classes, number, and length of the shortest cycle; every reported cycle is one."""
     random, hits = Random(6), 0
     for number in range(300):
         graph = some_graph(random)
         found = found_in(graph)
 
-        assert said(found) == wanted(graph), f"graph {number}"
+        assert summary(found) == expected(graph), f"graph {number}"
         hits += bool(found)
         for one in found:
             for before, after in pairwise([*one.cycle, one.cycle[0]]):
@@ -129,8 +129,8 @@ def is_edge(graph: Graph, kind: int, source: int, target: int) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_of_many_ops_in_time_s_order_none_is_suspect(seed: int) -> None:
-    """Ten at a time, each after some that took place before it; one dependency against time is found."""
+def test_of_many_ops_in_time_order_none_is_suspect(seed: int) -> None:
+    """Ten at a time, each after some earlier ones; one dependency against time is found."""
     random, count = Random(seed), 20_000
     moments = [10 * at for at in range(count)]
     ops = [(at - random.randrange(1, 50), at + random.randrange(1, 50), -1) for at in moments]
@@ -141,29 +141,29 @@ def test_of_many_ops_in_time_s_order_none_is_suspect(seed: int) -> None:
     assert not suspects(healthy, (WR, WW)).any()
     assert found_in(healthy) == []
     assert 80 < suspects(turned, (WR, WW)).sum() < 200
-    assert (names.G1C_REALTIME, False, 2) in said(found_in(turned))
+    assert (names.G1C_REALTIME, False, 2) in summary(found_in(turned))
 
 
-def test_a_long_cycle_is_told_once() -> None:
-    """All that lies between a value's send and who had read it long before is one component."""
+def test_a_long_cycle_is_reported_once() -> None:
+    """All ops between a send and a much earlier read of its value are one component."""
     count = 20_000
     ops = [(2 * at, 2 * at + 1, at % 10) for at in range(count)]
     edges = {(WW, at, at + 1) for at in range(count - 1)} | {(WR, count - 1, 0)}
     found = found_in(graph_of(ops, edges))
 
-    assert said(found) == [(names.G1C, True, count), (names.G1C_REALTIME, False, 2)]
+    assert summary(found) == [(names.G1C, True, count), (names.G1C_REALTIME, False, 2)]
 
 
 @pytest.mark.parametrize("apart", [1, 500])
 def test_a_cycle_by_processes_is_found_among_many_ops(apart: int) -> None:
-    """Two ops of one process, two of the other, so many of both between; no two steps close a cycle."""
+    """Two ops of one process, two of the other, many of both in between; no cycle of two steps."""
     ops = [(2 * at, 2 * at + 1, at % 2) for at in range(1_002)]
     found = found_in(graph_of(ops, [(WR, 2 * apart, 1), (WR, 2 * apart + 1, 0)]))
 
-    assert said(found) == [(names.G1C_PROCESS, False, 4)]
+    assert summary(found) == [(names.G1C_PROCESS, False, 4)]
 
 
-def test_levels_grow() -> None:
+def test_levels_are_ordered_by_their_edges() -> None:
     """No level comes before one whose edges are among its own."""
     for at, level in enumerate(LEVELS):
         assert not any(later.edges < level.edges for later in LEVELS[at:])

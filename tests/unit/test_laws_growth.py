@@ -1,8 +1,8 @@
-"""Whatever is wrong with a run, the laws' work grows with its records, not with their square.
+"""Whatever is wrong with a run, the laws' work grows linearly with its records, not quadratically.
 
 Work is counted (laws_growth), not timed; each shape is a run in which nearly every record is odd in one way.
-Several shapes are judged in one unit: what grows with the square of one of them shows in the sum, for the
-others grow with their records.
+Several shapes are judged in one unit: quadratic growth of one shows in the sum, for the others grow
+linearly.
 """
 
 from pathlib import Path
@@ -17,19 +17,20 @@ SHAPES = [tuple(laws_shapes.SHAPES)[number::UNITS] for number in range(UNITS)]
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The statements that a healthy run is asked."""
+def statements(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The statements executed for a healthy run."""
     root = tmp_path_factory.mktemp("healthy") / "run"
     return laws_growth.work_of(laws_shapes.tables("healthy", records=FEW, root=root)).statements
 
 
 @pytest.mark.parametrize("names", SHAPES, ids=lambda names: f"{names[0]} and {len(names) - 1} more")
-def test_the_work_grows_with_the_records(names: tuple[str, ...], asked: list[str], tmp_path: Path) -> None:
-    """And nothing is asked again, or left out, because something was found."""
+def test_the_work_grows_with_the_records(
+        names: tuple[str, ...], statements: list[str], tmp_path: Path) -> None:
+    """No statement is repeated or left out because something was found."""
     few, many = (
         laws_growth.work_of(laws_shapes.tables(*names, records=records, root=tmp_path / str(records)))
         for records in (FEW, MANY)
     )
 
     assert laws_growth.grown(few, many, times=1.4 * MANY / FEW, floor=40 * MANY) == {}
-    assert few.statements == many.statements == asked
+    assert few.statements == many.statements == statements

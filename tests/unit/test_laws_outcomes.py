@@ -1,6 +1,6 @@
-"""The laws of what became of records, asked of tables that are told row by row: hits, and near misses.
+"""The laws of records' outcomes, on tables given row by row: hits, and near misses.
 
-The tales of test_checkers_durability.py and others say the same of whole folders.
+The tales of test_checkers_durability.py and others test the same with whole folders.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ Rows = dict[str, list[Row]]
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 READER, FINAL = 50, 900
 
-# One partition that n1 leads, of which everything may be claimed but what final reads show.
+# One partition led by n1, for which everything may be claimed except from final reads.
 PARTITION: Row = {
     "partition": 0, "leader": "n1", "leader_known": True, "compact": False, "losses_judged": True,
     "log_start": 0, "claims_from": 0, "hw": 100, "readable_to": 100, "stable_to": 100,
@@ -47,16 +47,16 @@ NO_LOG: Row = {
 }  # fmt: skip
 
 
-def found(*told: Rows, **partition: Any) -> list[Row]:
-    """What the laws find in these rows and the partition as changed, each without what is null or empty."""
-    return found_by_run([(together(*told), partition)])[0]
+def found(*rows: Rows, **partition: Any) -> list[Row]:
+    """The findings in these rows and the partition as changed, each without null and empty fields."""
+    return found_by_run([(together(*rows), partition)])[0]
 
 
 def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
-    """The same of many runs, all in one unit."""
+    """The same for many runs, all in one unit."""
     rows: Rows = {name: [] for name in TABLES}
-    for number, (told, partition) in enumerate(runs):
-        for name, each in together(run_of(partition), told).items():
+    for number, (given, partition) in enumerate(runs):
+        for name, each in together(run_of(partition), given).items():
             rows[name] += [{**row, "run": number} for row in each]
     tables = {name: pa.Table.from_pylist(each, schema=TABLES[name]) for name, each in rows.items()}
     with opened(tables) as unit:
@@ -64,8 +64,8 @@ def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
     findings: list[list[Row]] = [[] for _ in rows["partitions"]]
     for one in every:
         if one["name"] not in ("malformed-log", "epoch-lineage"):
-            told_of = {key: value for key, value in one.items() if value not in (None, [])}
-            findings[one["run"]].append(told_of)
+            stated = {key: value for key, value in one.items() if value not in (None, [])}
+            findings[one["run"]].append(stated)
     return findings
 
 
@@ -80,7 +80,7 @@ def run_of(partition: Row) -> Rows:
 
 
 def brief(findings: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """Name, offset and, where there is one, permit."""
+    """(name, offset, and the permit if there is one)."""
     return sorted(
         (one["name"], one.get("offset"), *([one["permit"]] if "permit" in one else [])) for one in findings
     )
@@ -91,48 +91,48 @@ def replica(node: str, *, leads: bool = False, partition: int = 0) -> Row:
     return {"node": node, "partition": partition, "compact": False, **flags}
 
 
-def line(table: str, at: int, kind: str, f: str, process: int, **told: Any) -> Rows:
-    """One item of a line whose index is its place, unless told otherwise."""
+def line(table: str, at: int, kind: str, f: str, process: int, **more: Any) -> Rows:
+    """One item of a line whose index is its place, unless given otherwise."""
     places = {"at": at, "pos": 0, "index": at, "time": 1000 * at, "process": process, "type": kind, "f": f}
-    return {table: [{"partition": 0, **places, **told}]}
+    return {table: [{"partition": 0, **places, **more}]}
 
 
-def together(*told: Rows) -> Rows:
+def together(*several: Rows) -> Rows:
     rows: Rows = {}
-    for name, each in chain.from_iterable(one.items() for one in told):
+    for name, each in chain.from_iterable(one.items() for one in several):
         rows.setdefault(name, []).extend(each)
     return rows
 
 
-def asks(at: int, value: int = 7, process: int = 1, f: str = "send", **told: Any) -> Rows:
-    return line("sends", at, "invoke", f, process, value=value, **told)
+def invoked(at: int, value: int = 7, process: int = 1, f: str = "send", **more: Any) -> Rows:
+    return line("sends", at, "invoke", f, process, value=value, **more)
 
 
 def answer(
-    at: int, value: int = 7, kind: str = "ok", offset: int | None = None, process: int = 1, **told: Any
+    at: int, value: int = 7, kind: str = "ok", offset: int | None = None, process: int = 1, **more: Any
 ) -> Rows:
-    return line("sends", at, kind, told.pop("f", "send"), process, value=value, offset=offset, **told)
+    return line("sends", at, kind, more.pop("f", "send"), process, value=value, offset=offset, **more)
 
 
-def sent(at: int, value: int = 7, kind: str = "ok", offset: int | None = None, **told: Any) -> Rows:
+def sent(at: int, value: int = 7, kind: str = "ok", offset: int | None = None, **more: Any) -> Rows:
     """Invoked at this line and answered on the next."""
-    return together(asks(at, value, **told), answer(at + 1, value, kind, offset, **told))
+    return together(invoked(at, value, **more), answer(at + 1, value, kind, offset, **more))
 
 
-def read(at: int, offset: int, value: int = 7, process: int = READER, kind: str = "ok", **told: Any) -> Rows:
-    return line("reads", at, kind, "poll", process, offset=offset, value=value, **told)
+def read(at: int, offset: int, value: int = 7, process: int = READER, kind: str = "ok", **more: Any) -> Rows:
+    return line("reads", at, kind, "poll", process, offset=offset, value=value, **more)
 
 
-def entry(offset: int, value: int | None = 7, node: str = "n1", **told: Any) -> Rows:
+def entry(offset: int, value: int | None = 7, node: str = "n1", **more: Any) -> Rows:
     row = {"node": node, "at": offset, "offset": offset, "epoch": 0, "value": value, "crc": 1}
-    return {"entries": [{"partition": 0, **row, "crc_ok": True, "aborted": False, **told}]}
+    return {"entries": [{"partition": 0, **row, "crc_ok": True, "aborted": False, **more}]}
 
 
 def repeated(value: int = 7) -> Rows:
     return {"repeated": [{"value": value}]}
 
 
-# Each case: what was told, what is changed of the partition, what is found.
+# Each case: the rows, the changes of the partition, the findings.
 CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     # -- lost-write
     "at its offset": ([sent(0, offset=5), entry(5)], {}, []),
@@ -145,15 +145,15 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
         [sent(0, offset=5), answer(2, offset=6), entry(5)], {}, [],
     ),
     "the first answer by its line, whatever its index": (
-        [asks(0), answer(1, offset=5, index=9), answer(2, offset=6, index=3), entry(5)], {}, [],
+        [invoked(0), answer(1, offset=5, index=9), answer(2, offset=6, index=3), entry(5)], {}, [],
     ),
     "the first answer by its place in the line": (
-        [asks(0), answer(1, offset=6, pos=1), answer(1, offset=5), entry(5)], {}, [],
+        [invoked(0), answer(1, offset=6, pos=1), answer(1, offset=5), entry(5)], {}, [],
     ),
     "acked without an offset, and somewhere": ([sent(0), entry(5)], {}, []),
     "acked without an offset, and nowhere": ([sent(0)], {}, [("lost-write", None)]),
     "acked without an offset, perhaps below the log start": ([sent(0)], {"log_start": 1}, []),
-    "acked, and never asked": ([answer(1, offset=5)], {}, [("lost-write", 5)]),
+    "acked, and never invoked": ([answer(1, offset=5)], {}, [("lost-write", 5)]),
     "failed": ([sent(0, kind="fail", offset=5)], {}, []),
     "doubtful": ([sent(0, kind="info")], {}, []),
     "sent more than once": ([sent(0, offset=5), sent(2, offset=6), repeated(), entry(6)], {}, []),
@@ -178,38 +178,40 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
         {"unclean_maybe": True, "budget_index": 1},
         [("lost-write", 5, UNCLEAN_PERHAPS)],
     ),
-    "nobody knows the leader's log": ([sent(0, offset=5)], NO_LOG, []),
+    "the leader's log is unknown": ([sent(0, offset=5)], NO_LOG, []),
     # -- by reads
     "the final reads passed it": (
-        [sent(0, offset=5), read(9, 5, 1, FINAL), read(9, 6, 2, FINAL), asks(8, 1), asks(8, 2)],
+        [sent(0, offset=5), read(9, 5, 1, FINAL), read(9, 6, 2, FINAL), invoked(8, 1), invoked(8, 2)],
         {**NO_LOG, "by_final_reads": True},
         [("inconsistent-offsets", 5), ("lost-write", 5)],
     ),
     "nothing below was read": (
-        [sent(0, offset=5), read(9, 6, 1, FINAL), read(9, 7, 2, FINAL), asks(8, 1), asks(8, 2)],
+        [sent(0, offset=5), read(9, 6, 1, FINAL), read(9, 7, 2, FINAL), invoked(8, 1), invoked(8, 2)],
         {**NO_LOG, "by_final_reads": True},
         [],
     ),
     "nothing above was read by a final reader": (
-        [sent(0, offset=5), read(9, 4, 1, FINAL), read(9, 6, 2), asks(8, 1), asks(8, 2)],
+        [sent(0, offset=5), read(9, 4, 1, FINAL), read(9, 6, 2), invoked(8, 1), invoked(8, 2)],
         {**NO_LOG, "by_final_reads": True},
         [],
     ),
     "logs were never promised": (
-        [sent(0, offset=5), read(9, 4, 1, FINAL), asks(8, 1)],
+        [sent(0, offset=5), read(9, 4, 1, FINAL), invoked(8, 1)],
         {**NO_LOG, "by_final_reads": True, "loss_in_doubt": True},
         [("lost-write", 5, DOUBT)],
     ),
     "a piece of the log shows it": (
-        [sent(0, offset=5), entry(5), read(9, 4, 1, FINAL), asks(8, 1)],
+        [sent(0, offset=5), entry(5), read(9, 4, 1, FINAL), invoked(8, 1)],
         {**NO_LOG, "by_final_reads": True, "loss_in_doubt": True},
         [],
     ),
     "in an import some read passed it": (
-        [sent(0, offset=5), read(9, 6, 2), asks(8, 2)], {**NO_LOG, "by_any_read": True}, [("lost-write", 5)],
+        [sent(0, offset=5), read(9, 6, 2), invoked(8, 2)],
+        {**NO_LOG, "by_any_read": True},
+        [("lost-write", 5)],
     ),
     "in an import no read passed it": (
-        [sent(0, offset=5), read(9, 5, 2), asks(8, 2)],
+        [sent(0, offset=5), read(9, 5, 2), invoked(8, 2)],
         {**NO_LOG, "by_any_read": True},
         [("inconsistent-offsets", 5)],
     ),
@@ -242,16 +244,16 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     "two places in the leader's": ([sent(0, offset=5), entry(5), entry(6)], {}, [("duplicate", 5)]),
     "one of them aborted": ([sent(0, offset=5), entry(5), entry(6, aborted=True)], {}, []),
     "twice at one place": ([sent(0, offset=5), entry(5), entry(5, at=6)], {}, []),
-    "who retries": ([sent(0), entry(5), entry(6)], {"retried": True}, [("duplicate", 5, RETRIES)]),
+    "with retries": ([sent(0), entry(5), entry(6)], {"retried": True}, [("duplicate", 5, RETRIES)]),
     "acked here and read there": (
         [sent(0, offset=5), read(9, 6)], NO_LOG, [("duplicate", 5)],
     ),
-    "nobody knows the log, data were lost, and who asked when is a line that cannot be read": (
+    "the log is unknown, data were lost, and the invocation is a line that cannot be read": (
         [answer(8, offset=5), read(9, 6)], {**NO_LOG, "budget_index": 3},
-        [("duplicate", 5, BUDGET_MAYBE), ("phantom", 6)],  # the gates say nothing of phantoms in such a run
+        [("duplicate", 5, BUDGET_MAYBE), ("phantom", 6)],  # the gates give no phantoms in such a run
     ),
-    "the same, asked after it": (
-        [asks(7), answer(8, offset=5), read(9, 6)], {**NO_LOG, "budget_index": 3}, [("duplicate", 5)],
+    "the same, invoked after it": (
+        [invoked(7), answer(8, offset=5), read(9, 6)], {**NO_LOG, "budget_index": 3}, [("duplicate", 5)],
     ),
     "sent more than once, and twice there": ([sent(0), sent(2), repeated(), entry(5), entry(6)], {}, []),
     "acked here, read and logged there: lost, and no second copy": (
@@ -261,7 +263,7 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     "read, and never sent": ([read(9, 5), entry(5)], {}, [("phantom", 5)]),
     "logged by a follower alone, and never sent": ([entry(5, node="n3")], {}, [("phantom", None)]),
     "in a stray copy, and never sent": ([entry(5, node="n4")], {}, []),
-    "answered, and never asked": ([answer(1, kind="info")], {}, []),
+    "answered, and never invoked": ([answer(1, kind="info")], {}, []),
     "a record of others": ([entry(5, value=None)], {}, []),
     # -- G1a
     "failed and read": ([sent(0, kind="fail"), read(9, 5), entry(5)], {}, [("G1a", 5)]),
@@ -279,7 +281,7 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     ),
     # -- saw-then-lost
     "read, and another there now": (
-        [sent(0, kind="info"), read(9, 5), entry(5, 8), asks(0, 8)], {}, [("saw-then-lost", 5)],
+        [sent(0, kind="info"), read(9, 5), entry(5, 8), invoked(0, 8)], {}, [("saw-then-lost", 5)],
     ),
     "read below the log start": ([sent(0, kind="info"), read(9, 4)], {"log_start": 5}, []),
     "read at two places, there at one": (
@@ -300,21 +302,21 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     ),
     # -- inconsistent-offsets
     "two values read at one place": (
-        [asks(0, 7), asks(0, 8), read(9, 5, 7), read(10, 5, 8)], NO_LOG, [("inconsistent-offsets", 5)],
+        [invoked(0, 7), invoked(0, 8), read(9, 5, 7), read(10, 5, 8)], NO_LOG, [("inconsistent-offsets", 5)],
     ),
     "one acked, another read": (
-        [sent(0, 7, offset=5), asks(0, 8), read(10, 5, 8)], NO_LOG, [("inconsistent-offsets", 5)],
+        [sent(0, 7, offset=5), invoked(0, 8), read(10, 5, 8)], NO_LOG, [("inconsistent-offsets", 5)],
     ),
     "one acked of those sent more than once": (
-        [sent(0, 7, offset=5), repeated(), asks(0, 8), read(10, 5, 8)], NO_LOG, [],
+        [sent(0, 7, offset=5), repeated(), invoked(0, 8), read(10, 5, 8)], NO_LOG, [],
     ),
     "where one of them was never read under acks=1": (
-        [sent(0, 7, offset=5), asks(0, 8), read(10, 5, 8)],
+        [sent(0, 7, offset=5), invoked(0, 8), read(10, 5, 8)],
         {**NO_LOG, "weak_acks": True},
         [("inconsistent-offsets", 5, ACKS)],
     ),
     "where one of them may be lost": (
-        [sent(0, 7, offset=5), asks(3, 8), read(10, 5, 8)],
+        [sent(0, 7, offset=5), invoked(3, 8), read(10, 5, 8)],
         {**NO_LOG, "unclean_index": 1},
         [("inconsistent-offsets", 5, UNCLEAN_PERHAPS)],
     ),
@@ -340,7 +342,7 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
 @pytest.fixture(scope="module", name="findings")
 def findings_of_cases() -> dict[str, list[Row]]:
     """Each case is a run; all are in one unit, and have the same partition and value."""
-    runs = [(together(*told), partition) for told, partition, _ in CASES.values()]
+    runs = [(together(*rows), partition) for rows, partition, _ in CASES.values()]
     return dict(zip(CASES, found_by_run(runs), strict=True))
 
 
@@ -350,16 +352,16 @@ def test_case(name: str, findings: dict[str, list[Row]]) -> None:
 
 
 LOST = [
-    ([entry(6), entry(5, 8), asks(0, 8)], "moved", 6, ["n1"]),
-    ([entry(5, 8), asks(0, 8), entry(5, node="n3"), entry(5, node="n2")], "overwritten", 8, ["n2", "n3"]),
+    ([entry(6), entry(5, 8), invoked(0, 8)], "moved", 6, ["n1"]),
+    ([entry(5, 8), invoked(0, 8), entry(5, node="n3"), entry(5, node="n2")], "overwritten", 8, ["n2", "n3"]),
     ([entry(5, None)], "overwritten", None, None),
     ([entry(9, node="n2")], "orphaned", None, ["n2"]),
     ([entry(5, node="n4")], "gone", None, None),  # a stray copy is no replica
 ]
 
 
-def test_a_lost_write_says_where_its_record_is() -> None:
-    findings = found_by_run((together(sent(3, offset=5), *told), {}) for told, *_ in LOST)
+def test_a_lost_write_shows_where_its_record_is() -> None:
+    findings = found_by_run((together(sent(3, offset=5), *rows), {}) for rows, *_ in LOST)
 
     for (loss,), (_, how, seen, nodes) in zip(findings, LOST, strict=True):
         assert (loss["how"], loss.get("seen"), loss.get("nodes")) == (how, seen, nodes)
@@ -367,28 +369,28 @@ def test_a_lost_write_says_where_its_record_is() -> None:
 
 
 def test_partitions_are_not_joined() -> None:
-    """The record is in another partition; runs are kept apart in all cases above."""
+    """The record is in another partition; the cases above test the same for runs."""
     other = {"replicas": [replica("n1", leads=True, partition=1)]}
 
-    findings = found(sent(0, offset=5), other, entry(5, partition=1), asks(0, partition=1))
+    findings = found(sent(0, offset=5), other, entry(5, partition=1), invoked(0, partition=1))
 
     assert brief(findings) == [("lost-write", 5)]
 
 
 def test_a_process_that_overlaps_proves_no_order_of_its_own() -> None:
     overlaps = {"processes": [{"process": 1, "final": False, "overlaps": True}]}
-    told = [sent(5, kind="info"), read(3, 0), read(4, 0, process=1), entry(0)]
+    rows = [sent(5, kind="info"), read(3, 0), read(4, 0, process=1), entry(0)]
 
-    (early,) = found(*told, overlaps)
+    (early,) = found(*rows, overlaps)
 
     assert (early["name"], early["process"], early["ops"]) == ("G1c-realtime", READER, [5, 6, 3])
 
 
-def test_runs_with_transactions_have_cycles_for_what_is_read_too_early() -> None:
+def test_in_runs_with_transactions_an_early_read_is_left_to_the_cycles() -> None:
     assert not found(sent(5, kind="info"), read(4, 0), entry(0), transactional=True)
 
 
-def test_two_who_read_at_one_index_the_lower_process_is_named() -> None:
+def test_of_two_reads_at_one_index_the_lower_process_is_named() -> None:
     (early,) = found(sent(5, kind="info"), read(4, 0, process=60), read(4, 0), entry(0))
 
     assert (early["process"], early["ops"]) == (READER, [5, 6, 4])
@@ -401,9 +403,9 @@ def test_lines_of_a_duplicate_are_named_once() -> None:
 
 
 def test_an_inconsistency_names_each_line_once_and_in_order() -> None:
-    told = [sent(6, 7, offset=5), asks(0, 8), asks(0, 9), read(3, 5, 8), read(3, 5, 9, pos=1)]
+    rows = [sent(6, 7, offset=5), invoked(0, 8), invoked(0, 9), read(3, 5, 8), read(3, 5, 9, pos=1)]
 
-    (two,) = found(*told, **NO_LOG)
+    (two,) = found(*rows, **NO_LOG)
 
     assert (two["value"], two["seen"], two["ops"]) == (7, 9, [3, 7])
 
@@ -412,31 +414,31 @@ ODD = (LEAST, LEAST + 1, -1, 0, 1, MOST - 1, MOST)
 
 
 def odd_runs(odd: int) -> list[tuple[Rows, Row]]:
-    """With this number as an offset, a value, an index, a time, a process, a bound."""
+    """With this number as offset, value, index, time, process and bound."""
     other = -1 - odd
     there = {"index": odd, "time": odd, "process": odd, "at": odd, "value": odd, "offset": odd}
     bounds = {"log_start": odd, "hw": other, "readable_to": other, "stable_to": other, "unclean_index": odd,
               "unclean_time": other, "unclean_maybe_time": odd, "budget_index": odd,
               "budget_maybe_index": other, "unseen_judged": True, "retried": True}  # fmt: skip
-    told = [
-        asks(1) | {"sends": [asks(1)["sends"][0] | there | {"offset": None}]},
+    rows = [
+        invoked(1) | {"sends": [invoked(1)["sends"][0] | there | {"offset": None}]},
         answer(2) | {"sends": [answer(2)["sends"][0] | there]},
         read(3, other, odd), read(4, odd, other), read(5, odd, odd), entry(other, odd), entry(odd, other),
         entry(odd, odd, node="n2"), repeated(other),
     ]  # fmt: skip
     without = {**bounds, **NO_LOG, "by_final_reads": True, "by_any_read": True}
-    return [(together(*told), changed) for changed in (bounds, without)]
+    return [(together(*rows), changed) for changed in (bounds, without)]
 
 
 def test_any_number_may_be_any_64_bit_integer() -> None:
-    """No statement fails, and each of the runs, all of which are in one unit, shows something."""
+    """No statement fails, and each of the runs, all in one unit, has a finding."""
     findings = found_by_run(run for odd in ODD for run in odd_runs(odd))
 
     assert len(findings) == 2 * len(ODD)
     assert all(findings)
 
 
-def test_an_offset_at_either_end_is_one_like_any_other() -> None:
+def test_an_offset_at_either_end_of_the_range_is_like_any_other() -> None:
     lowest = {"log_start": LEAST, "hw": MOST, "stable_to": MOST, "readable_to": MOST}
     there = [(together(sent(0, offset=one), entry(one), read(9, one)), lowest) for one in ODD]
     gone = [(sent(0, offset=one), lowest) for one in ODD]
@@ -447,7 +449,7 @@ def test_an_offset_at_either_end_is_one_like_any_other() -> None:
 
 
 def test_a_bound_of_ever_covers_all_and_one_of_never_none() -> None:
-    told = sent(0, offset=5)
+    rows = sent(0, offset=5)
 
-    assert brief(found(told, unclean_time=EVER)) == [("lost-write", 5, UNCLEAN)]
-    assert brief(found(told, unclean_time=NEVER, budget_index=NEVER)) == [("lost-write", 5)]
+    assert brief(found(rows, unclean_time=EVER)) == [("lost-write", 5, UNCLEAN)]
+    assert brief(found(rows, unclean_time=NEVER, budget_index=NEVER)) == [("lost-write", 5)]

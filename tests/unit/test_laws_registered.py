@@ -1,4 +1,4 @@
-"""Checks of other distributions: a SELECT and a function find; one that is unfit fails, by its name."""
+"""Checks of other distributions: a SELECT and a function find; an invalid one fails, by its name."""
 
 import json
 import sys
@@ -26,10 +26,10 @@ from floodmark.harness.verdict import Verdict
 CODE = '''
 SLOW = """
 -- An ack took more than 2,500 ns.
-select asked.run, asked.partition, told."offset", asked.value, asked.process,
-    [asked.index, told.index] as ops, 'acked late' as how
-from sends asked join sends told using (run, partition, value)
-where asked.type = 'invoke' and told.type = 'ok' and told.time::hugeint - asked.time > 2500;
+select invoked.run, invoked.partition, acked."offset", invoked.value, invoked.process,
+    [invoked.index, acked.index] as ops, 'acked late' as how
+from sends invoked join sends acked using (run, partition, value)
+where invoked.type = 'invoke' and acked.type = 'ok' and acked.time::hugeint - invoked.time > 2500;
 """
 
 def lonely(unit):
@@ -43,8 +43,8 @@ def fussy(unit):
     if unit.rows("from sends where value = 666").num_rows:
         raise ArithmeticError("666 is too much")
 '''
-ALONE = (registered_checks,)  # without floodmark's own laws, which do not ask what is registered
-FEW = (log, values, registered_checks)  # of its own only those whose tables these checks ask
+ALONE = (registered_checks,)  # without floodmark's own laws, which do not use what is registered
+FEW = (log, values, registered_checks)  # of its own only those whose tables these checks use
 CHECKS = {"slow-ack": "SLOW", "lonely": "lonely", "fussy": "fussy"}
 
 
@@ -107,9 +107,9 @@ FOUND: Mapping[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def check(told: Mapping[str, Any]) -> None:
+def check(outcomes: Mapping[str, Any]) -> None:
     """Hits, near misses, and the run for which a check raised."""
-    for name, (valid, examples, reasons) in told.items():
+    for name, (valid, examples, reasons) in outcomes.items():
         assert examples == FOUND.get(name, []), name
         if name == "too much":
             assert valid == "unknown"
@@ -136,8 +136,8 @@ def test_a_select_and_a_function_find(tmp_path: Path, bring: Bring) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("big_bytes", [bags.BIG_BYTES, -1], ids=["bags", "pieces"])
-def test_spark_workers_ask_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, big_bytes: int) -> None:
-    """With what the workers' own environment has installed: nothing is in this process's."""
+def test_spark_workers_run_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, big_bytes: int) -> None:
+    """From the workers' own environment: in this process nothing is installed."""
     names = "late", "lonely", "too much"
     folders = [TALES[name].write(tmp_path / name) for name in names]
     root = distribution(tmp_path / "site", CODE, CHECKS)
@@ -163,7 +163,7 @@ UNFIT = {
 
 
 @pytest.mark.parametrize("case", UNFIT)
-def test_what_is_no_check_is_never_passed_over(case: str, tmp_path: Path, bring: Bring) -> None:
+def test_an_invalid_check_is_never_skipped(case: str, tmp_path: Path, bring: Bring) -> None:
     """The reason names the check and its distribution in one line."""
     code, why = UNFIT[case]
     bring(code, {"a": "A"})
@@ -182,7 +182,7 @@ def test_what_is_no_check_is_never_passed_over(case: str, tmp_path: Path, bring:
     (("a'b",), "a name is made of letters, digits and . _ -"),
     (("a", "a"), "check 'a' of somebodys 0.3: others 0.3 brings one of that name too"),
 ])  # fmt: skip
-def test_a_name_is_one_checks_alone(
+def test_a_name_belongs_to_one_check(
     checks: tuple[str, ...], why: str, tmp_path: Path, bring: Bring
 ) -> None:
     for name, distribution_name in zip(checks, ("somebodys", "others"), strict=False):
@@ -193,17 +193,17 @@ def test_a_name_is_one_checks_alone(
     assert [why in one.reason for one in verdict.unknown] == [True]
 
 
-def test_what_permits_it_is_told(tmp_path: Path, bring: Bring) -> None:
+def test_the_permit_is_reported(tmp_path: Path, bring: Bring) -> None:
     bring("A = \"select run, value, 6 as permit from sends where type = 'ok'\"", {"a": "A"})
 
     (verdict,) = here.judge([Tale().acked(1, 2).write(tmp_path / "run")], ALONE)
 
-    told = [(one.name, one.klass, one.permitted_by, one.count) for one in verdict.findings]
-    assert (verdict.valid, told) == (True, [("a", "permitted", "retries", 2)])
+    findings = [(one.name, one.klass, one.permitted_by, one.count) for one in verdict.findings]
+    assert (verdict.valid, findings) == (True, [("a", "permitted", "retries", 2)])
 
 
-def test_explain_says_whose_it_is(bring: Bring) -> None:
-    """And what it asks: its SELECT, or its function's docstring."""
+def test_explain_names_the_distribution(bring: Bring) -> None:
+    """And shows its SELECT, or its function's docstring."""
     bring(CODE, {**CHECKS, "gone": "gone"})
 
     of = {name: floodmark("explain", name) for name in ("slow-ack", "lonely", "fussy", "gone")}
@@ -211,7 +211,7 @@ def test_explain_says_whose_it_is(bring: Bring) -> None:
     assert {answer.code for answer in of.values()} == {0}
     assert "brought by somebodys 0.3, as somebodys_checks:lonely" in of["lonely"].out
     assert "means      A record that no other replica holds. Not even a follower" in of["lonely"].out
-    assert "a SELECT   -- An ack took more than 2,500 ns. select asked.run" in of["slow-ack"].out
+    assert "a SELECT   -- An ack took more than 2,500 ns. select invoked.run" in of["slow-ack"].out
     assert "means      its function has no docstring" in of["fussy"].out
     assert "fails      it cannot be loaded: AttributeError" in of["gone"].out
     assert "a check of somebodys 0.3" in floodmark("explain").out
@@ -219,8 +219,8 @@ def test_explain_says_whose_it_is(bring: Bring) -> None:
     assert floodmark("explain", "lonley").code == 2
 
 
-def test_show_tells_of_it_even_where_it_is_not_installed(tmp_path: Path, bring: Bring) -> None:
-    """The folder may be a stranger's."""
+def test_show_reports_it_even_if_it_is_not_installed(tmp_path: Path, bring: Bring) -> None:
+    """The folder may be from another machine."""
     bring(CODE, CHECKS)
     folder = TALES["lonely"].write(tmp_path / "run")
     (verdict,) = here.judge([folder], FEW)

@@ -1,4 +1,4 @@
-"""The same statements run on every folder, whatever is wrong with it: damage takes no other path."""
+"""The same statements are executed for every folder, whatever is wrong with it."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,10 +28,10 @@ from floodmark.checkers.laws.unit import Unit, run_families
 from histories import healthy as healthy_run
 
 GOLDEN = Path(__file__).parents[2] / "histories/golden"
-ADDED_BY = (  # imported for what they add
+ADDED_BY = (  # imported for the damages they add
     damages_clients, damages_isolation, damages_logs, damages_losses, damages_orders, damages_txn,
     damages_unread)  # fmt: skip
-TRIES = 12  # folders, of which one lends itself to any damage
+TRIES = 12  # folders; every damage fits one of them
 Ran = tuple[tuple[str, ...], list[frozenset[str]]]
 
 
@@ -40,7 +40,7 @@ def healthy(tale: Tale) -> None:
 
 
 def damaged(tale: Tale) -> None:
-    """Something of everything: lost, overwritten, doubled, read too early, out of order, skipped."""
+    """Some of each: lost, overwritten, duplicated, read too early, out of order, skipped."""
     tale.poll(3, (7, 12)).acked(1, 2, 3, 4, 5, 6).send(2, 7, at=[4]).send(2, 8, at=[2]).send(
         1, 9, kind="fail"
     )
@@ -52,15 +52,15 @@ def damaged(tale: Tale) -> None:
 
 
 def ran_on(folders: Sequence[Path]) -> Ran:
-    """The statements of every family over all of these in one unit, and the names of what each one showed."""
+    """The statements of every family for all folders in one unit, and the findings' names of each folder."""
     units: list[Unit] = []
 
-    def noting(unit: Unit, families: Any) -> pa.Table:
+    def recording(unit: Unit, families: Any) -> pa.Table:
         units.append(unit)
         return run_families(unit, families)
 
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(whole_runs, "run_families", noting)
+        monkeypatch.setattr(whole_runs, "run_families", recording)
         verdicts = here.judge(folders, FAMILIES)
     assert [verdict.failure for verdict in verdicts if verdict.failure] == []
     (unit,) = units
@@ -86,7 +86,7 @@ def test_a_damaged_run(usual: tuple[str, ...], tmp_path: Path) -> None:
     assert len(found) >= 12
 
 
-def test_a_run_of_which_nothing_is_there(usual: tuple[str, ...], tmp_path: Path) -> None:
+def test_an_empty_run(usual: tuple[str, ...], tmp_path: Path) -> None:
     assert ran_on([Tale(final=False).write(tmp_path / "run")])[0] == usual
 
 
@@ -112,21 +112,21 @@ def with_damage(name: str, root: Path) -> tuple[Path, frozenset[str]]:
             expect = DAMAGES[name](folder := healthy_run(random, settled=name not in NOT_SETTLED), random)
         if expect is not None:
             return folder.write(root / name), frozenset(expect.must)
-    raise AssertionError(f"none of {TRIES} folders lends itself to {name}")
+    raise AssertionError(f"none of {TRIES} folders is fit for {name}")
 
 
 def test_every_damage_in_one_unit(usual: tuple[str, ...], tmp_path: Path) -> None:
-    """One of each by itself, those of golden runs, and some by the hundred: no damage adds a statement, and
-    each is found among the others."""
-    wanted = {GOLDEN / name: frozenset[str]() for name in TRACED}
-    wanted |= dict(with_damage(name, tmp_path / "each") for name in EACH)
-    wanted |= {real_like.write(tmp_path / "many" / damage, ops=1000, damage=damage): frozenset({name})
+    """One of each alone, those of golden runs, and some by the hundred: no damage adds a statement, and each
+    is found among the others."""
+    expected = {GOLDEN / name: frozenset[str]() for name in TRACED}
+    expected |= dict(with_damage(name, tmp_path / "each") for name in EACH)
+    expected |= {real_like.write(tmp_path / "many" / damage, ops=1000, damage=damage): frozenset({name})
                for damage, name in real_like.DAMAGES.items()}
 
-    statements, found = ran_on(list(wanted))
+    statements, found = ran_on(list(expected))
 
     assert statements == usual
-    missed = {path.name: lacking for (path, must), names in zip(wanted.items(), found, strict=True)
-              if (lacking := must - names)}
+    missed = {path.name: missing for (path, must), names in zip(expected.items(), found, strict=True)
+              if (missing := must - names)}
     assert missed == {}
-    assert len(wanted) > 110
+    assert len(expected) > 110

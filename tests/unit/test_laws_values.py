@@ -1,4 +1,4 @@
-"""by_value is the same however many slices it is made of, and each value is in one of them."""
+"""by_value is the same for any number of slices, and each value is in one of them."""
 
 from random import Random
 from typing import Any
@@ -51,16 +51,16 @@ def tables(random: Random) -> dict[str, Rows]:
 
 
 def by_value(rows: dict[str, Rows], slice_rows: int, monkeypatch: pytest.MonkeyPatch) -> tuple[int, Rows]:
-    """How many slices there were, and the table."""
+    """The number of slices, and the table."""
     monkeypatch.setattr(of_values, "SLICE_ROWS", slice_rows)
     cuts: list[list[str]] = []
     cut = Unit.cut
 
-    def noting(unit: Unit, column: str, most: int, *names: str) -> list[str]:
+    def recording(unit: Unit, column: str, most: int, *names: str) -> list[str]:
         cuts.append(cut(unit, column, most, *names))
         return cuts[-1]
 
-    monkeypatch.setattr(Unit, "cut", noting)
+    monkeypatch.setattr(Unit, "cut", recording)
     with opened({name: table(name, each) for name, each in rows.items()}) as unit:
         log(unit)
         values(unit)
@@ -80,16 +80,16 @@ def test_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_first_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several invocations that of the lowest index counts, of several answers the first line."""
+    """Of several invocations the one with the lowest index counts, of several answers the first line."""
     rows = tables(Random(8))
     _, whole = by_value(rows, 10**6, monkeypatch)
     sends = [{**row, "at": at} for at, row in enumerate(rows["sends"])]
     for row in whole[::7]:
         mine = [one for one in sends if (one["partition"], one["value"]) == (row["partition"], row["value"])]
-        asked = sorted((one for one in mine if one["type"] == "invoke"), key=lambda one: one["index"])
+        invocations = sorted((one for one in mine if one["type"] == "invoke"), key=lambda one: one["index"])
         answers = sorted((one for one in mine if one["type"] != "invoke"), key=lambda one: one["at"])
-        assert row["sent"] == len(asked)
-        first, answer = next(iter(asked), {}), next(iter(answers), {})
+        assert row["sent"] == len(invocations)
+        first, answer = next(iter(invocations), {}), next(iter(answers), {})
         assert (row["invoked"], row["invoked_time"]) == (first.get("index"), first.get("time"))
         assert row["sender"] == first.get("process", answer.get("process"))
         assert (row["type"], row["done"], row["line"], row["process"], row["ack"]) == tuple(

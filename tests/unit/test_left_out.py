@@ -1,4 +1,4 @@
-"""The end of a test run says what was left out and why."""
+"""The end of a test run lists what was left out and why."""
 
 import subprocess
 import sys
@@ -31,17 +31,17 @@ def test_plain(): ...
 '''
 
 
-def test_a_test_is_of_the_first_kind_it_bears() -> None:
+def test_a_test_belongs_to_the_first_kind_among_its_markers() -> None:
     assert kind_of(["parametrize", "spark", "docker"]) == "docker"
     assert kind_of(["parametrize"]) == "other"
 
 
-def test_nothing_left_out_is_said_too() -> None:
+def test_nothing_left_out_is_reported_too() -> None:
     assert lines({}, [], "-m 'not docker'") == ["nothing"]
 
 
-def test_a_run_tells_what_was_deselected_and_what_was_skipped(tmp_path: Path) -> None:
-    """With the markers of setup.cfg and the hooks of the conftest, in a process of its own."""
+def test_a_run_reports_what_was_deselected_and_what_was_skipped(tmp_path: Path) -> None:
+    """With the markers of setup.cfg and the hooks of the conftest, in its own process."""
     (tmp_path / "test_suite.py").write_text(SUITE)
     (tmp_path / "conftest.py").write_text("from left_out import *\n")
     ran = subprocess.run(
@@ -50,12 +50,12 @@ def test_a_run_tells_what_was_deselected_and_what_was_skipped(tmp_path: Path) ->
          str(tmp_path / "test_suite.py")],
         capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    told = ran.stdout.split("left out", 1)[1]
+    summary = ran.stdout.split("left out", 1)[1]
     selected = "-m 'not docker and not kafka and not long'"
-    assert f"docker: 1 not selected ({selected}); they need a Docker engine" in told
-    assert f"long: 1 not selected ({selected}); they take long, and .ci/run runs them" in told
-    assert "kcat: 1 skipped: kcat is not installed" in told
-    assert "browser:" not in told
+    assert f"docker: 1 not selected ({selected}); they need a Docker engine" in summary
+    assert f"long: 1 not selected ({selected}); they take long, and .ci/run runs them" in summary
+    assert "kcat: 1 skipped: kcat is not installed" in summary
+    assert "browser:" not in summary
     assert (f"kafka: 2 not selected ({selected}); they run Apache Kafka, whose jars Maven fetches once: "
-            "make test-kafka (test_suite 2)") in told
+            "make test-kafka (test_suite 2)") in summary
     assert "1 passed, 1 skipped, 4 deselected" in ran.stdout

@@ -1,4 +1,4 @@
-"""The reader of Kafka's log directories, against batches that kafka-python's own record builder made."""
+"""The reader of Kafka's log directories, on batches from kafka-python's own record builder."""
 
 import re
 import struct
@@ -37,7 +37,7 @@ def batch(base: int, values: Sequence[bytes | None], *, epoch: int = 0, codec: i
 
 
 def marker(base: int, producer: int, *, commit: bool) -> bytes:
-    """A control batch, as a broker writes it at the end of a transaction."""
+    """A control batch as a broker writes it at the end of a transaction."""
     import crc32c
 
     data = bytearray(batch(base, [b"\0\0\0\0\0\0"], key=struct.pack(">hh", 0, commit), headers=[],
@@ -56,16 +56,16 @@ def put(log_dir: Path, *batches: bytes, base: int = 0) -> Path:
     return path
 
 
-def rows(log_dir: Path, **how: Any) -> list[dict[str, Any]]:
-    return list(dump(log_dir, [SPEC], RUN, "n1", **how))
+def rows(log_dir: Path, **options: Any) -> list[dict[str, Any]]:
+    return list(dump(log_dir, [SPEC], RUN, "n1", **options))
 
 
-def offsets_and_values(log_dir: Path, **how: Any) -> list[tuple[int, int | None]]:
-    return [(row["offset"], row["value"]) for row in rows(log_dir, **how)]
+def offsets_and_values(log_dir: Path, **options: Any) -> list[tuple[int, int | None]]:
+    return [(row["offset"], row["value"]) for row in rows(log_dir, **options)]
 
 
-def test_a_row_says_what_is_stored(tmp_path: Path) -> None:
-    """Offset and epoch from the header, the value by our header, the CRC as stored."""
+def test_a_row_has_what_is_stored(tmp_path: Path) -> None:
+    """Offset and epoch from the batch header, the value by floodmark's record header, the CRC as stored."""
     one = batch(5, [b"17"], epoch=2)
     put(tmp_path, one, base=5)
 
@@ -84,7 +84,7 @@ def test_batches_of_many_records(tmp_path: Path, codec: int) -> None:
 @pytest.mark.parametrize(("codec", "name"), [(SNAPPY, "snappy"), (LZ4, "lz4"), (ZSTD, "zstd")])
 @pytest.mark.parametrize("count", [1, 300])
 def test_other_compressions_by_arrow(tmp_path: Path, codec: int, name: str, count: int) -> None:
-    """The plain batch's records, compressed by Arrow as raw snappy or as a frame, read the same."""
+    """Records compressed by Arrow, as raw snappy or as a frame, are read like plain ones."""
     import crc32c
     import pyarrow
 
@@ -106,7 +106,7 @@ def test_other_compressions_by_arrow(tmp_path: Path, codec: int, name: str, coun
 
 
 def test_snappy_as_java_frames_it(tmp_path: Path) -> None:
-    """Blocks of their own, each with its length, behind eight bytes of magic and two versions."""
+    """Separate blocks, each with its length, after eight bytes of magic and two versions."""
     import crc32c
     import pyarrow
 
@@ -130,17 +130,17 @@ def test_snappy_as_java_frames_it(tmp_path: Path) -> None:
     (b"17", [("other", RUN.encode())], None),
     (b"x17", OURS, None), (b" 17", OURS, None), (b"1_7", OURS, None), (None, OURS, None), (b"", OURS, None),
 ])
-def test_what_is_not_ours_has_no_value(tmp_path: Path, value: bytes | None, headers: Any,
-                                       key: bytes | None) -> None:
-    """Near misses of our records: another header, another run, no decimal digits."""
+def test_a_record_of_another_writer_has_no_value(tmp_path: Path, value: bytes | None, headers: Any,
+                                                 key: bytes | None) -> None:
+    """Near misses of a run's records: another header, another run, no decimal digits."""
     put(tmp_path, batch(0, [value], headers=headers, key=key))
 
     assert offsets_and_values(tmp_path) == [(0, None)]
 
 
 @pytest.mark.parametrize("headers", [[*OURS, ("trace", b"x")], [("a", None), *OURS]])
-def test_ours_may_carry_more(tmp_path: Path, headers: Any) -> None:
-    """Another header before or after, and a key, make it no less ours."""
+def test_a_runs_record_may_have_more_headers_and_a_key(tmp_path: Path, headers: Any) -> None:
+    """Another header before or after, and a key."""
     put(tmp_path, batch(0, [b"17"], headers=headers, key=b"k"), batch(1, [b"9" * 19]))
 
     assert offsets_and_values(tmp_path) == [(0, 17), (1, int("9" * 19))]
@@ -148,8 +148,8 @@ def test_ours_may_carry_more(tmp_path: Path, headers: Any) -> None:
 
 @given(values=st.lists(st.integers(0, 2**63 - 1), max_size=12), per_batch=st.integers(1, 5),
        epoch=st.integers(0, 9))
-def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, values: list[int], per_batch: int,
-                                epoch: int) -> None:
+def test_written_values_are_read_back(tmp_path_factory: pytest.TempPathFactory, values: list[int],
+                                      per_batch: int, epoch: int) -> None:
     """Any values in batches of any size."""
     folder = tmp_path_factory.mktemp("log")
     texts = [b"%d" % value for value in values]
@@ -160,7 +160,7 @@ def test_what_goes_in_comes_out(tmp_path_factory: pytest.TempPathFactory, values
 
 
 def test_a_control_batch_has_no_value_and_marks_the_aborted(tmp_path: Path) -> None:
-    """The first marker after a batch, of its own producer, decides; what is open is not aborted."""
+    """The producer's first marker after a batch decides; an open transaction is not aborted."""
     put(tmp_path,
         batch(0, [b"1"], producer=7, transactional=True), batch(1, [b"2"], producer=8, transactional=True),
         marker(2, 7, commit=False),
@@ -172,8 +172,8 @@ def test_a_control_batch_has_no_value_and_marks_the_aborted(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("running", [True, False])
-def test_every_torn_tail_is_told(tmp_path: Path, running: bool) -> None:
-    """Cut at each byte of the last batch: what is whole is there, the rest is counted."""
+def test_every_torn_tail_is_reported(tmp_path: Path, running: bool) -> None:
+    """Cut at each byte of the last batch: whole batches are read, the rest is counted."""
     head, tail = batch(0, [b"1"]), batch(1, [b"2", b"3"])
     for kept in range(1, len(tail)):
         path = put(tmp_path, head, tail[:kept])
@@ -185,7 +185,7 @@ def test_every_torn_tail_is_told(tmp_path: Path, running: bool) -> None:
 
 @pytest.mark.parametrize("junk", [b"\0" * 500, b"\xff" * 500, b"\0" * 16 + b"\2" + b"\0" * 100])
 def test_junk_after_the_last_batch_is_torn(tmp_path: Path, junk: bytes) -> None:
-    """Zeros, ones, and zeros that look a little like a header."""
+    """Zeros, ones, and zeros with the magic byte of a header."""
     put(tmp_path, batch(0, [b"1"]), junk)
 
     assert offsets_and_values(tmp_path) == [(0, 1)]
@@ -193,8 +193,8 @@ def test_junk_after_the_last_batch_is_torn(tmp_path: Path, junk: bytes) -> None:
 
 
 @pytest.mark.parametrize("at", [17, 21, 62, -1])
-def test_a_damaged_batch_is_told_with_its_offsets(tmp_path: Path, at: int) -> None:
-    """One flipped bit under the CRC, or in it: crc_ok false, and the batches after it are read on."""
+def test_a_damaged_batch_is_reported_with_its_offsets(tmp_path: Path, at: int) -> None:
+    """One flipped bit under the CRC, or in it: crc_ok is false, and the batches after it are read."""
     bad = bytearray(batch(1, [b"2", b"3"]))
     bad[at] ^= 0x40
     put(tmp_path, batch(0, [b"1"]), bytes(bad), batch(3, [b"4"]))
@@ -203,8 +203,8 @@ def test_a_damaged_batch_is_told_with_its_offsets(tmp_path: Path, at: int) -> No
         (0, True), (1, False), (2, False), (3, True)]
 
 
-def test_a_bad_last_batch_is_torn_only_where_recovery_is_due(tmp_path: Path) -> None:
-    """A node that ran has it in its log; one that did not would cut it at its start."""
+def test_a_bad_last_batch_is_torn_only_if_the_node_is_not_running(tmp_path: Path) -> None:
+    """A running node has it in its log; a stopped one would truncate it at its start."""
     bad = bytearray(batch(1, [b"2"]))
     bad[-1] ^= 1
     put(tmp_path, batch(0, [b"1"]), bytes(bad))
@@ -217,7 +217,7 @@ def test_a_bad_last_batch_is_torn_only_where_recovery_is_due(tmp_path: Path) -> 
 
 
 def test_several_segments_and_a_log_start(tmp_path: Path) -> None:
-    """Segments go by base offset; records below log-start-offset-checkpoint are not dumped."""
+    """Segments are ordered by base offset; records below log-start-offset-checkpoint are not dumped."""
     put(tmp_path, batch(10, [b"10"]), batch(11, [b"11"]), base=10)
     put(tmp_path, batch(12, [b"12"]), base=12)
     put(tmp_path, base=13)
@@ -229,9 +229,9 @@ def test_several_segments_and_a_log_start(tmp_path: Path) -> None:
                                                 checkpointed_hw=0)
 
 
-def test_a_compaction_that_was_cut_off(tmp_path: Path) -> None:
-    """Complete but not yet in its place, the cleaned segment counts for those it was made from; incomplete,
-    it does not, nor do those that were to be deleted."""
+def test_an_interrupted_compaction(tmp_path: Path) -> None:
+    """A complete .swap segment replaces those it was made from; an incomplete .cleaned one is ignored, and so
+    are .deleted ones."""
     folder = tmp_path / "log-0"
     put(tmp_path, batch(0, [b"0"]), batch(1, [b"1"]))
     put(tmp_path, batch(2, [b"2"]), batch(3, [b"3"]), base=2)
@@ -251,7 +251,7 @@ def test_a_compaction_that_was_cut_off(tmp_path: Path) -> None:
 
 
 def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:
-    """Windows grow with the batch, and a batch may straddle two of them."""
+    """Windows grow with the batch, and a batch may span two of them."""
     big = batch(0, [b"1" * 6_000_000], headers=[])
     put(tmp_path, big, *(batch(n, [b"%d" % n]) for n in range(1, 30_000)))
 
@@ -259,15 +259,15 @@ def test_a_batch_larger_than_a_window(tmp_path: Path) -> None:
 
 
 def test_no_folder_is_an_empty_log(tmp_path: Path) -> None:
-    """A replica that was never made."""
+    """The replica was never created."""
     assert rows(tmp_path) == []
     assert describe(tmp_path, SPEC).leo == 0
 
 
 def old(magic: int, base: int, values: Sequence[bytes | None], *, codec: int = 0, stamped: int | None = None,
         key: bytes | None = None) -> bytes:
-    """Messages of format v0 or v1 as a client makes them; of a wrapper the offset is the last one's, unless
-    it is to be another."""
+    """Messages of format v0 or v1 as a client makes them; a wrapper has the offset of its last message,
+    unless `stamped` is given."""
     builder = LegacyRecordBatchBuilder(magic, codec, 1 << 20)
     for at, value in enumerate(values):
         offset = at if codec and magic == 1 else base + at
@@ -281,7 +281,7 @@ def old(magic: int, base: int, values: Sequence[bytes | None], *, codec: int = 0
 @pytest.mark.parametrize(("magic", "codec"), [
     (0, 0), (0, GZIP), (0, SNAPPY), (1, 0), (1, GZIP), (1, SNAPPY), (1, LZ4)])
 def test_old_formats_are_read(tmp_path: Path, magic: int, codec: int) -> None:
-    """Messages one by one and wrapped, in a log whose format changes: epoch -1, the value from the value."""
+    """Single and wrapped messages, in a log whose format changes: epoch -1, the value from the message's."""
     values = [in_value(RUN.encode(), n) for n in range(50)]
     put(tmp_path, old(magic, 0, values[:1]), old(magic, 1, values[1:40], codec=codec),
         old(magic, 40, values[40:49], codec=codec, key=b"k"), batch(49, values[49:], epoch=3, headers=[]))
@@ -303,7 +303,7 @@ def wrapper(magic: int, offset: int, codec: int, packed: bytes) -> bytes:
 @pytest.mark.parametrize("values", [[b"1", b"2"], [b"3" * 300_000, b"4"], [bytes(range(256)) * 3]])
 def test_lz4_of_format_v0_has_a_header_whose_checksum_is_wrong(tmp_path: Path, sums: bool,
                                                                values: list[bytes]) -> None:
-    """One block, several, one that does not get smaller; with and without sums and the size of it all."""
+    """One block, several, an incompressible one; with and without checksums and the total size."""
     import lz4.frame
 
     inside = b"".join(old(0, at, [value]) for at, value in enumerate([*values, in_value(RUN.encode(), 17)]))
@@ -318,7 +318,7 @@ def test_lz4_of_format_v0_has_a_header_whose_checksum_is_wrong(tmp_path: Path, s
 
 @pytest.mark.parametrize("harm", ["cut", "linked", "magic", "block"])
 def test_lz4_of_format_v0_that_is_damaged_is_refused(tmp_path: Path, harm: str) -> None:
-    """The CRC of the wrapper fits, so that it was written like that."""
+    """The CRC of the wrapper is right, so it was written like that."""
     import lz4.frame
 
     packed = bytearray(lz4.frame.compress(old(0, 0, [b"1" * 300_000]), block_linked=harm == "linked",
@@ -334,7 +334,7 @@ def test_lz4_of_format_v0_that_is_damaged_is_refused(tmp_path: Path, harm: str) 
 
 
 def test_relative_offsets_of_a_wrapper_that_was_compacted(tmp_path: Path) -> None:
-    """Format v1 counts inside from wherever it likes; the wrapper says where its last message stands."""
+    """Inner offsets of format v1 are relative, from any base; the wrapper has that of its last message."""
     inside = b"".join(old(1, base, [in_value(RUN.encode(), base)]) for base in (3, 5, 9))
     put(tmp_path, wrapper(1, 109, GZIP, zlib.compress(inside, wbits=31)))
 
@@ -343,7 +343,7 @@ def test_relative_offsets_of_a_wrapper_that_was_compacted(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_wrapper_that_contradicts_itself_is_refused(tmp_path: Path, magic: int) -> None:
-    """Its own CRC fits, and its offset is below what it holds."""
+    """Its own CRC is right, but its offset is below those of its messages."""
     put(tmp_path, old(magic, 0, [b"1", b"2", b"3"], codec=GZIP, stamped=1))
 
     with pytest.raises(FloodmarkError, match="the wrapper's last message has offset 2"):
@@ -351,8 +351,8 @@ def test_a_wrapper_that_contradicts_itself_is_refused(tmp_path: Path, magic: int
 
 
 @pytest.mark.parametrize("magic", [0, 1])
-def test_a_damaged_message_is_told_with_its_offset(tmp_path: Path, magic: int) -> None:
-    """One flipped bit in its value, alone, in the wrapper and, the wrapper's CRC being right, in a message
+def test_a_damaged_message_is_reported_with_its_offset(tmp_path: Path, magic: int) -> None:
+    """One flipped bit: in a single message, in a wrapper and, with the wrapper's CRC right, in a message
     inside."""
     alone = bytearray(old(magic, 0, [b"1"]))
     alone[-1] ^= 1
@@ -369,7 +369,7 @@ def test_a_damaged_message_is_told_with_its_offset(tmp_path: Path, magic: int) -
 
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize("codec", [0, GZIP])
-def test_every_torn_tail_of_old_formats_is_told(tmp_path: Path, magic: int, codec: int) -> None:
+def test_every_torn_tail_of_old_formats_is_reported(tmp_path: Path, magic: int, codec: int) -> None:
     """Cut at each byte of the last message or wrapper."""
     head, tail = old(magic, 0, [b"1"]), old(magic, 1, [b"2"] if codec == 0 else [b"2", b"3"], codec=codec)
     for kept in range(1, len(tail)):
@@ -381,8 +381,8 @@ def test_every_torn_tail_of_old_formats_is_told(tmp_path: Path, magic: int, code
 
 
 @pytest.mark.parametrize("magic", [0, 1, 2])
-def test_who_sent_it_may_stand_in_the_value(tmp_path: Path, magic: int) -> None:
-    """In every format; near misses: another run, no number, more behind it, nothing before it."""
+def test_the_runs_id_may_be_in_the_value(tmp_path: Path, magic: int) -> None:
+    """In every format; near misses: another run, no number, text after the number, a truncated prefix."""
     mine = RUN.encode()
     values = [in_value(mine, 17), in_value(b"another run's id", 18), b"floodmark " + mine, b"17",
               in_value(mine, 19) + b" ", b"floodmark " + mine + b" x", in_value(mine, 20)[1:],
@@ -395,8 +395,8 @@ def test_who_sent_it_may_stand_in_the_value(tmp_path: Path, magic: int) -> None:
     assert offsets_and_values(tmp_path) == [(0, 17), *((at, None) for at in range(1, len(values)))]
 
 
-def test_a_sound_batch_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    """Compressed by a codec that does not exist, its CRC fitting."""
+def test_a_valid_batch_of_an_unknown_codec_is_refused(tmp_path: Path) -> None:
+    """Its CRC is right."""
     import crc32c
 
     data = bytearray(batch(0, [b"1"]))
@@ -412,9 +412,9 @@ def aborted_entry(producer: int, first: int, last: int) -> bytes:
     return struct.pack(">hqqqq", 0, producer, first, last, last + 1)
 
 
-def test_an_abort_whose_marker_is_gone_is_known_by_the_index(tmp_path: Path) -> None:
-    """Compaction took the marker at 2; a producer's other transactions are none of the index's business, and
-    where a marker is there it decides."""
+def test_an_abort_without_its_marker_is_read_from_the_index(tmp_path: Path) -> None:
+    """Compaction removed the marker at 2; the index entry does not affect the producer's other transactions,
+    and an existing marker decides."""
     put(tmp_path,
         batch(0, [b"1"], producer=7, transactional=True), batch(1, [b"2"], producer=8, transactional=True),
         batch(3, [b"3"], producer=7, transactional=True), batch(4, [b"4"], producer=9, transactional=True),
@@ -430,7 +430,7 @@ def test_an_abort_whose_marker_is_gone_is_known_by_the_index(tmp_path: Path) -> 
 
 
 def test_checkpoints(tmp_path: Path) -> None:
-    """Kafka's two forms, and their absence."""
+    """Kafka's two formats, and missing files."""
     (tmp_path / "log-0").mkdir()
     (tmp_path / "replication-offset-checkpoint").write_text("0\n2\nlog 0 10\nother 1 4\n")
     (tmp_path / "log-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n2 5\n")
@@ -445,7 +445,7 @@ def test_checkpoints(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["0\n", "1\n0\n", "0\n2\nlog 0 10\n", "0\n1\nlog 0\n",
                                   "0\n1\nlog 0 ten\n"])
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
-    """Half a file, another version, a word too few, a word that is no number."""
+    """Half a file, another version, a missing field, a field that is no number."""
     path = tmp_path / "replication-offset-checkpoint"
     path.write_text(text)
 
@@ -455,8 +455,8 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(("name", "content", "why"), [
     ("00000000000000000007.log", batch(7, [b"a"]), None),
-    ("00000000000000000007.log", batch(9, [b"a"]), None),  # compacted: what was before it is gone
-    ("00000000000000000007.log", b"", None),  # of a topic that nobody has written to
+    ("00000000000000000007.log", batch(9, [b"a"]), None),  # compacted: earlier records were removed
+    ("00000000000000000007.log", b"", None),  # of an empty topic
     ("00000000000000000007.log", batch(7, [b"a"])[:9], None),  # torn
     ("00000000000000000007.log", bytes(4096), None),  # preallocated
     ("00000000000000000007.log", old(1, 7, [b"a"]), None),
@@ -464,10 +464,10 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, text: str) -> None:
     ("00000000000000000007.log", batch(3, [b"a"]), "does not begin as a log does"),
     ("server.log", batch(7, [b"a"]), r"it has no log-0/\*\.log"),
 ])  # fmt: skip
-def test_a_folder_that_is_no_log_is_told(tmp_path: Path, name: str, content: bytes, why: str | None) -> None:
+def test_why_a_folder_is_no_log(tmp_path: Path, name: str, content: bytes, why: str | None) -> None:
     folder = tmp_path / "log-0"
     folder.mkdir()
     (folder / name).write_bytes(content)
-    told = why_no_log(folder)
-    assert told is None if why is None else told is not None and re.search(why, told)
+    problem = why_no_log(folder)
+    assert problem is None if why is None else problem is not None and re.search(why, problem)
     assert why_no_log(tmp_path / "log-1") == "it has no log-1/*.log"

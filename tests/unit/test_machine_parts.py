@@ -1,4 +1,4 @@
-"""The parts of a replica by themselves: log, epoch cache, producers, purgatory, rules."""
+"""The parts of a replica alone: log, epoch cache, producers, purgatory, rules."""
 
 import pytest
 
@@ -25,16 +25,16 @@ def batch(
 LOG = (batch(0, 2), batch(3, 3), batch(4, 8, epoch=2))
 
 
-@pytest.mark.parametrize(("asked", "end"), [(9, 9), (12, 9), (8, 4), (4, 4), (3, 3), (2, 0), (0, 0)])
-def test_a_truncation_lands_on_a_batch_boundary_at_or_below(asked: int, end: int) -> None:
-    """An offset inside a batch costs the whole batch; one at or above the LEO nothing."""
+@pytest.mark.parametrize(("offset", "end"), [(9, 9), (12, 9), (8, 4), (4, 4), (3, 3), (2, 0), (0, 0)])
+def test_a_truncation_ends_at_a_batch_boundary_at_or_below(offset: int, end: int) -> None:
+    """An offset inside a batch removes the whole batch; one at or above the LEO removes nothing."""
     log = Log(0, LOG)
-    assert log.truncate_to(asked) == end == log.end
+    assert log.truncate_to(offset) == end == log.end
     log.append(batch(end, end, epoch=3))
     assert log.epoch_at(end) == 3
 
 
-def test_a_log_takes_only_what_continues_it() -> None:
+def test_a_log_accepts_only_the_next_offset() -> None:
     """Neither a gap nor an overlap."""
     log = Log(0, LOG)
     for base in (8, 10):
@@ -54,14 +54,14 @@ CACHE = [(1, 0), (3, 10), (4, 12)]
 
 
 @pytest.mark.parametrize(
-    ("asked", "found"),
+    ("epoch", "found"),
     [(0, (0, 0)), (1, (1, 10)), (2, (1, 10)), (3, (3, 12)), (4, (4, 20)), (5, None), (-1, None)],
 )
-def test_the_end_of_an_epoch_is_that_of_the_largest_not_above(
-    asked: int, found: tuple[int, int] | None
+def test_the_end_of_an_epoch_is_that_of_the_largest_at_or_below(
+    epoch: int, found: tuple[int, int] | None
 ) -> None:
-    """KIP-279: the largest epoch <= the one asked, and its end; nothing above the latest."""
-    end = LeaderEpochFileCache(CACHE).end_offset_for(asked, leo=20)
+    """KIP-279: the largest epoch <= the requested one, and its end; nothing above the latest."""
+    end = LeaderEpochFileCache(CACHE).end_offset_for(epoch, leo=20)
     assert end == (None if found is None else EpochEnd(epoch=found[0], end_offset=found[1]))
 
 
@@ -70,7 +70,7 @@ def test_an_empty_cache_knows_no_epoch() -> None:
     assert LeaderEpochFileCache().end_offset_for(0, leo=0) is None
 
 
-def test_an_assignment_drops_what_it_contradicts() -> None:
+def test_an_assignment_removes_contradicting_entries() -> None:
     """A new epoch that begins where others began, or before, replaces them; the latest again is no change."""
     cache = LeaderEpochFileCache(CACHE)
     assert not cache.assign(4, 15)
@@ -80,8 +80,8 @@ def test_an_assignment_drops_what_it_contradicts() -> None:
     assert cache.entries == [(1, 0), (7, 5)]
 
 
-def test_truncating_to_the_leo_drops_the_entry_that_stands_there() -> None:
-    """KAFKA-10706; and an entry below it stays."""
+def test_truncating_to_the_leo_removes_the_entry_at_it() -> None:
+    """KAFKA-10706; an entry below it stays."""
     cache = LeaderEpochFileCache(CACHE)
     assert cache.truncate_from_end(12)
     assert not cache.truncate_from_end(12)
@@ -94,7 +94,7 @@ def appended(producers: ProducerStateManager, one: Batch) -> None:
 
 
 def test_a_retry_is_known_among_the_last_five() -> None:
-    """The sixth last is a gap like any other."""
+    """The sixth last is out of order like any other."""
     producers = ProducerStateManager()
     sent = [batch(k, k, producer=7, first=k) for k in range(6)]
     for one in sent:
@@ -108,8 +108,8 @@ def test_a_retry_is_known_among_the_last_five() -> None:
     assert producers.check_batch(batch(0, 1, producer=7, first=5))[0] == errors.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_producer_epochs_fence_and_begin_anew() -> None:
-    """Lower: 47. Higher: from sequence 0 only. Unknown producer: from anywhere."""
+def test_producer_epochs_fence_and_restart_the_sequence() -> None:
+    """Lower: INVALID_PRODUCER_EPOCH. Higher: only from sequence 0. Unknown producer: from any sequence."""
     producers = ProducerStateManager()
     appended(producers, batch(0, 1, producer=7, epoch_of=1, first=40))
     assert (
@@ -125,7 +125,7 @@ def test_producer_epochs_fence_and_begin_anew() -> None:
 
 
 def test_the_sequence_after_the_largest_is_zero() -> None:
-    """A batch may even straddle it."""
+    """Also within a batch."""
     producers = ProducerStateManager()
     appended(producers, batch(0, 1, producer=7, first=SEQUENCES - 1))
     appended(producers, batch(2, 2, producer=7, first=1))
@@ -133,18 +133,18 @@ def test_the_sequence_after_the_largest_is_zero() -> None:
     appended(producers, batch(4, 4, producer=8, first=0))
 
 
-def test_a_truncation_takes_back_what_producers_are_known_by() -> None:
-    """As if the batches cut off had never been; other producers are as they were."""
+def test_a_truncation_undoes_the_state_of_producers() -> None:
+    """The state is as if the truncated batches had never been appended."""
     producers = ProducerStateManager()
     for k in range(7):
         appended(producers, batch(2 * k, 2 * k, producer=7, first=k))
         appended(producers, batch(2 * k + 1, 2 * k + 1, producer=8, first=k))
     producers.truncate_to(6)
-    again = ProducerStateManager([batch(k, k, producer=7 + k % 2, first=k // 2) for k in range(6)])
+    expected = ProducerStateManager([batch(k, k, producer=7 + k % 2, first=k // 2) for k in range(6)])
     for producer in (7, 8):
         for first in range(8):
             one = batch(6, 6, producer=producer, first=first)
-            assert producers.check_batch(one) == again.check_batch(one)
+            assert producers.check_batch(one) == expected.check_batch(one)
 
 
 def parked() -> DelayedFetchPurgatory:
@@ -154,8 +154,8 @@ def parked() -> DelayedFetchPurgatory:
     return purgatory
 
 
-def test_a_followers_fetch_never_wakes_by_an_hw_move() -> None:
-    """KAFKA-9731: only the client's does."""
+def test_an_hw_move_completes_no_fetch_of_a_follower() -> None:
+    """KAFKA-9731: only that of a client."""
     purgatory = parked()
     assert purgatory.hw_moved("p0") == ["client"]
     assert purgatory.hw_moved("p0") == []
@@ -163,15 +163,15 @@ def test_a_followers_fetch_never_wakes_by_an_hw_move() -> None:
 
 
 def test_bytes_add_up_over_partitions() -> None:
-    """Nine are too few, the tenth wakes; a client's is not woken by an append."""
+    """Nine are too few, the tenth completes the fetch; an append does not complete a client's."""
     purgatory = parked()
     assert purgatory.appended("p0", 9) == []
     assert purgatory.appended("p1", 1) == ["follower"]
     assert purgatory.appended("p0", 100) == []
 
 
-def test_roles_and_time_wake_everybody_once() -> None:
-    """And a token is gone from every partition that it waited on."""
+def test_role_changes_and_deadlines_complete_each_fetch_once() -> None:
+    """The token is removed from every partition that it waited for."""
     purgatory = parked()
     assert purgatory.next_deadline_ms() == 300
     assert purgatory.expired(299) == []
@@ -181,8 +181,8 @@ def test_roles_and_time_wake_everybody_once() -> None:
     assert purgatory.next_deadline_ms() is None
 
 
-def test_an_asker_that_has_gone_is_forgotten() -> None:
-    """Whether or not it was parked."""
+def test_a_fetch_can_be_forgotten() -> None:
+    """Whether it was parked or not."""
     purgatory = parked()
     assert purgatory.forget("client")
     assert not purgatory.forget("client")
@@ -191,7 +191,7 @@ def test_an_asker_that_has_gone_is_forgotten() -> None:
 
 
 def test_rules_are_found_by_name_and_bugs_change_them() -> None:
-    """Every bug of every generation is a rule set, and not the correct one's."""
+    """Every bug with every generation is a rule set, other than the correct one."""
     for generation in GENERATIONS:
         for bug in BUGS:
             assert rules_for(generation, [bug]).bugs == (bug,)
@@ -203,12 +203,12 @@ def test_rules_are_found_by_name_and_bugs_change_them() -> None:
     ("name", "bugs", "listed"), [("kip-0", [], "kip-320"), ("kip-320", ["nope"], "trunc_hw")]
 )
 def test_an_unknown_name_lists_the_valid_ones(name: str, bugs: list[str], listed: str) -> None:
-    """So that a usage error can say them."""
+    """So that a usage error can list them."""
     with pytest.raises(ValueError, match=listed):
         rules_for(name, bugs)
 
 
 def test_errors_have_kafkas_names() -> None:
-    """An unknown code still prints."""
+    """An unknown code is printed too."""
     assert error_name(6) == "NOT_LEADER_OR_FOLLOWER"
     assert error_name(4711) == "ERROR_4711"

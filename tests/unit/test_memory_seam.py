@@ -1,4 +1,4 @@
-"""The cluster in memory behind its seam: what each fault does to it, and what it refuses to suffer."""
+"""The cluster in memory behind its seam: what each fault does to it, and which faults it refuses."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,8 +27,8 @@ def made(folder: Path, **config: str) -> MemoryCluster:
     return memory_cluster(folder, 3, rules="kip-320", bugs=(), config=config, links="direct")
 
 
-def lived(folder: Path, story: Story) -> Any:
-    """What comes of a story with a cluster that has one partition, led by n1, and a client."""
+def run_story(folder: Path, story: Story) -> Any:
+    """The result of a story with a cluster that has one partition, led by n1, and a client."""
 
     async def run() -> Any:
         cluster = made(folder)
@@ -48,14 +48,14 @@ def one(value: int) -> tuple[Send, ...]:
 
 
 async def led(cluster: MemoryCluster, node: str) -> None:
-    async def unled() -> str | None:
+    async def not_led() -> str | None:
         truth = (await cluster.observe()).partitions[KEY]
         return None if truth.leader == node else f"{truth}"
 
-    await wait_until(unled, f"{node} to lead", 5.0)
+    await wait_until(not_led, f"{node} to lead", 5.0)
 
 
-def test_what_was_acked_is_in_every_log_and_is_read(tmp_path: Path) -> None:
+def test_an_acked_record_is_in_every_log_and_is_read(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         assert (await client.send(one(41))).type is Type.OK
         client.assign([KEY])
@@ -66,10 +66,10 @@ def test_what_was_acked_is_in_every_log_and_is_read(tmp_path: Path) -> None:
         assert {(each["offset"], each["value"]) for row in rows.values() for each in row} == {(0, 41)}
         assert len({row[0]["crc"] for row in rows.values()}) == 1
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_a_paused_node_answers_nothing_and_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_paused_node_does_not_answer_until_it_is_resumed(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         assert (await client.send(one(1))).type is Type.OK
         await cluster.pause("n1")
@@ -82,10 +82,10 @@ def test_a_paused_node_answers_nothing_and_goes_on_where_it_was(tmp_path: Path) 
         await cluster.resume("n1")
         assert (await send).type is Type.OK
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_a_cut_holds_what_is_said_and_the_heal_delivers_it(tmp_path: Path) -> None:
+def test_a_cut_holds_messages_and_the_heal_delivers_them(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         assert (await client.send(one(1))).type is Type.OK
         await cluster.cut({"n1": [CLIENTS]})
@@ -95,10 +95,10 @@ def test_a_cut_holds_what_is_said_and_the_heal_delivers_it(tmp_path: Path) -> No
         await cluster.heal()
         assert (await send).type is Type.OK
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_a_request_that_a_reset_breaks_may_have_arrived(tmp_path: Path) -> None:
+def test_a_request_broken_by_a_reset_may_have_arrived(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         assert (await client.send(one(1))).type is Type.OK
         await cluster.pause("n1")
@@ -107,10 +107,10 @@ def test_a_request_that_a_reset_breaks_may_have_arrived(tmp_path: Path) -> None:
         assert await cluster.reset({"n1": [CLIENTS]}) == 1
         assert (await send).type is Type.INFO
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_a_dead_node_refuses_at_once_and_leads_no_more(tmp_path: Path) -> None:
+def test_a_killed_node_refuses_at_once_and_loses_leadership(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         assert (await client.send(one(1))).type is Type.OK
         await cluster.kill("n1")
@@ -120,10 +120,10 @@ def test_a_dead_node_refuses_at_once_and_leads_no_more(tmp_path: Path) -> None:
         assert (await client.send(one(3))).type is Type.OK
         assert cluster.died() == []
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_a_power_cut_keeps_what_it_is_told_to_and_a_wipe_nothing(tmp_path: Path) -> None:
+def test_a_power_cut_keeps_what_is_given_and_a_wipe_nothing(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         for value in range(4):
             assert (await client.send(one(value))).type is Type.OK
@@ -138,7 +138,7 @@ def test_a_power_cut_keeps_what_it_is_told_to_and_a_wipe_nothing(tmp_path: Path)
 
         await wait_until(behind, "n3 to have fetched everything", 5.0)
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 def test_an_orderly_stop_hands_leadership_over_and_is_clean(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_an_orderly_stop_hands_leadership_over_and_is_clean(tmp_path: Path) -> N
         await cluster.start_node("n1")
         assert (await cluster.observe()).replicas["n1", KEY].clean
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_a_failpoint_holds_a_step_and_its_node_goes_on(tmp_path: Path) -> None:
+def test_a_failpoint_holds_a_step_and_its_node_continues(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         await cluster.arm("n1", {"name": "L.acked", "action": "hold", "partition": KEY})
         assert (await client.send(one(1))).type is Type.OK
@@ -161,10 +161,10 @@ def test_a_failpoint_holds_a_step_and_its_node_goes_on(tmp_path: Path) -> None:
         assert await cluster.release("n1", {"name": "L.acked"}) == 1
         assert (await client.send(one(2))).type is Type.OK
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_an_armed_crash_is_no_death_of_its_own_and_a_broken_invariant_is(tmp_path: Path) -> None:
+def test_an_armed_crash_is_no_death_and_a_broken_invariant_is(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         await cluster.arm("n1", {"name": "L.acked", "action": "crash"})
         await client.send(one(1))
@@ -174,10 +174,10 @@ def test_an_armed_crash_is_no_death_of_its_own_and_a_broken_invariant_is(tmp_pat
         assert cluster.died() == ["n2"]
         assert "a leader's HW fell" in cluster.died_words()["n2"]
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
-def test_a_controller_that_is_down_is_no_answer_and_comes_back_with_its_journal(tmp_path: Path) -> None:
+def test_a_killed_controller_does_not_answer_and_restarts_with_its_journal(tmp_path: Path) -> None:
     async def story(cluster: MemoryCluster, client: LogClient) -> None:
         before = (await cluster.observe()).partitions
         await cluster.kill(CONTROLLER)
@@ -186,7 +186,7 @@ def test_a_controller_that_is_down_is_no_answer_and_comes_back_with_its_journal(
         assert (await cluster.observe()).partitions == before
         assert (await client.send(one(1))).type is Type.OK
 
-    lived(tmp_path, story)
+    run_story(tmp_path, story)
 
 
 @pytest.mark.parametrize("entry", [
@@ -196,14 +196,14 @@ def test_a_controller_that_is_down_is_no_answer_and_comes_back_with_its_journal(
     Entry(f="disk", nodes=("n1",), args={"kind": "corrupt"}),
     Entry(f="bad_disk", nodes=("n1",), args={"kind": "full"}),
 ], ids=lambda entry: entry.f)  # fmt: skip
-def test_what_it_cannot_suffer_is_refused_with_the_reason(entry: Entry, tmp_path: Path) -> None:
+def test_an_unsupported_fault_is_refused_with_the_reason(entry: Entry, tmp_path: Path) -> None:
     runner = catalog.schedule_runner(made(tmp_path), [SPEC])
 
     with pytest.raises(UnfitCluster, match="the cluster in memory has no"):
         runner.refuse([entry])
 
 
-def test_words_that_no_broker_knows_are_refused(tmp_path: Path) -> None:
+def test_unknown_bugs_and_ports_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no bug 'nonsense'"):
         memory_cluster(tmp_path, 3, rules="kip-320", bugs=("nonsense",), config={}, links="direct")
     with pytest.raises(UsageError, match="no ports"):

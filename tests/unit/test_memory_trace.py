@@ -1,4 +1,4 @@
-"""Memory clusters recorded as run folders: their traces are lawful, and the laws see where one is not."""
+"""Memory clusters recorded as run folders: their traces keep the laws, and the laws find a wrong one."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Lines = list[dict[str, Any]]
 
 
 def failover() -> MemoryCluster:
-    """Two leaders, an old one that comes back with a tail to cut, an ISR that shrinks and grows."""
+    """Two leaders, a former one that restarts with a tail to truncate, an ISR that shrinks and grows."""
     cluster = MemoryCluster()
     attach(cluster)
     cluster.send(1, "a", "b")
@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_folder(failover(), tmp_path_factory.mktemp("recorded") / "failover")
 
 
-def test_a_healthy_folder_is_lawful_and_whole(folder: Path) -> None:
+def test_a_healthy_folder_keeps_the_laws_and_is_complete(folder: Path) -> None:
     assert trace_laws.breaches(folder) == []
     events = {line["event"] for line in trace_laws.rows(folder / "trace.jsonl")}
     assert events >= {"append", "ack", "fetch", "hw", "truncate", "start", "isr", "isr_proposed", "elect"}
@@ -58,39 +58,39 @@ def test_a_healthy_folder_is_lawful_and_whole(folder: Path) -> None:
 
 
 @pytest.mark.spark
-def test_the_judge_says_of_a_healthy_folder_that_it_is_valid(folder: Path) -> None:
+def test_the_judge_finds_a_healthy_folder_valid(folder: Path) -> None:
     (verdict,) = SparkJudge().judge([folder])
     assert (verdict.valid, verdict.findings, verdict.unknown) == (True, (), ())
 
 
 @pytest.mark.parametrize("rules", GENERATIONS)
 @pytest.mark.parametrize("seed", [1, 2, 5])
-def test_whatever_happens_is_told_lawfully(rules: str, seed: int, tmp_path: Path) -> None:
-    """A random schedule, damage and all: the trace adds up to the logs; being told changes nothing."""
-    cluster, alike = random_cluster(seed, rules), random_cluster(seed, rules)
+def test_the_trace_of_a_random_schedule_keeps_the_laws(rules: str, seed: int, tmp_path: Path) -> None:
+    """With faults and damage: the trace adds up to the logs; tracing changes nothing."""
+    cluster, untraced = random_cluster(seed, rules), random_cluster(seed, rules)
     attach(cluster)
-    found = [RandomDriver(one, seed).run(500) for one in (cluster, alike)]
+    found = [RandomDriver(one, seed).run(500) for one in (cluster, untraced)]
     assert found[0] == found[1]
-    assert cluster.journal == alike.journal
+    assert cluster.journal == untraced.journal
     assert trace_laws.breaches(write_folder(cluster, tmp_path / "run")) == []
 
 
-def test_a_controller_started_again_tells_what_it_had_not_told(tmp_path: Path) -> None:
-    """Its journal is ahead of its trace by one record: as if it had been killed between the two."""
+def test_a_restarted_controller_traces_what_it_had_not_traced(tmp_path: Path) -> None:
+    """Its journal is one record ahead of its trace, as if it had been killed between the two."""
     cluster = MemoryCluster()
     recorder = attach(cluster)
     cluster.expire(3)
-    told = recorder.raw[100]
-    untold = [told.pop() for _ in range(2)]
-    assert [line["event"] for line in untold] == ["isr", "fence"]
+    traced = recorder.raw[100]
+    removed = [traced.pop() for _ in range(2)]
+    assert [line["event"] for line in removed] == ["isr", "fence"]
     cluster.restart_controller()
-    assert [line["event"] for line in told[-2:]] == ["fence", "isr"]
+    assert [line["event"] for line in traced[-2:]] == ["fence", "isr"]
     cluster.send_metadata(cluster.nodes)
     cluster.stabilize()
     assert trace_laws.breaches(write_folder(cluster, tmp_path / "run")) == []
 
 
-# -- the laws see what is wrong ---------------------------------------------------------------------------
+# -- the laws find wrong traces ---------------------------------------------------------------------------
 
 
 def first(lines: Lines, event: str) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def first(lines: Lines, event: str) -> dict[str, Any]:
 
 
 def dropped(event: str) -> Callable[[Lines], None]:
-    """The line is missing, and its node's seq closed up so that only the story tells."""
+    """The line is missing, and the seqs of its node are renumbered, so that only the other lines show it."""
 
     def damage(lines: Lines) -> None:
         gone = first(lines, event)
@@ -115,7 +115,7 @@ def changed(of: str, **fields: Any) -> Callable[[Lines], None]:
 
 
 def late(lines: Lines) -> None:
-    """The ack stands where it belongs and says that it was written after its client had it."""
+    """The ack is in its place but its time is after the client received it."""
     at = next(index for index, line in enumerate(lines) if line["event"] == "ack")
     for line in lines[at:]:
         line["time"] += 1_000_000
@@ -135,16 +135,16 @@ DAMAGES: dict[str, Callable[[Lines], None]] = {
     "seq gap": without_seq,
     "wrong epochs": changed("append", epochs=[[7, 0]]),
     "wrong leo": changed("append", leo=9),
-    "hw told early": changed("append", hw=1),
+    "hw recorded early": changed("append", hw=1),
     "no acks": lambda lines: first(lines, "ack").pop("acks"),
     "unknown event": changed("fetch", event="fetched"),
     "ack late": late,
-    "unasked fetch": changed("fetch", offset=3),
+    "fetch from a wrong offset": changed("fetch", offset=3),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_the_laws_see_a_trace_that_is_wrong(damage: str, folder: Path, tmp_path: Path) -> None:
+def test_the_laws_find_a_wrong_trace(damage: str, folder: Path, tmp_path: Path) -> None:
     for path in ("run.json", "history.jsonl", "replicas.jsonl", "logs"):
         (tmp_path / path).symlink_to(folder / path)
     lines = trace_laws.rows(folder / "trace.jsonl")

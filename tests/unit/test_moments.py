@@ -1,4 +1,4 @@
-"""States, roles and ledgers at one look: pure functions on a View."""
+"""States, roles and active faults at one look: pure functions on a View."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,15 +15,15 @@ STAGE = Stage(replicas={0: NODES, 1: ("n2", "n1")})
 
 
 def replica(node: str, partition: int, **own: Any) -> ReplicaView:
-    said: dict[str, Any] = {"leader": "n1", "epoch": 3, "log_start": 0, "leo": 5, "hw": 4, "isr": NODES,
-                            "checkpointed_hw": 3, "epochs": ((0, 0),), "clean": True, **own}
-    return ReplicaView(node=node, partition=partition, **said)
+    fields: dict[str, Any] = {"leader": "n1", "epoch": 3, "log_start": 0, "leo": 5, "hw": 4, "isr": NODES,
+                              "checkpointed_hw": 3, "epochs": ((0, 0),), "clean": True, **own}
+    return ReplicaView(node=node, partition=partition, **fields)
 
 
 def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tuple[str, ...] = NODES,
          unfenced: tuple[str, ...] = NODES, silent: tuple[str, ...] = (),
          own: Mapping[str, Any] | None = None) -> View:
-    """Partition 0 as told, partition 1 on n2 and n1 in good order. own: what n3's replica says."""
+    """Partition 0 as given, partition 1 healthy on n2 and n1. own: fields of n3's replica."""
     replicas = [replica(node, 0, **(own or {}) if node == "n3" else {}) for node in NODES]
     replicas += [replica(node, 1, isr=("n2", "n1"), leader="n2", epoch=2) for node in ("n1", "n2")]
     return View(
@@ -39,7 +39,7 @@ def state(**fields: Any) -> dict[str, Any]:
     return {"partition": 0, **{"is" if name == "how" else name: value for name, value in fields.items()}}
 
 
-@pytest.mark.parametrize(("asked", "so"), [
+@pytest.mark.parametrize(("condition", "expected"), [
     (state(replica="n3", field="hw", how="<", value=5), True),
     (state(replica="n3", field="hw", how="<", value=4), False),
     (state(replica="n3", field="hw", how="<", value={"replica": "n3", "field": "leo"}), True),
@@ -67,12 +67,12 @@ def state(**fields: Any) -> dict[str, Any]:
     ({"any": [state(field="epoch", how="==", value=4), state(field="leader", how="==", value="n2")]}, False),
     ({"healthy": True}, True),
 ], ids=str)
-def test_states(asked: dict[str, Any], so: bool) -> None:
+def test_states(condition: dict[str, Any], expected: bool) -> None:
     """Each form of a state, hit and near miss."""
-    assert evaluate_state({"at": "state", **asked}, look(), STAGE) is so
+    assert evaluate_state({"at": "state", **condition}, look(), STAGE) is expected
 
 
-@pytest.mark.parametrize("asked", [
+@pytest.mark.parametrize("condition", [
     state(replica="n3", field="hw", how="<", value=100),
     state(replica="n3", field="hw", how="!=", value=100),
     state(replica="n3", field="isr", how="lacks", value="n9"),
@@ -81,13 +81,13 @@ def test_states(asked: dict[str, Any], so: bool) -> None:
     {"partition": 9, "field": "leader", "is": "!=", "value": "n1"},
     {"partition": 9, "replica": "every", "field": "leo", "is": ">=", "value": 0},
 ], ids=str)
-def test_what_cannot_be_seen_fulfils_nothing(asked: dict[str, Any]) -> None:
-    """n3 does not answer; nobody has a partition 9. An `every` of nobody is no fulfilment either."""
-    assert not evaluate_state({"at": "state", **asked}, look(silent=("n3",)), STAGE)
+def test_what_cannot_be_seen_fulfils_no_condition(condition: dict[str, Any]) -> None:
+    """n3 does not answer; there is no partition 9. `every` of no replica is not fulfilled either."""
+    assert not evaluate_state({"at": "state", **condition}, look(silent=("n3",)), STAGE)
 
 
-def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
-    """No leader: nothing is so of the leader's replica."""
+def test_a_role_without_a_node_fulfils_no_condition() -> None:
+    """No leader: no condition on the leader's replica is fulfilled."""
     own_leo = state(replica="leader", field="leo", how=">=", value=0)
     assert not evaluate_state(own_leo, look(leader=None), STAGE)
     assert evaluate_state(state(field="leader", how="==", value=None), look(leader=None), STAGE)
@@ -106,24 +106,24 @@ def test_a_role_that_nobody_plays_fulfils_nothing() -> None:
     (look(), Stage(replicas={**STAGE.replicas, 9: ("n1",)})),
 ])
 def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
-    """One broker down, fenced, out of an ISR or silent; back and not yet told who leads, or told of an older
-    epoch; a shrink under way; no leader; a fault in force; a partition unseen."""
+    """One broker down, fenced, out of an ISR or silent; back without a leader yet, or with an older epoch; a
+    shrink under way; no leader; a fault in force; a partition unseen."""
     assert not is_healthy(view, stage)
 
 
-@pytest.mark.parametrize(("name", "meant"), [
+@pytest.mark.parametrize(("name", "expected"), [
     ("leader", ("n1",)), ("follower", ("n2",)), ("last-in-isr", ("n3",)), ("controller", ("controller",)),
     ("down", ("n3",)), ("paused", ("n2",)), ("n3", ("n3",)),
 ])
-def test_roles(name: str, meant: tuple[str, ...]) -> None:
+def test_roles(name: str, expected: tuple[str, ...]) -> None:
     """Each role of partition 0."""
     stage = Stage(replicas=STAGE.replicas, ledger=ActiveFaults(lasting=(("power_cut", "n3"),
                                                                         ("pause", "n2"))))
 
-    assert resolve([name], 0, look(), stage) == meant
+    assert resolve([name], 0, look(), stage) == expected
 
 
-def test_roles_go_by_the_partition_and_by_the_look() -> None:
+def test_roles_depend_on_the_partition_and_the_look() -> None:
     """Another partition, another leader, a short ISR, no leader."""
     assert resolve(["leader", "follower"], 1, look(), STAGE) == ("n2", "n1")
     assert resolve(["last-in-isr"], 0, look(isr=("n3", "n1")), STAGE) == ("n3",)
@@ -135,8 +135,8 @@ def test_roles_go_by_the_partition_and_by_the_look() -> None:
     assert resolve(["n1", "leader"], 0, look(), STAGE) == ("n1",)  # each once
 
 
-def test_what_undoes_what() -> None:
-    """Starts, resumes and heals; a kill ends a pause too; an expiry leaves nothing."""
+def test_which_step_ends_which_fault() -> None:
+    """Starts, resumes and heals; a kill ends a pause too; an expiry does not last."""
     ledger = ActiveFaults().after("pause", ["n1", "n2"]).after("cut", ["halves"]).after("kill", ["n1"])
     assert ledger.describe() == ("pause n2", "cut halves", "kill n1")
     assert (ledger.down, ledger.paused, ledger.cut) == (("n1",), ("n2",), True)
@@ -148,8 +148,8 @@ def test_what_undoes_what() -> None:
     assert ledger.after("heal", []).after("resume", ["n2"]).after("start", ["n1"]) == ActiveFaults()
 
 
-def test_what_is_armed_is_no_fault_in_force_and_ends_with_its_process() -> None:
-    """Or by a release that fits it; one that keeps, or lets some pass, does not end it."""
+def test_an_armed_failpoint_is_no_fault_in_force_and_ends_with_its_process() -> None:
+    """Or with a release that matches it; a release with `keep` or `through_epoch` does not end it."""
     crash = {"name": "F.truncated", "action": "crash"}
     hold = {"name": "C.elected", "action": "hold", "peer": "n1"}
     ledger = ActiveFaults().after("arm", ["n1", "n2"], point=crash, began_ns=5).after("arm", ["n3"],

@@ -1,4 +1,4 @@
-"""The mutants of tests/mutants still fit the product: each old text stands once, each named test is there."""
+"""The mutants of tests/mutants still fit the product: each old text occurs once, each named test exists."""
 
 import sys
 from pathlib import Path

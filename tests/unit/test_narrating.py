@@ -1,4 +1,4 @@
-"""What a step means as lines of the trace: which lines, in which order, each with the state after it."""
+"""The trace lines of a step: which lines, in which order, each with the state after it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def replica(*batches: tuple[int, int, int], hw: int = 0, rules: str = "kip-320",
     )  # fmt: skip
 
 
-def told(one: Replica, event: ReplicaEvent) -> list[dict[str, Any]]:
+def traced(one: Replica, event: ReplicaEvent) -> list[dict[str, Any]]:
     before = take_snapshot(one)
     effects = one.step(event)
     return [dict(line) for line in replica_lines(before, event, effects, take_snapshot(one))]
@@ -85,42 +85,43 @@ def fetch(follower: int, offset: int, *, again: bool = False, epoch: int = 1, la
     )  # fmt: skip
 
 
-def answered(one: Replica, *batches: Batch, hw: int = 0, diverging: EpochEnd | None = None) -> FetchResponse:
-    wish = one.next_request()
-    assert isinstance(wish, FetchRequest)
+def response_of(one: Replica, *batches: Batch, hw: int = 0, diverging: EpochEnd | None = None
+                ) -> FetchResponse:
+    request = one.next_request()
+    assert isinstance(request, FetchRequest)
     return FetchResponse(
-        now_ms=0, leader=2, asked=wish, error=0, hw=hw, log_start=0, diverging=diverging, batches=batches
+        now_ms=0, leader=2, asked=request, error=0, hw=hw, log_start=0, diverging=diverging, batches=batches
     )
 
 
-def test_an_append_shows_the_hw_before_it_moved_then_comes_the_move_then_the_ack() -> None:
+def test_an_append_shows_the_old_hw_and_is_followed_by_the_hw_move_and_the_ack() -> None:
     one = replica()
-    told(one, leads())
-    assert brief(told(one, produce(2))) == [("append", 2, 0)]
-    assert brief(told(one, fetch(2, 2))) == [("fetch", 2, 0)]
-    lines = told(one, fetch(3, 2))
+    traced(one, leads())
+    assert brief(traced(one, produce(2))) == [("append", 2, 0)]
+    assert brief(traced(one, fetch(2, 2))) == [("fetch", 2, 0)]
+    lines = traced(one, fetch(3, 2))
     assert brief(lines) == [("fetch", 2, 0), ("hw", 2, 2), ("ack", 2, 2)]
     assert (lines[0]["follower"], lines[0]["offset"], lines[0]["follower_epoch"]) == (3, 2, 1)
     assert (lines[2]["offset"], lines[2]["acks"], lines[2]["isr"]) == (1, "all", ISR)
 
 
 @pytest.mark.parametrize(("acks", "word"), [(0, "0"), (1, "1")])
-def test_an_ack_of_the_leader_alone_says_so_and_shows_the_hw_it_had(acks: int, word: str) -> None:
+def test_an_ack_by_the_leader_alone_shows_its_acks_and_the_hw_of_the_leader(acks: int, word: str) -> None:
     one = replica()
-    told(one, leads())
-    append, ack = told(one, produce(3, acks))
+    traced(one, leads())
+    append, ack = traced(one, produce(3, acks))
     assert (append["offset"], append["count"], append["epochs"]) == (0, 3, [(1, 0)])
     assert (ack["event"], ack["offset"], ack["acks"], ack["hw"]) == ("ack", 2, word, 0)
 
 
-def test_a_retry_of_what_is_here_is_acked_by_its_own_last_offset() -> None:
+def test_a_retry_of_an_appended_batch_is_acked_with_its_own_last_offset() -> None:
     one = replica()
-    told(one, leads())
+    traced(one, leads())
     batch = Batch(base_offset=0, last_offset=1, epoch=-1, producer_id=7, producer_epoch=0, base_sequence=0)
     event = Produce(now_ms=0, token=None, acks=1, timeout_ms=1_000, batches=(batch,))
-    told(one, event)
-    told(one, produce(acks=1))
-    (ack,) = told(one, event)
+    traced(one, event)
+    traced(one, produce(acks=1))
+    (ack,) = traced(one, event)
     assert (ack["event"], ack["offset"], ack["leo"]) == ("ack", 1, 3)
 
 
@@ -137,109 +138,110 @@ def test_a_retry_of_what_is_here_is_acked_by_its_own_last_offset() -> None:
     ],
     ids=["a client's", "woken", "fenced", "out of range", "of no replica", "refused", "nothing"],
 )
-def test_what_has_not_come_about_is_not_told(event: ReplicaEvent) -> None:
+def test_an_event_without_effect_is_not_traced(event: ReplicaEvent) -> None:
     one = replica((0, 0, 0))
-    told(one, leads())
-    assert told(one, event) == []
+    traced(one, leads())
+    assert traced(one, event) == []
 
 
 def test_a_produce_that_fails_is_no_ack() -> None:
-    """Parked, then the leader is another's: its records stay, nobody is told that they are committed."""
+    """It waits in purgatory, then another node leads: its records stay, and no ack is traced."""
     one = replica()
-    told(one, leads())
-    told(one, produce())
-    assert brief(told(one, leads(epoch=2, leader=2))) == [("become_follower", 1, 0)]
+    traced(one, leads())
+    traced(one, produce())
+    assert brief(traced(one, leads(epoch=2, leader=2))) == [("become_follower", 1, 0)]
 
 
-def test_a_follower_appends_then_moves_its_hw_and_tells_the_epochs_of_the_records() -> None:
+def test_a_follower_appends_then_moves_its_hw_and_shows_the_epochs_of_the_records() -> None:
     one = replica((0, 1, 0), hw=1)
-    assert brief(told(one, leads(epoch=5, leader=2))) == [("become_follower", 2, 1)]
+    assert brief(traced(one, leads(epoch=5, leader=2))) == [("become_follower", 2, 1)]
     batches = [Batch(base_offset=2, last_offset=4, epoch=3), Batch(base_offset=5, last_offset=5, epoch=5)]
-    lines = told(one, answered(one, *batches, hw=4))
+    lines = traced(one, response_of(one, *batches, hw=4))
     assert brief(lines) == [("checkpoint", 2, 1), ("append", 6, 1), ("hw", 6, 4)]
     assert lines[1]["epochs"] == [(3, 2), (5, 5)]
     assert lines[2]["role"] == "follower"
 
 
-def test_a_hw_that_stands_still_is_not_told() -> None:
+def test_an_unchanged_hw_is_not_traced() -> None:
     one = replica((0, 1, 0), hw=2)
-    told(one, leads(leader=2))
-    assert told(one, answered(one, hw=2)) == []
+    traced(one, leads(leader=2))
+    assert traced(one, response_of(one, hw=2)) == []
 
 
 def test_a_follower_that_diverges_truncates_and_its_hw_falls_with_its_log() -> None:
     """The truncation itself shows the HW; no line of its own follows."""
     one = replica((0, 1, 0), (2, 4, 0), hw=5)
-    told(one, leads(epoch=2, leader=2))
-    lines = told(one, answered(one, diverging=EpochEnd(epoch=0, end_offset=2)))
+    traced(one, leads(epoch=2, leader=2))
+    lines = traced(one, response_of(one, diverging=EpochEnd(epoch=0, end_offset=2)))
     assert brief(lines) == [("truncate", 2, 2)]
     assert (lines[0]["from"], lines[0]["to"]) == (5, 2)
 
 
-def test_a_leader_that_finds_a_fetch_diverging_says_where() -> None:
-    """It is told, for it proves what the follower held; nobody is credited by it."""
+def test_a_diverging_fetch_is_traced_with_where_it_diverges() -> None:
+    """It is traced, for it proves what the follower's log held; the follower is credited with no offset."""
     one = replica((0, 1, 0))
-    told(one, leads())
-    (line,) = told(one, fetch(2, 3, last=0))
+    traced(one, leads())
+    (line,) = traced(one, fetch(2, 3, last=0))
     assert (line["event"], line["offset"], line["diverging"]) == ("fetch", 3, (0, 2))
     assert one.remote_leos[2] == -1
 
 
-def test_a_log_begun_anew_is_a_truncation_too() -> None:
+def test_a_log_that_starts_anew_is_traced_as_a_truncation() -> None:
     one = replica((0, 1, 0), hw=2)
-    told(one, leads(leader=2))
-    out_of_range = answered(one)
-    told(one, FetchResponse(now_ms=0, leader=2, asked=out_of_range.asked, error=errors.OFFSET_OUT_OF_RANGE,
-                            hw=0, log_start=0, diverging=None, batches=()))
-    wish = one.next_request()
-    assert isinstance(wish, LogEndsRequest)
-    line, *_ = told(one, LogEndsResponse(now_ms=0, leader=2, asked=wish, error=0, log_start=9, log_end=12))
+    traced(one, leads(leader=2))
+    out_of_range = response_of(one)
+    traced(one, FetchResponse(now_ms=0, leader=2, asked=out_of_range.asked, error=errors.OFFSET_OUT_OF_RANGE,
+                              hw=0, log_start=0, diverging=None, batches=()))
+    request = one.next_request()
+    assert isinstance(request, LogEndsRequest)
+    response = LogEndsResponse(now_ms=0, leader=2, asked=request, error=0, log_start=9, log_end=12)
+    line, *_ = traced(one, response)
     assert (line["event"], line["from"], line["to"], line["leo"], line["hw"]) == ("truncate", 2, 9, 9, 9)
 
 
-def test_a_follower_takes_its_role_before_it_cuts_and_a_leader_after() -> None:
-    """Before KIP-101 a follower cut at its HW; the bug that a leader does is known too."""
+def test_a_follower_takes_its_role_before_it_truncates_and_a_leader_after() -> None:
+    """Before KIP-101 a follower truncated to its HW; the bug in which a leader does too is traced as well."""
     one = replica((0, 1, 0), (2, 2, 0), hw=2, rules="high-watermark")
-    assert brief(told(one, leads(leader=2))) == [("become_follower", 3, 2), ("truncate", 2, 2)]
+    assert brief(traced(one, leads(leader=2))) == [("become_follower", 3, 2), ("truncate", 2, 2)]
     one = replica((0, 1, 0), (2, 2, 0), hw=2, bugs=["leader_trunc"])
-    lines = told(one, leads())
+    lines = traced(one, leads())
     assert brief(lines)[:2] == [("truncate", 2, 2), ("become_leader", 2, 2)]
     assert lines[0]["epoch"] == lines[1]["epoch"] == 1
     assert (lines[1]["start"], lines[1]["isr"]) == (2, ISR)
 
 
-def test_an_isr_is_proposed_on_what_it_builds_and_learnt_before_what_it_moves() -> None:
+def test_an_isr_is_proposed_after_the_fetch_that_causes_it_and_learnt_before_the_hw_moves() -> None:
     one = replica()
-    told(one, leads(isr=(1, 2)))
-    told(one, produce())
-    told(one, fetch(2, 1))
-    lines = told(one, fetch(3, 1, last=1))
+    traced(one, leads(isr=(1, 2)))
+    traced(one, produce())
+    traced(one, fetch(2, 1))
+    lines = traced(one, fetch(3, 1, last=1))
     assert [line["event"] for line in lines] == ["fetch", "isr_proposed"]
     assert (lines[1]["isr"], lines[1]["partition_epoch"]) == (ISR, 4)
-    told(one, produce())
-    told(one, fetch(2, 2))
-    assert brief(told(one, fetch(3, 1)))[-1] == ("fetch", 2, 1)
+    traced(one, produce())
+    traced(one, fetch(2, 2))
+    assert brief(traced(one, fetch(3, 1)))[-1] == ("fetch", 2, 1)
     proposal = ProposeIsr(leader_epoch=1, partition_epoch=4, isr=((1, 11), (2, 12), (3, 13)))
-    late_ms = 60_000  # 3 is no longer one that is about to join, for which the HW would wait
+    late_ms = 60_000  # 3 is no longer about to join, so the HW does not wait for it
     answer = AlterPartitionResponse(now_ms=late_ms, proposal=proposal, error=0, leader_epoch=1, isr=(1, 2),
                            partition_epoch=5)
-    lines = told(one, answer)
+    lines = traced(one, answer)
     assert brief(lines) == [("isr", 2, 1), ("hw", 2, 2), ("ack", 2, 2)]
     assert (lines[0]["leader"], lines[0]["isr"], lines[0]["partition_epoch"]) == (1, (1, 2), 5)
-    assert told(one, answer) == []
+    assert traced(one, answer) == []
 
 
 def test_an_ack_names_the_isr_as_its_leader_counts_it() -> None:
     """With an expansion in flight that is the larger one (KIP-497)."""
     one = replica()
-    told(one, leads(isr=(1, 2)))
-    told(one, fetch(3, 0))
-    told(one, produce())
-    told(one, fetch(2, 1))
-    assert told(one, fetch(3, 1))[-1]["isr"] == ISR
+    traced(one, leads(isr=(1, 2)))
+    traced(one, fetch(3, 0))
+    traced(one, produce())
+    traced(one, fetch(2, 1))
+    assert traced(one, fetch(3, 1))[-1]["isr"] == ISR
 
 
-def test_a_start_tells_of_the_process_and_of_every_log_it_found() -> None:
+def test_a_start_is_traced_for_the_process_and_for_every_recovered_log() -> None:
     batches = [Batch(base_offset=0, last_offset=2, epoch=1), Batch(base_offset=3, last_offset=3, epoch=4)]
     found = RecoveredLogSummary(topic="log", partition=2, log_start=0, leo=4, hw=3, batches=batches)
     process, log = start_lines(True, [found])
@@ -248,7 +250,7 @@ def test_a_start_tells_of_the_process_and_of_every_log_it_found() -> None:
     assert log["epochs"] == [(1, 0), (4, 3)]
 
 
-def test_a_checkpoint_tells_the_state_that_it_was_written_in() -> None:
+def test_a_checkpoint_line_has_the_state_in_which_it_was_written() -> None:
     line = checkpoint_line("hw", 2, take_snapshot(replica((0, 4, 0), hw=3)))
     assert (line["what"], line["value"], line["leo"], line["hw"]) == ("hw", 2, 5, 3)
 
@@ -256,8 +258,8 @@ def test_a_checkpoint_tells_the_state_that_it_was_written_in() -> None:
 # -- the controller ---------------------------------------------------------------------------------------
 
 
-class Ruler:
-    """A controller whose steps are told."""
+class TracedController:
+    """A controller whose steps are traced."""
 
     def __init__(self, rules: str = "kip-320", bugs: Sequence[str] = (), *, unclean: bool = False) -> None:
         config = ControllerConfig(unclean_leader_election=unclean)
@@ -298,61 +300,61 @@ def events(lines: Sequence[dict[str, Any]]) -> list[str]:
     return [line["event"] for line in lines]
 
 
-def test_a_registration_is_told_with_its_epoch_and_begins_fenced() -> None:
-    ruler = Ruler()
-    (line,) = ruler.register(2, clean=True)
+def test_a_registration_is_traced_with_its_epoch_and_begins_fenced() -> None:
+    controller = TracedController()
+    (line,) = controller.register(2, clean=True)
     assert (line["event"], line["broker"], line["broker_epoch"], line["clean"]) == ("register", 2, 0, True)
-    assert ruler.register(2) == []  # the same incarnation again
-    assert events(ruler.step(Heartbeat(now_ms=0, token=None, broker=2, broker_epoch=0, metadata_version=9,
-                                       stopping=False))) == ["unfence"]
+    assert controller.register(2) == []  # the same incarnation again
+    heartbeat = Heartbeat(now_ms=0, token=None, broker=2, broker_epoch=0, metadata_version=9, stopping=False)
+    assert events(controller.step(heartbeat)) == ["unfence"]
 
 
 def test_the_first_leader_of_a_partition_is_an_election_too() -> None:
-    (line,) = Ruler().create()
+    (line,) = TracedController().create()
     assert (line["event"], line["leader"], line["epoch"], line["clean"]) == ("elect", 1, 0, True)
     assert (line["isr"], line["partition_epoch"], line["cause"]) == (ISR, 0, "created")
 
 
 def test_a_session_that_ends_fences_then_takes_the_leadership_away() -> None:
-    ruler = Ruler()
-    ruler.create()
-    lines = ruler.expire(1)
+    controller = TracedController()
+    controller.create()
+    lines = controller.expire(1)
     assert events(lines) == ["fence", "elect"]
     assert (lines[1]["leader"], lines[1]["isr"], lines[1]["epoch"]) == (2, (2, 3), 1)
     assert lines[1]["clean"]
-    assert events(ruler.expire(3)) == ["fence", "isr"]
-    gone = ruler.expire(2)[-1]
+    assert events(controller.expire(3)) == ["fence", "isr"]
+    gone = controller.expire(2)[-1]
     assert (gone["event"], gone["leader"], gone["isr"], gone["epoch"]) == ("isr", -1, (2,), 2)
 
 
 def test_a_leader_from_outside_the_isr_is_not_clean() -> None:
-    ruler = Ruler()
-    ruler.create()
+    controller = TracedController()
+    controller.create()
     for broker in (1, 3, 2):
-        ruler.expire(broker)
-    ruler.heartbeat(3)
-    (elect,) = ruler.step(Elect(now_ms=0, token=None, partitions=(("log", 0),), unclean=True))
+        controller.expire(broker)
+    controller.heartbeat(3)
+    (elect,) = controller.step(Elect(now_ms=0, token=None, partitions=(("log", 0),), unclean=True))
     assert (elect["event"], elect["leader"], elect["isr"], elect["clean"]) == ("elect", 3, (3,), False)
 
 
 def test_a_bounce_that_is_overlooked_is_a_registration_that_is_not_fenced() -> None:
     """KAFKA-1120: nothing else changes."""
-    ruler = Ruler(bugs=["no_epoch_bump_on_bounce"])
-    ruler.create()
-    assert events(ruler.register(1, "b")) == ["register", "unfence"]
-    right = Ruler()
+    controller = TracedController(bugs=["no_epoch_bump_on_bounce"])
+    controller.create()
+    assert events(controller.register(1, "b")) == ["register", "unfence"]
+    right = TracedController()
     right.create()
     assert events(right.register(1, "b")) == ["register", "elect"]
 
 
-def test_what_was_durable_and_untold_is_told_at_the_next_start() -> None:
-    """Whole, from any version; nothing where all was told; broker records that say nothing count too."""
-    ruler = Ruler()
-    lines = ruler.create()
-    ruler.heartbeat(3, stopping=True)
-    lines = [dict(line) for line in missing_lines(ruler.journal, 0)]
+def test_durable_records_that_were_not_traced_are_traced_at_the_next_start() -> None:
+    """All of them, from any version; none where all were traced; broker records without a line count too."""
+    controller = TracedController()
+    lines = controller.create()
+    controller.heartbeat(3, stopping=True)
+    lines = [dict(line) for line in missing_lines(controller.journal, 0)]
     assert events(lines) == ["register"] * 3 + ["unfence"] * 3 + ["elect", "isr"]
     assert [line["version"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 9]
     for version in range(10):
         rest = [line for line in lines if line["version"] > version]
-        assert events([dict(line) for line in missing_lines(ruler.journal, version)]) == events(rest)
+        assert events([dict(line) for line in missing_lines(controller.journal, version)]) == events(rest)

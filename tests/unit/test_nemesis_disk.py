@@ -1,4 +1,4 @@
-"""The disk nemesis: which ability each kind asks, and what the history is told."""
+"""The disk nemesis: which ability each kind calls, and the detail it gives for the history."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from floodmark.nemesis.disk import Disk
 
 
 class Disks:
-    """Wipes and BadDisks that only note what they are asked."""
+    """Wipes and BadDisks that only record their calls."""
 
     kinds = frozenset({"full", "truncated"})
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, ...]] = []
+        self.calls: list[tuple[str, ...]] = []
 
     async def wipe(self, node: str) -> Mapping[str, Any]:
-        self.asked.append(("wipe", node))
+        self.calls.append(("wipe", node))
         return {"lost_records": 7}
 
     async def harm(self, node: str, kind: str) -> Mapping[str, Any]:
-        self.asked.append(("harm", node, kind))
+        self.calls.append(("harm", node, kind))
         return {} if kind == "full" else {"lost_records": 2, "position": 90}
 
     async def repair(self, node: str) -> None:
-        self.asked.append(("repair", node))
+        self.calls.append(("repair", node))
 
 
 def strike(disk: Disk, f: str, kind: str | None = None, nodes: tuple[str, ...] = ("n1", "n2")) -> Struck:
@@ -37,46 +37,46 @@ def strike(disk: Disk, f: str, kind: str | None = None, nodes: tuple[str, ...] =
     return asyncio.run(disk.strike(entry, nodes))
 
 
-def test_a_wiped_disk_is_the_clusters_own_affair() -> None:
+def test_a_wipe_needs_only_the_ability_to_wipe() -> None:
     disks = Disks()
 
     struck = strike(Disk(disks), "disk", "wiped")
 
-    assert disks.asked == [("wipe", "n1"), ("wipe", "n2")]
+    assert disks.calls == [("wipe", "n1"), ("wipe", "n2")]
     assert (struck.nodes, struck.detail) == (("n1", "n2"), {"lost_records": {"n1": 7, "n2": 7}})
 
 
-def test_a_damaged_disk_tells_by_node_what_was_damaged() -> None:
+def test_a_damaged_disk_reports_by_node_what_was_damaged() -> None:
     disks = Disks()
 
     struck = strike(Disk(disks, disks), "disk", "truncated", nodes=("n3",))
 
-    assert disks.asked == [("harm", "n3", "truncated")]
+    assert disks.calls == [("harm", "n3", "truncated")]
     assert struck.detail == {"lost_records": {"n3": 2}, "position": {"n3": 90}}
 
 
-def test_a_bad_disk_is_mended_on_the_nodes_that_are_named() -> None:
+def test_a_bad_disk_is_repaired_on_the_named_nodes() -> None:
     disks = Disks()
     disk = Disk(disks, disks)
 
     struck = strike(disk, "bad_disk", "full", nodes=("n2",))
-    mended = strike(disk, "mend_disk", nodes=("n2",))
+    repaired = strike(disk, "mend_disk", nodes=("n2",))
 
-    assert disks.asked == [("harm", "n2", "full"), ("repair", "n2")]
-    assert (struck.detail, mended.detail) == ({"lost_records": {"n2": 0}}, {})
+    assert disks.calls == [("harm", "n2", "full"), ("repair", "n2")]
+    assert (struck.detail, repaired.detail) == ({"lost_records": {"n2": 0}}, {})
 
 
-@pytest.mark.parametrize(("able", "can"), [(False, "wiped"), (True, "full, truncated, wiped")])
-def test_a_kind_that_cannot_be_is_refused_before_anything_is_done(able: bool, can: str) -> None:
+@pytest.mark.parametrize(("able", "kinds"), [(False, "wiped"), (True, "full, truncated, wiped")])
+def test_an_unsupported_kind_is_refused_before_anything_is_done(able: bool, kinds: str) -> None:
     disks = Disks()
 
-    with pytest.raises(FloodmarkError, match=f"cannot be corrupt; they can be {can}$"):
+    with pytest.raises(FloodmarkError, match=f"cannot be corrupt; they can be {kinds}$"):
         strike(Disk(disks, disks if able else None), "disk", "corrupt")
 
-    assert disks.asked == []
+    assert disks.calls == []
 
 
-def test_what_it_answers_is_what_its_cluster_can() -> None:
+def test_it_offers_only_the_faults_that_its_cluster_supports() -> None:
     disks = Disks()
 
     assert Disk(disks).answers == {"disk"}

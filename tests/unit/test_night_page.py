@@ -1,4 +1,4 @@
-"""The page of a night: what it says, that no text of a folder is markup, and its small drawings."""
+"""The page of a night: its contents, that no text of a folder is markup, and its small charts."""
 
 import re
 from dataclasses import replace
@@ -58,13 +58,13 @@ def page(folder: Path) -> str:
 
 
 def section(text: str, name: str) -> str:
-    """What a section says, its tags left out."""
+    """The text of a section, without tags."""
     found = re.search(rf'<section aria-label="{name}">(.*?)</section>', text, re.S)
     assert found is not None, name
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", found[1])).split())
 
 
-def test_the_line_of_the_night_is_its_title(tmp_path: Path) -> None:
+def test_the_summary_line_of_the_night_is_its_title(tmp_path: Path) -> None:
     text = page(folder_of(tmp_path, MIXED))
 
     line = "1 new, 1 new (stuck), 5 runs, 4,000 acked writes, 1 min 40 s"
@@ -78,40 +78,41 @@ def test_counts_are_short_from_a_million_on() -> None:
         "45,605", "1.9 M", "2,100.0 M"]
 
 
-def test_a_signature_says_how_often_since_when_and_whether_it_came_again(tmp_path: Path) -> None:
+def test_a_signature_shows_how_often_since_when_and_whether_it_was_seen_before(tmp_path: Path) -> None:
     before = Ledger(nights={"night1": EARLIER})
     before = before.with_finding(GONE, "night1", 3, faults={"crash": 3}, smallest=None)
     before = before.with_note(GONE.id, "see the mail of the 3rd")
     state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CRASH, "valid", ()))
-    told = section(page(folder_of(tmp_path, state, before)), "signatures")
+    shown = section(page(folder_of(tmp_path, state, before)), "signatures")
 
-    new, old = told.index("new lost-write : truncate as follower"), told.index("seen before since 2026-02-01")
+    new = shown.index("new lost-write : truncate as follower")
+    old = shown.index("seen before since 2026-02-01")
     assert new < old
-    assert "an acked record is not in" in told or "acked" in told[new:old]
-    assert "33.3 (6.1 to 79)" in told
-    assert "1 of 3 runs" in told[new:old]
-    assert "2026-02-01 2026-03-01" in told[old:]
-    assert "Note: see the mail of the 3rd" in told[old:]
-    assert f"floodmark campaign mark {LOST.id} --known REASON --ledger" in told[new:old]
+    assert "an acked record is not in" in shown or "acked" in shown[new:old]
+    assert "33.3 (6.1 to 79)" in shown
+    assert "1 of 3 runs" in shown[new:old]
+    assert "2026-02-01 2026-03-01" in shown[old:]
+    assert "Note: see the mail of the 3rd" in shown[old:]
+    assert f"floodmark campaign mark {LOST.id} --known REASON --ledger" in shown[new:old]
 
 
-def test_known_with_its_reason_permitted_and_gone_are_told_apart(tmp_path: Path) -> None:
+def test_known_permitted_and_gone_signatures_are_shown_apart(tmp_path: Path) -> None:
     before = Ledger(nights={"night1": EARLIER})
     absent = replace(LOST, finding="duplicate")
     for signature in (GONE, absent):
         before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
     before = before.with_mark(GONE.id, reason="KAFKA-1211", since="2026-02-02")
     text = page(folder_of(tmp_path, night((CRASH, "invalid", (GONE, ALLOWED))), before))
-    told = section(text, "signatures")
+    shown = section(text, "signatures")
 
     assert "<title>1 known, 1 permitted, 1 run, " in text
-    places = [told.index(words) for words in (
+    places = [shown.index(words) for words in (
         "known KAFKA-1211 diverged", "permitted by acks", "gone not seen this time duplicate")]
     assert places == sorted(places)
-    assert f"mark {GONE.id}" not in told
+    assert f"mark {GONE.id}" not in shown
 
 
-def test_what_is_no_finding_has_tables_of_its_own(tmp_path: Path) -> None:
+def test_runs_without_a_finding_have_tables_of_their_own(tmp_path: Path) -> None:
     text = page(folder_of(tmp_path, MIXED))
 
     assert "stuck" not in section(text, "signatures")
@@ -124,7 +125,7 @@ def test_what_is_no_finding_has_tables_of_its_own(tmp_path: Path) -> None:
     assert "No cluster got stuck, the harness failed in no run" in quiet
 
 
-def test_a_night_under_way_and_one_without_its_ledger_say_so(tmp_path: Path) -> None:
+def test_a_night_under_way_and_a_missing_ledger_are_stated(tmp_path: Path) -> None:
     state = night((CRASH, "invalid", (LOST,)), why=None)
     folder = folder_of(tmp_path, state)
     (folder.parent / "ledger.json").unlink()
@@ -137,7 +138,7 @@ def test_a_night_under_way_and_one_without_its_ledger_say_so(tmp_path: Path) -> 
     assert f"floodmark campaign resume {folder}" in section(text, "what to type next")
 
 
-def test_the_kinds_of_runs_add_up_while_a_night_goes_on(tmp_path: Path) -> None:
+def test_the_counts_of_runs_add_up_while_a_night_goes_on(tmp_path: Path) -> None:
     """And a run's number and seed stay together on a narrow page, which lays out a cell as a grid."""
     whole = night((CRASH, "valid", ()), (CRASH, "valid", ()), (CUT, "valid", ()), why=None)
     going_on = page(folder_of(tmp_path, state_of([
@@ -166,7 +167,7 @@ def test_no_text_of_a_folder_or_a_ledger_is_markup(tmp_path: Path) -> None:
     assert "&lt;img src=x" in text
 
 
-def test_a_link_has_no_scheme_and_leads_to_a_page_that_is_there(tmp_path: Path) -> None:
+def test_a_link_has_no_scheme_and_leads_to_a_page_that_exists(tmp_path: Path) -> None:
     state = night((CRASH, "invalid", (LOST,)))
     folder = folder_of(tmp_path, state)
     odd = folder / "javascript:alert(1)\"><b>#?%"
@@ -195,7 +196,7 @@ def test_no_page_is_written_outside_the_campaign(tmp_path: Path) -> None:
     assert not (run / "report.html").exists()
 
 
-def test_a_folder_of_odd_files_is_a_sentence_and_a_plan_nobody_can_read_hides_nothing(tmp_path: Path) -> None:
+def test_a_foreign_journal_is_an_error_and_an_unreadable_plan_hides_nothing(tmp_path: Path) -> None:
     state = night((CRASH, "invalid", (LOST,)))
     folder = folder_of(tmp_path, state, plan="for = ")
     assert "crash" in section(page(folder), "coverage")
@@ -207,7 +208,7 @@ def test_a_folder_of_odd_files_is_a_sentence_and_a_plan_nobody_can_read_hides_no
     assert (answer.code, "is not a journal of this version" in answer.err) == (4, True)
 
 
-def test_ten_thousand_runs_are_a_small_page(tmp_path: Path) -> None:
+def test_the_page_of_ten_thousand_runs_is_small(tmp_path: Path) -> None:
     signatures = [replace(LOST, step=f"step {chr(97 + at // 26)}{chr(97 + at % 26)}") for at in range(300)]
     state = night(*((CRASH, "invalid", (signatures[at % 300],)) for at in range(10_000)))
 
@@ -227,24 +228,24 @@ def grid(state: State, ledger: Ledger | None = None) -> Grid:
     return grid_of(of.cells, of.causes)
 
 
-def test_a_square_has_all_loads_of_a_system_under_a_nemesis() -> None:
+def test_a_square_counts_all_workloads_of_a_system_under_a_nemesis() -> None:
     other = replace(CRASH, workload="idempotent")
-    told = grid(night((CRASH, "invalid", (LOST,)), (other, "valid", ()), (other, "stuck", (HUNG,)),
-                      (CUT, "not made", ())))
+    cells = grid(night((CRASH, "invalid", (LOST,)), (other, "valid", ()), (other, "stuck", (HUNG,)),
+                       (CUT, "not made", ())))
 
-    assert (told.systems, told.faults) == (("kip-279", "kip-101"), ("crash", "cut"))
-    assert told.squares == {
+    assert (cells.systems, cells.faults) == (("kip-279", "kip-101"), ("crash", "cut"))
+    assert cells.squares == {
         ("kip-279", "crash"): Square(runs=3, found=1, stuck=1), ("kip-279", "cut"): Square(),
         ("kip-101", "crash"): Square()}
 
 
-def test_what_is_known_is_not_red_and_what_is_permitted_is_nothing() -> None:
+def test_a_known_finding_is_not_red_and_a_permitted_one_is_not_counted() -> None:
     before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1, faults={}, smallest=None)
     before = before.with_mark(GONE.id, reason="KAFKA-1", since="2026")
-    told = grid(night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)),
-                      (CRASH, "valid", (ALLOWED,))), before)
+    cells = grid(night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)),
+                       (CRASH, "valid", (ALLOWED,))), before)
 
-    assert told.squares["kip-279", "crash"] == Square(runs=3, found=1, known=1)
+    assert cells.squares["kip-279", "crash"] == Square(runs=3, found=1, known=1)
 
 
 def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -> None:
@@ -263,7 +264,7 @@ def test_a_grid_shows_red_counts_empty_squares_and_its_longer_side_downwards() -
     assert len(re.findall("<tr>", tall)) == 3
 
 
-# -- small drawings -----------------------------------------------------------------------------------------
+# -- small charts -------------------------------------------------------------------------------------------
 
 
 def point(hits: int, of: int, began: str = "2026-03-01T02:00:00+00:00") -> Point:
@@ -277,14 +278,14 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
     ledger = Ledger(nights=nights).with_finding(LOST, "n20", 4, faults={}, smallest=None)
     ledger = ledger.with_finding(LOST, "later", 9, faults={}, smallest=None)
 
-    told = trend(ledger, LOST, ABOUT, hits=2, of=8, nights=4)
+    points = trend(ledger, LOST, ABOUT, hits=2, of=8, nights=4)
 
-    assert [(one.began[5:10], one.hits, one.of) for one in told] == [
+    assert [(one.began[5:10], one.hits, one.of) for one in points] == [
         ("02-18", 0, 10), ("02-19", 0, 0), ("02-20", 4, 10), ("03-01", 2, 8)]
     assert len(trend(ledger, LOST, ABOUT, hits=2, of=8)) == 14
 
 
-def test_a_cause_that_only_later_nights_saw_was_new() -> None:
+def test_a_cause_seen_only_in_later_nights_is_new() -> None:
     state = night((CRASH, "invalid", (LOST,)))
     later = Ledger(nights={"later": replace(EARLIER, began="2026-04-01")})
     ledger = with_findings(later, state, ABOUT, Path("/n"))
@@ -309,12 +310,12 @@ def test_a_line_is_high_where_the_rate_is_and_has_gaps_where_nothing_ran() -> No
 
 
 @pytest.mark.parametrize("points", [[], [point(0, 0)], [point(3, 3)], [point(0, 5)] * 3])
-def test_a_line_of_little_is_still_a_drawing(points: list[Point]) -> None:
+def test_a_chart_of_few_points_is_still_drawn(points: list[Point]) -> None:
     assert spark(points).startswith('<svg class="spark"')
     assert "nan" not in spark(points)
 
 
-def test_bars_have_one_scale_that_holds_every_interval() -> None:
+def test_bars_have_one_scale_that_fits_every_interval() -> None:
     often, seldom = Rate(hits=10, of=10), Rate(hits=1, of=1_000)
 
     assert scale_of([often, seldom]) == 100
@@ -339,7 +340,7 @@ def test_a_campaign_names_its_page_on_the_line_before_its_folder(
     assert "<title>1 new, 1 new (stuck), 5 runs" in (folder / "index.html").read_text()
 
 
-def test_a_campaign_that_something_ends_has_a_page_that_says_so(
+def test_the_page_of_an_interrupted_campaign_states_the_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object) -> State:
@@ -354,7 +355,7 @@ def test_a_campaign_that_something_ends_has_a_page_that_says_so(
 
 
 @pytest.mark.parametrize("error", [FloodmarkError("cannot write it: the disk is full"), ValueError("odd")])
-def test_a_page_that_cannot_be_made_is_a_remark(
+def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     folder = folder_of(tmp_path, MIXED)

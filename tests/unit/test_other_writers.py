@@ -1,4 +1,4 @@
-"""Folders that somebody else wrote have the verdict they have in floodmark's words, and are read as fast."""
+"""Folders written by other programs get the verdict of floodmark's own, and are read as fast."""
 
 import json
 import re
@@ -26,7 +26,7 @@ LINES = ("history.jsonl", "trace.jsonl", "logs/*.jsonl")
 
 
 def extended(value: Any, top: bool = True) -> Any:
-    """A field more in every object, but within faults."""
+    """With more fields in every object."""
     if isinstance(value, list):
         return [extended(each, top=False) for each in value]
     if not isinstance(value, dict):
@@ -36,7 +36,7 @@ def extended(value: Any, top: bool = True) -> Any:
 
 
 def in_cyrillic(text: str) -> str:
-    """Names of nodes, and errors."""
+    """With node names and errors in Cyrillic."""
     text = re.sub(r"\bn([0-9])\b", "\N{CYRILLIC SMALL LETTER EN}\\1", text)
     return re.sub('"error":"', '"error":"\N{CYRILLIC SMALL LETTER O}: ', text)
 
@@ -51,7 +51,7 @@ WRITERS: dict[str, Callable[[Any], str]] = {
 
 
 def rewritten(folder: Path, to: Path, writer: str) -> Path:
-    """The folder with each line written otherwise; those that are no JSON stay."""
+    """A copy of the folder with each JSON line rewritten; other lines stay."""
     shutil.copytree(folder, to)
     if writer in ("UTF-8", "escaped"):
         for path in [*to.glob("*.json"), *to.glob("*.jsonl")]:
@@ -81,20 +81,20 @@ def judged(folders: list[Path]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def declared() -> list[str]:
+def golden_verdicts() -> list[str]:
     return judged(GOLDEN)
 
 
-def test_the_verdict_is_the_same(declared: list[str], tmp_path: Path) -> None:
+def test_the_verdict_is_the_same(golden_verdicts: list[str], tmp_path: Path) -> None:
     """Every saved run by two of the writers, each with many of the runs, all in one call."""
     names, two = list(WRITERS), cases(len(WRITERS), few=2)
-    pairs = [(names[(number + more) % len(names)], folder, want)
-             for number, (folder, want) in enumerate(zip(GOLDEN, declared, strict=True))
+    pairs = [(names[(number + more) % len(names)], folder, verdict)
+             for number, (folder, verdict) in enumerate(zip(GOLDEN, golden_verdicts, strict=True))
              for more in range(0, 2 * two, 2)]
     folders = [rewritten(folder, tmp_path / writer / folder.name, writer) for writer, folder, _ in pairs]
-    for (writer, folder, want), found in zip(pairs, judged(folders), strict=True):
-        wanted = in_cyrillic(want) if writer in ("UTF-8", "escaped") else want
-        assert json.loads(found) == json.loads(wanted), (writer, folder)
+    for (writer, folder, verdict), found in zip(pairs, judged(folders), strict=True):
+        expected = in_cyrillic(verdict) if writer in ("UTF-8", "escaped") else verdict
+        assert json.loads(found) == json.loads(expected), (writer, folder)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("writer", WRITERS)
-def test_python_reads_few_lines(
+def test_few_lines_are_parsed_in_python(
     writer: str, real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = rewritten(real, tmp_path / "run", writer)

@@ -1,4 +1,4 @@
-"""The parts of somebody's own cluster that need no cluster: commands, clocks, addresses, client settings."""
+"""A user's own cluster, as far as no cluster is needed: commands, clocks, addresses, client settings."""
 
 import asyncio
 import sys
@@ -39,7 +39,7 @@ def run(commands: FaultCommands, node: str = "n1", act: str = "kill", **words: s
     asyncio.run(commands.run(node, act, words))
 
 
-def test_no_shell_reads_a_command_and_other_braces_stay(tmp_path: Path) -> None:
+def test_a_command_runs_without_a_shell_and_other_braces_stay(tmp_path: Path) -> None:
     out = tmp_path / "out"
     argv = (sys.executable, "-c", "import sys; open(sys.argv[1], 'w').write('|'.join(sys.argv[2:]))",
             str(out), "{node} from {peer}", "$HOME; `id` {print $1}", "{host}")
@@ -48,7 +48,7 @@ def test_no_shell_reads_a_command_and_other_braces_stay(tmp_path: Path) -> None:
     assert out.read_text() == "n1 from n2|$HOME; `id` {print $1}|{host}"
 
 
-def test_a_command_past_its_time_out_is_ended_with_what_it_began(tmp_path: Path) -> None:
+def test_a_command_past_its_timeout_is_killed_with_its_children(tmp_path: Path) -> None:
     commands = FaultCommands(timeout_s=0.5, of_all={"kill": (
         "sh", "-c", f"echo begun; sleep 60 & echo $! > {tmp_path}/pid; wait")})
     began = time.monotonic()
@@ -60,7 +60,7 @@ def test_a_command_past_its_time_out_is_ended_with_what_it_began(tmp_path: Path)
     assert not child.exists() or child.read_text().split()[2] == "Z"
 
 
-def test_a_command_that_runs_when_the_run_is_interrupted_ends_first(tmp_path: Path) -> None:
+def test_an_interrupted_run_waits_for_its_running_command(tmp_path: Path) -> None:
     async def interrupted() -> None:
         commands = FaultCommands(of_all={"start": ("sh", "-c", f"sleep 1; touch {tmp_path}/whole")})
         running = asyncio.create_task(commands.run("n1", "start", {}))
@@ -75,7 +75,7 @@ def test_a_command_that_runs_when_the_run_is_interrupted_ends_first(tmp_path: Pa
 
 
 def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its start was interrupted, and it answers only later: mending waits for it."""
+    """Its start was interrupted, and it answers only later: the second start waits for it."""
     count, up = tmp_path / "count", tmp_path / "up"
     commands = FaultCommands(of_all={"start": ("sh", "-c", f"echo x >> {count}")})
     cluster = OwnCluster(FOUND, tmp_path, prefix="p-", commands=commands, may_break=True)
@@ -100,7 +100,7 @@ def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert count.read_text() == "x\n"
 
 
-def test_what_a_command_leaves_running_is_not_waited_for() -> None:
+def test_a_background_process_of_a_command_is_not_waited_for() -> None:
     began = time.monotonic()
     run(FaultCommands(of_all={"start": ("sh", "-c", "sleep 20 &")}), act="start")
 
@@ -117,7 +117,7 @@ def test_what_a_command_leaves_running_is_not_waited_for() -> None:
     ("[nodes]\nn1 = 3", r"\[nodes.n1\] is no table"),
     ("[nodes", "is no TOML"),
 ])
-def test_a_file_that_is_off(tmp_path: Path, text: str, why: str) -> None:
+def test_a_malformed_command_file_is_refused(tmp_path: Path, text: str, why: str) -> None:
     (tmp_path / "f.toml").write_text(text)
     with pytest.raises(UsageError, match=why):
         read_fault_commands(tmp_path / "f.toml")
@@ -144,12 +144,12 @@ def test_only_what_every_node_has_commands_for_is_offered(tmp_path: Path) -> Non
         assert "--i-may-break-this" in why_not(careful, kind)
 
 
-def test_commands_of_a_node_that_is_not_there(tmp_path: Path) -> None:
+def test_commands_for_an_unknown_node_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"names n3; this cluster's nodes are n1, n2"):
         OwnCluster(FOUND, tmp_path, prefix="p-", commands=FaultCommands(of_nodes={"n3": {}}))
 
 
-def test_a_topic_that_is_not_ours_is_never_made(tmp_path: Path) -> None:
+def test_a_topic_without_the_prefix_is_never_created(tmp_path: Path) -> None:
     cluster = OwnCluster(FOUND, tmp_path, prefix="floodmark-1-")
     with pytest.raises(UsageError, match="its name begins with floodmark-1-"):
         asyncio.run(cluster.create([PartitionSpec(key=0, topic="orders", partition=0, replicas=("n1",))]))
@@ -159,15 +159,15 @@ def test_a_topic_that_is_not_ours_is_never_made(tmp_path: Path) -> None:
 
 @given(st.lists(st.integers(-10**12, 10**12), min_size=2, max_size=5), st.lists(
     st.tuples(st.integers(0, 5 * MS_NS), st.integers(0, 5 * MS_NS)), min_size=1, max_size=6))
-def test_the_clocks_lie_no_further_apart_than_is_said(
+def test_the_clocks_are_no_further_apart_than_the_stated_error(
         offsets: list[int], waits: list[tuple[int, int]]) -> None:
-    """Clocks off by these offsets, asked over links that take these times there and back."""
+    """Clocks with these offsets, read over links with these delays there and back."""
     now = 1_700_000_000_000_000_000
     bounds = {}
     for number, offset in enumerate(offsets):
-        asks = [Stamped(sent_ns=now, received_ns=now + there + back, stamp_ms=(now + there + offset) // MS_NS)
+        seen = [Stamped(sent_ns=now, received_ns=now + there + back, stamp_ms=(now + there + offset) // MS_NS)
                 for there, back in waits]
-        bound = ahead(asks)
+        bound = ahead(seen)
         assert bound is not None
         assert bound.least_ns <= offset <= bound.most_ns
         bounds[f"n{number}"] = bound
@@ -188,24 +188,24 @@ def test_bounds_of_two_times_are_joined() -> None:
     assert error_ns({"n1": first}) == 0
 
 
-# -- looks ------------------------------------------------------------------------------------------------
+# -- metadata ---------------------------------------------------------------------------------------------
 
-def told(leader: int, epoch: int, isr: tuple[int, ...]) -> Metadata:
+def metadata(leader: int, epoch: int, isr: tuple[int, ...]) -> Metadata:
     return Metadata(brokers={}, controller=1,
                     partitions={("t", 0): PartitionState(leader=leader, epoch=epoch, isr=isr)})
 
 
-def test_the_highest_epoch_is_the_truth_and_among_equals_the_leader_knows() -> None:
+def test_the_highest_epoch_wins_and_among_equals_the_leaders_own_metadata() -> None:
     names = {1: "n1", 2: "n2", 3: "n3"}
-    old, stale, own = told(1, 4, (1, 2, 3)), told(2, 5, (1, 2, 3)), told(2, 5, (2,))
+    old, stale, own = metadata(1, 4, (1, 2, 3)), metadata(2, 5, (1, 2, 3)), metadata(2, 5, (2,))
     assert _latest({"n1": old, "n3": stale, "n2": own}, ("t", 0), names) == own.partitions["t", 0]
     assert _latest({"n1": old}, ("t", 0), names) == old.partitions["t", 0]
     assert _latest({"n1": old}, ("u", 0), names) is None
 
 
-# -- words ------------------------------------------------------------------------------------------------
+# -- addresses and client settings ------------------------------------------------------------------------
 
-def test_addresses() -> None:
+def test_addresses_are_parsed() -> None:
     assert addresses_of("a:1, b ,[::1]:3,") == (("a", 1), ("b", 9092), ("::1", 3))
     for words in ("", "a:b", "user:pass@host:9092", "http://host:9092", ":9092", "a:70000"):
         with pytest.raises(UsageError) as refused:
@@ -242,7 +242,7 @@ def test_both_forms_of_a_login_are_read_and_neither_is_shown(tmp_path: Path, log
     ("security.protocol=SSL\nssl.truststore.location=/x.jks", "export it as PEM"),
     (f"sasl.password {PASSWORD}", "line 1, is not KEY=VALUE"),
 ])
-def test_settings_that_cannot_be_followed_are_refused_without_their_values(
+def test_unsupported_settings_are_refused_without_showing_their_values(
         tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(UsageError, match=why) as refused:
         config(tmp_path, text)

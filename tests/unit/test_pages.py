@@ -1,4 +1,4 @@
-"""The project's pages: what they point to is there, and the first of them is short."""
+"""The project's pages: every linked file exists, and the README is short."""
 
 import re
 from pathlib import Path
@@ -12,10 +12,10 @@ _LINK = re.compile(r"\]\((?!https?://)([^)#\s]+)(?:#[^)]*)?\)")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_what_a_page_points_to_is_there(page: Path) -> None:
+def test_every_linked_file_exists(page: Path) -> None:
     links = _LINK.findall(page.read_text(encoding="utf-8"))
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
-def test_the_readme_is_read_in_one_sitting() -> None:
+def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_bytes()) < 12_000

@@ -19,10 +19,10 @@ FAR = (1 << 63) - 1
 Row = dict[str, Any]
 
 
-def lines(*told: str, run: int = 0) -> list[Row]:
+def lines(*ops: str, run: int = 0) -> list[Row]:
     """PROCESS TYPE F [IDENT], one a line of the file."""
     rows = []
-    for at, words in enumerate(told):
+    for at, words in enumerate(ops):
         process, kind, f, *ident = words.split()
         rows.append({"run": run, "at": at, "index": at, "process": int(process), "type": kind, "f": f,
                      "ident": int(ident[0]) if ident else None})  # fmt: skip
@@ -33,8 +33,8 @@ def facts(rows: list[Row]) -> list[pairing.PairingFacts]:
     return pairing.pairing(pa.Table.from_pylist(rows, schema=_LINES))
 
 
-def wrong(*told: str) -> tuple[int | None, dict[int, int]]:
-    found = pairing.merged(facts(lines(*told)), run=0)
+def wrong(*ops: str) -> tuple[int | None, dict[int, int]]:
+    found = pairing.merged(facts(lines(*ops)), run=0)
     return found.unmatched, dict(found.overlapping)
 
 
@@ -51,34 +51,34 @@ def test_ops_in_turn_are_in_order() -> None:
     assert facts([]) == []
 
 
-def test_a_completion_of_nothing() -> None:
+def test_a_completion_without_an_invocation_is_unmatched() -> None:
     assert wrong("0 ok poll") == (0, {})
     assert wrong("0 invoke poll", "0 ok poll", "0 ok poll", "0 ok poll") == (2, {})
 
 
-def test_a_completion_of_something_else() -> None:
+def test_a_completion_that_differs_from_its_invocation_is_unmatched() -> None:
     assert wrong("0 invoke poll", "0 ok assign") == (1, {})
     assert wrong("0 invoke send 7", "0 ok send 8") == (1, {})
     assert wrong("0 invoke txn 7", "0 ok txn") == (1, {})
-    assert wrong("0 invoke poll 7", "0 ok poll 8") == (None, {})  # what a poll sends is nobody's business
+    assert wrong("0 invoke poll 7", "0 ok poll 8") == (None, {})  # what a poll sends is not compared
 
 
-def test_with_two_ops_open_nobody_can_say_which_it_is_of() -> None:
+def test_a_completion_with_two_ops_open_is_not_paired() -> None:
     assert wrong("0 invoke send 7", "0 invoke poll", "0 ok assign", "0 ok crash") == (None, {0: 1})
 
 
-def test_who_goes_on_after_an_info_overlaps() -> None:
+def test_a_process_that_continues_after_an_info_overlaps() -> None:
     assert wrong("0 invoke send 7", "0 info send 7", "0 invoke poll", "1 invoke poll") == (None, {0: 2})
     assert wrong("0 invoke send 7", "0 info send 7", "1 invoke poll", "1 ok poll") == (None, {})
 
 
-def test_a_process_of_another_run_is_another() -> None:
+def test_the_same_process_of_another_run_is_another_process() -> None:
     rows = [*lines("0 invoke poll", "0 info poll"), *lines("0 invoke poll", "0 ok poll", run=1)]
     assert facts(rows) == []
     assert [each.run for each in facts([*rows, *lines("3 ok poll", run=4)])] == [4]
 
 
-def test_the_place_counts_and_not_the_order_of_rows_nor_the_index() -> None:
+def test_pairing_goes_by_position_and_not_by_row_order_or_index() -> None:
     rows = lines("0 invoke send 7", "0 ok send 7", "0 invoke poll", "0 ok poll")
     for row, index in zip(rows, (FAR, 5, 5, 0), strict=True):
         row["index"] = index
@@ -87,7 +87,7 @@ def test_the_place_counts_and_not_the_order_of_rows_nor_the_index() -> None:
     assert facts(rows[::-1]) == [pairing.PairingFacts(run=0, unmatched=0)]
 
 
-def test_numbers_at_the_edge() -> None:
+def test_extreme_numbers() -> None:
     rows = lines(f"{FAR} invoke send {-FAR - 1}", f"{FAR} ok send {FAR}", f"{FAR} invoke poll")
     for row in rows:
         row["at"] += FAR - 10
@@ -96,24 +96,24 @@ def test_numbers_at_the_edge() -> None:
     assert pickle.loads(pickle.dumps(found[0])) == found[0]
 
 
-def test_what_a_completion_answers() -> None:
-    told = lines("0 invoke send 7", "1 invoke poll", "0 ok send 7", "1 fail poll", "1 ok poll")
-    assert answered(told) == {(0, 0): (None, None, True), (0, 1): (None, None, None), (0, 2): (0, 0, None),
-                              (0, 3): (1, 1, None), (0, 4): (None, None, None)}  # fmt: skip
+def test_a_completion_answers_its_invocation() -> None:
+    ops = lines("0 invoke send 7", "1 invoke poll", "0 ok send 7", "1 fail poll", "1 ok poll")
+    assert answered(ops) == {(0, 0): (None, None, True), (0, 1): (None, None, None), (0, 2): (0, 0, None),
+                             (0, 3): (1, 1, None), (0, 4): (None, None, None)}  # fmt: skip
 
 
-def test_what_it_answers_is_found_by_what_it_sends() -> None:
-    told = lines("0 invoke send 7", "0 invoke txn 8", "0 invoke poll",
-                 "0 ok txn 8", "0 ok poll", "0 ok send 7", "0 info send 7")  # fmt: skip
-    by_place = {at: answers for (_, at), answers in answered(told).items()}
+def test_a_completion_is_paired_by_the_values_it_sends() -> None:
+    ops = lines("0 invoke send 7", "0 invoke txn 8", "0 invoke poll",
+                "0 ok txn 8", "0 ok poll", "0 ok send 7", "0 info send 7")  # fmt: skip
+    by_place = {at: answers for (_, at), answers in answered(ops).items()}
     assert by_place[3] == (1, 1, None)
     assert by_place[5] == (0, 0, None)
-    assert by_place[4] == (None, None, None)  # with others open nobody knows of which poll it is
-    assert by_place[6] == (None, None, None)  # that one was answered
+    assert by_place[4] == (None, None, None)  # with other ops open it cannot be paired with its poll
+    assert by_place[6] == (None, None, None)  # that send has its answer already
     assert [by_place[at][2] for at in (0, 1, 2)] == [True, True, None]
 
 
-# -- beside a plain walk ----------------------------------------------------------------------------------
+# -- against a plain loop ---------------------------------------------------------------------------------
 
 
 def random_lines(random: Random) -> list[Row]:
@@ -136,30 +136,30 @@ def random_lines(random: Random) -> list[Row]:
 
 
 def plain_facts(rows: list[Row]) -> dict[int, tuple[int | None, dict[int, int]]]:
-    """As the format says it, line by line."""
-    told: dict[int, tuple[list[int], dict[int, int]]] = {}
+    """By the definition of the format, line by line."""
+    found: dict[int, tuple[list[int], dict[int, int]]] = {}
     open_ops, informed, last = Counter[Any](), set(), dict[Any, Row]()
     for row in rows:
         key = row["run"], row["process"]
-        unmatched, overlapping = told.setdefault(row["run"], ([], {}))
+        unmatched, overlapping = found.setdefault(row["run"], ([], {}))
         before = last.get(key)
-        asked = before if before is not None and before["type"] == "invoke" else None
+        invocation = before if before is not None and before["type"] == "invoke" else None
         if row["type"] == "invoke":
-            if asked or key in informed:
+            if invocation or key in informed:
                 overlapping[key[1]] = min(row["index"], overlapping.get(key[1], FAR))
         else:
-            other = asked and (asked["f"], asked["ident"]) != (row["f"], row["ident"])
+            other = invocation and (invocation["f"], invocation["ident"]) != (row["f"], row["ident"])
             if open_ops[key] <= 0 or (open_ops[key] == 1 and other):
                 unmatched.append(row["index"])
         open_ops[key] += 1 if row["type"] == "invoke" else -1
         informed |= {key} if row["type"] == "info" else set()
         last[key] = row
     return {run: (min(unmatched, default=None), overlapping)
-            for run, (unmatched, overlapping) in told.items() if unmatched or overlapping}  # fmt: skip
+            for run, (unmatched, overlapping) in found.items() if unmatched or overlapping}  # fmt: skip
 
 
 def plain_answers(rows: list[Row]) -> dict[tuple[int, int], int]:
-    """`at` of the invocation, of every completion of which anybody knows it."""
+    """`at` of the invocation, for every completion that can be paired."""
     found, last, alike, open_ops = {}, dict[Any, Row](), dict[Any, Row](), Counter[Any]()
     for row in rows:
         key = row["run"], row["process"]
@@ -174,27 +174,27 @@ def plain_answers(rows: list[Row]) -> dict[tuple[int, int], int]:
     return found
 
 
-def test_beside_a_plain_walk() -> None:
+def test_pairing_agrees_with_a_plain_loop() -> None:
     seen = Counter[str]()
     for number in range(600):
         random = Random(number)
         rows = random_lines(random)
-        wanted, by_line = plain_facts(rows), plain_answers(rows)
+        expected, by_line = plain_facts(rows), plain_answers(rows)
         shuffled = random.sample(rows, len(rows)) if number % 2 else rows
-        told = {each.run: (each.unmatched, dict(each.overlapping)) for each in facts(shuffled)}
-        assert told == wanted, number
+        actual = {each.run: (each.unmatched, dict(each.overlapping)) for each in facts(shuffled)}
+        assert actual == expected, number
         found = answered(shuffled)
         assert {key: one for key, (one, _, _) in found.items() if one is not None} == by_line, number
-        asked = {(run, at) for (run, _), at in by_line.items()}
+        paired = {(run, at) for (run, _), at in by_line.items()}
         for row in rows:
             if row["type"] == "invoke" and row["ident"] is not None:
-                assert found[row["run"], row["at"]][2] is ((row["run"], row["at"]) in asked), number
-        seen["wrong"] += bool(wanted)
-        seen["right"] += not wanted
+                assert found[row["run"], row["at"]][2] is ((row["run"], row["at"]) in paired), number
+        seen["wrong"] += bool(expected)
+        seen["right"] += not expected
     assert min(seen["wrong"], seen["right"]) > 50
 
 
-def test_bags_of_processes_give_what_all_of_them_give() -> None:
+def test_bags_of_processes_give_the_same_facts_as_all_together() -> None:
     for number in range(200):
         rows = [row for row in random_lines(Random(number)) if row["run"] == 0]
         bags = [[row for row in rows if row["process"] % 3 == bag] for bag in range(3)]
@@ -205,46 +205,46 @@ def test_bags_of_processes_give_what_all_of_them_give() -> None:
 # -- values -----------------------------------------------------------------------------------------------
 
 
-def sends(*told: tuple[int, int, int, str]) -> pa.Table:
+def sends(*ops: tuple[int, int, int, str]) -> pa.Table:
     """Run, value, index, type."""
-    rows = [dict(zip(("run", "value", "index", "type"), one, strict=True)) for one in told]
+    rows = [dict(zip(("run", "value", "index", "type"), one, strict=True)) for one in ops]
     return pa.Table.from_pylist(
         rows, schema=pa.schema([TABLES["sends"].field(name) for name in ("run", "value", "index", "type")])
     )
 
 
 def test_a_value_is_sent_once() -> None:
-    table, told = repeats.repeats(sends((0, 7, 0, "invoke"), (0, 7, 1, "ok"), (1, 7, 0, "invoke")))
-    assert (table.num_rows, told) == (0, [])
+    table, found = repeats.repeats(sends((0, 7, 0, "invoke"), (0, 7, 1, "ok"), (1, 7, 0, "invoke")))
+    assert (table.num_rows, found) == (0, [])
     assert repeats.repeats(sends())[1] == []
 
 
 def test_values_that_are_sent_twice() -> None:
-    table, told = repeats.repeats(sends(
+    table, found = repeats.repeats(sends(
         (0, 7, 0, "invoke"), (1, 7, 4, "invoke"), (1, 7, 2, "invoke"), (1, 7, 3, "ok"),
         (1, -FAR, 9, "invoke"), (1, -FAR, 5, "invoke"),
     ))  # fmt: skip
     assert table.to_pylist() == [{"run": 1, "value": -FAR}, {"run": 1, "value": 7}]
-    assert told == [repeats.RepeatFacts(run=1, repeated=(-FAR, 7))]
-    assert pickle.loads(pickle.dumps(told[0])) == told[0]
+    assert found == [repeats.RepeatFacts(run=1, repeated=(-FAR, 7))]
+    assert pickle.loads(pickle.dumps(found[0])) == found[0]
 
 
 def test_values_that_are_answered_more_often_than_sent() -> None:
-    told = repeats.repeats(sends(
+    found = repeats.repeats(sends(
         (0, 7, 0, "invoke"), (0, 7, 3, "ok"), (0, 7, 5, "info"), (0, 8, 4, "fail"), (0, 9, 1, "ok"),
         (0, 9, FAR, "ok"), (0, 9, 2, "invoke"),
     ))[1]  # fmt: skip
-    assert told == [repeats.RepeatFacts(run=0, unmatched=4)]
+    assert found == [repeats.RepeatFacts(run=0, unmatched=4)]
 
 
-def test_bags_of_values_give_what_all_of_them_give() -> None:
+def test_bags_of_values_give_the_same_facts_as_all_together() -> None:
     for number in range(100):
         random = Random(number)
         rows = [(random.randrange(2), random.randrange(12), at, random.choice(("invoke", "ok")))
                 for at in range(30)]  # fmt: skip
         every = repeats.repeats(sends(*rows))
         bags = [repeats.repeats(sends(*(row for row in rows if row[1] % 3 == bag))) for bag in range(3)]
-        parts = [each for _, told in bags for each in told]
+        parts = [each for _, found in bags for each in found]
         for run in (0, 1):
             assert repeats.merged(parts, run=run) == repeats.merged(every[1], run=run), number
         together = pa.concat_tables([table for table, _ in bags])

@@ -1,4 +1,4 @@
-"""The README's pictures: there, small, whole in themselves, in both schemes; and how they are made."""
+"""The README's pictures: they exist, small and self-contained, in light and dark; and how they are drawn."""
 
 import re
 from pathlib import Path
@@ -19,18 +19,18 @@ def texts(picture: str) -> list[str]:
 
 
 def test_the_readme_shows_each_picture_in_light_and_dark() -> None:
-    told = README.read_text(encoding="utf-8")
-    shown = set(re.findall(r'histories/pictures/([\w-]+\.svg)', told))
+    text = README.read_text(encoding="utf-8")
+    shown = set(re.findall(r'histories/pictures/([\w-]+\.svg)', text))
 
     assert shown == {path.name for path in FILES}
     assert {name.replace("-light", "-dark") for name in shown if "light" in name} == {
         name for name in shown if "dark" in name}
     pairs = r'<picture>\n  <source media=.* srcset=.*-dark\.svg">\n  <img src=.* alt="\w'
-    assert len(re.findall(pairs, told)) == 3
+    assert len(re.findall(pairs, text)) == 3
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_picture_is_small_and_asks_for_nothing(path: Path) -> None:
+def test_a_picture_is_small_and_loads_nothing(path: Path) -> None:
     picture = path.read_text(encoding="utf-8")
 
     assert len(picture.encode()) < BYTES_AT_MOST
@@ -43,15 +43,15 @@ def test_a_picture_is_small_and_asks_for_nothing(path: Path) -> None:
 
 
 def test_the_demos_picture_has_the_table_of_the_readme() -> None:
-    told = README.read_text(encoding="utf-8").partition("## What you see in the demo")[2]
-    section = told.partition("\n## ")[0]
+    text = README.read_text(encoding="utf-8").partition("## What you see in the demo")[2]
+    section = text.partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()
             if line.startswith("|") and "---" not in line]
     shown = texts((PICTURES / "demo-light.svg").read_text(encoding="utf-8"))
 
-    there = [cell for row in rows for cell in row]
-    begin = shown.index(there[0])
-    assert [one for one in shown[begin:] if set(one) != {"-"} or len(one) == 1][:len(there)] == there
+    cells = [cell for row in rows for cell in row]
+    begin = shown.index(cells[0])
+    assert [one for one in shown[begin:] if set(one) != {"-"} or len(one) == 1][:len(cells)] == cells
 
 
 def test_a_terminals_words_keep_their_columns() -> None:
@@ -63,7 +63,7 @@ def test_a_terminals_words_keep_their_columns() -> None:
     assert 'class="rule"' in picture
 
 
-def test_steps_stand_side_by_side_under_their_sentences() -> None:
+def test_steps_are_drawn_side_by_side_under_their_sentences() -> None:
     drawing = '<svg class="logs" viewBox="0 0 400 120" width="400" height="120"><text>n1</text></svg>'
     frames = [Frame(name="1 acked", said="n1 acked it", drawing=drawing),
               Frame(name="2 <cut>", said="word " * 20, drawing=drawing)]

@@ -1,4 +1,4 @@
-"""What is to strike a run, what is left out of it, and why nothing may strike."""
+"""The planned schedule of a run: what strikes, what is left out, and why nothing may strike."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ def acts(made: PlannedSchedule) -> set[str]:
     return {entry.f for entry in made.schedule} - ACTS
 
 
-def test_a_run_too_short_for_its_nemesis_says_so() -> None:
+def test_a_run_too_short_for_its_nemesis_is_reported() -> None:
     made = plan("crash", duration_s=2.0)
     assert made.schedule == ()
     assert made.unstruck == (
@@ -35,18 +35,18 @@ def test_a_run_too_short_for_its_nemesis_says_so() -> None:
 
 
 @pytest.mark.parametrize("words", ["none", ""])
-def test_where_nothing_was_asked_for_nothing_is_missed(words: str) -> None:
+def test_without_a_nemesis_nothing_is_reported_as_unstruck(words: str) -> None:
     assert plan(words, duration_s=2.0).unstruck is None
 
 
-def test_where_something_strikes_nothing_is_said() -> None:
+def test_a_schedule_that_strikes_has_no_remark() -> None:
     made = plan("crash")
     assert acts(made) == {"kill", "start"}
     assert (made.unstruck, made.remarks) == (None, ())
 
 
-def test_what_the_budget_leaves_out_is_the_reason_where_nothing_else_was_asked_for() -> None:
-    """One ack on one copy: a power cut may take it. With crash beside it something strikes."""
+def test_a_nemesis_left_out_by_the_budget_is_the_reason_if_it_is_the_only_one() -> None:
+    """An ack on one copy may be lost by a power cut. With crash beside it something strikes."""
     alone, beside = plan("power", least_isr=1), plan("power,crash", least_isr=1)
     assert alone.unstruck is not None
     assert "power is left out: with min.insync.replicas=1 an ack may rest on the one copy" in alone.unstruck
@@ -57,15 +57,15 @@ def test_what_the_budget_leaves_out_is_the_reason_where_nothing_else_was_asked_f
 
 
 def test_all_copies_lose_power_together_only_where_every_write_is_fsynced() -> None:
-    """Of one node at a time it takes nothing else that was acked."""
+    """Otherwise one node at a time, which loses nothing that was acked."""
     most = {flush_every: max(len(entry.nodes) for entry in plan(
         "power", duration_s=300.0, flush_every=flush_every).schedule if entry.f == "power_cut")
         for flush_every in (False, True)}
     assert most == {False: 1, True: 3}
 
 
-def test_of_all_cuts_are_left_out_where_links_are_direct() -> None:
-    """And told. Containers cut in another way; links that nobody chose become proxied."""
+def test_all_leaves_out_cuts_where_links_are_direct() -> None:
+    """With a remark. Containers cut in another way; links that were not chosen become proxied."""
     made = plan("all", duration_s=300.0, links="direct")
     assert made.remarks == ("cut is left out: direct links cannot be cut (--links proxied can)",)
     assert acts(made) >= {"kill", "pause"}
@@ -77,13 +77,13 @@ def test_of_all_cuts_are_left_out_where_links_are_direct() -> None:
 
 
 @pytest.mark.parametrize("words", ["cut", "partition", "crash,cut", "all,cut"])
-def test_a_cut_that_was_named_is_refused_where_links_are_direct(words: str) -> None:
+def test_a_named_cut_is_refused_where_links_are_direct(words: str) -> None:
     with pytest.raises(UsageError, match="--nemesis cut needs links that can be cut"):
         plan(words, links="direct")
 
 
 def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) -> None:
-    """Before anything is started; proxied, or not chosen, it is carried out."""
+    """Before anything is started; with proxied links, or none chosen, it is accepted."""
     file = tmp_path / "schedule.json"
     file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},{"f":"cut","grudge":{"n1":["n2"]}}]')
     with pytest.raises(UsageError, match="entry 1 of the schedule is a cut, and direct links cannot be cut"):
@@ -93,7 +93,7 @@ def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) 
 
 
 def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
-    """Before anything is started; of `all`, moments are left out, which alone arm some."""
+    """Before anything is started; `all` leaves out moments, the only nemesis that arms failpoints."""
     file = tmp_path / "schedule.json"
     file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},'
                     '{"f":"arm","nodes":["n1"],"point":{"name":"L.acked","action":"report"}}]')
@@ -114,24 +114,24 @@ def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
 
 
 def test_moments_strike_where_brokers_have_failpoints() -> None:
-    """All three places of the reference broker; another system, or a cluster of somebody's own, has none."""
+    """Every cluster of the reference broker has them; another system, or a user's own cluster, has none."""
     assert "moments" in catalog.nemeses("all")
     assert "moments" in catalog.nemeses("all", "memory")
-    ground = PlanningContext(
+    context = PlanningContext(
         cluster="local", nodes=("n1", "n2", "n3"), partitions=(0,), links=None, min_insync_replicas=2, seed=1,
         duration_s=60.0, interval_s=5.0, overspend=False, unsupported={"moments": "it has no failpoints"})
-    planned_all = planned_schedule.random_schedule("all", ground)
+    planned_all = planned_schedule.random_schedule("all", context)
     assert "moments is left out: it has no failpoints" in planned_all.remarks
     assert not {"arm", "release"} & {entry.f for entry in planned_all.schedule}
     with pytest.raises(UsageError, match="--nemesis moments is impossible here: it has no failpoints"):
-        planned_schedule.random_schedule("moments", ground)
+        planned_schedule.random_schedule("moments", context)
     with pytest.raises(UsageError, match="the somebodys cluster has no moments here"):
         catalog.nemeses("moments", "somebodys")
     assert {"arm", "release"} <= acts(plan("moments", duration_s=60.0))
 
 
-def test_a_moment_that_never_comes_is_not_missed() -> None:
-    """What waits for a failpoint or a state strikes at a time all the same, if neither comes before."""
+def test_a_wait_for_a_failpoint_or_a_state_has_a_time_limit() -> None:
+    """A wait for a failpoint or a state ends at a given time at the latest."""
     waits = [entry.moment for entry in plan("moments", duration_s=600.0).schedule
              if entry.moment is not None and entry.moment["at"] != "time"]
     assert waits

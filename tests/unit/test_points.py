@@ -37,19 +37,19 @@ CRASH = {"name": "F.truncated", "action": "crash"}
 
 @dataclass(kw_only=True)
 class Node:
-    """One process's control socket, and whether it runs; what it was asked, and what it answers."""
+    """One process's control socket, and whether it runs; the requests it got, and its answers."""
 
-    asked: list[Mapping[str, Any]] = field(default_factory=list)
+    requests: list[Mapping[str, Any]] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=lambda: {
         "arm": {"id": 1}, "release": {"released": 1}, "points": {"met": [], "armed": []}})
     running: bool = True
-    standing: bool = False
+    is_paused: bool = False
     hangs_up: bool = False
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await reader.readline():
             request = json.loads(line)
-            self.asked.append({key: value for key, value in request.items() if key != "id"})
+            self.requests.append({key: value for key, value in request.items() if key != "id"})
             if self.hangs_up:
                 break
             answer = self.answers[request["do"]]
@@ -70,7 +70,7 @@ class Stand:
         return self.node.running
 
     def paused(self, name: str) -> bool:
-        return self.node.standing
+        return self.node.is_paused
 
     def trace(self, *lines: Mapping[str, Any]) -> None:
         path = self.layout.places["n2"].trace
@@ -88,7 +88,7 @@ class Stand:
 
 
 @asynccontextmanager
-async def standing(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
+async def served(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
     ports, node = Ports(), Node()
     layout = lay_out(folder, ids_of(NODES), proxied=False, ports=ports, first_port=None, trace=trace)
     ports.close()
@@ -110,16 +110,16 @@ async def standing(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
         await server.wait_closed()
 
 
-def told(folder: Path, story: Callable[[Stand], Awaitable[Any]], *, trace: bool = True) -> Any:
-    async def run() -> Any:
-        async with asyncio.timeout(20), standing(folder, trace=trace) as stand:
-            return await story(stand)
+def run(folder: Path, steps: Callable[[Stand], Awaitable[Any]], *, trace: bool = True) -> Any:
+    async def main() -> Any:
+        async with asyncio.timeout(20), served(folder, trace=trace) as stand:
+            return await steps(stand)
 
-    return asyncio.run(run())
+    return asyncio.run(main())
 
 
 def test_both_sides_know_the_same_points() -> None:
-    """Names, whose they are, what may be done there."""
+    """Their names, whether they are the controller's, and the allowed actions."""
     assert {name: (point.of_controller, point.actions) for name, point in POINTS.items()} == {
         name: (point.role == failpoint_requests.CONTROLLER, point.actions)
         for name, point in failpoint_requests.POINTS.items()}
@@ -127,7 +127,7 @@ def test_both_sides_know_the_same_points() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(POINTS))
-def test_what_is_asked_is_what_a_process_understands(name: str) -> None:
+def test_a_request_is_parsed_by_the_process_as_it_was_meant(name: str) -> None:
     """Every action at every point, with every condition."""
     role = failpoint_requests.CONTROLLER if POINTS[name].of_controller else failpoint_requests.BROKER
     for action in POINTS[name].actions:
@@ -141,19 +141,19 @@ def test_what_is_asked_is_what_a_process_understands(name: str) -> None:
     assert (release.topic, release.partition, release.peer) == ("log", 1, 100)
 
 
-def test_a_partition_that_the_run_does_not_have_is_told() -> None:
+def test_an_unknown_partition_is_an_error() -> None:
     with pytest.raises(FloodmarkError, match="there is no partition 9"):
         views.point_request(NAMES, {"partition": 9})
 
 
-def test_arming_and_releasing_speak_the_clusters_names(tmp_path: Path) -> None:
-    async def story(stand: Stand) -> list[Any]:
+def test_requests_to_arm_and_release_name_topic_partition_and_broker_id(tmp_path: Path) -> None:
+    async def steps(stand: Stand) -> list[Any]:
         await stand.points.arm("n2", HOLD, lives=True)
         assert await stand.points.release("n2", {"name": "F.truncated", "peer": "n1"}, lives=True) == 1
         assert await stand.points.release("n2", None, lives=True) == 1
-        return list(stand.node.asked)
+        return list(stand.node.requests)
 
-    assert told(tmp_path, story) == [
+    assert run(tmp_path, steps) == [
         {"do": "arm", "point": "F.truncated", "action": "hold", "topic": "log", "partition": 1, "peer": 1,
          "epoch": 2, "scope": "broker"},
         {"do": "release", "point": "F.truncated", "peer": 1},
@@ -167,25 +167,25 @@ def test_arming_and_releasing_speak_the_clusters_names(tmp_path: Path) -> None:
     ({"met": [{"point": "F.truncated", "held": True}], "armed": []}, True),
     ({"met": [], "armed": [{"point": "F.truncated"}]}, True),
 ])
-def test_nothing_there_to_release_is_no_error(tmp_path: Path, left: Any, raises: bool) -> None:
-    """It may have been let go by itself; but a refusal while there is something is one."""
-    async def story(stand: Stand) -> int:
+def test_a_release_of_nothing_is_no_error(tmp_path: Path, left: Any, raises: bool) -> None:
+    """The failpoint may have ended by itself; but a refusal while one is armed or held is an error."""
+    async def steps(stand: Stand) -> int:
         stand.node.answers |= {"release": "nothing of that kind", "points": left}
         return await stand.points.release("n2", {"name": "F.truncated"}, lives=True)
 
     if raises:
         with pytest.raises(Refused, match="nothing of that kind"):
-            told(tmp_path, story)
+            run(tmp_path, steps)
     else:
-        assert told(tmp_path, story) == 0
+        assert run(tmp_path, steps) == 0
 
 
-async def end_at_its_crash(stand: Stand) -> None:
-    """n2 hangs up when it is asked, and its host knows a moment later that it has ended."""
+async def crash_as_armed(stand: Stand) -> None:
+    """n2 closes the connection at a request, and its host learns a moment later that it has exited."""
     await stand.points.arm("n2", CRASH, lives=True)
     stand.points.started("n2")
     stand.node.hangs_up = True
-    while len(stand.node.asked) < 2:
+    while len(stand.node.requests) < 2:
         await asyncio.sleep(0.001)
     stand.matches(time.monotonic_ns(), "crash")
     assert stand.points.expects_exit("n2", -signal.SIGKILL)
@@ -193,9 +193,9 @@ async def end_at_its_crash(stand: Stand) -> None:
     stand.node.running = False
 
 
-def test_a_node_that_ends_as_armed_while_it_is_asked_is_armed_for_its_next_start(tmp_path: Path) -> None:
-    async def story(stand: Stand) -> None:
-        ends = asyncio.create_task(end_at_its_crash(stand))
+def test_a_node_that_crashes_during_an_arm_request_is_armed_for_its_next_start(tmp_path: Path) -> None:
+    async def steps(stand: Stand) -> None:
+        ends = asyncio.create_task(crash_as_armed(stand))
         while not stand.node.hangs_up:
             await asyncio.sleep(0.001)
         await stand.points.arm("n2", HOLD, lives=True)
@@ -205,38 +205,38 @@ def test_a_node_that_ends_as_armed_while_it_is_asked_is_armed_for_its_next_start
             failpoint_requests.parse_failpoint_setting(armed), failpoint_requests.BROKER)
         assert [arm.action for arm in arms] == ["hold"]
 
-    told(tmp_path, story)
+    run(tmp_path, steps)
 
 
-def test_nothing_is_held_by_a_node_that_ends_as_armed_while_it_is_released(tmp_path: Path) -> None:
-    async def story(stand: Stand) -> int:
-        ends = asyncio.create_task(end_at_its_crash(stand))
+def test_a_node_that_crashes_during_a_release_request_holds_nothing(tmp_path: Path) -> None:
+    async def steps(stand: Stand) -> int:
+        ends = asyncio.create_task(crash_as_armed(stand))
         while not stand.node.hangs_up:
             await asyncio.sleep(0.001)
         released = await stand.points.release("n2", {"name": "F.appended"}, lives=True)
         await ends
         return released
 
-    assert told(tmp_path, story) == 0
+    assert run(tmp_path, steps) == 0
 
 
-def test_one_that_goes_away_and_has_met_nothing_is_an_error(
+def test_a_node_that_disconnects_without_reaching_a_failpoint_is_an_error(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failpoint_control, "END_KNOWN_S", 0.1)
 
-    async def story(stand: Stand) -> None:
+    async def steps(stand: Stand) -> None:
         stand.node.hangs_up = True
         for act in (stand.points.arm("n2", HOLD, lives=True),
                     stand.points.release("n2", {"name": "F.appended"}, lives=True)):
             with pytest.raises(ControlError, match="n2 closed the connection without an answer"):
                 await act
 
-    told(tmp_path, story)
+    run(tmp_path, steps)
 
 
 def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: Path) -> None:
-    """In the order of arming; what is released before is not among them; gone when it has been read."""
-    async def story(stand: Stand) -> None:
+    """In the order of arming, without what was released before; the line is removed once it has been read."""
+    async def steps(stand: Stand) -> None:
         before = stand.properties()
         await stand.points.arm("n2", HOLD, lives=False)
         await stand.points.arm("n2", CRASH, lives=False)
@@ -251,14 +251,14 @@ def test_a_node_that_is_down_is_armed_by_its_properties_for_one_start(tmp_path: 
         assert (key, [arm.action for arm in arms]) == ("floodmark.failpoints", ["hold", "crash"])
         stand.points.clear_pending("n2")
         assert stand.properties() == before
-        assert stand.node.asked == []
+        assert stand.node.requests == []
 
-    told(tmp_path, story)
+    run(tmp_path, steps)
 
 
 def test_what_was_met_is_read_from_the_trace_over_restarts(tmp_path: Path) -> None:
-    """Without asking anybody; a line that is torn is none."""
-    async def story(stand: Stand) -> list[Any]:
+    """Without a request to the node; a torn line is skipped."""
+    async def steps(stand: Stand) -> list[Any]:
         stand.matches(5, offset=7, peer=1)
         stand.trace({"time": 6, "event": "start", "clean": False})
         stand.matches(7, topic="somebody-elses")
@@ -268,30 +268,30 @@ def test_what_was_met_is_read_from_the_trace_over_restarts(tmp_path: Path) -> No
         stand.node.running = False
         return await stand.points.met("n2")
 
-    first, second = told(tmp_path, story)
+    first, second = run(tmp_path, steps)
     assert (first.node, first.name, first.action, first.time_ns) == ("n2", "F.truncated", "hold", 5)
     assert (first.partition, first.epoch, first.peer, first.offset) == (4, 2, "n1", 7)
     assert (second.name, second.partition, second.peer) == ("B.registered", None, None)
 
 
-def test_without_a_trace_the_process_is_asked(tmp_path: Path) -> None:
-    """What it does not know it tells as -1."""
-    async def story(stand: Stand) -> list[Any]:
+def test_without_a_trace_the_process_is_queried(tmp_path: Path) -> None:
+    """It reports an unknown value as -1."""
+    async def steps(stand: Stand) -> list[Any]:
         row = {"id": 1, "point": "C.elected", "action": "hold", "topic": "log", "partition": 1, "epoch": -1,
                "peer": 100, "offset": -1, "count": 1, "time": 5, "held": True}
         stand.node.answers["points"] = {"met": [row, {**row, "topic": None, "peer": -1}], "armed": []}
         return await stand.points.met("n2")
 
-    first, second = told(tmp_path, story, trace=False)
+    first, second = run(tmp_path, steps, trace=False)
     assert (first.partition, first.epoch, first.peer, first.offset, first.held) == (
         4, None, CONTROLLER, None, True)
     assert (second.partition, second.peer) == (None, None)
 
 
 @pytest.mark.parametrize("trace", [True, False])
-def test_an_armed_crash_is_foreseen_once_and_told_from_then_on(tmp_path: Path, trace: bool) -> None:
-    """Not before the end is known. Another end of the same node is its own."""
-    async def story(stand: Stand) -> None:
+def test_an_armed_crash_is_expected_once_and_reported_from_then_on(tmp_path: Path, trace: bool) -> None:
+    """Not before the exit is known. Another exit of the same node is not expected."""
+    async def steps(stand: Stand) -> None:
         await stand.points.arm("n2", CRASH, lives=True)
         if trace:
             stand.matches(5, "crash")
@@ -307,24 +307,24 @@ def test_an_armed_crash_is_foreseen_once_and_told_from_then_on(tmp_path: Path, t
         assert not stand.points.expects_exit("n2", -signal.SIGKILL)
         assert not stand.points.expects_exit("n1", -signal.SIGKILL), "nothing was ever armed there"
 
-    told(tmp_path, story, trace=trace)
+    run(tmp_path, steps, trace=trace)
 
 
-def test_an_end_by_itself_is_not_foreseen_because_something_else_was_armed(tmp_path: Path) -> None:
-    """A hold, or a crash that was not come to."""
-    async def story(stand: Stand) -> None:
+def test_an_exit_is_not_expected_because_something_else_was_armed(tmp_path: Path) -> None:
+    """A hold, or a crash at a failpoint that was not reached."""
+    async def steps(stand: Stand) -> None:
         await stand.points.arm("n2", HOLD, lives=True)
         await stand.points.arm("n2", CRASH, lives=True)
         stand.matches(5)
         assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
-    told(tmp_path, story)
+    run(tmp_path, steps)
 
 
 @pytest.mark.parametrize("trace", [True, False])
-def test_an_end_by_itself_is_not_foreseen_because_a_crash_was_armed_once(tmp_path: Path, trace: bool) -> None:
-    """It was released, or another life of the process was armed, or ended there as it was killed."""
-    async def story(stand: Stand) -> None:
+def test_an_exit_is_not_expected_because_a_crash_was_armed_once(tmp_path: Path, trace: bool) -> None:
+    """It was released, or an earlier process of the node was armed, or killed at the failpoint."""
+    async def steps(stand: Stand) -> None:
         await stand.points.arm("n2", CRASH, lives=True)
         await stand.points.release("n2", {"name": "F.truncated"}, lives=True)
         assert not stand.points.expects_exit("n2", -signal.SIGKILL)
@@ -334,14 +334,14 @@ def test_an_end_by_itself_is_not_foreseen_because_a_crash_was_armed_once(tmp_pat
         stand.points.started("n2")
         assert not stand.points.expects_exit("n2", -signal.SIGKILL)
 
-    told(tmp_path, story, trace=trace)
+    run(tmp_path, steps, trace=trace)
 
 
-def test_mending_disarms_all_and_says_what_is_left(tmp_path: Path) -> None:
-    """Pending ones too; who was never armed is not asked; who is silent for good is told of."""
-    async def story(stand: Stand) -> Any:
+def test_releasing_all_disarms_all_and_reports_what_is_left(tmp_path: Path) -> None:
+    """Pending ones too; a node that was never armed gets no request; one that refuses is reported."""
+    async def steps(stand: Stand) -> Any:
         assert await stand.points.release_all(NODES) == []
-        assert stand.node.asked == []
+        assert stand.node.requests == []
         await stand.points.arm("n2", HOLD, lives=False)
         stand.node.answers["points"] = {"met": [], "armed": [{"point": "F.hold"}]}
         found = await stand.points.release_all(NODES)
@@ -349,24 +349,24 @@ def test_mending_disarms_all_and_says_what_is_left(tmp_path: Path) -> None:
         stand.node.answers["release"] = "no"
         return found, await stand.points.release_all(NODES)
 
-    left, silent = told(tmp_path, story)
+    left, silent = run(tmp_path, steps)
     assert left == ["n2 has failpoints left: F.hold"]
     assert silent == ["n2 may still be held at a failpoint: n2 refused 'release': no"]
 
 
 def test_a_paused_process_cannot_be_armed(tmp_path: Path) -> None:
-    """It would not hear of it in time."""
-    async def story(stand: Stand) -> None:
-        stand.node.standing = True
+    """It would not read the request in time."""
+    async def steps(stand: Stand) -> None:
+        stand.node.is_paused = True
         await stand.points.arm("n2", HOLD, lives=True)
 
     with pytest.raises(FloodmarkError, match="n2 is paused, or down, and cannot be asked to arm"):
-        told(tmp_path, story)
+        run(tmp_path, steps)
 
 
 def test_acks_that_a_leader_gave_are_counted_by_records(tmp_path: Path) -> None:
     """What it appended as leader, and acked since: by partition and leader."""
-    async def story(stand: Stand) -> list[int]:
+    async def steps(stand: Stand) -> list[int]:
         def line(event: str, **more: Any) -> dict[str, Any]:
             return {"time": 1, "event": event, "topic": "log", "partition": 1, "epoch": 0, **more}
 
@@ -385,4 +385,4 @@ def test_acks_that_a_leader_gave_are_counted_by_records(tmp_path: Path) -> None:
         given.feed.close()
         return counts
 
-    assert told(tmp_path, story) == [0, 0, 3, 5, 0, 0]
+    assert run(tmp_path, steps) == [0, 0, 3, 5, 0, 0]

@@ -1,5 +1,5 @@
-"""The power cut: the broker's account (broker.storage.durability_side_file, log_directory) and its
-reader (harness.cluster.reference.power_loss), which share no code, must mean the same."""
+"""The power cut: the broker's durability side file (broker.storage.durability_side_file, log_directory)
+and its reader (harness.cluster.reference.power_loss) share no code and must agree."""
 
 from pathlib import Path
 from random import Random
@@ -35,7 +35,7 @@ def disk(tmp_path: Path) -> Disk:
 # -- what is lost ------------------------------------------------------------
 
 
-def test_what_was_never_fsynced_is_gone_and_what_was_is_there(disk: Disk) -> None:
+def test_records_never_fsynced_are_lost_and_the_others_kept(disk: Disk) -> None:
     disk.log.append(singles(0, 2))
     disk.log.flush()
     disk.log.append(singles(2, 5))
@@ -57,7 +57,7 @@ def test_a_kill_alone_loses_nothing(disk: Disk) -> None:
     assert disk.log.leo == 5
 
 
-def test_segments_that_were_rolled_stay(disk: Disk) -> None:
+def test_rolled_segments_are_kept(disk: Disk) -> None:
     disk.log.append(singles(0, 12))
     disk.kill()
 
@@ -67,24 +67,25 @@ def test_segments_that_were_rolled_stay(disk: Disk) -> None:
     assert disk.read_all() == b"".join(one.data for one in singles(0, 10))
 
 
-@pytest.mark.parametrize(("asked", "kept"), [(0, 2), (2, 2), (3, 2), (4, 4), (5, 5), (6, 5), (7, 7), (99, 8)])
-def test_on_request_more_stays_up_to_a_batch_boundary(tmp_path: Path, asked: int, kept: int) -> None:
-    """Boundaries at 0, 2, 4, 5, 7, 8, of which 2 is durable: never less than that, never above what was
-    asked."""
+@pytest.mark.parametrize(("requested", "kept"), [
+    (0, 2), (2, 2), (3, 2), (4, 4), (5, 5), (6, 5), (7, 7), (99, 8)])
+def test_more_is_kept_on_request_up_to_a_batch_boundary(tmp_path: Path, requested: int, kept: int) -> None:
+    """Boundaries at 0, 2, 4, 5, 7, 8, of which 2 is durable: never less than that, never more than
+    requested."""
     disk = Disk(tmp_path)
     disk.log.append([batch(0, 2)])
     disk.log.flush()
     disk.log.append([batch(2, 2), batch(4), batch(5, 2), batch(7)])
     disk.kill()
 
-    lost = power_cut(disk.durable, disk.log_dir, keep={NAME: asked})
+    lost = power_cut(disk.durable, disk.log_dir, keep={NAME: requested})
 
     assert (lost.kept, lost.lost_records) == ({NAME: kept}, 8 - kept)
     disk.start()
     assert (disk.log.leo, disk.log.recovered.cut) == (kept, None)
 
 
-def test_chance_keeps_any_boundary_between_the_durable_end_and_the_end(tmp_path: Path) -> None:
+def test_a_random_cut_keeps_any_boundary_between_the_durable_end_and_the_end(tmp_path: Path) -> None:
     kept = set()
     for seed in range(40):
         disk = Disk(tmp_path / str(seed))
@@ -115,8 +116,8 @@ def test_a_torn_tail_counts_in_bytes_and_is_never_kept(disk: Disk) -> None:
     assert (lost.kept, lost.records, lost.bytes) == ({NAME: 3}, {}, {NAME: 30})
 
 
-def test_what_was_truncated_and_written_anew_is_not_taken_for_durable(disk: Disk) -> None:
-    """Four batches fsynced, cut to two, two others written: only the first two are on the platter."""
+def test_a_rewritten_tail_is_not_taken_for_durable(disk: Disk) -> None:
+    """Four batches fsynced, cut to two, two others written: only the first two are durable."""
     disk.log.append(singles(0, 4))
     disk.log.flush()
     disk.log.truncate(2)
@@ -129,7 +130,7 @@ def test_what_was_truncated_and_written_anew_is_not_taken_for_durable(disk: Disk
     assert disk.read_all() == b"".join(one.data for one in singles(0, 2))
 
 
-def test_a_truncation_never_comes_undone(disk: Disk) -> None:
+def test_a_truncation_is_never_undone(disk: Disk) -> None:
     disk.log.append(singles(0, 12))
     disk.log.flush()
     disk.log.truncate(3)
@@ -161,7 +162,7 @@ def test_flush_messages_of_one_loses_nothing(tmp_path: Path) -> None:
     assert (lost.kept, lost.records) == ({NAME: 8}, {})
 
 
-def test_an_orderly_stop_leaves_nothing_to_lose(disk: Disk) -> None:
+def test_nothing_is_lost_after_an_orderly_stop(disk: Disk) -> None:
     disk.log.append(singles(0, 4))
     disk.log.flush()
     disk.kill()
@@ -184,7 +185,7 @@ def test_a_replaced_checkpoint_stays_replaced(disk: Disk) -> None:
     assert read_offset_checkpoint(disk.log_dir, HIGH_WATERMARKS) == {("log", 0): 222}
 
 
-def test_a_file_replaced_without_fsync_goes_back_to_the_last_that_was(disk: Disk) -> None:
+def test_a_file_replaced_without_fsync_goes_back_to_the_last_fsynced_version(disk: Disk) -> None:
     for content, sync in ((b"first", True), (b"second one", True), (b"third", False), (b"4", False)):
         disk.files.replace("some-checkpoint", content, sync=sync)
     assert disk.files.path("some-checkpoint").read_bytes() == b"4"
@@ -203,7 +204,7 @@ def test_a_file_replaced_without_fsync_goes_back_to_the_last_that_was(disk: Disk
     assert disk.files.path("some-checkpoint").read_bytes() == b"fifth"
 
 
-def test_a_file_that_never_was_durable_is_gone(disk: Disk) -> None:
+def test_a_file_that_never_was_durable_is_removed(disk: Disk) -> None:
     disk.files.replace("some-checkpoint", b"first", sync=False)
     disk.kill()
 
@@ -221,9 +222,9 @@ def test_a_removed_file_stays_removed(disk: Disk) -> None:
     assert not disk.files.path("some-checkpoint").exists()
 
 
-def test_the_epoch_file_outlives_the_records_of_its_epochs_and_is_mended(disk: Disk) -> None:
-    """The file is fsynced when an epoch begins, the records are not: recovery must not believe in lost
-    epochs."""
+def test_the_epoch_file_outlives_the_records_of_its_epochs_and_is_repaired(disk: Disk) -> None:
+    """The file is fsynced when an epoch begins, the records are not: recovery must drop the epochs of lost
+    records."""
     disk.log.append([batch(0, epoch=1), batch(1, epoch=1)])
     disk.log.save_epochs([(1, 0)])
     disk.log.flush()
@@ -240,10 +241,10 @@ def test_the_epoch_file_outlives_the_records_of_its_epochs_and_is_mended(disk: D
     assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == ((1, 0),)
 
 
-# -- the account ------------------------------------------------------------
+# -- the side file ----------------------------------------------------------
 
 
-def test_without_an_account_there_is_no_power_cut(tmp_path: Path) -> None:
+def test_without_a_side_file_there_is_no_power_cut(tmp_path: Path) -> None:
     disk = Disk(tmp_path, account=False)
     disk.kill()
 
@@ -251,7 +252,7 @@ def test_without_an_account_there_is_no_power_cut(tmp_path: Path) -> None:
         power_cut(disk.durable, disk.log_dir)
 
 
-def test_a_file_that_is_no_account_is_refused(disk: Disk) -> None:
+def test_a_file_that_is_no_side_file_is_refused(disk: Disk) -> None:
     disk.kill()
     disk.durable.write_bytes(b"rubbish" * 100)
 
@@ -259,7 +260,7 @@ def test_a_file_that_is_no_account_is_refused(disk: Disk) -> None:
         power_cut(disk.durable, disk.log_dir)
 
 
-def test_an_account_that_the_files_contradict_is_refused(disk: Disk) -> None:
+def test_a_side_file_that_the_files_contradict_is_refused(disk: Disk) -> None:
     disk.log.append(singles(0, 4))
     disk.log.flush()
     disk.kill()
@@ -269,7 +270,7 @@ def test_an_account_that_the_files_contradict_is_refused(disk: Disk) -> None:
         power_cut(disk.durable, disk.log_dir)
 
 
-def test_a_new_account_takes_what_it_finds_for_durable(tmp_path: Path) -> None:
+def test_a_new_side_file_takes_existing_files_for_durable(tmp_path: Path) -> None:
     """A directory written without a side file, or by Apache Kafka, is made durable before that is claimed."""
     plain = Disk(tmp_path, account=False)
     plain.log.append(singles(0, 4))
@@ -280,17 +281,17 @@ def test_a_new_account_takes_what_it_finds_for_durable(tmp_path: Path) -> None:
     assert power_cut(disk.durable, disk.log_dir).kept == {NAME: 4}
 
 
-def test_many_names_make_the_account_grow_and_freed_slots_are_used_again(tmp_path: Path) -> None:
-    account = DurabilitySideFile.open(tmp_path / "account")
+def test_many_names_make_the_side_file_grow_and_freed_slots_are_reused(tmp_path: Path) -> None:
+    side_file = DurabilitySideFile.open(tmp_path / "account")
     size = (tmp_path / "account").stat().st_size
     for number in range(200):
-        account.note(f"log-0/{number:020d}.log", number)
+        side_file.note(f"log-0/{number:020d}.log", number)
     grown = (tmp_path / "account").stat().st_size
     for number in range(0, 200, 2):
-        account.remove_note(f"log-0/{number:020d}.log")
+        side_file.remove_note(f"log-0/{number:020d}.log")
     for number in range(100):
-        account.note(f"other-{number}", number, kept=number)
-    account.close()
+        side_file.note(f"other-{number}", number, kept=number)
+    side_file.close()
 
     again = DurabilitySideFile.open(tmp_path / "account")
 
@@ -302,14 +303,14 @@ def test_many_names_make_the_account_grow_and_freed_slots_are_used_again(tmp_pat
     again.close()
 
 
-def test_a_name_that_comes_again_is_not_taken_for_gone(tmp_path: Path) -> None:
-    """Its slot has notes of its earlier life, the last of which says that nothing is left of it."""
-    account = DurabilitySideFile.open(tmp_path / "account")
+def test_a_name_that_is_noted_again_is_not_taken_for_removed(tmp_path: Path) -> None:
+    """Its slot has notes from before, the last of which records the removal."""
+    side_file = DurabilitySideFile.open(tmp_path / "account")
     for length in (1, 2, 3):
-        account.note("file", length)
-    account.remove_note("file")
-    account.note("file", 7)
-    account.close()
+        side_file.note("file", length)
+    side_file.remove_note("file")
+    side_file.note("file", 7)
+    side_file.close()
 
     again = DurabilitySideFile.open(tmp_path / "account")
     assert again.get("file") == Note(length=7)
@@ -323,17 +324,17 @@ def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> Non
     files.replace("file", b"0123456789")
     files.close()
     states = [path.read_bytes()]
-    account = DurabilitySideFile.open(path)
-    account.note("file", 3)
-    account.close()
+    side_file = DurabilitySideFile.open(path)
+    side_file.note("file", 3)
+    side_file.close()
     states.append(path.read_bytes())
     changed = [at for at, (old, new) in enumerate(zip(*states, strict=True)) if old != new]
     for torn in range(changed[0], changed[-1] + 2):
         path.write_bytes(states[1][:torn] + states[0][torn:])
         (log_dir / "file").write_bytes(b"0123456789")
-        account = DurabilitySideFile.open(path)
-        note = account.get("file")
-        account.close()
+        side_file = DurabilitySideFile.open(path)
+        note = side_file.get("file")
+        side_file.close()
         power_cut(path, log_dir)
         assert note is not None
         assert (log_dir / "file").read_bytes() == b"0123456789"[:note.length]
@@ -344,7 +345,7 @@ def test_a_note_torn_at_any_byte_leaves_the_one_before_it(tmp_path: Path) -> Non
 
 
 def test_a_wiped_disk_holds_nothing_and_a_broker_starts_on_it_as_on_a_new_one(disk: Disk) -> None:
-    """Fsynced or not; what is written from then on has an account of its own."""
+    """Fsynced or not; what is written from then on has a new side file."""
     disk.log.append(singles(0, 7))
     disk.log.flush()
     write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 7})

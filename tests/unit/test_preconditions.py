@@ -21,11 +21,11 @@ BROKEN, BLANK = "broken", "blank"
 Line = tuple[int, int] | str  # index and time of a good one
 
 
-# -- facts of ranges, made plainly --------------------------------------------------------------------------
+# -- facts of ranges, computed plainly ----------------------------------------------------------------------
 
 
 def counts(number: int, lines: Sequence[object]) -> dict[str, Any]:
-    """What facts of every kind tell."""
+    """The fields that facts of every kind have."""
     return {
         "run": 0, "number": number, "places": len(lines), "lines": sum(line != BLANK for line in lines),
         "broken": sum(line == BROKEN for line in lines),
@@ -100,39 +100,39 @@ def random_history(random: Random) -> list[Any]:
 # -- however they are cut -----------------------------------------------------------------------------------
 
 
-def test_any_cut_in_any_order_is_one_range() -> None:
+def test_any_cut_in_any_order_merges_as_one_range() -> None:
     kinds = set()
     for number in range(2000):
         random = Random(number)
         lines, entries = random_history(random), damaged(random, [4, 5, 5, 90, 0], 0.2)
         trace = damaged(random, [(random.choice("ab"), at // 2) for at in range(9)], 0.1)
-        wanted = merged(of_history(0, lines), of_dump(0, entries), *of_trace(0, trace))
+        whole = merged(of_history(0, lines), of_dump(0, entries), *of_trace(0, trace))
         ranges: list[Facts | SeqFacts] = [
             *(of_history(*each) for each in cut(random, lines)),
             *(of_dump(*each) for each in cut(random, entries)),
             *(facts for each in cut(random, trace) for facts in of_trace(*each)),
         ]
-        assert merged(*random.sample(ranges, len(ranges))) == wanted, number
-        kinds.add((wanted.in_order, wanted.disordered, wanted.falls is None, wanted.first_bad is None))
-        assert_is_plain(wanted, lines)
+        assert merged(*random.sample(ranges, len(ranges))) == whole, number
+        kinds.add((whole.in_order, whole.disordered, whole.falls is None, whole.first_bad is None))
+        assert_agrees_with_all_lines(whole, lines)
     assert len(kinds) >= 8, kinds
 
 
-def assert_is_plain(told: Preconditions, lines: Sequence[Any]) -> None:
-    """As somebody says it who has all lines before him."""
+def assert_agrees_with_all_lines(found: Preconditions, lines: Sequence[Any]) -> None:
+    """As computed plainly from all lines."""
     there = [line for line in lines if line != BLANK]
     good = [line for line in there if line != BROKEN]
-    assert (told.lines, told.bad) == (len(there), len(there) - len(good))
-    assert told.first_bad == (list(lines).index(BROKEN) + 1 if BROKEN in lines else None)
-    assert told.in_order is all(line == BROKEN or line[0] == at for at, line in enumerate(there))
+    assert (found.lines, found.bad) == (len(there), len(there) - len(good))
+    assert found.first_bad == (list(lines).index(BROKEN) + 1 if BROKEN in lines else None)
+    assert found.in_order is all(line == BROKEN or line[0] == at for at, line in enumerate(there))
     indexes = [index for index, _ in good]
     rises = all(index > max(indexes[:at]) for at, index in enumerate(indexes) if at)
-    assert told.disordered is not rises
+    assert found.disordered is not rises
     falls = (index for at, (index, time) in enumerate(good) if at and time < max(t for _, t in good[:at]))
-    assert told.falls == next(falls, None)
+    assert found.falls == next(falls, None)
 
 
-def test_runs_are_told_apart() -> None:
+def test_runs_are_kept_apart() -> None:
     first, second, third = preconditions_of(
         3, [of_history(0, [(0, 0)]), HistoryFacts(run=2, number=0, lines=7, places=7)],
         [PairingFacts(run=2, unmatched=4, overlapping={5: 6})], [RepeatFacts(run=0, repeated=(9,))],
@@ -143,7 +143,7 @@ def test_runs_are_told_apart() -> None:
     assert second == Preconditions()
 
 
-def test_a_completion_that_fits_nothing_is_the_lowest_that_anybody_saw() -> None:
+def test_the_lowest_unmatched_completion_is_kept() -> None:
     for paired, answered, lowest in ((4, 3, 3), (4, None, 4), (None, 3, 3), (None, None, None)):
         (one,) = preconditions_of(
             1, [], [PairingFacts(run=0, unmatched=paired)], [RepeatFacts(run=0, unmatched=answered)]
@@ -176,19 +176,19 @@ def test_a_time_falls_below_the_highest_before_it() -> None:
     assert merged(of_history(0, [(0, FAR)]), of_history(1, [(1, -FAR)])).falls == 1
 
 
-def test_partitions_that_are_only_held_are_named_and_not_used() -> None:
+def test_partitions_that_are_only_assigned_are_listed_and_not_used() -> None:
     facts = HistoryFacts(run=0, number=0, used=((0, 1),), assigned=((1, 3),))
     dump = DumpFacts(run=0, number=0, node="n1", partitions=((7, 7),))
-    told = merged(facts, dump)
-    assert told.partitions == {0, 1, 2, 3}
-    assert told.used == {0, 1, 7}
+    found = merged(facts, dump)
+    assert found.partitions == {0, 1, 2, 3}
+    assert found.used == {0, 1, 7}
 
 
 # -- dumps --------------------------------------------------------------------------------------------------
 
 
 def test_dumps_by_node() -> None:
-    told = merged(
+    found = merged(
         DumpFacts(run=0, number=1, node="n1", places=3, lines=2, broken=1, first_broken=2),
         DumpFacts(run=0, number=0, node="n1", places=4, lines=4),
         DumpFacts(run=0, number=0, node="n2"),
@@ -196,11 +196,11 @@ def test_dumps_by_node() -> None:
         DumpFacts(run=0, number=1, node="n3", flaw="rotten"),
         DumpFacts(run=0, number=2, node="n3", flaw="more rotten"),
     )
-    assert told.entries == {"n1": 6}
-    assert told.bad_entries == {"n1": 1}
-    assert told.first_bad_entries == {"n1": 7}
-    assert told.flaws == {"n3": "rotten"}
-    assert told.used == frozenset()
+    assert found.entries == {"n1": 6}
+    assert found.bad_entries == {"n1": 1}
+    assert found.first_bad_entries == {"n1": 7}
+    assert found.flaws == {"n3": "rotten"}
+    assert found.used == frozenset()
 
 
 # -- the trace ----------------------------------------------------------------------------------------------
@@ -216,7 +216,9 @@ def test_dumps_by_node() -> None:
         (3, ((0, 0), (2, 3)), False),
     ],
 )
-def test_every_seq_once(lines: int, seqs: tuple[tuple[int, int], ...], *, complete: bool) -> None:
+def test_a_node_is_complete_if_every_seq_is_there_once(
+    lines: int, seqs: tuple[tuple[int, int], ...], *, complete: bool
+) -> None:
     assert NodeSeqs(lines=lines, seqs=seqs).complete is complete
 
 
@@ -226,7 +228,7 @@ def summary(**nodes: tuple[int, tuple[tuple[int, int], ...]]) -> TraceSummary:
     )
 
 
-def test_what_a_trace_lacks() -> None:
+def test_what_is_missing_in_a_trace_is_its_flaw() -> None:
     every, whole = Observes(), (2, ((0, 1),))
     assert summary(n1=whole, n2=whole, controller=whole).flaw(["n1", "n2"], every) is None
     assert summary(n1=whole, controller=whole).flaw(["n1", "n2"], every) == "it has no line of n2"
@@ -237,11 +239,11 @@ def test_what_a_trace_lacks() -> None:
     assert summary().flaw(["n1"], few) is None
 
 
-def test_a_broker_that_rules_breaks_the_table_of_events() -> None:
+def test_an_election_by_a_broker_breaks_the_table_of_events() -> None:
     line = {"node": "n1", "event": "elect", "seq": 0}
     nodes = {"n1": NodeSeqs(lines=1, seqs=((0, 0),)), "c": NodeSeqs(lines=1, seqs=((0, 0),))}
-    told = TraceSummary(nodes=nodes, rulings=[line])
-    assert told.flaw(["n1"], Observes()) == "1 line is not as the table of events says"
+    found = TraceSummary(nodes=nodes, rulings=[line])
+    assert found.flaw(["n1"], Observes()) == "1 line is not as the table of events says"
     assert TraceSummary(nodes=nodes, rulings=[{**line, "node": "c"}]).flaw(["n1"], Observes()) is None
     assert TraceSummary(bad=2, nodes=nodes).flaw(["n1"], Observes()) == (
         "2 lines are not as the table of events says"

@@ -1,4 +1,4 @@
-"""Ranges of run files: what starts where, and what is told of lines that break anything."""
+"""Ranges of run files: which line belongs to which range, and the facts of broken lines."""
 
 import json
 import pickle
@@ -72,7 +72,7 @@ def test_a_line_longer_than_many_ranges_is_in_one_of_them(tmp_path: Path) -> Non
     assert [len(piece) for piece in pieces] == [(3 << 20) + 1, 0, 0, 2]
 
 
-# -- lines that are none ------------------------------------------------------------------------------------
+# -- broken lines -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("line", [
@@ -85,7 +85,7 @@ def test_a_line_longer_than_many_ranges_is_in_one_of_them(tmp_path: Path) -> Non
     '{"index":0,"time":0,"process":-1,"type":"info","f":"kill","fault":{"x":"\\ud800"},"y":1e400}',
 ])  # fmt: skip
 def test_odd_lines_that_are_good(line: str) -> None:
-    """Whatever stands beside them, and once they are told."""
+    """Whatever other lines the range has; a nemesis op's fault stays an object."""
     for beside in ("", json.dumps(op(1)), "nonsense"):
         parsed = read_bytes(a_range("history"), text(line, beside, beside))
         assert isinstance(parsed.facts, HistoryFacts)
@@ -115,14 +115,14 @@ def test_lines_that_are_broken(line: str) -> None:
         assert facts.broken == line.count("\n") + 1 + 2 * (beside == "nonsense")
 
 
-def test_bytes_that_are_no_text() -> None:
+def test_bytes_that_are_no_text_are_a_broken_line() -> None:
     good = text(op(0, error="HERE"))
     for bad in (b"\xff", b"\xc3\x28", b"\xed\xa0\x80", b"\0"):
         facts = read_bytes(a_range("history"), good + good.replace(b"HERE", bad) + good).facts
         assert (facts.broken, facts.first_broken) == (1, 1), bad
 
 
-def test_blank_lines_have_places_and_are_no_lines() -> None:
+def test_blank_lines_have_positions_and_are_not_counted() -> None:
     data = text("", op(0), " \t\r", "nonsense", op(2), "")
     parsed = read_bytes(a_range("history", number=3), data)
     facts = parsed.facts
@@ -132,8 +132,8 @@ def test_blank_lines_have_places_and_are_no_lines() -> None:
     assert parsed.tables["lines"]["at"].to_pylist() == [(3 << 32) + 1, (3 << 32) + 4]
 
 
-def test_a_value_must_be_named() -> None:
-    """Null is named. A name elsewhere in the line is another's."""
+def test_the_field_value_must_be_there() -> None:
+    """Null is a value. The field of a nested object does not count."""
     lines = [entry(0, value=None), {k: v for k, v in entry(1).items() if k != "value"},
              {**{k: v for k, v in entry(2).items() if k != "value"}, "x": {"value": None}},
              entry(3, value=None, x={"value": 1})]  # fmt: skip
@@ -156,10 +156,10 @@ def test_many_broken_lines_take_no_longer_than_few(bad: str) -> None:
     assert took[1] < 6 * took[0] + 0.5
 
 
-# -- what is told -------------------------------------------------------------------------------------------
+# -- facts and tables ---------------------------------------------------------------------------------------
 
 
-def test_facts_of_numbers_at_the_end_of_all_numbers() -> None:
+def test_facts_of_extreme_numbers() -> None:
     lines = [op(TOP, time=TOP, process=TOP), op(0, time=0, type="ok", reads=[
         {"partition": TOP, "value": -TOP - 1, "offset": TOP}, {"partition": 0, "value": TOP, "offset": 0}])]
     facts = read_bytes(a_range("history"), text(*lines)).facts
@@ -171,26 +171,26 @@ def test_facts_of_numbers_at_the_end_of_all_numbers() -> None:
 def test_intervals() -> None:
     import numpy as np
 
-    for numbers, told in (
+    for numbers, expected in (
         ([], ()), ([5], ((5, 5),)), ([3, 1, 2, 2], ((1, 3),)),
         ([-TOP - 1, TOP], ((-TOP - 1, -TOP - 1), (TOP, TOP))),
         ([1, 2, 4, 5, 7], ((1, 2), (4, 5), (7, 7))),
     ):  # fmt: skip
-        assert intervals(np.array(numbers, dtype=np.int64)) == told
+        assert intervals(np.array(numbers, dtype=np.int64)) == expected
 
 
-def test_idents_are_of_the_list_in_its_order() -> None:
+def test_idents_depend_on_the_order_of_the_sends() -> None:
     lists: list[Any] = [
         None, [], [(0, 1)], [(1, 0)], [(0, 1), (0, 2)], [(0, 2), (0, 1)], [(0, 1), (0, 2)], [(0, 1), (0, 1)]]
-    lines = [op(number, f="txn", sends=told and [{"partition": p, "value": v} for p, v in told])
-             for number, told in enumerate(lists)]  # fmt: skip
+    lines = [op(number, f="txn", sends=pairs and [{"partition": p, "value": v} for p, v in pairs])
+             for number, pairs in enumerate(lists)]  # fmt: skip
     ident = read_bytes(a_range("history"), text(*lines)).tables["lines"]["ident"].to_pylist()
     assert ident[:2] == [None, None]
     assert ident[4] == ident[6]
     assert len(set(ident)) == 6
 
 
-def test_what_a_process_of_the_harness_acks_does_not_count() -> None:
+def test_acks_of_the_harnesss_own_processes_do_not_count() -> None:
     sends = [{"partition": 0, "value": 1}, {"partition": 0, "value": 2}]
     lines = [op(0, type="ok", f="send", sends=sends), op(1, type="ok", f="send", sends=sends, process=7)]
     facts = read_bytes(a_range("history"), text(*lines), acked_aside=(7,)).facts
@@ -198,7 +198,7 @@ def test_what_a_process_of_the_harness_acks_does_not_count() -> None:
     assert (facts.ok, facts.acked) == (2, 2)
 
 
-def test_tables_are_those_of_the_laws() -> None:
+def test_tables_have_the_schemas_of_the_laws() -> None:
     for kind in ("history", "dump", "trace"):
         parsed = read_bytes(a_range(kind), b"")
         schemas = {name: SCHEMA if name == SEQS else schema_of(name) for name in parsed.tables}
@@ -206,7 +206,7 @@ def test_tables_are_those_of_the_laws() -> None:
         assert not any(table.num_rows for table in parsed.tables.values())
 
 
-def test_words_of_a_trace_that_are_none() -> None:
+def test_trace_fields_that_are_no_text() -> None:
     state = {"time": 1, "node": "n1", "partition": 0, "epoch": 0, "leo": 1, "hw": 0}
     lines = [
         {**state, "seq": 0, "event": "ack", "offset": 0, "acks": -1, "isr": ["n1"]},
@@ -232,15 +232,15 @@ def test_a_trace_whose_seqs_are_all_apart_is_not_complete_and_costs_the_driver_l
         assert facts.nodes == {"n1": 4500, "n2": 1}
         assert len(seqs_there.nodes["n1"]) == 1000
         assert seqs_there.nodes["n2"] == ((0, 0),)
-        [told] = preconditions_of(3, [facts], (), (), [seqs_there])[2:]
-        assert not told.traced.nodes["n1"].complete
+        [found] = preconditions_of(3, [facts], (), (), [seqs_there])[2:]
+        assert not found.traced.nodes["n1"].complete
 
 
 @pytest.mark.parametrize("wrong", ["nothing", "gap", "twice", "both", "gap near the end", "over the block"])
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str, tasks: int) -> None:
     """100,000 lines of three nodes, shuffled, in four ranges; and near misses, where one line makes up for
-    another that is missing, or stands beyond them all."""
+    another that is missing, or has a seq beyond all others."""
     random = Random(f"{wrong} {tasks}")
     lines = [(f"n{at % 3}", at // 3) for at in range(100_000)]
     spoilt: dict[str, list[tuple[int | None, int | None]]]
@@ -262,9 +262,9 @@ def test_a_trace_in_any_order_is_complete_if_every_seq_is_there_once(wrong: str,
     seqs = [each for bag in bags.values() for each in seq_facts(pa.concat_tables(bag))]
     assert sum(len(intervals) for each in seqs for intervals in each.nodes.values()) <= 6
     ranges = [one.facts for one in parsed if isinstance(one.facts, TraceFacts)]
-    [told] = preconditions_of(3, ranges, (), (), seqs)[2:]
-    assert sum(node.lines for node in told.traced.nodes.values()) == len(lines)
-    assert [name for name, node in told.traced.nodes.items() if not node.complete] == (
+    [found] = preconditions_of(3, ranges, (), (), seqs)[2:]
+    assert sum(node.lines for node in found.traced.nodes.values()) == len(lines)
+    assert [name for name, node in found.traced.nodes.items() if not node.complete] == (
         [] if wrong == "nothing" else ["n0"])
 
 
@@ -315,14 +315,14 @@ def test_integers_of_any_width(tmp_path: Path) -> None:
     ({"aborted": [1, 0]}, "its column aborted is of type int64"),
     ({"value": None}, "it has no column value"),
 ])  # fmt: skip
-def test_columns_of_other_types(tmp_path: Path, columns: dict[str, Any], flaw: str) -> None:
-    told = {name: values for name, values in (PLAIN | columns).items() if values is not None}
-    facts = read_range(write(tmp_path / "n1.parquet", told)).facts
+def test_a_column_of_a_wrong_type_is_a_flaw(tmp_path: Path, columns: dict[str, Any], flaw: str) -> None:
+    changed = {name: values for name, values in (PLAIN | columns).items() if values is not None}
+    facts = read_range(write(tmp_path / "n1.parquet", changed)).facts
     assert isinstance(facts, DumpFacts)
     assert (facts.flaw, facts.lines) == (flaw, 0)
 
 
-def test_a_rotten_file(tmp_path: Path) -> None:
+def test_a_corrupt_file_has_a_flaw(tmp_path: Path) -> None:
     place = tmp_path / "n1.parquet"
     one = write(place, PLAIN)
     for data in (b"PAR1" + bytes(40) + b"PAR1", place.read_bytes()[:-20] + b"PAR1", b""):
@@ -332,7 +332,7 @@ def test_a_rotten_file(tmp_path: Path) -> None:
         assert facts.flaw
 
 
-def test_a_file_that_is_shorter_than_it_was_is_no_file_read_to_its_end(tmp_path: Path) -> None:
+def test_a_file_that_became_shorter_is_an_error(tmp_path: Path) -> None:
     place = tmp_path / "history.jsonl"
     place.write_bytes(b"{}\n" * 10)
     with pytest.raises(OSError, match="shorter than when its ranges were cut"):

@@ -1,4 +1,4 @@
-"""The bench's run folders: the healthy ones are valid, and of each damaged one its damage is found."""
+"""The bench's run folders: the healthy ones are valid, and the damage of each damaged one is found."""
 
 import json
 from collections import Counter
@@ -51,14 +51,14 @@ def test_a_healthy_run_is_valid(judged: Verdicts, transactions: bool, trace: boo
 
 
 @pytest.mark.parametrize(("transactions", "trace"), HEALTHY, ids=HEALTHY.values())
-def test_the_twin_finds_a_small_one_valid(tmp_path: Path, transactions: bool, trace: bool) -> None:
+def test_the_twin_finds_a_small_run_valid(tmp_path: Path, transactions: bool, trace: bool) -> None:
     ops = 80 if trace else 200
     small = real_like.write(tmp_path / "run", ops=ops, trace=trace, transactions=transactions)
 
-    said = spoken(twin.judge(small))
+    verdict = spoken(twin.judge(small))
 
-    assert said[0] is True
-    assert said[2:] == ([], [])
+    assert verdict[0] is True
+    assert verdict[2:] == ([], [])
 
 
 @pytest.mark.parametrize(("damage", "name"), real_like.DAMAGES.items())
@@ -67,18 +67,18 @@ def test_each_damage_is_found(judged: Verdicts, damage: str, name: str) -> None:
     assert judged[damage]["unknown"] == []
 
 
-def test_a_run_holds_what_real_ones_hold(tmp_path: Path) -> None:
+def test_a_run_has_the_ops_and_events_of_real_runs(tmp_path: Path) -> None:
     folder = real_like.write(tmp_path / "run", ops=5 * OPS, trace=True)
     lines = lines_of(folder / "history.jsonl")
     ops = Counter((line["f"], line["type"]) for line in lines)
     events = Counter(line["event"] for line in lines_of(folder / "trace.jsonl"))
     row = lines_of(folder / "replicas.jsonl")[0]
 
-    wanted = {("send", kind) for kind in ("ok", "fail", "info")} | {
+    expected = {("send", kind) for kind in ("ok", "fail", "info")} | {
         ("poll", "fail"), ("assign", "ok"), ("subscribe", "ok"), ("crash", "ok"), ("list_offsets", "ok"),
         ("kill", "info"), ("start", "info"),
     }  # fmt: skip
-    assert wanted <= ops.keys()
+    assert expected <= ops.keys()
     assert {"append", "fetch", "hw", "ack", "truncate", "elect", "isr", "isr_proposed", "become_leader",
             "become_follower", "register", "fence", "unfence", "start"} == events.keys()  # fmt: skip
     assert len(row["epochs"]) > 2

@@ -35,7 +35,7 @@ def test_a_batch_of_another_codec_is_read_without_touching_its_records(compressi
     assert found.data is data
 
 
-def test_a_stamped_batch_keeps_its_crc_and_says_its_offset_and_epoch() -> None:
+def test_a_stamped_batch_keeps_its_crc_and_has_its_offset_and_epoch() -> None:
     [found] = parse_batches(kafka_python_batch([b"a", b"b"]))
 
     stamped = stamp_batch(replace(found, base_offset=1000, last_offset=1001, epoch=7))
@@ -47,7 +47,7 @@ def test_a_stamped_batch_keeps_its_crc_and_says_its_offset_and_epoch() -> None:
     assert [record.offset for record in other] == [1000, 1001]
 
 
-def test_stamping_what_is_right_already_copies_nothing() -> None:
+def test_stamping_a_correct_batch_copies_nothing() -> None:
     ours = batch(5, 2, 3)
 
     assert stamp_batch(ours) is ours.data
@@ -63,7 +63,7 @@ def test_an_empty_buffer_has_no_batches() -> None:
     assert parse_batches(b"") == []
 
 
-def test_a_memoryview_is_as_good_as_bytes() -> None:
+def test_a_memoryview_is_parsed_like_bytes() -> None:
     ours = [batch(0), batch(1)]
 
     assert parse_batches(memoryview(b"".join(one.data for one in ours))) == ours
@@ -81,8 +81,8 @@ def test_a_tail_cut_anywhere_is_left_out_of_a_fetch_and_refused_in_a_produce() -
 
 
 def test_every_flipped_bit_under_the_crc_is_found() -> None:
-    """Offset and epoch lie outside the CRC, as the protocol has it; length and magic are seen by
-    themselves."""
+    """Offset and epoch are outside the CRC, as in Kafka's protocol; length and magic are checked
+    separately."""
     data = batch(0, 3).data
     blind = set(range(8)) | set(range(12, 16))
     for position in range(len(data)):
@@ -104,12 +104,12 @@ def test_every_flipped_bit_under_the_crc_is_found() -> None:
     (b"\xff" * 8 + batch(0).data[8:], "base offset -1"),
     (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4, "batch"),
 ])
-def test_what_is_no_batch_is_refused_with_a_reason(data: bytes, why: str) -> None:
+def test_an_invalid_batch_is_refused_with_a_reason(data: bytes, why: str) -> None:
     with pytest.raises(CorruptBatch, match=why):
         parse_batches(data)
 
 
-def test_a_count_that_contradicts_the_last_offset_is_refused_though_its_crc_holds() -> None:
+def test_a_count_that_contradicts_the_last_offset_is_refused_despite_a_valid_crc() -> None:
     data = bytearray(batch(0, 3).data)
     data[23:27] = (4).to_bytes(4, "big")
     data[17:21] = crc32c(bytes(data[CRC_COVERED_FROM:])).to_bytes(4, "big")

@@ -1,4 +1,4 @@
-"""What a log on a real disk still is after torn writes, flipped bits, a full disk and SIGKILL."""
+"""What is left of a log on a real disk after torn writes, flipped bits, a full disk and SIGKILL."""
 
 import errno
 import os
@@ -29,7 +29,7 @@ def singles(first: int, end: int, epoch: int = 0) -> list[Batch]:
 
 
 def test_a_log_cut_at_every_byte_of_its_last_two_batches_keeps_every_whole_one(tmp_path: Path) -> None:
-    """Whatever length a torn write leaves, recovery keeps the whole batches and says what it threw away."""
+    """Whatever length a torn write leaves, recovery keeps the whole batches and reports what it cut off."""
     disk = Disk(tmp_path, account=False)
     batches = [batch(0, 2), batch(2, 3, payload=b"yy" * 30), batch(5, 1, payload=b"z" * 50)]
     disk.log.append(batches)
@@ -63,8 +63,8 @@ def test_rubbish_behind_the_last_batch_is_cut_off(tmp_path: Path, tail: bytes) -
     assert disk.read_all() == b"".join(one.data for one in singles(0, 4))
 
 
-def test_a_flipped_bit_anywhere_costs_that_batch_and_what_lies_behind(tmp_path: Path) -> None:
-    """The leader epoch is the one field nothing vouches for: neither the CRC nor the order of offsets."""
+def test_a_flipped_bit_anywhere_costs_that_batch_and_all_after_it(tmp_path: Path) -> None:
+    """The leader epoch is the one field that neither the CRC nor the order of offsets checks."""
     disk = Disk(tmp_path, account=False)
     disk.log.append(singles(0, 3))
     disk.kill()
@@ -135,28 +135,28 @@ def test_the_recovered_log_forgets_nothing_that_was_durable_before_a_kill(tmp_pa
     assert (disk.log.leo, disk.log.recovery_point) == (5, 3)
 
 
-@pytest.mark.parametrize(("saved", "mended"), [
+@pytest.mark.parametrize(("saved", "repaired"), [
     ([(0, 0), (2, 2)], [(0, 0), (2, 2)]),  # as it was left
     ([(0, 0), (2, 2), (5, 4)], [(0, 0), (2, 2), (5, 4)]),  # elected, nothing written
     ([(0, 0), (2, 2), (5, 9)], [(0, 0), (2, 2)]),  # its records are lost
-    ([(0, 0)], [(0, 0), (2, 2)]),  # records came back, or the file did not
+    ([(0, 0)], [(0, 0), (2, 2)]),  # the file is older than the batches
     ([], [(0, 0), (2, 2)]),
     ([(0, 0), (1, 1), (2, 3)], [(0, 0), (2, 2)]),  # another history
     ([(0, 0), (2, 2), (1, 4)], [(0, 0), (2, 2)]),  # an older epoch at the end means nothing
 ])
-def test_the_epoch_file_is_mended_against_the_batches(tmp_path: Path, saved: list[tuple[int, int]],
-                                                      mended: list[tuple[int, int]]) -> None:
+def test_the_epoch_file_is_repaired_from_the_batches(tmp_path: Path, saved: list[tuple[int, int]],
+                                                     repaired: list[tuple[int, int]]) -> None:
     disk = Disk(tmp_path)
     disk.log.append([batch(0, 2), batch(2, 2, epoch=2)])
     disk.log.save_epochs(saved)
 
     disk.restart()
 
-    assert disk.log.recovered.epochs == tuple(mended)
-    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == tuple(mended)
+    assert disk.log.recovered.epochs == tuple(repaired)
+    assert read_epoch_checkpoint(disk.folder / "leader-epoch-checkpoint") == tuple(repaired)
     machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=RecoveredState(
         log_start=disk.log.log_start, batches=disk.log.recovered.batches, epochs=disk.log.recovered.epochs))
-    assert machine.epochs == tuple(mended)
+    assert machine.epochs == tuple(repaired)
 
 
 def test_a_generation_without_epochs_keeps_no_epoch_file(tmp_path: Path) -> None:
@@ -179,11 +179,11 @@ def test_the_directory_of_another_topic_of_that_name_is_refused(tmp_path: Path) 
         LocalLog.open(disk.files, "log", 0, topic_id="ff" * 16)
 
 
-# -- when the disk or the process gives up ------------------------------------------------------------
+# -- disk errors and killed processes -----------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_so_and_leaves_what_was_there(tmp_path: Path) -> None:
-    """The write gets half of the batch down; nothing of that half may stay."""
+def test_a_full_disk_is_reported_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    """Half of the batch is written; nothing of that half may stay."""
     disk = Disk(tmp_path)
     disk.log.append(singles(0, 3))
 
@@ -207,7 +207,7 @@ def test_a_full_disk_in_the_middle_of_several_segments_leaves_whole_batches(tmp_
     assert disk.read_all() == b"".join(one.data for one in singles(0, 2))
 
 
-def test_a_second_process_on_the_same_directory_is_told_so(tmp_path: Path) -> None:
+def test_a_second_process_on_the_same_directory_is_refused(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
 
     with pytest.raises(DiskError, match="in use by another process"):
@@ -217,7 +217,7 @@ def test_a_second_process_on_the_same_directory_is_told_so(tmp_path: Path) -> No
     disk.start()
 
 
-def test_a_path_that_cannot_be_a_directory_is_told_by_name(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_a_directory_is_named_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "n1").write_text("a file")
 
     with pytest.raises(DiskError, match=r"cannot open .*n1"):
@@ -236,32 +236,32 @@ APPENDER = textwrap.dedent("""
 """)
 
 
-def test_a_process_killed_while_it_appends_loses_nothing_it_has_told_of(tmp_path: Path) -> None:
-    """Five lives, each ended by SIGKILL at no chosen moment, each beginning with what the last one left."""
+def test_a_process_killed_while_it_appends_loses_nothing_it_has_reported(tmp_path: Path) -> None:
+    """Five processes in turn, each killed at an arbitrary moment, each on the log of the last one."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path))
-    told = 0
-    for life in range(5):
+    reported = 0
+    for number in range(5):
         with subprocess.Popen([sys.executable, "-c", APPENDER, str(tmp_path)], stdout=subprocess.PIPE,
                               env=environment, text=True) as process:
             assert process.stdout is not None
-            assert int(process.stdout.readline()) >= told
+            assert int(process.stdout.readline()) >= reported
             for line in process.stdout:
-                told = int(line)
-                if told % 100 == 20 * life:
+                reported = int(line)
+                if reported % 100 == 20 * number:
                     break
             process.send_signal(signal.SIGKILL)
             for line in process.stdout:
                 if line.endswith("\n"):
-                    told = int(line)
+                    reported = int(line)
 
     disk = Disk(tmp_path, segment_bytes=4000)
-    assert disk.log.leo in (told, told + 1)
-    wanted = [batch(at, payload=b"x" * (at % 300)).data for at in range(disk.log.leo)]
-    assert disk.read_all() == b"".join(wanted)
+    assert disk.log.leo in (reported, reported + 1)
+    expected = [batch(at, payload=b"x" * (at % 300)).data for at in range(disk.log.leo)]
+    assert disk.read_all() == b"".join(expected)
 
 
-def test_an_error_that_is_no_lack_of_room_says_what_it_is(tmp_path: Path,
-                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_error_other_than_no_room_is_reported_as_it_is(tmp_path: Path,
+                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(tmp_path)
     disk.log.append([batch(0)])
 

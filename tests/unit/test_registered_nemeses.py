@@ -42,25 +42,25 @@ def rot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registered_fault.cache_clear()
 
 
-def test_the_history_says_that_it_may_have_lost_data() -> None:
+def test_a_fault_is_known_to_lose_data_if_its_nemesis_declares_it() -> None:
     assert [loses(f, {}) for f in ("rot", "rot_slowly", "rotting", "kill")] == [True, False, False, False]
 
 
-def test_a_schedule_says_it_as_it_was_read() -> None:
+def test_a_schedule_is_written_as_it_was_read() -> None:
     written = [{"f": "rot", "nodes": ["n1"], "share": 0.5, "of": ["log", 3]}, {"f": "rot_slowly"}]
     assert json_form.write(json_form.read(written)) == written
 
 
-@pytest.mark.parametrize(("entry", "told"), [
+@pytest.mark.parametrize(("entry", "message"), [
     ({"f": "rotting"}, 'f: is "rotting"; valid: '),
     ({"f": "rot", "lost": False}, 'has the key "lost", which the history uses itself'),
     ({"f": "rot", "share": float("nan")}, "which is not valid in JSON"),
     ({"f": "rot", "partition": -1}, "should be a whole number"),
 ])
-def test_what_none_of_them_takes_is_refused(entry: dict[str, object], told: str) -> None:
+def test_an_entry_that_no_nemesis_accepts_is_refused(entry: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError) as refused:
         json_form.read([entry])
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_a_loss_is_within_the_budget_only_on_one_node_of_a_healthy_cluster() -> None:
@@ -72,7 +72,7 @@ def test_a_loss_is_within_the_budget_only_on_one_node_of_a_healthy_cluster() -> 
     assert [one.position for one in overspends(hit)] == [0, 1]
 
 
-def test_a_cluster_that_lacks_what_it_needs_is_told_by_the_ability() -> None:
+def test_a_missing_ability_of_the_cluster_is_named_in_the_error() -> None:
     bare: Any = SimpleNamespace(name="bare", lacks={}, abilities=())
     schedule = json_form.read([{"f": "rot"}])
     with pytest.raises(UsageError, match=r"nemesis 'rot' of rotten 0.3 cannot strike here: .*Pauses"):
@@ -80,11 +80,11 @@ def test_a_cluster_that_lacks_what_it_needs_is_told_by_the_ability() -> None:
     assert nemeses_of(json_form.read([{"f": "heal"}]), bare) == ()
 
 
-def test_it_is_over_when_it_has_struck() -> None:
+def test_a_registered_fault_does_not_last() -> None:
     assert ActiveFaults().after("rot", ["n1"]).lasting == ()
 
 
-def test_a_judge_that_knows_it_not_takes_it_for_a_loss_where_lines_are_missing() -> None:
-    """Whoever judges a folder need not have what was installed where it was recorded."""
+def test_a_judge_takes_an_unknown_fault_for_a_loss_where_lines_are_missing() -> None:
+    """The nemesis need not be installed where the folder is judged."""
     assert is_grave({"f": "of-somebody-else"})
     assert not any(is_grave({"f": f}) for f in ("kill", "send", "wait", "poll", "list_offsets"))

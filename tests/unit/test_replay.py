@@ -1,4 +1,4 @@
-"""A saved run to be had again: what run.json must say, which line is whose, and what moments become."""
+"""Repeating a saved run: its settings, which line belongs to which entry, the moments of the repetition."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ ABOUT: dict[str, Any] = {
 # -- the settings -------------------------------------------------------------------------------------------
 
 
-def test_all_that_made_the_cluster_and_the_load_is_taken_over() -> None:
+def test_the_settings_of_the_cluster_and_the_load_are_taken_over() -> None:
     """Nodes, assignment, rules, bugs, switches, links, acks and the load."""
     settings = read_settings(ABOUT, "f")
     assert (settings.nodes, settings.rules, settings.bugs) == (("n1", "n2"), "high-watermark", ("M01", "M02"))
@@ -53,14 +53,14 @@ def test_kafkas_features_and_topics_are_set_again() -> None:
 
 @pytest.mark.parametrize("field", ["seed", "rate", "concurrency", "config", "guarantees"])
 def test_a_field_that_is_missing_is_named(field: str) -> None:
-    """An old folder is refused with a sentence, not with a guess."""
+    """An old folder is refused with an error, not completed by a guess."""
     about = {name: value for name, value in ABOUT.items() if name != field}
     with pytest.raises(FloodmarkError, match=rf"lacks {field} "):
         read_settings(about, "f")
 
 
-def test_links_that_are_not_told_are_inferred_and_that_is_told() -> None:
-    """A run that cut went through proxies."""
+def test_links_that_are_not_recorded_are_inferred_and_that_is_reported() -> None:
+    """A run with a cut had proxied links."""
     about = {name: value for name, value in ABOUT.items() if name != "links"}
     assert read_settings(about, "f").links == "direct"
     cut = read_settings({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}]}, "f")
@@ -75,7 +75,7 @@ def test_nodes_of_different_configuration_are_refused() -> None:
         read_settings(about, "f")
 
 
-def test_damage_is_refused_in_a_sentence() -> None:
+def test_damage_is_refused_with_an_error_message() -> None:
     """Not with a traceback."""
     with pytest.raises(FloodmarkError, match="damaged"):
         read_settings({**ABOUT, "partitions": {"0": 5}}, "f")
@@ -83,7 +83,7 @@ def test_damage_is_refused_in_a_sentence() -> None:
         read_schedule({**ABOUT, "schedule": [{"f": "explode"}]}, read_settings(ABOUT, "f"), "f")
 
 
-# -- whose line is whose ------------------------------------------------------------------------------------
+# -- which line belongs to which entry ----------------------------------------------------------------------
 
 
 def struck(time_ms: float, entry: Entry, nodes: Sequence[str] | None = None, *, leader: str | None = "n1",
@@ -101,10 +101,10 @@ def struck(time_ms: float, entry: Entry, nodes: Sequence[str] | None = None, *, 
               fault=fault)
 
 
-def acked(value: int, asked_ms: float, time_ms: float, partition: int = 0, process: int = 1) -> list[Op]:
+def acked(value: int, invoked_ms: float, time_ms: float, partition: int = 0, process: int = 1) -> list[Op]:
     sends = (Send(partition=partition, value=value),)
     return [Op(index=0, time=int(at * MS), process=process, type=kind, f="send", sends=sends)
-            for at, kind in ((asked_ms, Type.INVOKE), (time_ms, Type.OK))]
+            for at, kind in ((invoked_ms, Type.INVOKE), (time_ms, Type.OK))]
 
 
 def at(time_ms: float, f: str, *nodes: str, after_ms: float = 0.0) -> Entry:
@@ -112,56 +112,56 @@ def at(time_ms: float, f: str, *nodes: str, after_ms: float = 0.0) -> Entry:
     return Entry(f=f, nodes=nodes, moment=moment)
 
 
-def past(schedule: Schedule, ops: Sequence[Op]) -> ScheduleHistory:
+def history_of(schedule: Schedule, ops: Sequence[Op]) -> ScheduleHistory:
     return read_schedule_history(sorted(ops, key=lambda op: op.time), schedule)
 
 
 def test_lines_belong_to_entries_in_order_and_some_entries_have_none() -> None:
-    """Two alike are told apart by their order; a start that met nobody left no line."""
+    """Two equal entries are distinguished by their order; a start that found no node left no line."""
     kill, start, again = at(10, "kill", "n1"), at(20, "start", "n1"), at(30, "kill", "n1")
-    told = past((kill, start, again), [struck(11, kill), struck(31, again)])
-    assert {position: strike.began_ns for position, strike in told.strikes.items()} == {
+    found = history_of((kill, start, again), [struck(11, kill), struck(31, again)])
+    assert {position: strike.began_ns for position, strike in found.strikes.items()} == {
         0: 11 * MS, 2: 31 * MS}
 
 
-def test_a_death_at_a_failpoint_is_no_entrys() -> None:
-    """The harness tells it as a kill that no entry asked for."""
+def test_a_crash_at_a_failpoint_belongs_to_no_entry() -> None:
+    """The harness records it as a kill that no entry requested."""
     arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "crash"}})
     kill = at(50, "kill", "n2")
-    death = Entry(f="kill", nodes=("n1",), moment={"at": "failpoint", "node": "n1", "name": "L.acked"})
-    told = past((arm, kill), [struck(1, arm), struck(9, death), struck(51, kill)])
-    assert told.strikes[1].began_ns == 51 * MS
+    crash = Entry(f="kill", nodes=("n1",), moment={"at": "failpoint", "node": "n1", "name": "L.acked"})
+    found = history_of((arm, kill), [struck(1, arm), struck(9, crash), struck(51, kill)])
+    assert found.strikes[1].began_ns == 51 * MS
 
 
-def test_roles_that_were_resolved_are_still_their_entrys() -> None:
-    """What was asked counts, not who played it."""
+def test_a_line_with_resolved_roles_belongs_to_its_entry() -> None:
+    """The role in the entry counts, not the node that had it."""
     kill = Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1})
-    assert past((kill,), [struck(5, kill, ["n3"])]).strikes[0].nodes == ("n3",)
+    assert history_of((kill,), [struck(5, kill, ["n3"])]).strikes[0].nodes == ("n3",)
 
 
-def test_a_scripted_send_is_known_by_its_value() -> None:
-    """It struck when it was asked, and was done when it was answered."""
+def test_a_scripted_send_is_identified_by_its_value() -> None:
+    """It began with its invocation and was done with its completion."""
     send = Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]})
-    told = past((send,), acked(17, 5, 8))
-    assert (told.strikes[0].began_ns, told.strikes[0].took_ns) == (5 * MS, 8 * MS)
-    assert told.acks(0).count_by(8 * MS) == 1
-    assert told.acks(0).count_by(8 * MS - 1) == 0
+    found = history_of((send,), acked(17, 5, 8))
+    assert (found.strikes[0].began_ns, found.strikes[0].took_ns) == (5 * MS, 8 * MS)
+    assert found.acks(0).count_by(8 * MS) == 1
+    assert found.acks(0).count_by(8 * MS - 1) == 0
 
 
-# -- what moments become ------------------------------------------------------------------------------------
+# -- moments of the repetition ------------------------------------------------------------------------------
 
 
 def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tuple[ReanchoredEntry, ...]:
-    basis = AnchorBasis(history=past(schedule, ops), partitions=(0, 1), focus=focus)
+    basis = AnchorBasis(history=history_of(schedule, ops), partitions=(0, 1), focus=focus)
     found = reanchor_schedule(schedule, basis)
     written = json_form.write(tuple(one.now for one in found))
     assert json_form.read(written, nodes=("n1", "n2", "n3"), partitions=(0, 1)) == tuple(
-        one.now for one in found)  # what comes out can be carried out
+        one.now for one in found)  # the result is a valid schedule
     return found
 
 
-def test_what_can_be_seen_stays_as_it_was_asked() -> None:
-    """An ack, a state, a failpoint; and what is done at once."""
+def test_an_observable_moment_stays_as_it_was() -> None:
+    """An ack, a state, a failpoint; and an entry without a moment."""
     arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "hold"}})
     kill = Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1})
     pause = Entry(f="pause", nodes=("n2",), moment={"at": "failpoint", "node": "n1", "name": "L.acked"})
@@ -182,7 +182,7 @@ def test_a_fault_by_time_while_acks_came_is_tied_to_the_last_ack() -> None:
 
 
 def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
-    """Acks asked before the entry before do not count: they were on their way already."""
+    """Acks of sends invoked before the previous entry do not count: they were in flight already."""
     pause, expire = at(100, "pause", "n2"), at(300, "expire", "n3")
     ops = [*acked(1, 90, 95), struck(100, pause, took_ms=1), *acked(2, 98, 290), struck(300, expire)]
     one = anchors((pause, expire), ops)[1]
@@ -192,14 +192,14 @@ def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
     assert anchors((pause, expire), fresh)[1].by == "acks"
 
 
-def test_acks_long_ago_show_nothing() -> None:
-    """An ack a second before the strike is no clock."""
+def test_acks_long_ago_do_not_count() -> None:
+    """An ack a second before the strike is too old."""
     kill = at(1000, "kill", "n2")
     assert anchors((at(1, "heal"), kill), [*acked(1, 10, 20), struck(1000, kill)])[1].by == "after"
 
 
-def test_what_undoes_a_fault_keeps_its_distance_although_acks_came() -> None:
-    """Open ends keep order and distance."""
+def test_an_entry_that_ends_a_fault_keeps_its_distance_although_acks_came() -> None:
+    """What ends faults keeps its order and distance."""
     pause, resume = at(100, "pause", "n2"), at(600, "resume", "n2")
     ops = [struck(100, pause, took_ms=2), *acked(1, 200, 590), struck(601, resume)]
     one = anchors((pause, resume), ops)[1]
@@ -214,8 +214,8 @@ def test_a_fault_that_never_struck_keeps_its_least_distance() -> None:
     assert found[1].now.moment == {"at": "after", "after_ns": 240 * MS}
 
 
-def test_the_leader_of_then_is_the_leader_again_and_so_is_who_is_started() -> None:
-    """Whoever leads now is killed, and started."""
+def test_a_leader_that_was_killed_and_started_is_named_by_its_roles() -> None:
+    """The current leader is killed, and started."""
     kill, start = at(100, "kill", "n1"), at(200, "start", "n1")
     found = anchors((kill, start), [struck(100, kill), struck(200, start)])
     assert (found[0].now.nodes, found[0].now.args) == (("leader",), {"partition": 0})
@@ -224,7 +224,7 @@ def test_the_leader_of_then_is_the_leader_again_and_so_is_who_is_started() -> No
     assert [one.now.nodes for one in follower] == [("n1",), ("n1",)]
 
 
-def test_who_is_mended_must_be_found_alone_by_its_role() -> None:
+def test_a_role_replaces_a_name_only_if_one_node_has_it() -> None:
     """Two are down: `down` would start both, so both keep their names."""
     kill, other = at(100, "kill", "n1"), at(150, "kill", "n2")
     start, later = at(200, "start", "n1"), at(250, "start", "n2")
@@ -233,30 +233,30 @@ def test_who_is_mended_must_be_found_alone_by_its_role() -> None:
         ("n1",), ("n2",), ("n1",), ("n2",)]
 
 
-def test_nobody_else_is_down_or_paused_where_the_leader_is_meant() -> None:
-    """Else the leader of now could be the one that is: a pause between, and a kill before that lasts."""
+def test_the_leader_replaces_a_name_only_if_no_other_node_is_down_or_paused() -> None:
+    """Otherwise the current leader could be that node: a pause in between, and an earlier kill that lasts."""
     kill, pause = at(100, "kill", "n1"), at(150, "pause", "n2")
     start, resume = at(200, "start", "n1"), at(250, "resume", "n2")
     ops = [struck(100, kill), struck(150, pause), struck(200, start), struck(250, resume)]
     assert [one.now.nodes for one in anchors((kill, pause, start, resume), ops)] == [
         ("n1",), ("n2",), ("n1",), ("n2",)]
-    down, held, up = at(100, "kill", "n3"), at(150, "pause", "n1"), at(200, "resume", "n1")
-    lasting = [struck(100, down), struck(150, held), struck(200, up)]
-    assert anchors((down, held, up), lasting)[1].now.nodes == ("n1",)
+    down, paused, up = at(100, "kill", "n3"), at(150, "pause", "n1"), at(200, "resume", "n1")
+    lasting = [struck(100, down), struck(150, paused), struck(200, up)]
+    assert anchors((down, paused, up), lasting)[1].now.nodes == ("n1",)
     expire = at(150, "expire", "n2")
     ops = [struck(100, kill), struck(150, expire), struck(200, start)]
     assert anchors((kill, expire, start), ops)[0].now.nodes == ("leader",)
 
 
 def test_an_expiry_needs_nothing_to_undo_it() -> None:
-    """It may mean the leader whatever else is in force."""
+    """It may name the leader whatever else is in force."""
     pause, expire = at(100, "pause", "n2"), at(150, "expire", "n1")
     found = anchors((pause, expire), [struck(100, pause), struck(150, expire)])
     assert found[1].now.nodes == ("leader",)
 
 
-def test_without_a_finding_the_partition_that_was_led_counts() -> None:
-    """Its acks and its leader tell where the fault struck."""
+def test_without_a_finding_the_partition_led_by_the_node_counts() -> None:
+    """Its acks and its leader show where the fault struck."""
     kill = at(100, "kill", "n1")
     op = struck(100, kill)
     assert op.fault is not None
@@ -269,14 +269,14 @@ def test_without_a_finding_the_partition_that_was_led_counts() -> None:
 
 
 def seeing(op: Op, leader: str, *isr: str) -> Op:
-    """The line as it would be had it met this leader and ISR."""
+    """The line as if the strike had found this leader and ISR."""
     assert op.fault is not None
     fault = {**op.fault, "where": {"leader": {"0": leader}, "isr": {"0": list(isr)}}}
     return Op(index=0, time=op.time, process=NEMESIS, type=Type.INFO, f=op.f, fault=fault)
 
 
-def test_a_fault_that_met_another_leader_waits_for_it_again() -> None:
-    """What came of the fault before, by names; of the leader itself only that there is one."""
+def test_a_fault_under_another_leader_waits_for_that_leader() -> None:
+    """For the state after the previous fault, by names; if it strikes the leader, only for a leader."""
     kill, pause, expire = at(100, "kill", "n3"), at(900, "pause", "n1"), at(2000, "expire", "n2")
     ops = [struck(100, kill), seeing(struck(900, pause), "n2", "n1", "n2"),
            seeing(struck(2000, expire), "n2", "n2")]
@@ -293,7 +293,7 @@ def test_a_fault_that_met_another_leader_waits_for_it_again() -> None:
         "partition": 0, "field": "leader", "is": "!=", "value": None}
 
 
-def test_a_fault_close_behind_another_or_in_the_same_state_looks_at_nothing() -> None:
+def test_a_fault_close_behind_another_or_in_the_same_state_waits_for_no_state() -> None:
     """A look would cost more than the distance; what has not changed need not be waited for."""
     kill, pause = at(100, "kill", "n3"), at(149, "pause", "n1")
     close = [struck(100, kill), seeing(struck(149, pause), "n2", "n1", "n2")]

@@ -1,4 +1,4 @@
-"""How often and how near: shares with their intervals, lateness by the reproduction's own history."""
+"""How often and how closely a finding was reproduced: shares with intervals, lateness by the new history."""
 
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,14 @@ def test_the_interval_of_a_share_is_wilsons(hits: int, of: int, low: float, high
     assert wilson(hits, of) == pytest.approx((low, high), abs=5e-4)
 
 
-def past(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = None) -> ScheduleHistory:
+def history_of(strike: Strike, acks: tuple[int, ...] = (), before_ns: int | None = None) -> ScheduleHistory:
     """Entry 0 was done at before_ns, entry 1 struck."""
     done = (before_ns, strike.took_ns)
     return ScheduleHistory(strikes={1: strike}, partitions={0: Acks(times=acks, invoked=acks)}, done=done)
 
 
-def attempt(told: ScheduleHistory, **verdict: Any) -> Attempt:
-    return Attempt(number=1, folder=Path("f"), ended="done", missed=(), history=told,
+def attempt(history: ScheduleHistory, **verdict: Any) -> Attempt:
+    return Attempt(number=1, folder=Path("f"), ended="done", missed=(), history=history,
                    verdict={"valid": False, "findings": [], "counts": {"ops": 2}, **verdict})
 
 
@@ -50,27 +50,27 @@ def attempt(told: ScheduleHistory, **verdict: Any) -> Attempt:
     ({"at": "ack", "partition": 0, "count": 9}, 2.0),
     (None, 50.0),
 ])
-def test_lateness_counts_from_the_instant_that_the_moment_asks_for(moment: Any, late_ms: float) -> None:
-    """Of what the history does not tell, from when it was seen."""
+def test_lateness_counts_from_the_instant_that_the_moment_names(moment: Any, late_ms: float) -> None:
+    """If the history does not show that instant, from when the harness saw it."""
     strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS)
-    told = past(strike, acks=(10 * MS, 40 * MS), before_ns=0)
-    assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
+    history = history_of(strike, acks=(10 * MS, 40 * MS), before_ns=0)
+    assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, history, 1) == late_ms * MS
 
 
-def test_at_a_failpoint_lateness_counts_from_when_the_broker_stood_there() -> None:
-    """Not from when the harness heard of it; and what was to pass since is no lateness."""
+def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> None:
+    """Not from when the harness learned of it; and a requested delay is no lateness."""
     strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS, met_ns=40 * MS)
-    told = past(strike, before_ns=0)
+    history = history_of(strike, before_ns=0)
     point = {"at": "failpoint", "node": "n1", "name": "L.acked"}
     for moment, late_ms in ((point, 10), ({**point, "then_ns": 3 * MS}, 7), (
             {"at": "sequence", "of": [{"at": "state", "healthy": True}, {**point, "then_ns": 4 * MS}]}, 6)):
-        assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, told, 1) == late_ms * MS
+        assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, history, 1) == late_ms * MS
 
 
 def test_acks_apart_are_counted_against_the_first_run() -> None:
     """Three acks then, one now."""
-    then = past(Strike(began_ns=50 * MS, took_ns=51 * MS), acks=(1, 2, 3), before_ns=0)
-    now = past(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
+    then = history_of(Strike(began_ns=50 * MS, took_ns=51 * MS), acks=(1, 2, 3), before_ns=0)
+    now = history_of(Strike(began_ns=9 * MS, took_ns=9 * MS, reached_ns=9 * MS), acks=(5,), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="asked", why="")
     found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
@@ -81,10 +81,10 @@ def test_acks_apart_are_counted_against_the_first_run() -> None:
 
 
 @pytest.mark.parametrize(("first", "met"), [(0, True), (1, False), (None, True)])
-def test_what_struck_without_its_state_has_not_met_it(first: int | None, met: bool) -> None:
-    """It struck at latest, so that what follows is not moved; the table says that the state was not had."""
-    then = past(Strike(began_ns=50 * MS, took_ns=51 * MS), before_ns=0)
-    now = past(Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=50 * MS, first=first), before_ns=0)
+def test_a_strike_without_its_state_is_not_compared(first: int | None, met: bool) -> None:
+    """It struck at its time limit, so that what follows is not delayed; the table shows the missed state."""
+    then = history_of(Strike(began_ns=50 * MS, took_ns=51 * MS), before_ns=0)
+    now = history_of(Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=50 * MS, first=first), before_ns=0)
     entry = Entry(f="kill", nodes=("n1",))
     one = ReanchoredEntry(position=1, then=entry, now=entry, strike=then.strikes[1], by="state", why="")
     found = reproduction_table.compare_strikes(one, attempt(now), AnchorBasis(history=then, partitions=(0,)))
@@ -97,10 +97,10 @@ def group(name: str, klass: str = "bug", count: int = 1, **example: Any) -> dict
 
 
 def test_the_same_finding_has_the_same_name_and_class() -> None:
-    """Its partition and its way are told beside."""
+    """Its partition and its `how` are compared separately."""
     sought = group("lost-write", partition=0, how="gone")
     found = group("lost-write", partition=1, how="gone")
-    there = attempt(past(Strike(began_ns=0, took_ns=0)), findings=[found])
+    there = attempt(history_of(Strike(began_ns=0, took_ns=0)), findings=[found])
     assert reproduction_table.finding_of(there.verdict, "lost-write", "bug") is not None
     assert reproduction_table.finding_of(there.verdict, "lost-write", "permitted") is None
     assert reproduction_table.same_in(sought, there, "how")
@@ -115,42 +115,43 @@ def verdict(*findings: dict[str, Any], **unknown: list[str]) -> dict[str, Any]:
             "unknown": [{"names": names, "reason": reason} for reason, names in unknown.items()]}
 
 
-def test_what_is_the_same_is_not_told() -> None:
+def test_an_unchanged_verdict_has_no_changes() -> None:
     """Order and examples are no change."""
     assert changes(verdict(group("phantom", partition=1), late=["unseen", "phantom"]),
                    verdict(group("phantom", partition=2), late=["phantom", "unseen"])) == []
 
 
-def test_findings_that_came_went_or_changed_are_told() -> None:
+def test_new_gone_and_changed_findings_are_reported() -> None:
     """Each in a line of its own."""
     lines = changes(verdict(group("phantom"), group("unseen", count=2), group("lost-write")),
                     verdict(group("G1a", text="why"), group("unseen", count=3),
                             group("lost-write", "permitted")))
-    told = [line.split()[:2] for line in lines]
-    assert told == [["new", "G1a:"], ["why"], ["class", "lost-write:"], ["gone", "phantom:"],
-                    ["count", "unseen,"]]
+    found = [line.split()[:2] for line in lines]
+    assert found == [["new", "G1a:"], ["why"], ["class", "lost-write:"], ["gone", "phantom:"],
+                     ["count", "unseen,"]]
 
 
-def test_what_became_unknown_and_what_no_longer_is() -> None:
+def test_names_that_became_unknown_or_known_are_reported() -> None:
     """By their reasons; a folder without a verdict has everything new."""
     lines = changes(verdict(torn=["unseen"], late=["diverged"]), verdict(torn=["unseen", "phantom"]))
     assert [line.split()[:2] for line in lines] == [["known", "now"], ["unknown", "phantom:"]]
     assert changes(None, verdict(group("phantom")))[0].startswith("  new ")
 
 
-# -- the exit code and the words ----------------------------------------------------------------------------
+# -- the exit code and the table ----------------------------------------------------------------------------
 
 
 def first(sought: dict[str, Any] | None, *anchors: ReanchoredEntry) -> First:
-    """A first run of which only this counts."""
+    """A first run with only what these tests need."""
     nothing: Any = None
-    ground = AnchorBasis(history=past(Strike(began_ns=0, took_ns=0)), partitions=(0,))
-    return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), basis=ground, anchors=anchors,
+    basis = AnchorBasis(history=history_of(Strike(began_ns=0, took_ns=0)), partitions=(0,))
+    return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), basis=basis, anchors=anchors,
                  verdict={}, sought=sought)
 
 
 def showing(*names: str, valid: Any = False) -> Attempt:
-    return attempt(past(Strike(began_ns=0, took_ns=0)), valid=valid, findings=[group(name) for name in names])
+    history = history_of(Strike(began_ns=0, took_ns=0))
+    return attempt(history, valid=valid, findings=[group(name) for name in names])
 
 
 @pytest.mark.parametrize(("sought", "attempts", "code"), [
@@ -162,36 +163,36 @@ def showing(*names: str, valid: Any = False) -> Attempt:
     (None, [showing(valid=True), showing(valid="unknown")], 3),
     (None, [showing(valid=True), showing("phantom")], 1),
 ])
-def test_the_exit_code_says_whether_it_came_again(sought: str | None, attempts: list[Attempt],
-                                                  code: int) -> None:
-    """0 again, 1 another bug, 3 nothing of the kind, 4 no run at all."""
+def test_the_exit_code_shows_whether_it_was_reproduced(sought: str | None, attempts: list[Attempt],
+                                                       code: int) -> None:
+    """0 reproduced, 1 another bug, 3 not found, 4 no run at all."""
     assert exit_code(first(group(sought) if sought else None), attempts) == code
 
 
-def test_the_worst_finding_is_looked_for_or_the_one_that_is_named() -> None:
+def test_the_worst_or_the_named_finding_is_sought() -> None:
     """A bug before what is permitted, a lost write before all; a name that is not there is refused."""
-    told = verdict(group("diverged"), group("phantom"), group("lost-write"))
-    assert (sought_in(told, None) or {})["name"] == "lost-write"
+    given = verdict(group("diverged"), group("phantom"), group("lost-write"))
+    assert (sought_in(given, None) or {})["name"] == "lost-write"
     assert (sought_in(verdict(group("diverged"), group("lost-write", "permitted")), None) or {})[
         "name"] == "diverged"
-    assert (sought_in(told, "phantom") or {})["name"] == "phantom"
+    assert (sought_in(given, "phantom") or {})["name"] == "phantom"
     assert sought_in(verdict(), None) is None
     with pytest.raises(UsageError, match="it has: diverged, lost-write, phantom"):
-        sought_in(told, "stuck")
+        sought_in(given, "stuck")
 
 
-def test_a_fault_right_after_a_wait_is_told_by_what_was_waited_for() -> None:
-    """`at once` alone would say nothing; how it was tied and how near it came stand beside it."""
+def test_a_fault_right_after_a_wait_is_described_by_the_wait() -> None:
+    """`at once` alone would not help; the row also shows the anchor and how closely it was repeated."""
     wait = Entry(f="wait", moment={"at": "state", "partition": 0, "replica": "n3", "field": "leo", "is": "==",
                                    "value": 4})
     kill, strike = Entry(f="kill", nodes=("n1",)), Strike(began_ns=50 * MS, took_ns=51 * MS)
     anchors = (ReanchoredEntry(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
                ReanchoredEntry(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))
-    then = past(strike, acks=(1, 2), before_ns=0)
-    text = reproduction_table.table(anchors, [attempt(past(strike, acks=(1, 2, 3), before_ns=49 * MS))],
+    then = history_of(strike, acks=(1, 2), before_ns=0)
+    text = reproduction_table.table(anchors, [attempt(history_of(strike, acks=(1, 2, 3), before_ns=49 * MS))],
                            AnchorBasis(history=then, partitions=(0,)))
     row = text.splitlines()[1]
     assert row.split("  ")[1].strip() == "1"
-    for told in ("kill n1", "once n3 leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",
+    for cell in ("kill n1", "once n3 leo == 4", "0.050 s, p0: ack 2", "as asked", "1/1", "1.0 (1.0)",
                  "+1 (+1)"):
-        assert told in row
+        assert cell in row

@@ -92,14 +92,14 @@ def leader(*batches: Batch, isr: tuple[int, ...] = (1, 2, 3), hw: int = 0, epoch
     return it
 
 
-def test_epochs_are_compared_before_anybody_asks_who_leads() -> None:
+def test_epochs_are_checked_before_leadership() -> None:
     """74, 75, then 6: also on a follower."""
     it = replica()
     it.step(leads(2, 5))
     for epoch, error in ((4, 74), (6, 75), (5, 6), (-1, 6)):
         assert only(it.step(fetch(CONSUMER, 0, epoch, -1)), FetchAnswer).error == error
-        asked = OffsetsForLeaderEpoch(now_ms=0, token="e", replica=3, current_leader_epoch=epoch, epoch=0)
-        assert only(it.step(asked), EndOffsetAnswer).error == error
+        request = OffsetsForLeaderEpoch(now_ms=0, token="e", replica=3, current_leader_epoch=epoch, epoch=0)
+        assert only(it.step(request), EndOffsetAnswer).error == error
         listed = ListOffsets(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=epoch, latest=True)
         assert only(it.step(listed), ListOffsetsAnswer).error == error
 
@@ -131,7 +131,7 @@ def test_an_ack_waits_for_the_whole_isr() -> None:
 
 
 def test_an_ack_waits_for_all_records_of_its_produce() -> None:
-    """The HW stands between its two batches: one of them is committed."""
+    """The HW is between its two batches: one of them is committed."""
     it = leader()
     it.step(replace(produce(), batches=(batch(0, -1), batch(1, -1))))
     it.step(fetch(2, 2))
@@ -142,7 +142,7 @@ def test_an_ack_waits_for_all_records_of_its_produce() -> None:
 
 
 def test_a_parked_produce_that_loses_its_leader_answers_its_offset() -> None:
-    """Refused or abandoned: this one is in the log."""
+    """The error does not mean that it was refused: its record is in the log."""
     it = leader(batch(0), epoch=1)
     it.step(produce())
     effects = it.step(leads(2, 2))
@@ -199,20 +199,20 @@ def test_a_consumer_reads_below_the_hw_and_finds_nothing_above() -> None:
         assert (answer.error, answer.end) == (error, end)
 
 
-def test_end_offsets_wait_until_the_hw_covers_what_the_epoch_found() -> None:
-    """KIP-207; a follower is told the LEO all the same."""
+def test_end_offsets_wait_until_the_hw_reaches_the_start_of_the_epoch() -> None:
+    """KIP-207; a follower gets the LEO all the same."""
     it = leader(batch(0), batch(1), hw=1, epoch=1)
-    asked = ListOffsets(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=1, latest=True)
-    assert only(it.step(asked), ListOffsetsAnswer).error == errors.OFFSET_NOT_AVAILABLE
-    assert only(it.step(replace(asked, replica=2)), ListOffsetsAnswer).offset == 2
-    assert only(it.step(replace(asked, latest=False)), ListOffsetsAnswer).offset == 0
+    request = ListOffsets(now_ms=0, token="o", replica=CONSUMER, current_leader_epoch=1, latest=True)
+    assert only(it.step(request), ListOffsetsAnswer).error == errors.OFFSET_NOT_AVAILABLE
+    assert only(it.step(replace(request, replica=2)), ListOffsetsAnswer).offset == 2
+    assert only(it.step(replace(request, latest=False)), ListOffsetsAnswer).offset == 0
     it.step(fetch(2, 2, epoch=1))
     it.step(fetch(3, 2, epoch=1))
-    assert only(it.step(asked), ListOffsetsAnswer).offset == 2
+    assert only(it.step(request), ListOffsetsAnswer).offset == 2
 
 
 def test_an_earlier_incarnation_is_not_credited() -> None:
-    """KIP-903: neither below what the metadata says nor below what has fetched."""
+    """KIP-903: neither one below the metadata's broker epoch nor one below that of an earlier fetch."""
     it = leader(batch(0), epoch=1)
     old = fetch(2, 1, epoch=1, broker_epoch=11)
     assert only(it.step(old), FetchAnswer).error == errors.NOT_LEADER_OR_FOLLOWER
@@ -222,7 +222,7 @@ def test_an_earlier_incarnation_is_not_credited() -> None:
 
 
 def test_an_expansion_names_the_incarnation_that_has_caught_up() -> None:
-    """And is not proposed of one that the metadata does not know."""
+    """And is not proposed for one that the metadata does not know."""
     it = leader(isr=(1, 2))
     assert not [e for e in it.step(fetch(3, 0, last=-1, broker_epoch=20)) if isinstance(e, ProposeIsr)]
     it = leader(isr=(1, 2))
@@ -230,7 +230,7 @@ def test_an_expansion_names_the_incarnation_that_has_caught_up() -> None:
     assert it.maximal_isr == (1, 2, 3)
 
 
-def test_a_diverging_fetch_is_told_where_and_not_credited() -> None:
+def test_a_diverging_fetch_gets_the_end_of_its_epoch_and_no_credit() -> None:
     """KAFKA-13141."""
     it = leader(batch(0), batch(1), epoch=2)
     it.step(produce())
@@ -239,13 +239,13 @@ def test_a_diverging_fetch_is_told_where_and_not_credited() -> None:
     assert it.remote_leos[2] == -1
 
 
-def answered(it: Replica, *batches: Batch, **more: object) -> FetchResponse:
-    asked = it.next_request()
-    assert isinstance(asked, FetchRequest)
+def response(it: Replica, *batches: Batch, **more: object) -> FetchResponse:
+    request = it.next_request()
+    assert isinstance(request, FetchRequest)
     plain = FetchResponse(
         now_ms=0,
-        leader=asked.leader,
-        asked=asked,
+        leader=request.leader,
+        asked=request,
         error=0,
         hw=0,
         log_start=0,
@@ -261,7 +261,7 @@ def follower(*batches: Batch, epoch: int = 3, rules: str = "kip-320", hw: int = 
     return it
 
 
-def test_a_follower_asks_from_its_end_with_its_last_epoch() -> None:
+def test_a_follower_fetches_from_its_end_with_its_last_epoch() -> None:
     """And, without epochs, with none."""
     it = follower(batch(0), batch(1, 2))
     assert it.next_request() == FetchRequest(leader=2, leader_epoch=3, offset=2, last_fetched_epoch=2)
@@ -269,10 +269,10 @@ def test_a_follower_asks_from_its_end_with_its_last_epoch() -> None:
     assert old.next_request() == FetchRequest(leader=2, leader_epoch=3, offset=1, last_fetched_epoch=-1)
 
 
-def test_a_late_answer_is_dropped() -> None:
-    """One of the epoch before, though its offset fits (KAFKA-18991)."""
+def test_a_late_response_is_dropped() -> None:
+    """A response from the previous epoch, though its offset fits (KAFKA-18991)."""
     it = follower(batch(0))
-    late = answered(it, batch(1), hw=2)
+    late = response(it, batch(1), hw=2)
     it.step(leads(2, 4))
     assert it.step(late) == []
     assert (it.leo, it.hw) == (1, 0)
@@ -281,7 +281,7 @@ def test_a_late_answer_is_dropped() -> None:
 def test_a_follower_saves_an_epoch_before_it_appends() -> None:
     """HW = min(LEO, leader's HW)."""
     it = follower(batch(0))
-    effects = it.step(answered(it, batch(1, 3), hw=9))
+    effects = it.step(response(it, batch(1, 3), hw=9))
     assert [type(effect).__name__ for effect in effects] == ["SaveEpochs", "Append"]
     assert (it.leo, it.hw) == (2, 2)
 
@@ -291,7 +291,7 @@ def test_a_gap_from_the_leader_is_illegal_and_changes_nothing() -> None:
     for wrong in (batch(2, 3), batch(0, 3), batch(1, 4), batch(1, 0)):
         it = follower(batch(0, 1))
         with pytest.raises(IllegalEvent):
-            it.step(answered(it, wrong, hw=1))
+            it.step(response(it, wrong, hw=1))
         assert (it.leo, it.hw) == (1, 0)
 
 
@@ -300,26 +300,26 @@ def test_a_gap_from_the_leader_is_illegal_and_changes_nothing() -> None:
     [
         (EpochEnd(epoch=1, end_offset=2), 2),  # both know epoch 1: the shorter of both ends
         (EpochEnd(epoch=1, end_offset=9), 3),
-        (EpochEnd(epoch=2, end_offset=9), 3),  # we do not know 2: our end of 1, and ask again
+        (EpochEnd(epoch=2, end_offset=9), 3),  # epoch 2 is unknown here: our end of 1, and fetch again
         (EpochEnd(epoch=0, end_offset=0), 0),  # older than anything here
     ],
 )
-def test_a_diverging_answer_truncates_and_does_nothing_else(end: EpochEnd, leo: int) -> None:
-    """KIP-279's point, KAFKA-14704's restraint."""
+def test_a_diverging_response_truncates_and_does_nothing_else(end: EpochEnd, leo: int) -> None:
+    """KIP-279; what came with it is not appended (KAFKA-14704)."""
     it = follower(batch(0, 1), batch(1, 1), batch(2, 1), batch(3, 3), batch(4, 3), epoch=4)
-    effects = it.step(answered(it, batch(5, 4), hw=5, diverging=end))
+    effects = it.step(response(it, batch(5, 4), hw=5, diverging=end))
     assert only(effects, Truncate).to == leo == it.leo
     assert isinstance(effects[-1], SaveEpochs)
     assert it.hw == 0
 
 
-def test_out_of_range_asks_for_the_ends_and_begins_anew_where_the_leader_does() -> None:
+def test_out_of_range_requests_the_ends_and_restarts_at_the_leaders_log_start() -> None:
     """With epochs the leader's end alone truncates nothing."""
     it = follower(batch(0))
-    it.step(answered(it, error=errors.OFFSET_OUT_OF_RANGE))
-    wish = it.next_request()
-    assert wish == LogEndsRequest(leader=2, leader_epoch=3)
-    ends = LogEndsResponse(now_ms=0, leader=2, asked=wish, error=0, log_start=5, log_end=9)
+    it.step(response(it, error=errors.OFFSET_OUT_OF_RANGE))
+    request = it.next_request()
+    assert request == LogEndsRequest(leader=2, leader_epoch=3)
+    ends = LogEndsResponse(now_ms=0, leader=2, asked=request, error=0, log_start=5, log_end=9)
     assert only(it.step(ends), Reset).start == 5
     assert (it.log_start, it.leo, it.hw) == (5, 5, 5)
     assert it.next_request() == FetchRequest(leader=2, leader_epoch=3, offset=5, last_fetched_epoch=-1)
@@ -327,19 +327,19 @@ def test_out_of_range_asks_for_the_ends_and_begins_anew_where_the_leader_does() 
 
 @pytest.mark.parametrize(("rules", "leo"), [("high-watermark", 1), ("kip-320", 2)])
 def test_out_of_range_above_the_leaders_end(rules: str, leo: int) -> None:
-    """Without epochs a follower cuts its log there, as 2.8.2 does."""
+    """Without epochs a follower truncates its log there, as 2.8.2 does."""
     it = follower(batch(0), batch(1), hw=2, rules=rules)
-    it.step(answered(it, error=errors.OFFSET_OUT_OF_RANGE))
-    wish = it.next_request()
-    assert isinstance(wish, LogEndsRequest)
-    it.step(LogEndsResponse(now_ms=0, leader=2, asked=wish, error=0, log_start=0, log_end=1))
+    it.step(response(it, error=errors.OFFSET_OUT_OF_RANGE))
+    request = it.next_request()
+    assert isinstance(request, LogEndsRequest)
+    it.step(LogEndsResponse(now_ms=0, leader=2, asked=request, error=0, log_start=0, log_end=1))
     assert it.leo == leo
 
 
-def test_a_fenced_follower_asks_nothing_until_it_hears_of_a_newer_epoch() -> None:
+def test_a_fenced_follower_fetches_nothing_until_it_learns_a_newer_epoch() -> None:
     """The same epoch again does not wake it."""
     it = follower(batch(0))
-    it.step(answered(it, error=errors.FENCED_LEADER_EPOCH))
+    it.step(response(it, error=errors.FENCED_LEADER_EPOCH))
     assert it.next_request() is None
     it.step(leads(2, 3, partition_epoch=1))
     assert it.next_request() is None
@@ -350,12 +350,12 @@ def test_a_fenced_follower_asks_nothing_until_it_hears_of_a_newer_epoch() -> Non
 def test_without_epochs_a_misfit_batch_halts_the_replica() -> None:
     """Z05: a batch that begins below the LEO is not appended; the partition is given up until a new epoch."""
     it = follower(batch(0), hw=1, rules="high-watermark")
-    assert it.step(answered(it, Batch(base_offset=0, last_offset=3, epoch=3, data=b"x"), hw=4)) == []
+    assert it.step(response(it, Batch(base_offset=0, last_offset=3, epoch=3, data=b"x"), hw=4)) == []
     assert it.next_request() is None
 
 
-def test_an_epoch_below_any_seen_is_not_obeyed() -> None:
-    """In memory, or in the checkpoint as it was found; an equal one is, but not to lead it again (Z28a)."""
+def test_an_epoch_below_any_seen_is_ignored() -> None:
+    """In memory or in the recovered checkpoint; an equal one is accepted, but not to lead it again (Z28a)."""
     it = replica(batch(0, 2), epochs=[(2, 0), (4, 1)])
     for old in (leads(2, 3), leads(1, 4), leads(1, 2)):
         assert it.step(old) == []
@@ -366,7 +366,7 @@ def test_an_epoch_below_any_seen_is_not_obeyed() -> None:
 
 
 def test_a_new_leader_notes_its_epoch_and_keeps_its_log() -> None:
-    """KAFKA-7415; the entry stands at its LEO."""
+    """KAFKA-7415; the entry starts at its LEO."""
     it = replica(batch(0), batch(1), hw=1)
     effects = it.step(leads(1, 5))
     assert only(effects, SaveEpochs).entries == ((0, 0), (5, 2))
@@ -374,7 +374,7 @@ def test_a_new_leader_notes_its_epoch_and_keeps_its_log() -> None:
 
 
 def test_two_leaders_of_one_epoch_are_illegal() -> None:
-    """No correct controller says so."""
+    """No correct controller sends this."""
     it = follower()
     with pytest.raises(IllegalEvent, match="epoch 3"):
         it.step(leads(3, 3, partition_epoch=1))
@@ -382,7 +382,7 @@ def test_two_leaders_of_one_epoch_are_illegal() -> None:
 
 
 def test_a_restart_recovers_epochs_from_the_batches() -> None:
-    """What a checkpoint says of offsets that the log lacks is dropped, an entry at the LEO is kept."""
+    """A checkpoint's entries above the LEO are dropped, an entry at the LEO is kept."""
     assert replica(batch(0), batch(1, 2), epochs=[(0, 0), (3, 5)], hw=9).epochs == ((0, 0), (2, 1))
     it = replica(batch(0), epochs=[(0, 0), (3, 1)], hw=9)
     assert (it.epochs, it.hw) == (((0, 0), (3, 1)), 1)

@@ -1,4 +1,4 @@
-"""The page that `check` leaves beside an invalid run: named before the folder, never another exit code."""
+"""The page that `check` writes into an invalid run: printed before the folder, never another exit code."""
 
 import json
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ LOST, FINE = "double-failover", "traced-and-in-order"
 
 
 def verdict_of(folder: Path) -> Verdict:
-    """As the judge gave it."""
-    told: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
+    """The saved verdict."""
+    saved: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
     return Verdict(
-        valid=told["valid"], counts=told["counts"],
+        valid=saved["valid"], counts=saved["counts"],
         findings=tuple(Finding(
             name=one["name"], klass=one["class"], permitted_by=one["permitted_by"], count=one["count"],
-            examples=tuple(one["examples"])) for one in told["findings"]),
-        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in told["unknown"]),
+            examples=tuple(one["examples"])) for one in saved["findings"]),
+        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in saved["unknown"]),
         not_made=tuple(NotMade(names=tuple(one["names"]), reason=one["reason"])
-                       for one in told.get("not_made") or ()))  # fmt: skip
+                       for one in saved.get("not_made") or ()))  # fmt: skip
 
 
 class Judge:
@@ -51,7 +51,7 @@ def test_an_invalid_run_gets_its_page_on_the_line_before_its_folder(tmp_path: Pa
     assert "<title>invalid: 1 lost write" in (folder / "report.html").read_text()
 
 
-def test_a_valid_run_gets_none_and_of_several_each_has_its_own(tmp_path: Path) -> None:
+def test_a_valid_run_gets_no_page_and_each_of_several_its_own(tmp_path: Path) -> None:
     lost, fine = judged(tmp_path, LOST), judged(tmp_path, FINE)
 
     answer = floodmark("check", fine, lost)
@@ -61,7 +61,7 @@ def test_a_valid_run_gets_none_and_of_several_each_has_its_own(tmp_path: Path) -
     assert "page" not in answer.about(fine)
 
 
-def test_a_page_that_is_there_tells_of_no_older_verdict(tmp_path: Path) -> None:
+def test_an_existing_page_is_updated_to_the_new_verdict(tmp_path: Path) -> None:
     fine = judged(tmp_path, FINE)
     for command in ("check", "rejudge"):
         (fine / "report.html").write_text("invalid")
@@ -72,7 +72,7 @@ def test_a_page_that_is_there_tells_of_no_older_verdict(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [FloodmarkError("cannot write it: the disk is full"), ValueError("odd")])
-def test_a_page_that_cannot_be_made_is_a_remark(
+def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     folder = judged(tmp_path, LOST)
 
@@ -80,7 +80,7 @@ def test_a_page_that_cannot_be_made_is_a_remark(
         raise error
 
     monkeypatch.setattr(report, "page_of", fail)
-    # Not by `floodmark`, which lets no bug of our own pass: this one is made.
+    # Not by `floodmark`, which fails at any bug of our own: this one is made on purpose.
     from click.testing import CliRunner
 
     from floodmark.harness.cli import main
@@ -95,7 +95,7 @@ def test_a_page_that_cannot_be_made_is_a_remark(
     assert not (folder / "report.html").exists()
 
 
-def test_nothing_is_written_into_what_is_no_run(tmp_path: Path) -> None:
+def test_nothing_is_written_into_a_folder_that_is_no_run(tmp_path: Path) -> None:
     folder = judged(tmp_path, LOST)
     (folder / "run.json").unlink()
     (folder / "history.jsonl").unlink()
@@ -105,7 +105,7 @@ def test_nothing_is_written_into_what_is_no_run(tmp_path: Path) -> None:
     assert not (folder / "report.html").exists()
 
 
-def test_a_large_run_has_its_page_when_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_run_gets_its_page_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = judged(tmp_path, LOST)
     monkeypatch.setattr(report, "AT_ONCE_BYTES", 100)
 

@@ -1,4 +1,4 @@
-"""The page of a run: what it says of a saved run, that no text of a folder is markup, and damaged folders."""
+"""The page of a run: its contents for saved runs, that no text of a folder is markup, and damaged folders."""
 
 import gzip
 import json
@@ -40,15 +40,15 @@ def data(text: str) -> dict[str, Any]:
     found = re.search(r'<script type="application/(json|gzip)"[^>]* id="data">(.*?)</script>', text, re.S)
     assert found is not None
     raw = gzip.decompress(b64decode(found[2])).decode() if found[1] == "gzip" else found[2]
-    told: dict[str, Any] = json.loads(raw)
-    return told
+    content: dict[str, Any] = json.loads(raw)
+    return content
 
 
 def without_scripts(text: str) -> str:
     return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.S)
 
 
-def test_the_verdict_its_sentence_and_its_course_are_on_the_page(folder: Path) -> None:
+def test_the_verdict_its_explanation_and_its_events_are_on_the_page(folder: Path) -> None:
     text = page(folder)
 
     assert "<title>invalid: 1 lost write - double-failover</title>" in text
@@ -57,7 +57,7 @@ def test_the_verdict_its_sentence_and_its_course_are_on_the_page(folder: Path) -
         assert line in text
 
 
-def test_the_steps_are_those_that_matter_and_it_opens_at_the_line_to_blame(folder: Path) -> None:
+def test_the_steps_are_the_relevant_events_and_it_opens_at_the_guilty_one(folder: Path) -> None:
     story = data(page(folder))["stories"][0]
 
     names = [step["name"] for step in story["steps"]]
@@ -74,13 +74,13 @@ def test_no_text_of_a_folder_is_markup(folder: Path) -> None:
     edit_run(folder, nodes=[NASTY, "n2", "n3"], scenario=NASTY, seed=NASTY, commit=NASTY,
              config={NASTY: {NASTY: NASTY}, "n2": {}}, guarantees={**about["guarantees"], NASTY: NASTY},
              partitions={"0": {**about["partitions"]["0"], "replicas": [NASTY, "n2", "n3"]}})
-    told = json.loads((folder / "verdict.json").read_text())
-    for found in told["findings"]:
+    verdict = json.loads((folder / "verdict.json").read_text())
+    for found in verdict["findings"]:
         for example in found["examples"]:
             example["text"] = NASTY
             example["nodes"] = [NASTY]
-    told["unknown"] = [{"names": [NASTY], "reason": NASTY}]
-    (folder / "verdict.json").write_text(json.dumps(told))
+    verdict["unknown"] = [{"names": [NASTY], "reason": NASTY}]
+    (folder / "verdict.json").write_text(json.dumps(verdict))
     nasty = json.dumps(NASTY)[1:-1]
     for name in ("trace.jsonl", "history.jsonl", "replicas.jsonl"):
         edit_lines(folder / name, lambda lines: [
@@ -95,7 +95,7 @@ def test_no_text_of_a_folder_is_markup(folder: Path) -> None:
     assert len(re.findall(r"</script", text)) == len(re.findall(r"<script", text))
 
 
-def test_nothing_is_fetched(folder: Path) -> None:
+def test_the_page_loads_nothing(folder: Path) -> None:
     text = page(folder)
 
     assert "default-src 'none'" in text
@@ -106,7 +106,7 @@ def test_nothing_is_fetched(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", judged_names())
 def test_every_saved_run_has_its_page(tmp_path: Path, name: str) -> None:
-    """Each finding's worst sentence is on it, and each story's steps are events of its own."""
+    """Each finding is on it, and each story's steps are events of its own."""
     folder = judged(tmp_path, name)
 
     text = page(folder)
@@ -134,7 +134,7 @@ def test_a_run_without_a_trace_is_shown_as_it_ended(folder: Path) -> None:
     assert leader["log"][0] == [0, 0, 3]
 
 
-def test_a_valid_run_says_what_was_looked_at(tmp_path: Path) -> None:
+def test_the_page_of_a_valid_run_shows_what_was_checked(tmp_path: Path) -> None:
     folder = judged(tmp_path, "traced-and-in-order")
 
     text = page(folder)
@@ -148,18 +148,18 @@ def test_a_valid_run_says_what_was_looked_at(tmp_path: Path) -> None:
     assert {one["node"]: one["leo"] for one in story["replicas"]} == {row["node"]: row["leo"] for row in rows}
 
 
-@pytest.mark.parametrize(("name", "said"), [
+@pytest.mark.parametrize(("name", "expected"), [
     ("verdict.json", "was not judged yet"),
     ("history.jsonl", "there is no history.jsonl"),
 ])
-def test_what_is_missing_is_said(folder: Path, name: str, said: str) -> None:
+def test_a_missing_file_is_reported(folder: Path, name: str, expected: str) -> None:
     (folder / name).unlink()
 
-    assert said in page(folder)
+    assert expected in page(folder)
 
 
 @pytest.mark.parametrize("name", ["history.jsonl", "trace.jsonl", "replicas.jsonl"])
-def test_broken_lines_are_passed_over(folder: Path, name: str) -> None:
+def test_broken_lines_are_skipped(folder: Path, name: str) -> None:
     edit_lines(folder / name, lambda lines: ["{broken", "[1, 2]", *lines, '{"time": "x"}'])
 
     text = page(folder)
@@ -181,10 +181,10 @@ def test_numbers_beyond_64_bits_and_times_out_of_order_make_a_page(folder: Path)
     assert "invalid" in page(folder)
 
 
-def test_counts_that_are_none_are_passed_over(folder: Path) -> None:
-    told = json.loads((folder / "verdict.json").read_text())
-    told["counts"] |= {"acked": "x", "records": [1]}
-    (folder / "verdict.json").write_text(json.dumps(told))
+def test_malformed_counts_are_skipped(folder: Path) -> None:
+    verdict = json.loads((folder / "verdict.json").read_text())
+    verdict["counts"] |= {"acked": "x", "records": [1]}
+    (folder / "verdict.json").write_text(json.dumps(verdict))
 
     assert "invalid: 1 lost write" in page(folder)
 
@@ -200,7 +200,7 @@ def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: P
     assert "cannot read" in page(folder)
 
 
-def test_a_folders_name_is_shown_and_not_obeyed(folder: Path) -> None:
+def test_a_folders_name_is_escaped(folder: Path) -> None:
     odd = folder.rename(folder.parent / "a <b>bold \u202e\x1b[2J name")
 
     text = page(odd)
@@ -225,10 +225,10 @@ def test_the_command_names_the_file_and_refuses_what_is_no_run(folder: Path, tmp
     assert floodmark("report", empty).code == 4
 
 
-# -- what the page is made of -------------------------------------------------------------------------------
+# -- the data behind the page -------------------------------------------------------------------------------
 
 
-def test_a_log_is_followed_and_what_was_cut_is_remembered_until_it_is_back() -> None:
+def test_a_log_is_replayed_and_truncated_records_are_kept_until_they_are_back() -> None:
     log = ReplicaLog()
     log.apply({"event": "append", "offset": 0, "count": 4, "epochs": [[0, 0], [1, 3]], "leo": 4, "hw": 2})
     assert log.log == [(0, 0, 3), (1, 3, 4)]
@@ -246,7 +246,7 @@ def test_epochs_of_an_append_may_begin_before_it() -> None:
     assert without([(0, 0, 9)], (0, 3, 5)) == [(0, 0, 3), (0, 5, 9)]
 
 
-def test_a_fault_lasts_until_what_undoes_it_comes_to_its_node() -> None:
+def test_a_fault_lasts_until_it_is_undone_on_its_node() -> None:
     lines = [
         {"time": 10, "f": "kill", "index": 0, "fault": {"nodes": ["n1"], "began": 8}},
         {"time": 12, "f": "pause", "index": 1, "fault": {"nodes": ["n2"]}},
@@ -267,8 +267,8 @@ def test_a_cut_is_one_fault_of_the_nodes_whose_links_it_drops() -> None:
     assert (cut.node, cut.nodes, cut.label, cut.until_ns) == (None, ("n1", "n3"), "cut, halves", 9)
 
 
-def test_availability_is_what_the_measures_say(tmp_path: Path) -> None:
-    """The kill of n1 from 10 to 14 s that test_stats.py measures by hand; and a pause that nothing mends."""
+def test_availability_is_shown_as_measured(tmp_path: Path) -> None:
+    """The kill of n1 from 10 to 14 s that test_stats.py measures by hand; and a pause that nothing ends."""
     run = TimedRun(partitions=2)
     run.sent(1, 8, 9).sent(1, 9, 9.2).sent(1, 9.5, 12, "info").sent(2, 12, 13, "fail").sent(2, 13, 15)
     run.sent(2, 15, 15.5).sent(3, 10, 10.1, partition=1).sent(3, 11, 16, partition=1)
@@ -283,13 +283,13 @@ def test_availability_is_what_the_measures_say(tmp_path: Path) -> None:
         ["pause n2", "15.800 s", "200.0 ms, to the end", "none failed", "5.000 s in p1", "-"]]
 
 
-def test_where_nothing_can_be_measured_the_page_says_why(folder: Path) -> None:
+def test_the_page_gives_the_reason_why_nothing_can_be_measured(folder: Path) -> None:
     (folder / "run.json").unlink()
 
     assert "Nothing is measured: " in page(folder)
 
 
-def test_whether_it_came_about_again_is_told_by_its_campaign_and_the_ledger(tmp_path: Path) -> None:
+def test_reproductions_are_shown_from_the_campaign_and_the_ledger(tmp_path: Path) -> None:
     night, cause = tmp_path / "night", {
         "system": "high-watermark", "guarantees": "acks=all", "finding": "unsafe-truncation", "klass": "bug",
         "permitted_by": "", "how": "", "step": "truncate: to the high watermark"}  # fmt: skip
@@ -328,7 +328,7 @@ def test_the_facts_of_a_small_run(folder: Path) -> None:
     assert facts.problems == ()
 
 
-# -- what is seen -------------------------------------------------------------------------------------------
+# -- colours ------------------------------------------------------------------------------------------------
 
 CSS = (Path(report_html.__file__).parent / "page.css").read_text()
 TEXTS = [("--ink", "--paper"), ("--ink", "--card"), ("--grey", "--paper"), ("--grey", "--card"),
@@ -338,14 +338,14 @@ TEXTS = [("--ink", "--paper"), ("--ink", "--card"), ("--grey", "--paper"), ("--g
 
 
 def colours(scheme: str) -> dict[str, str]:
-    """The variables of a scheme; dark is light but for what it says anew."""
+    """The variables of a scheme; dark is light with some of them replaced."""
     light, dark = CSS.split("@media screen and (prefers-color-scheme: dark)")
-    told = dict(re.findall(r"(--[\w-]+): (#\w+)", light))
-    return told | (dict(re.findall(r"(--[\w-]+): (#\w+)", dark)) if scheme == "dark" else {})
+    variables = dict(re.findall(r"(--[\w-]+): (#\w+)", light))
+    return variables | (dict(re.findall(r"(--[\w-]+): (#\w+)", dark)) if scheme == "dark" else {})
 
 
 def luminance(colour: str) -> float:
-    """As WCAG 2 has it."""
+    """As defined by WCAG 2."""
     digits = colour.removeprefix("#")
     digits = "".join(each * 2 for each in digits) if len(digits) == 3 else digits
     parts = [int(digits[at:at + 2], 16) / 255 for at in (0, 2, 4)]
@@ -355,9 +355,9 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("text", "ground"), TEXTS)
-def test_text_stands_out_from_its_ground(scheme: str, text: str, ground: str) -> None:
-    told = colours(scheme)
-    lighter, darker = sorted((luminance(told[text]), luminance(told[ground])), reverse=True)
+@pytest.mark.parametrize(("text", "background"), TEXTS)
+def test_text_has_enough_contrast(scheme: str, text: str, background: str) -> None:
+    variables = colours(scheme)
+    lighter, darker = sorted((luminance(variables[text]), luminance(variables[background])), reverse=True)
 
     assert (lighter + 0.05) / (darker + 0.05) >= 4.5

@@ -1,4 +1,4 @@
-"""A run has one outcome: in the word above its report, the count above many, every file, the exit code."""
+"""A run has one outcome: in the heading of its report, the count of many, every file and the exit code."""
 
 import html
 import json
@@ -34,7 +34,7 @@ OPTIONS = list(product(("", "--strict"), ("", "--allow-unknown"), ("", "lost-wri
 
 
 class Judge:
-    """Says of each folder what its name begins with."""
+    """Gives each folder the verdict that its name begins with."""
 
     def judge(self, chosen: Sequence[Path]) -> list[Verdict]:
         return [VERDICTS[folder.name.split("+")[0]] for folder in chosen]
@@ -115,14 +115,14 @@ def case_of(file: Path, folder: Path) -> ElementTree.Element:
     ("unknown", "done", Policy(allow_unknown=True), "unknown, let through", 0),
     ("no-run", "done", Policy(), "failed in the harness", 4),
 ])
-def test_each_way_that_a_run_can_come_out_has_its_word(
+def test_each_outcome_of_a_run_has_its_word(
         name: str, ended: str, policy: Policy, word: str, code: int) -> None:
     ruled = ruling(report.as_json(VERDICTS[name]), {"ended": ended}, policy)
     assert (ruled.word, ruled.code) == (word, code)
 
 
-def test_show_says_what_check_said(runs: list[Path]) -> None:
-    """Without options, whose gate show does not know."""
+def test_show_prints_the_heading_that_check_printed(runs: list[Path]) -> None:
+    """Without options: show has no gate."""
     answer = floodmark("check", *runs)
     for folder in runs:
         if (folder / "run.json").exists():
@@ -130,7 +130,7 @@ def test_show_says_what_check_said(runs: list[Path]) -> None:
 
 
 def test_what_is_let_through_is_not_counted_as_valid() -> None:
-    told = report.as_json(VERDICTS["unknown"])
-    rulings = [ruling(told, {"ended": "done"}, Policy(allow_unknown=True)),
+    unknown = report.as_json(VERDICTS["unknown"])
+    rulings = [ruling(unknown, {"ended": "done"}, Policy(allow_unknown=True)),
                ruling(report.as_json(VERDICTS["valid"]), {"ended": "done"})]
     assert summary(rulings) == "2 runs: 1 let through, 1 valid"

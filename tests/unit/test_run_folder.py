@@ -1,4 +1,4 @@
-"""A run folder: how it begins, what it refuses, and that nothing in it is ever half."""
+"""A run folder: how it is created, what is refused, and that no file in it is ever half-written."""
 
 import datetime
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ from floodmark.harness.run import Run, create, default_folder, link_latest, open
 ABOUT = {"format": 1, "seed": 7}
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_a_folder_that_is_absent_or_empty_begins_with_run_json(tmp_path: Path, there: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_folder_that_is_absent_or_empty_gets_run_json_alone(tmp_path: Path, exists: bool) -> None:
     folder = tmp_path / "deep" / "run"
-    if there:
+    if exists:
         folder.mkdir(parents=True)
     run = create(folder, ABOUT)
     assert run.about() == ABOUT
@@ -24,7 +24,7 @@ def test_a_folder_that_is_absent_or_empty_begins_with_run_json(tmp_path: Path, t
     assert sorted(path.name for path in folder.iterdir()) == ["run.json"]
 
 
-def test_a_folder_that_holds_anything_is_refused_and_left_alone(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UsageError, match="is not empty"):
         create(tmp_path, ABOUT)
@@ -44,7 +44,7 @@ def test_run_json_is_replaced_and_nothing_else_is_left(tmp_path: Path) -> None:
     assert [path.name for path in run.folder.iterdir()] == ["run.json"]
 
 
-def test_a_file_whose_making_fails_stays_as_it_was(tmp_path: Path) -> None:
+def test_a_file_whose_writing_fails_stays_as_it_was(tmp_path: Path) -> None:
     def half() -> Iterator[bytes]:
         yield b"half"
         raise FloodmarkError("no more")
@@ -57,20 +57,20 @@ def test_a_file_whose_making_fails_stays_as_it_was(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["n1.jsonl"]
 
 
-@pytest.mark.parametrize(("text", "what"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("{", "cannot read"), ("[]", "not of format 1"), ('{"format":2}', "not of format 1")])
-def test_a_folder_that_is_no_run_of_format_1_is_told(tmp_path: Path, text: str, what: str) -> None:
+def test_a_folder_that_is_no_run_of_format_1_is_an_error(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "run.json").write_text(text)
-    with pytest.raises(FloodmarkError, match=what):
+    with pytest.raises(FloodmarkError, match=message):
         open_run(tmp_path)
 
 
-def test_a_path_that_is_not_there_is_usage_and_a_folder_without_run_json_is_not(tmp_path: Path) -> None:
+def test_a_missing_path_is_a_usage_error_and_a_folder_without_run_json_is_not(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not exist"):
         open_run(tmp_path / "nowhere")
-    with pytest.raises(FloodmarkError, match="has no run") as told:
+    with pytest.raises(FloodmarkError, match="has no run") as caught:
         open_run(tmp_path)
-    assert not isinstance(told.value, UsageError)
+    assert not isinstance(caught.value, UsageError)
 
 
 def test_latest_points_at_the_last_run_named(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_default_folder_names_time_and_seed() -> None:
 
 
 def test_out_moves_latest_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of an import as of a run (tests/integration/test_sigterm.py): what was made last is shown."""
+    """For an import as for a run (tests/integration/test_sigterm.py): `show` shows what was made last."""
     monkeypatch.chdir(tmp_path)
     text = '{:index 0, :time 1, :process 0, :type :%s, :f :send, :value [[:send 0 %s]]}\n'
     (tmp_path / "history.edn").write_text(text % ("invoke", "7") + text % ("ok", "[0 7]"))

@@ -1,4 +1,4 @@
-"""A scenario's steps: what each line means as a schedule's entry, and what is refused with which words."""
+"""A scenario's steps: the schedule entries of each line, and the error messages of invalid lines."""
 
 from typing import Any
 
@@ -98,13 +98,13 @@ MEANINGS: list[tuple[str, list[dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("line", "meant"), MEANINGS, ids=[line or "(empty)" for line, _ in MEANINGS])
-def test_a_step_means_its_entries(line: str, meant: list[dict[str, Any]]) -> None:
-    assert read_step(line) == meant
+@pytest.mark.parametrize(("line", "expected"), MEANINGS, ids=[line or "(empty)" for line, _ in MEANINGS])
+def test_a_step_is_parsed_as_its_entries(line: str, expected: list[dict[str, Any]]) -> None:
+    assert read_step(line) == expected
 
 
-def test_what_a_step_means_is_a_schedule() -> None:
-    """Every line above, after what arms its failpoints, is taken by the reader of schedules."""
+def test_the_entries_of_all_steps_are_a_schedule() -> None:
+    """Every line above, after what arms its failpoints, is accepted by the reader of schedules."""
     found = read_step("report n1 at L.acked times 0") + [
         entry for line, _ in MEANINGS for entry in read_step(line)]
     read = json_form.read(found, nodes=NODES, partitions=PARTITIONS)
@@ -141,8 +141,8 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("line", "told"), REFUSALS, ids=[line for line, _ in REFUSALS])
-def test_a_step_that_means_nothing_is_told_with_the_valid_words(line: str, told: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("line", "words"), REFUSALS, ids=[line for line, _ in REFUSALS])
+def test_an_invalid_step_is_refused_with_the_valid_words(line: str, words: tuple[str, ...]) -> None:
     with pytest.raises(Refused) as caught:
         read_step(line)
-    assert [word for word in told if word not in str(caught.value)] == []
+    assert [word for word in words if word not in str(caught.value)] == []

@@ -1,4 +1,4 @@
-"""Scenario files: what is read from one, what is refused and on which line; rows and what is as expected."""
+"""Scenario files: what is read from one, what is refused and on which line; rows and expected findings."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -67,7 +67,7 @@ control = true
 
 
 def test_a_scenario_is_read_whole() -> None:
-    """Each entry with its line, each row by itself, the defaults where nothing is said."""
+    """Each entry with its line, each row by itself, the defaults for what is left out."""
     scenario = parse(TEXT, FILE, KNOWN)
     assert (scenario.name, scenario.zoo, scenario.story) == ("mine", "Z02", "Two lines.")
     assert [entry.f for entry in scenario.schedule] == ["send", "send", "arm", "kill", "wait"]
@@ -124,14 +124,16 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("was", "put", "line", "told"), REFUSALS, ids=[one[1] or one[0] for one in REFUSALS])
-def test_what_is_off_is_told_with_file_and_line(was: str, put: str, line: int, told: tuple[str, ...]) -> None:
-    """And with the words that would be right."""
-    assert TEXT.count(was) == 1
+@pytest.mark.parametrize(("old", "new", "line", "words"), REFUSALS,
+                         ids=[one[1] or one[0] for one in REFUSALS])
+def test_a_mistake_is_reported_with_file_and_line(
+        old: str, new: str, line: int, words: tuple[str, ...]) -> None:
+    """And with the valid words."""
+    assert TEXT.count(old) == 1
     with pytest.raises(UsageError) as caught:
-        parse(TEXT.replace(was, put), FILE, KNOWN)
+        parse(TEXT.replace(old, new), FILE, KNOWN)
     assert str(caught.value).startswith(f"{FILE}:{line}: ")
-    assert [word for word in told if word not in str(caught.value)] == []
+    assert [word for word in words if word not in str(caught.value)] == []
 
 
 @pytest.mark.parametrize("missing", ["name", "zoo", "title", "story", "steps"])
@@ -140,7 +142,7 @@ def test_each_text_must_be_there(missing: str) -> None:
         parse(TEXT.replace(f"{missing} =", f"un{missing} ="), FILE, KNOWN)
 
 
-def test_a_scenario_without_a_row_or_without_a_step_says_nothing() -> None:
+def test_a_scenario_without_a_row_or_without_a_step_is_refused() -> None:
     with pytest.raises(UsageError, match="on which rules"):
         parse(TEXT.partition("[[run]]")[0], FILE, KNOWN)
     steps = TEXT.partition('steps = """')[2].partition('"""')[0]
@@ -164,7 +166,7 @@ CONTROL = Row(rules="kip-320", control=True)
 ALLOWED = Row(rules="kip-320", permitted=frozenset({"lost-write"}), also=frozenset({"saw-then-lost"}))
 
 
-@pytest.mark.parametrize(("row", "told", "wrong"), [
+@pytest.mark.parametrize(("row", "found", "expected"), [
     (HARM, verdict("unsafe-isr", "lost-write"), []),
     (HARM, verdict("unsafe-isr", "lost-write", "saw-then-lost"), []),
     (HARM, verdict("unsafe-isr", "lost-write", "inconsistent-offsets", "realtime-order"), []),
@@ -186,16 +188,16 @@ ALLOWED = Row(rules="kip-320", permitted=frozenset({"lost-write"}), also=frozens
     (ALLOWED, verdict("saw-then-lost", permitted=("lost-write",)), ["saw-then-lost besides"]),
     (ALLOWED, verdict("lost-write"), ["lost-write besides", "no permitted lost-write"]),
 ])  # fmt: skip
-def test_a_row_is_a_sharp_statement(row: Row, told: Verdict, wrong: list[str]) -> None:
+def test_a_row_must_be_met_exactly(row: Row, found: Verdict, expected: list[str]) -> None:
     """All that must be found, nothing besides, no control that is unknown."""
-    assert differences(row, told) == wrong
+    assert differences(row, found) == expected
 
 
 # -- those that are shipped ---------------------------------------------------------------------------------
 
 
 def test_the_broker_knows_the_generations_that_the_command_line_offers() -> None:
-    """Its words are asked for in a process of its own."""
+    """Its names are read in a process of its own."""
     assert scenario_words().generations == catalog.RULES
     assert {"trunc_hw", "no_leso"} <= set(scenario_words().bugs)
     assert "two-phase" in scenario_words().switches
@@ -219,8 +221,8 @@ def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[S
         assert "kip-320" in {row.rules for row in scenario.rows}, scenario.name
 
 
-def test_what_a_scenario_breaks_it_mends(every: tuple[Scenario, ...]) -> None:
-    """Nobody is down, paused or cut off when the steps are done: the run can settle by itself."""
+def test_every_scenario_ends_its_faults(every: tuple[Scenario, ...]) -> None:
+    """No node is down, paused or cut off when the steps are done: the run can settle by itself."""
     for scenario in every:
         ledger = ActiveFaults()
         for entry in scenario.schedule:

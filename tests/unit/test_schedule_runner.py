@@ -19,8 +19,8 @@ def stand(tmp_path: Path) -> Stand:
     return Stand(tmp_path)
 
 
-def test_entries_go_in_order_and_each_strike_is_a_line(stand: Stand) -> None:
-    """A send, a kill at its ack of whoever leads, a start of whoever is down."""
+def test_entries_are_carried_out_in_order_and_each_strike_is_a_line(stand: Stand) -> None:
+    """A send, a kill of the leader at its ack, a start of the node that is down."""
     missed = stand.run(
         sent(17), Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1}),
         Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 1000}))
@@ -41,8 +41,8 @@ def test_entries_go_in_order_and_each_strike_is_a_line(stand: Stand) -> None:
     assert stand.schedule_runner.in_force() == ()
 
 
-def test_a_fault_asked_by_time_says_where_it_struck(stand: Stand) -> None:
-    """Acks so far, leader and ISR of each partition: the run can be repeated from it. Mending need not."""
+def test_a_fault_at_a_time_records_where_it_struck(stand: Stand) -> None:
+    """Acks so far, leader and ISR of each partition, for a reproduction; one that ends a fault has none."""
     stand.run(sent(1), sent(2), Entry(f="pause", nodes=("n3",), moment={"at": "time", "time": 1_000_000}),
               Entry(f="resume", nodes=("n3",), moment={"at": "time", "time": 2_000_000, "after_ns": 1}))
 
@@ -59,8 +59,8 @@ def test_no_look_between_an_ack_and_a_named_node(stand: Stand) -> None:
     assert stand.small.looks == 0
 
 
-def test_roles_go_by_the_look_that_reached_the_state(stand: Stand) -> None:
-    """One look for both: who led then is struck, and the op says what was seen."""
+def test_roles_are_resolved_by_the_look_that_reached_the_state(stand: Stand) -> None:
+    """One look for both: the leader of that look is struck, and the op records what was seen."""
     stand.small.leads_at_look = {3: "n2", 4: "n3"}
     stand.run(Entry(f="kill", nodes=("leader",), moment={
         "at": "state", "partition": 0, "field": "leader", "is": "!=", "value": "n1"}))
@@ -70,7 +70,7 @@ def test_roles_go_by_the_look_that_reached_the_state(stand: Stand) -> None:
 
 
 def test_of_several_moments_the_first_that_comes_counts(stand: Stand) -> None:
-    """The op says which; the act goes by the look that reached it. If none comes the moment is missed."""
+    """The op records which; roles are resolved by the look that reached it. If none comes it is a miss."""
     never = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"}
     led = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n2"}
     stand.small.leads_at_look = {5: "n2"}
@@ -83,7 +83,7 @@ def test_of_several_moments_the_first_that_comes_counts(stand: Stand) -> None:
     assert stand.faults()[0][1]["reached"]["first"] == 1
 
 
-def test_a_missed_moment_is_told_and_the_rest_goes_on(stand: Stand) -> None:
+def test_a_missed_moment_is_reported_and_the_rest_goes_on(stand: Stand) -> None:
     """The kill is left out, the start is made all the same, the last send is sent."""
     never = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"}
     missed = stand.run(
@@ -99,15 +99,15 @@ def test_a_missed_moment_is_told_and_the_rest_goes_on(stand: Stand) -> None:
     assert stand.ops()[-1].type is Type.OK
 
 
-def test_a_role_that_nobody_plays_is_waited_for(stand: Stand) -> None:
-    """No leader at first; and one that never comes is a miss."""
+def test_a_role_without_a_node_is_waited_for(stand: Stand) -> None:
+    """There is no leader at first."""
     stand.small.leader = None
     stand.small.leads_at_look = {4: "n3"}
     assert stand.run(Entry(f="kill", nodes=("leader",))) == ()
     assert stand.small.did == ["kill n3"]
 
 
-def test_a_role_that_nobody_ever_plays_is_a_miss(stand: Stand) -> None:
+def test_a_role_that_never_has_a_node_is_a_miss(stand: Stand) -> None:
     """Nothing is struck and nothing recorded."""
     stand.small.leader = None
     assert stand.run(Entry(f="kill", nodes=("leader",), timeout_s=0.03), Entry(f="kill", nodes=("down",)),
@@ -115,20 +115,20 @@ def test_a_role_that_nobody_ever_plays_is_a_miss(stand: Stand) -> None:
     assert stand.faults() == []
 
 
-def test_healthy_waits_for_the_faults_of_the_striker_itself(stand: Stand) -> None:
-    """A paused node looks well from outside for a while; the schedule runner knows better."""
+def test_healthy_waits_for_the_faults_of_the_schedule_runner_itself(stand: Stand) -> None:
+    """A paused node looks healthy from outside for a while; the schedule runner knows that it is paused."""
     assert stand.run(Entry(f="pause", nodes=("n2",)), Entry(f="wait", moment=HEALTHY, timeout_s=0.03),
                      Entry(f="resume", nodes=("paused",)), Entry(f="wait", moment=HEALTHY)) == (1,)
 
 
-@pytest.mark.parametrize(("args", "asked"), [
+@pytest.mark.parametrize(("args", "keep"), [
     ({}, "None"), ({"keep": {"0": 5}}, "{0: 5}"), ({"keep_share": 0.5}, "{0: 7}"),
 ])
-def test_a_power_cut_is_recorded_as_a_loss(stand: Stand, args: dict[str, Any], asked: str) -> None:
-    """What was asked to be kept, what was, and `lost`; a share is of what the log holds (2 to 12)."""
+def test_a_power_cut_is_recorded_as_a_loss(stand: Stand, args: dict[str, Any], keep: str) -> None:
+    """What was requested to be kept, what was kept, and `lost`; a share is of the log's records (2 to 12)."""
     stand.run(Entry(f="power_cut", nodes=("n1",), args=args, moment=HEALTHY))
 
-    assert stand.small.did == [f"power_cut keep={asked} n1"]
+    assert stand.small.did == [f"power_cut keep={keep} n1"]
     f, fault = stand.faults()[0]
     assert (f, fault["lost"], fault["kept"], fault["lost_records"]) == (
         "power_cut", True, {"n1": {"0": 5}}, {"n1": 5})
@@ -137,7 +137,7 @@ def test_a_power_cut_is_recorded_as_a_loss(stand: Stand, args: dict[str, Any], a
 
 
 def test_cuts_by_grudge_and_by_node(stand: Stand) -> None:
-    """Roles in a grudge get names; nodes without a grudge are set apart from all and the controller."""
+    """Roles in a grudge are resolved; nodes without a grudge are cut off from all and the controller."""
     grudge = {"follower": ["leader", "clients"]}
     stand.run(Entry(f="cut", args={"kind": "one-way", "grudge": grudge, "reset": True}), Entry(f="heal"),
               Entry(f="cut", nodes=("leader",)))
@@ -150,7 +150,7 @@ def test_cuts_by_grudge_and_by_node(stand: Stand) -> None:
     assert stand.schedule_runner.in_force() == ("cut n1 n2 n3",)
 
 
-def test_an_unclean_election_says_so(stand: Stand) -> None:
+def test_an_unclean_election_is_recorded_as_unclean(stand: Stand) -> None:
     """The judge reads `unclean` from the op."""
     stand.run(Entry(f="elect", args={"partitions": [0], "unclean": True}))
 
@@ -158,7 +158,7 @@ def test_an_unclean_election_says_so(stand: Stand) -> None:
     assert stand.small.did == ["elect [0] True"]
 
 
-def test_a_strike_that_fails_is_told_and_recorded(stand: Stand) -> None:
+def test_a_strike_that_fails_is_raised_and_recorded(stand: Stand) -> None:
     """Its entry is named; what may have lost data is in the history though it failed half-way."""
     stand.small.refuses = "n2"
     with pytest.raises(FloodmarkError, match=r"entry 1 of the schedule \(power_cut n1 n2\): n2 does not"):
@@ -170,8 +170,8 @@ def test_a_strike_that_fails_is_told_and_recorded(stand: Stand) -> None:
     assert "power_cut n1" in stand.schedule_runner.in_force()
 
 
-def test_where_a_node_died_by_itself_what_cannot_be_done_is_missed(stand: Stand) -> None:
-    """The run goes on; the strike that failed has its line. (Without a death it ends the run: above.)"""
+def test_a_strike_on_a_node_that_exited_by_itself_is_missed(stand: Stand) -> None:
+    """The run goes on; the strike that failed has its line. (Without such an exit it ends the run: above.)"""
     stand.small.refuses = "n1"
     stand.small.dead = ["n1"]
     missed = stand.run(sent(1), Entry(f="pause", nodes=("n1",)), sent(2), Entry(f="kill", nodes=("n2",)))
@@ -183,7 +183,7 @@ def test_where_a_node_died_by_itself_what_cannot_be_done_is_missed(stand: Stand)
     assert "error" not in kill
 
 
-def test_what_nobody_answers_is_refused_before_anything_strikes(tmp_path: Path) -> None:
+def test_an_entry_that_no_nemesis_answers_is_refused_before_anything_strikes(tmp_path: Path) -> None:
     """A cluster that cannot be cut, and a schedule that cuts at its end."""
     stand = Stand(tmp_path)
     stand.schedule_runner = ScheduleRunner([Crash(stand.small)], SPECS)
@@ -199,7 +199,7 @@ def test_two_nemeses_that_answer_one_f_are_a_mistake() -> None:
         Composed([Crash(Small()), Crash(Small())])
 
 
-def test_the_arsenal_is_what_the_cluster_can_suffer(tmp_path: Path) -> None:
+def test_the_arsenal_has_every_fault_that_the_cluster_supports(tmp_path: Path) -> None:
     """The local cluster: everything."""
     from floodmark.harness import catalog
 

@@ -1,4 +1,4 @@
-"""The schedule runner at failpoints: armed, met, released; deaths by armed crashes; sequences; open sends."""
+"""The schedule runner at failpoints: armed, met, released; armed crashes; sequences; open sends."""
 
 import asyncio
 from pathlib import Path
@@ -30,15 +30,15 @@ def wait(moment: dict[str, Any], timeout_s: float = 0.05) -> Entry:
     return Entry(f="wait", moment=moment, timeout_s=timeout_s)
 
 
-def stands(stand: Stand, node: str = "n2", **more: Any) -> None:
-    """The node comes to the point, now."""
+def reach(stand: Stand, node: str = "n2", **more: Any) -> None:
+    """The node reaches the failpoint now."""
     stand.small.mets.append(Met(**{
         "node": node, "name": "F.truncated", "action": "hold", "time_ns": stand.recorder.now_ns(),
         "partition": 0, "epoch": 2, "held": True, **more}))
 
 
 def test_arms_and_releases_are_lines_like_any_other(stand: Stand) -> None:
-    """With the point as it was asked, the roles it was asked for, and how many were let go."""
+    """With the point and the roles of the entry, and how many were released."""
     stand.run(arm("follower", "n3"), Entry(f="release", nodes=("n2",), args={"point": {"keep": True}}),
               Entry(f="release", nodes=("n2", "n3")))
 
@@ -50,9 +50,9 @@ def test_arms_and_releases_are_lines_like_any_other(stand: Stand) -> None:
     assert released["released"] == {"n2": 1, "n3": 1}
 
 
-def test_a_failpoint_reached_tells_when_it_was_met_and_when_that_was_known(stand: Stand) -> None:
-    """So the distance from met to struck is there to read; the role in the moment got a name."""
-    stand.small.on["arm F.truncated hold n2"] = lambda: stands(stand, offset=5, peer="n1")
+def test_a_failpoint_reached_is_recorded_with_when_it_was_met_and_when_that_was_known(stand: Stand) -> None:
+    """So the time from met to struck can be read; the role in the moment is resolved."""
+    stand.small.on["arm F.truncated hold n2"] = lambda: reach(stand, offset=5, peer="n1")
     assert stand.run(arm("n2"), Entry(f="kill", nodes=("leader",), moment={**MET, "node": "follower"})) == ()
 
     f, kill = stand.faults()[1]
@@ -64,26 +64,26 @@ def test_a_failpoint_reached_tells_when_it_was_met_and_when_that_was_known(stand
     assert reached["met"] <= reached["time"] <= kill["began"]
 
 
-@pytest.mark.parametrize("asked", [
+@pytest.mark.parametrize("condition", [
     {"node": "n3"}, {"name": "F.appended"}, {"partition": 1}, {"epoch": 3}, {"offset": 6}, {"peer": "n3"},
     {"count": 2},
 ], ids=str)
-def test_near_misses_of_a_failpoint(stand: Stand, asked: dict[str, Any]) -> None:
+def test_near_misses_of_a_failpoint(stand: Stand, condition: dict[str, Any]) -> None:
     """Another node, point, partition, epoch, offset or peer; or not often enough."""
-    stand.small.on["arm F.truncated hold n2"] = lambda: stands(stand, offset=5, peer="n1")
+    stand.small.on["arm F.truncated hold n2"] = lambda: reach(stand, offset=5, peer="n1")
     others = [{**POINT, "name": "F.appended"}, {**POINT, "partition": 1}]
 
     assert stand.run(*(arm("n2", "n3", point=point) for point in others), arm("n2", "n3"),
-                     wait({**MET, **asked})) == (3,)
+                     wait({**MET, **condition})) == (3,)
 
 
-def test_what_was_met_before_it_was_last_armed_does_not_count(stand: Stand) -> None:
-    """A second arming asks for a second meeting."""
-    stand.small.on["arm F.truncated hold n2"] = lambda: stands(stand)
+def test_a_failpoint_met_before_it_was_last_armed_does_not_count(stand: Stand) -> None:
+    """What is armed again must be reached again."""
+    stand.small.on["arm F.truncated hold n2"] = lambda: reach(stand)
     assert stand.run(arm("n2"), wait(MET), arm("n2"), wait(MET)) == (3,)
 
 
-def test_a_death_by_an_armed_crash_is_a_kill_in_the_history(stand: Stand) -> None:
+def test_an_armed_crash_is_a_kill_in_the_history(stand: Stand) -> None:
     """With the failpoint as its moment; the node is down from then on, for roles and for healthy."""
     stand.small.on["arm F.truncated crash n2"] = lambda: stand.small.crash("n2", stand.recorder.now_ns())
     assert stand.run(arm("n2", point=CRASH), wait(MET), wait(HEALTHY),
@@ -99,8 +99,8 @@ def test_a_death_by_an_armed_crash_is_a_kill_in_the_history(stand: Stand) -> Non
     assert stand.schedule_runner.in_force() == ()
 
 
-def test_a_death_nobody_waits_for_is_told_while_something_else_is_waited_for(stand: Stand) -> None:
-    """The kill stands between the sends, not at the end."""
+def test_a_crash_is_recorded_while_something_else_is_waited_for(stand: Stand) -> None:
+    """The kill is between the sends, not at the end."""
     async def crashes(intent: Intent) -> None:
         if intent.sends[0].value == 1:
             stand.small.crash("n2", stand.recorder.now_ns())
@@ -113,7 +113,7 @@ def test_a_death_nobody_waits_for_is_told_while_something_else_is_waited_for(sta
     assert stand.schedule_runner.in_force() == ("kill n2",)
 
 
-def test_a_death_at_the_very_end_is_told(stand: Stand) -> None:
+def test_a_crash_at_the_very_end_is_recorded(stand: Stand) -> None:
     """Nothing is waited for any more."""
     stand.small.on["arm F.truncated crash n2"] = lambda: stand.small.crash("n2", stand.recorder.now_ns())
     stand.run(arm("n2", point=CRASH))
@@ -121,8 +121,8 @@ def test_a_death_at_the_very_end_is_told(stand: Stand) -> None:
     assert [f for f, _ in stand.faults()] == ["arm", "kill"]
 
 
-def test_who_is_down_may_be_waited_for_while_something_is_armed_to_crash(stand: Stand) -> None:
-    """A start of whoever is down, and nobody is yet."""
+def test_a_node_that_is_down_may_be_waited_for_while_a_crash_is_armed(stand: Stand) -> None:
+    """A start of the node that is down, before any is."""
     def later() -> None:
         asyncio.get_running_loop().call_later(
             0.05, lambda: stand.small.crash("n2", stand.recorder.now_ns()))
@@ -133,7 +133,7 @@ def test_who_is_down_may_be_waited_for_while_something_is_armed_to_crash(stand: 
 
 
 def test_a_node_that_crashed_before_it_was_started_is_not_down(stand: Stand) -> None:
-    """Its end becomes known while the start is under way."""
+    """Its exit becomes known while the start is under way."""
     crashed_ns = []
     stand.small.on["arm F.truncated crash n2"] = lambda: crashed_ns.append(stand.recorder.now_ns())
     stand.small.on["start n2"] = lambda: stand.small.crash("n2", crashed_ns[0])
@@ -144,15 +144,15 @@ def test_a_node_that_crashed_before_it_was_started_is_not_down(stand: Stand) -> 
 
 
 def test_a_release_whose_moment_does_not_come_is_made_all_the_same(stand: Stand) -> None:
-    """Or what is held would outlast its plan."""
+    """Otherwise the node would stay held."""
     assert stand.run(arm("n2"), Entry(f="release", nodes=("n2",), moment=MET, timeout_s=0.02)) == (1,)
     assert stand.small.did[-1] == "release {} n2"
 
 
 # -- moments ------------------------------------------------------------------------------------------------
 
-def test_a_time_tells_how_late_it_was(stand: Stand) -> None:
-    """Asked against achieved."""
+def test_a_time_records_how_late_it_was(stand: Stand) -> None:
+    """The requested against the actual time."""
     stand.run(Entry(f="pause", nodes=("n2",), moment={"at": "time", "time": 1_000_000}))
 
     reached = stand.faults()[0][1]["reached"]
@@ -162,7 +162,7 @@ def test_a_time_tells_how_late_it_was(stand: Stand) -> None:
 
 def test_then_counts_from_when_the_moment_came(stand: Stand) -> None:
     """At a failpoint from when it was met, which may be long ago; and the strike comes after it."""
-    stand.small.on["arm F.truncated hold n2"] = lambda: stands(stand)
+    stand.small.on["arm F.truncated hold n2"] = lambda: reach(stand)
     stand.run(sent(1), arm("n2"), wait(AT_ONCE | {"after_ns": 30_000_000}),
               Entry(f="kill", nodes=("n1",), moment={**MET, "then_ns": 20_000_000}),
               Entry(f="kill", nodes=("n3",), moment={
@@ -175,7 +175,7 @@ def test_then_counts_from_when_the_moment_came(stand: Stand) -> None:
 
 
 def test_a_sequence_goes_one_after_the_other(stand: Stand) -> None:
-    """An ack, what follows it, a state; the last one's look gives the roles. What came is told of each."""
+    """An ack, what follows it, a state; the last one's look resolves the roles. Each is recorded."""
     stand.run(sent(1), Entry(f="kill", nodes=("leader",), moment={"at": "sequence", "of": [
         {"at": "ack", "partition": 0, "count": 1}, {"at": "after", "after_ns": 1000, "then_ns": 1000},
         {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"}]}))
@@ -191,7 +191,7 @@ def test_a_sequence_goes_one_after_the_other(stand: Stand) -> None:
 
 
 def test_a_sequence_of_which_one_does_not_come_is_missed(stand: Stand) -> None:
-    """Within one time-out for all; waits that are asked for do not count."""
+    """Within one time-out for all; the sequence's own waits do not count."""
     never = {"at": "ack", "partition": 0, "count": 9}
     assert stand.run(sent(1), wait({"at": "sequence", "of": [AT_ONCE, never]}),
                      wait({"at": "sequence", "of": [{"at": "after", "after_ns": 60_000_000},
@@ -208,7 +208,7 @@ def test_acks_of_one_leader(stand: Stand, leader: str, missed: tuple[int, ...]) 
 # -- acts ---------------------------------------------------------------------------------------------------
 
 def test_a_wiped_disk_is_a_loss_and_the_node_is_down(stand: Stand) -> None:
-    """Undone by a start, as to running; what it held stays gone."""
+    """A start ends the fault; the lost records stay lost."""
     stand.run(Entry(f="disk", nodes=("n3",), args={"kind": "wiped"}, moment=HEALTHY))
 
     f, fault = stand.faults()[0]
@@ -217,14 +217,14 @@ def test_a_wiped_disk_is_a_loss_and_the_node_is_down(stand: Stand) -> None:
 
 
 def test_an_election_of_one_replica(stand: Stand) -> None:
-    """Named by its role; the op says who it was."""
+    """Named by its role; the op records the node."""
     stand.run(Entry(f="elect", args={"partitions": [0], "leader": "follower", "unclean": True}))
 
     assert stand.small.did == ["elect [0] True n2"]
     assert stand.faults()[0][1]["leader"] == "n2"
 
 
-def test_scripted_ops_say_whom_to_ask_and_how(stand: Stand) -> None:
+def test_scripted_ops_name_their_node_and_options(stand: Stand) -> None:
     """Roles get names; what is left out is left to the workload."""
     stand.run(sent(1),
               Entry(f="send", args={"sends": [{"partition": 0, "value": 2}], "to": "follower", "acks": "1"}),
@@ -237,19 +237,19 @@ def test_scripted_ops_say_whom_to_ask_and_how(stand: Stand) -> None:
 
 
 def test_a_send_that_is_not_waited_for_stays_open_while_the_schedule_goes_on(stand: Stand) -> None:
-    """Asked before what comes next; answered only when that has let it go; its completion is recorded."""
-    gone = asyncio.Event()
+    """Sent before the next entry, answered only after the release; its completion is recorded."""
+    released = asyncio.Event()
 
-    async def held(intent: Intent) -> None:
+    async def answer(intent: Intent) -> None:
         if intent.patience_s is not None:
-            await gone.wait()
+            await released.wait()
 
-    stand.answers = held
-    stand.small.on["release {} n2"] = gone.set
+    stand.answers = answer
+    stand.small.on["release {} n2"] = released.set
     entry = Entry(f="send", args={"sends": [{"partition": 0, "value": 7}], "nowait": True})
     assert stand.run(entry, Entry(f="kill", nodes=("n1",)), sent(8), Entry(f="release", nodes=("n2",))) == ()
 
-    told = [(op.f, op.type.value, [send.value for send in op.sends or ()]) for op in stand.ops()]
-    assert told[:4] == [("send", "invoke", [7]), ("kill", "info", []), ("send", "invoke", [8]),
-                        ("send", "ok", [8])]
-    assert sorted(told[4:]) == [("release", "info", []), ("send", "ok", [7])]
+    lines = [(op.f, op.type.value, [send.value for send in op.sends or ()]) for op in stand.ops()]
+    assert lines[:4] == [("send", "invoke", [7]), ("kill", "info", []), ("send", "invoke", [8]),
+                         ("send", "ok", [8])]
+    assert sorted(lines[4:]) == [("release", "info", []), ("send", "ok", [7])]

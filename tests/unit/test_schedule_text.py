@@ -1,4 +1,4 @@
-"""Schedules read from JSON and written back; what is off is told by place, with what would be right."""
+"""Schedules read from JSON and written back; mistakes are reported with their place and what is valid."""
 
 import json
 from pathlib import Path
@@ -13,7 +13,7 @@ from floodmark.harness.schedule.json_form import load, read, write
 NODES = ("n1", "n2", "n3")
 STATE = {"at": "state", "partition": 0, "replica": "n3", "field": "hw", "is": "<", "value": 4}
 
-SOUND: list[dict[str, Any]] = [
+VALID: list[dict[str, Any]] = [
     {"f": "kill", "nodes": ["leader"], "partition": 1, "moment": {"at": "ack", "partition": 0, "count": 1}},
     {"f": "stop", "nodes": ["n1", "n2"], "moment": {"at": "time", "time": 5}},
     {"f": "start", "nodes": ["down"], "moment": {"at": "time", "time": 5, "after_ns": 3}},
@@ -59,20 +59,20 @@ SOUND: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("line", SOUND, ids=lambda line: json.dumps(line)[:60])
-def test_what_is_sound_is_taken_and_written_back(line: dict[str, Any]) -> None:
-    """Every form that schedule.py describes."""
+@pytest.mark.parametrize("line", VALID, ids=lambda line: json.dumps(line)[:60])
+def test_a_valid_entry_is_read_and_written_back(line: dict[str, Any]) -> None:
+    """Every form of an entry."""
     schedule = read([line], nodes=NODES, partitions=[0, 1])
 
     assert write(schedule) == [line]
     assert read(write(schedule)) == schedule
 
 
-@pytest.mark.parametrize(("data", "told"), [
+@pytest.mark.parametrize(("data", "message"), [
     ({}, "schedule: is {}, should be an array of entries"),
     (["kill"], 'entry 0: is "kill", should be an object'),
     ([{"nodes": ["n1"]}], "entry 0: has no `f`"),
-    ([SOUND[7], {"f": "kil", "nodes": ["n1"]}], 'entry 1: f: is "kil"; valid: arm, bad_disk, clock, cut'),
+    ([VALID[7], {"f": "kil", "nodes": ["n1"]}], 'entry 1: f: is "kil"; valid: arm, bad_disk, clock, cut'),
     ([{"f": "kill"}], "entry 0 (kill): has no `nodes`"),
     ([{"f": "kill", "nodes": "n1"}], 'nodes: is "n1", should be an array'),
     ([{"f": "kill", "nodes": ["n4"]}], 'names "n4"; valid: n1, n2, n3, controller, down'),
@@ -104,15 +104,15 @@ def test_what_is_sound_is_taken_and_written_back(line: dict[str, Any]) -> None:
     ([{"f": "heal", "timeout_s": 0}], "timeout_s: is 0"),
     ([{"f": "heal", "timeout_s": float("nan")}], "timeout_s: is NaN"),
 ])
-def test_an_entry_that_is_off_is_told(data: Any, told: str) -> None:
+def test_a_mistake_in_an_entry_is_reported(data: Any, message: str) -> None:
     """Position, field, what is allowed."""
     with pytest.raises(UsageError) as refused:
         read(data, nodes=NODES, partitions=[0, 1])
 
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-@pytest.mark.parametrize(("moment", "told"), [
+@pytest.mark.parametrize(("moment", "message"), [
     ("now", 'moment: is "now", should be an object'),
     ({"time": 5}, "moment.at: is null; valid: time, ack, after, failpoint, state"),
     ({"at": "time"}, "has no `time`"),
@@ -150,34 +150,34 @@ def test_an_entry_that_is_off_is_told(data: Any, told: str) -> None:
     ({"at": "state", "partition": 0, "field": "isr", "is": "lacks", "value": None}, "names null"),
     ({"at": "state", "replica": "n1", "field": "running", "is": "==", "value": 1}, "should be true or false"),
 ])
-def test_a_moment_that_is_off_is_told(moment: Any, told: str) -> None:
+def test_a_mistake_in_a_moment_is_reported(moment: Any, message: str) -> None:
     """Down to the part of it that is wrong."""
     with pytest.raises(UsageError) as refused:
         read([{"f": "heal", "moment": moment}], nodes=NODES)
 
-    assert told in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith("schedule: entry 0 (heal): moment")
 
 
-def test_without_a_cluster_names_are_believed() -> None:
+def test_without_a_cluster_any_node_name_is_accepted() -> None:
     """A file can be read before it is known how many nodes there will be."""
     assert read([{"f": "kill", "nodes": ["n77"]}]) == (Entry(f="kill", nodes=("n77",)),)
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files_of_each_format_are_read(tmp_path: Path) -> None:
     """A JSON array, a whole run.json, TOML's tables: the same schedule."""
-    (tmp_path / "s.json").write_text(json.dumps(SOUND))
-    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "schedule": SOUND}))
+    (tmp_path / "s.json").write_text(json.dumps(VALID))
+    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "schedule": VALID}))
     (tmp_path / "s.toml").write_text(
         '[[schedule]]\nf = "kill"\nnodes = ["n1"]\nmoment = {at = "time", time = 5}\n')
 
-    assert load(tmp_path / "s.json") == load(tmp_path / "run.json") == read(SOUND)
+    assert load(tmp_path / "s.json") == load(tmp_path / "run.json") == read(VALID)
     assert load(tmp_path / "s.toml") == (Entry(f="kill", nodes=("n1",), moment={"at": "time", "time": 5}),)
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.json", "[{]"), ("a.toml", "= 1"), ("missing.json", None)])
-def test_files_that_cannot_be_read(tmp_path: Path, name: str, text: str | None) -> None:
-    """Told by name, as a usage error."""
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, text: str | None) -> None:
+    """A usage error that names the file."""
     if text is not None:
         (tmp_path / name).write_text(text)
 
@@ -189,11 +189,11 @@ def arm(node: str = "n2", **point: Any) -> dict[str, Any]:
     return {"f": "arm", "nodes": [node], "point": {"name": "F.truncated", "action": "hold", **point}}
 
 
-def until(node: str = "n2", **asked: Any) -> dict[str, Any]:
-    return {"f": "wait", "moment": {"at": "failpoint", "node": node, "name": "F.truncated", **asked}}
+def until(node: str = "n2", **conditions: Any) -> dict[str, Any]:
+    return {"f": "wait", "moment": {"at": "failpoint", "node": node, "name": "F.truncated", **conditions}}
 
 
-@pytest.mark.parametrize(("entry", "told"), [
+@pytest.mark.parametrize(("entry", "message"), [
     (arm(name="F.trunk"), 'entry 0 (arm): point.name: is "F.trunk"; valid: F.appended, F.before_refetch'),
     (arm(action="stop"), 'point.action: is "stop"; valid: report, crash, hold, delay, drop, duplicate'),
     (arm(action="drop"), 'point.action: is "drop", which does not fit F.truncated (a follower has'),
@@ -215,12 +215,12 @@ def until(node: str = "n2", **asked: Any) -> dict[str, Any]:
     ({"f": "release", "nodes": ["n1"], "point": {"epoch": 1}}, 'know the key "epoch"; valid: name, part'),
     ({"f": "release", "nodes": ["n1"], "point": {"through_epoch": 1}}, "only a release of C.elected takes"),
 ])
-def test_a_failpoint_that_is_off_is_told(entry: dict[str, Any], told: str) -> None:
-    """Its name, its action, what it needs, whose it is."""
+def test_a_mistake_in_a_failpoint_is_reported(entry: dict[str, Any], message: str) -> None:
+    """Its name, its action, what it needs, which process has it."""
     with pytest.raises(UsageError) as refused:
         read([entry], nodes=NODES, partitions=[0, 1])
 
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(("schedule", "position"), [
@@ -233,7 +233,7 @@ def test_a_failpoint_that_is_off_is_told(entry: dict[str, Any], told: str) -> No
     ([arm("leader"), until("controller")], 1),
 ])
 def test_a_moment_that_nothing_has_armed_is_refused(schedule: list[Any], position: int) -> None:
-    """It could never come; the refusal says what is armed by then."""
+    """It could never come; the message lists what is armed by then."""
     with pytest.raises(UsageError, match=rf"entry {position} \(wait\): moment.*no earlier entry has armed "
                                          "so; armed before: "):
         read(schedule, nodes=NODES, partitions=[0, 1])
@@ -247,6 +247,6 @@ def test_a_moment_that_nothing_has_armed_is_refused(schedule: list[Any], positio
     [arm("n1"), arm("n2"), {"f": "kill", "nodes": ["n1"], "moment": {
         "at": "sequence", "of": [until("n1")["moment"], until("n2", count=2)["moment"]]}}],
 ])
-def test_a_moment_that_something_has_armed_is_taken(schedule: list[Any]) -> None:
-    """By name, by role, by conditions that do not gainsay one another."""
+def test_a_moment_that_something_has_armed_is_accepted(schedule: list[Any]) -> None:
+    """By name, by role, by conditions that do not contradict one another."""
     assert write(read(schedule, nodes=NODES, partitions=[0, 1])) == schedule

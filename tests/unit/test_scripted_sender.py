@@ -1,4 +1,4 @@
-"""Scripted ops through the recorder: asked again while a leader is on its way, but of a given node once."""
+"""Scripted ops through the recorder: retried while there is no leader yet, but not on a given node."""
 
 import asyncio
 from pathlib import Path
@@ -19,16 +19,16 @@ class Leaderless:
     over = False
 
     def __init__(self) -> None:
-        self.asked: list[Intent] = []
+        self.intents: list[Intent] = []
 
     def session(self, process: int) -> Session:
         return self
 
     async def apply(self, intent: Intent) -> Outcome:
-        self.asked.append(intent)
+        self.intents.append(intent)
         if intent.f == "assign":
             return Outcome(type=Type.OK, partitions=intent.partitions)
-        if len(self.asked) <= 2:
+        if len(self.intents) <= 2:
             return Outcome(type=Type.FAIL, sends=intent.sends, error="NOT_LEADER_OR_FOLLOWER")
         return Outcome(type=Type.OK, sends=intent.sends)
 
@@ -47,13 +47,13 @@ def recorded(folder: Path, intent: Intent, leaderless: Leaderless) -> list[Op]:
 
 
 @pytest.mark.parametrize(("node", "times", "outcome"), [(None, 3, Type.OK), ("n2", 1, Type.FAIL)])
-def test_what_a_given_node_answers_is_what_was_asked_for(tmp_path: Path, node: str | None, times: int,
+def test_an_op_on_a_given_node_is_not_retried(tmp_path: Path, node: str | None, times: int,
                                                         outcome: Type) -> None:
     """One op in any case."""
     leaderless = Leaderless()
     lines = recorded(tmp_path, Intent(f="send", sends=SENDS, node=node), leaderless)
 
-    assert len(leaderless.asked) == times
+    assert len(leaderless.intents) == times
     assert [op.type for op in lines] == [Type.INVOKE, outcome]
 
 
@@ -97,7 +97,7 @@ def sent(value: int, client: int | None) -> Intent:
     return Intent(f="send", sends=(Send(partition=0, value=value),), client=client)
 
 
-def test_a_numbered_client_is_one_process_until_it_asks_nothing_more(tmp_path: Path) -> None:
+def test_a_numbered_client_is_one_process_until_an_op_of_unknown_outcome(tmp_path: Path) -> None:
     """An info ends it; ops without a number are always by new ones; at the end all are closed."""
     counting = Counting()
     intents = [sent(1, 7), sent(2, None), sent(3, 7), sent(13, 7), sent(4, 7), sent(5, 8)]
@@ -111,14 +111,14 @@ def test_a_numbered_client_is_one_process_until_it_asks_nothing_more(tmp_path: P
         recorder.close()
 
     asyncio.run(run())
-    asked = {op.sends[0].value: op.process for op in read(tmp_path / "history.jsonl") if op.sends}
-    assert asked[1] == asked[3] == asked[13]
-    assert len({asked[value] for value in (1, 2, 4, 5)}) == 4
-    assert sorted(counting.closed) == sorted(set(asked.values()))
+    processes = {op.sends[0].value: op.process for op in read(tmp_path / "history.jsonl") if op.sends}
+    assert processes[1] == processes[3] == processes[13]
+    assert len({processes[value] for value in (1, 2, 4, 5)}) == 4
+    assert sorted(counting.closed) == sorted(set(processes.values()))
 
 
-def test_a_numbered_client_reads_on_from_where_it_stood(tmp_path: Path) -> None:
-    """It is assigned its partitions once, and asks one thing at a time."""
+def test_a_numbered_client_reads_on_from_its_position(tmp_path: Path) -> None:
+    """It is assigned its partitions once, and has one op at a time."""
     counting = Counting()
     poll = Intent(f="poll", partitions=(0,), client=1)
 
@@ -136,7 +136,7 @@ def test_a_numbered_client_reads_on_from_where_it_stood(tmp_path: Path) -> None:
 
 
 class _Reading:
-    """A session that says how many lines of the history the file has when it is asked."""
+    """A session that counts the lines of the history file at each op."""
 
     over = False
 
@@ -155,7 +155,7 @@ class _Reading:
         return None
 
 
-def test_the_line_of_an_invocation_is_with_the_kernel_before_its_session_is_asked(tmp_path: Path) -> None:
+def test_the_line_of_an_invocation_is_written_before_its_session_is_called(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     reading = _Reading(path)
 

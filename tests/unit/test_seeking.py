@@ -1,4 +1,4 @@
-"""Lines of big files by key, by number and by what is in them: as by a plain reading of all of it."""
+"""Lookup of lines in big files by key, by number and by content: as by reading the whole file."""
 
 import re
 from pathlib import Path
@@ -34,10 +34,10 @@ LINES = st.lists(st.integers(0, 200), max_size=60, unique=True).map(sorted).flat
                              for key in keys)))
 
 
-@given(lines=LINES, torn=st.booleans(), wanted=st.integers(0, 210))
+@given(lines=LINES, torn=st.booleans(), target=st.integers(0, 210))
 def test_a_line_is_found_as_by_reading_all(
-        tmp_path_factory: pytest.TempPathFactory, lines: tuple[bytes, ...], torn: bool, wanted: int) -> None:
-    """By its key: the first that is not below; by its number; by where it begins; by what it holds."""
+        tmp_path_factory: pytest.TempPathFactory, lines: tuple[bytes, ...], torn: bool, target: int) -> None:
+    """By its key: the first that is not below; by its number; by its offset; by its content."""
     data = b"".join(lines)[:-1 if torn else None]
     path = tmp_path_factory.mktemp("seeking") / "file"
     path.write_bytes(data)
@@ -45,9 +45,9 @@ def test_a_line_is_found_as_by_reading_all(
     begins = [sum(map(len, whole[:number])) for number in range(len(whole))]
 
     file = LineFile(path, path.parent)
-    found = file.first_at_or_above(key_of, wanted)
-    there = [line for line in whole if (key := key_of(line)) is not None and key >= wanted]
-    assert (found.line if found else None) == next(iter(there), None)
+    found = file.first_at_or_above(key_of, target)
+    matching = [line for line in whole if (key := key_of(line)) is not None and key >= target]
+    assert (found.line if found else None) == next(iter(matching), None)
     for number in (*range(len(whole), 0, -3), *range(1, len(whole) + 1)):
         numbered = file.numbered(number)
         assert numbered is not None
@@ -71,7 +71,7 @@ def test_a_search_ends_with_its_budget(tmp_path: Path) -> None:
     assert list(LineFile(path, path.parent).containing(b"here", budget)) == []
 
 
-def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
+def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
     file = LineFile(tmp_path / "nothing", tmp_path)
     assert file.first_at_or_above(key_of, 1) is None
     assert file.numbered(1) is None
@@ -80,12 +80,12 @@ def test_a_file_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
     assert (file.size(), file.spaced(), file.line_after(3)) == (0, False, 3)
 
 
-def test_what_is_not_in_order_may_not_be_found_but_is_never_mistaken(tmp_path: Path) -> None:
+def test_a_line_out_of_order_may_be_missed_but_no_wrong_line_is_found(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"".join(line_of(key, "x") for key in (9, 3, 8, 1, 12, 2)))
-    for wanted in range(13):
-        found = LineFile(path, path.parent).first_at_or_above(key_of, wanted)
-        assert found is None or (key_of(found.line) or -1) >= wanted
+    for target in range(13):
+        found = LineFile(path, path.parent).first_at_or_above(key_of, target)
+        assert found is None or (key_of(found.line) or -1) >= target
 
 
 class Counting:

@@ -1,4 +1,4 @@
-"""When a cluster counts as whole, and when it counts as having moved: looks in, words out."""
+"""When a cluster counts as settled, and when as changed: from looks to the reported reasons."""
 
 import asyncio
 from collections.abc import Iterator
@@ -26,12 +26,12 @@ from floodmark.harness.runner import Progress
 from floodmark.workloads.log import send
 
 
-def test_a_whole_cluster_lacks_nothing() -> None:
+def test_a_healthy_cluster_has_no_uneven_replica() -> None:
     assert uneven_replicas(look(), [SPEC]) == []
     assert uneven_replicas(look(isr=("n3", "n1", "n2")), [SPEC]) == []
 
 
-@pytest.mark.parametrize(("seen", "told"), [
+@pytest.mark.parametrize(("seen", "message"), [
     (look(leader=None), "partition 0 has no leader"),
     (look(isr=("n1", "n3")), "n2 never came back to the ISR of partition 0"),
     (look(replica("n1"), replica("n2")), "n3 did not report its state of partition 0"),
@@ -42,11 +42,11 @@ def test_a_whole_cluster_lacks_nothing() -> None:
     (look(replica("n1"), replica("n2", leo=5, hw=5), replica("n3")), "n2 has LEO 5 and HW 5 of partition 0"),
     (look(replica("n1", hw=5), replica("n2", hw=5), replica("n3", hw=5)), "n1 has LEO 6 and HW 5"),
 ])
-def test_what_a_cluster_lacks_is_told(seen: View, told: str) -> None:
-    assert told in uneven_replicas(seen, [SPEC])[0]
+def test_an_uneven_replica_is_reported(seen: View, message: str) -> None:
+    assert message in uneven_replicas(seen, [SPEC])[0]
 
 
-def test_a_cluster_that_stood_still_did_not_move() -> None:
+def test_an_unchanged_cluster_did_not_move() -> None:
     assert what_moved(look(), look(isr=("n2", "n1", "n3")), [SPEC]) is None
     assert what_moved(look(), look(replica("n1", checkpointed_hw=1), replica("n2"), replica("n3")),
                       [SPEC]) is None
@@ -62,7 +62,7 @@ def test_a_cluster_that_stood_still_did_not_move() -> None:
     look(replica("n1"), replica("n2"), replica("n3", isr=("n1",))),
     look(replica("n1"), replica("n2")),
 ])
-def test_an_epoch_isr_leo_or_hw_that_moved_is_told(after: View) -> None:
+def test_an_epoch_isr_leo_or_hw_that_moved_is_reported(after: View) -> None:
     assert what_moved(look(), after, [SPEC]) is not None
     assert what_moved(after, look(), [SPEC]) is not None
 
@@ -71,7 +71,7 @@ def test_an_epoch_isr_leo_or_hw_that_moved_is_told(after: View) -> None:
 
 
 class Log:
-    """A workload over one log: it says that it ends at `end`, and gives records up to `given`."""
+    """A workload over one log: its end offset is `end`, and it returns records up to `given`."""
 
     name, guarantees = "log", dict[str, Any]()
 
@@ -98,7 +98,7 @@ class Reader:
         self.log, self.at = log, 0
 
     async def apply(self, intent: Intent) -> Outcome:
-        await asyncio.sleep(0.001)  # as an answer over a wire takes
+        await asyncio.sleep(0.001)  # as a response over the network takes
         match intent.f:
             case "assign":
                 return Outcome(type=Type.OK, partitions=intent.partitions)
@@ -115,21 +115,21 @@ class Reader:
 
 
 def final_reads(tmp_path: Path, log: Log, **limits: float) -> tuple[dict[str, Any], dict[int, Reach]]:
-    async def story() -> tuple[dict[str, Any], dict[int, Reach]]:
+    async def run() -> tuple[dict[str, Any], dict[int, Reach]]:
         recorder = Recorder(tmp_path / "history.jsonl")
         recorder.begin()
         reaches: dict[int, Reach] = {}
         timeout_s = limits.pop("timeout_s", 60.0)
-        told = await read_all(log, recorder, [SPEC], timeout_s, reaches=reaches, **limits)
+        reported = await read_all(log, recorder, [SPEC], timeout_s, reaches=reaches, **limits)
         recorder.close()
-        return dict(told), reaches
+        return dict(reported), reaches
 
-    return asyncio.run(story())
+    return asyncio.run(run())
 
 
-def test_a_read_to_the_end_is_told_and_nothing_lacks(tmp_path: Path) -> None:
-    told, _ = final_reads(tmp_path, Log(end=5, given=5))
-    assert told == {"processes": [3_000_000], "partitions": [0]}
+def test_a_read_to_the_end_is_reported_with_nothing_lacking(tmp_path: Path) -> None:
+    reported, _ = final_reads(tmp_path, Log(end=5, given=5))
+    assert reported == {"processes": [3_000_000], "partitions": [0]}
     shown = [one.offset for op in read(tmp_path / "history.jsonl") for one in op.reads or ()]
     assert shown == [0, 1, 2, 3, 4]
 
@@ -138,11 +138,11 @@ def test_a_read_to_the_end_is_told_and_nothing_lacks(tmp_path: Path) -> None:
     (Log(end=12, given=5), "at 5 of 12, without progress for 0.2 s"),
     (Log(end=None, given=5), "its end offset is unknown, without progress for 0.2 s"),
 ], ids=["short", "no-leader"])
-def test_a_read_that_comes_no_further_is_given_up_and_told(tmp_path: Path, log: Log, how_far: str) -> None:
+def test_a_read_without_progress_is_given_up_and_reported(tmp_path: Path, log: Log, how_far: str) -> None:
     """Long before the time-out of all; the progress shows it meanwhile."""
     so_far = how_far.removesuffix(", without progress for 0.2 s")
-    told, reaches = final_reads(tmp_path, log, stall_s=0.2)
-    assert (told["partitions"], told["lacking"]) == ([], {"0": how_far})
+    reported, reaches = final_reads(tmp_path, log, stall_s=0.2)
+    assert (reported["partitions"], reported["lacking"]) == ([], {"0": how_far})
     assert reading_text(reaches) == f"partition 0 {so_far}"
     shown = line_of(Progress(phase="read", elapsed_s=33.0, ok=1, fail=0, info=0, ops_per_s=2.0, in_force=(),
                              reading=reading_text(reaches)))
@@ -150,14 +150,14 @@ def test_a_read_that_comes_no_further_is_given_up_and_told(tmp_path: Path, log: 
     assert list(read(tmp_path / "history.jsonl"))  # what was read counts
 
 
-def test_a_slow_read_that_comes_further_is_not_given_up_before_its_time_is_over(tmp_path: Path) -> None:
-    """1000 records, each a poll, in more than the time in which one must come further."""
+def test_a_slow_read_with_progress_is_not_given_up_before_its_timeout(tmp_path: Path) -> None:
+    """1000 records, each a poll, over a longer time than the one allowed without progress."""
     (tmp_path / "whole").mkdir()
-    told, _ = final_reads(tmp_path / "whole", Log(end=1000, given=1000), stall_s=0.5)
-    assert told["partitions"] == [0]
-    told, _ = final_reads(tmp_path, Log(end=10**9, given=10**9), stall_s=60.0, timeout_s=0.2)
-    assert told["partitions"] == []
-    assert told["lacking"]["0"].endswith("of 1000000000 after 0.2 s")
+    reported, _ = final_reads(tmp_path / "whole", Log(end=1000, given=1000), stall_s=0.5)
+    assert reported["partitions"] == [0]
+    reported, _ = final_reads(tmp_path, Log(end=10**9, given=10**9), stall_s=60.0, timeout_s=0.2)
+    assert reported["partitions"] == []
+    assert reported["lacking"]["0"].endswith("of 1000000000 after 0.2 s")
 
 
 # -- the controller is away -------------------------------------------------------------------------------
@@ -205,11 +205,11 @@ def test_the_time_counts_from_the_controllers_return(tmp_path: Path, looks_away:
     """One second: a controller that answers after 0.7 s leaves a whole one; one that stays away does not."""
     cluster = Away(looks_away=looks_away)
 
-    async def story() -> Settled:
+    async def run() -> Settled:
         recorder = Recorder(tmp_path / "history.jsonl")
         recorder.begin()
         return await settle(cluster, Acking(cluster), recorder, [SPEC], 1.0)  # type: ignore[arg-type]
 
-    settled = asyncio.run(story())
+    settled = asyncio.run(run())
     assert (settled.settled, settled.about["no_leader"], settled.about["no_ack"]) == (
         settles, [], [] if settles else [0])

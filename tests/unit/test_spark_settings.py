@@ -1,4 +1,4 @@
-"""What Spark is told when the judge starts it, and whom it asks: all without a JVM."""
+"""The settings with which the judge starts Spark, and its master: all without a JVM."""
 
 import subprocess
 import sys
@@ -23,7 +23,7 @@ from floodmark.harness.spark_options import HERE, ITS_OWN, Workers, workers
 @pytest.mark.parametrize(("cores", "memory_gb", "heap_mb"), [
     (2, 24, 2048),  # a laptop, a CI runner
     (1, 3, 1536),
-    (2, 0.5, 512),  # it will hardly do, but it is tried
+    (2, 0.5, 512),  # hardly enough, but it is tried
     (8, 32, 4096),
     (64, 256, 30 << 10),
     (64, 16, 8192),  # a container with many cores and little memory
@@ -34,7 +34,7 @@ def test_the_heap_grows_with_the_cores_within_half_of_the_memory(
     assert settings.heap_mb(cores, int(memory_gb * 1024)) == heap_mb
 
 
-def test_this_machine_says_what_it_has() -> None:
+def test_the_cores_and_the_memory_of_this_machine_are_known() -> None:
     assert settings.own_cores() >= 1
     assert settings.own_memory_mb() > 256
 
@@ -42,20 +42,20 @@ def test_this_machine_says_what_it_has() -> None:
 # -- keys ---------------------------------------------------------------------------------------------------
 
 
-def test_what_somebody_says_goes_first() -> None:
-    said = {"spark.ui.enabled": "true", "spark.driver.host": "me"}
-    told = settings.chosen(said, loopback=True)
-    assert (told["spark.ui.enabled"], told["spark.driver.host"]) == ("true", "me")
-    assert told["spark.driver.bindAddress"] == "127.0.0.1"
+def test_a_users_setting_goes_first() -> None:
+    given = {"spark.ui.enabled": "true", "spark.driver.host": "me"}
+    chosen = settings.chosen(given, loopback=True)
+    assert (chosen["spark.ui.enabled"], chosen["spark.driver.host"]) == ("true", "me")
+    assert chosen["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.bindAddress" not in settings.chosen({}, loopback=False)
 
 
-def test_what_the_answers_stand_on_is_the_judges_alone() -> None:
+def test_a_setting_that_the_verdict_depends_on_is_the_judges_alone() -> None:
     assert sorted(settings.CERTAIN) == sorted(ITS_OWN)
     assert set(settings.CERTAIN.items()) <= set(far_files._KEYS.items())
 
 
-def test_the_heap_is_named_unless_somebody_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heap_is_set_unless_the_user_sets_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session.jvm_cds, "options", lambda java: "-Xshare:auto")
     java = Path("/java")
     mine = session.launch_environment(java, {})
@@ -79,7 +79,7 @@ def test_spark_defaults_are_read_as_spark_submit_reads_them(
     assert settings.spark_defaults() == {}
 
 
-@pytest.mark.parametrize(("words", "told"), [
+@pytest.mark.parametrize(("words", "message"), [
     (("--conf", "spark.driver.memory"), "--conf takes KEY=VALUE"),
     (("--conf", "driver.memory=8g"), "--conf takes KEY=VALUE with a key of Spark's"),
     (("--conf", "spark.master=local"), "use --master URL"),
@@ -87,11 +87,11 @@ def test_spark_defaults_are_read_as_spark_submit_reads_them(
     (("--conf", "spark.floodmark.smallBytes=1m"), "takes a number of bytes, not '1m'"),
     (("--master", ""), "--master takes a URL"),
 ])
-def test_an_option_that_cannot_be_is_usage(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+def test_an_invalid_option_is_a_usage_error(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     for command in ("check", "rejudge"):
         answer = floodmark(command, *words, tmp_path)
         assert answer.code == 2
-        assert told in answer.err
+        assert message in answer.err
 
 
 def test_options_are_kept_in_order() -> None:
@@ -108,20 +108,20 @@ def test_options_are_kept_in_order() -> None:
     ("local-cluster[2,1,1024]", False, False), ("spark://127.0.0.1:7077", False, True),
     ("spark://localhost:7077,[::1]:7078", False, True), ("spark://127.0.0.1:7077,far:7077", False, False),
     ("spark://far:7077", False, False), ("yarn", False, False), ("k8s://https://far:6443", False, False)])
-def test_only_what_is_on_this_machine_is_bound_to_loopback(master: str, local: bool, loopback: bool) -> None:
+def test_only_a_master_on_this_machine_is_bound_to_loopback(master: str, local: bool, loopback: bool) -> None:
     assert (spark_master.is_local(master), spark_master.on_loopback(master)) == (local, loopback)
     spark_master.refuse_odd(master)
 
 
 @pytest.mark.parametrize("master", ["spark://far", "spark://far:x", "spark://:7077", "local[", "locally",
                                     "mesos://far:5050", "far:7077", "http://far:7077"])
-def test_what_is_no_master_is_usage(master: str) -> None:
+def test_an_invalid_master_is_a_usage_error(master: str) -> None:
     with pytest.raises(UsageError, match="--master"):
         spark_master.refuse_odd(master)
 
 
-def test_a_master_without_workers_is_waited_for_so_long_and_no_longer() -> None:
-    """The job that is never begun is called off."""
+def test_a_master_without_workers_is_waited_for_up_to_a_limit() -> None:
+    """The job that never starts is cancelled."""
     begun, cancelled = threading.Event(), threading.Event()
 
     def count() -> None:
@@ -144,8 +144,9 @@ def test_a_master_without_workers_is_waited_for_so_long_and_no_longer() -> None:
     "pyspark.errors.PythonException: ...\nModuleNotFoundError: No module named 'checkers'\n",
     'java.io.IOException: Cannot run program "/x/python": error=2, No such file or directory',
     "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11"])
-def test_what_a_worker_lacks_is_told_of_clusters_alone(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On this machine the Python is this one: there a worker that failed means something else."""
+def test_what_is_missing_on_a_worker_is_reported_for_clusters_alone(
+        words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On this machine the worker's Python is this one, so a failure there has another cause."""
     monkeypatch.setenv("PYSPARK_PYTHON", "/x/python")
     far: Any = SimpleNamespace(master="spark://far:7077")
     here: Any = SimpleNamespace(master="local[*]")
@@ -155,7 +156,7 @@ def test_what_a_worker_lacks_is_told_of_clusters_alone(words: str, monkeypatch: 
     spark_master.refuse_bare_workers(far, RuntimeError("java.lang.OutOfMemoryError"))
 
 
-# -- what does not start ------------------------------------------------------------------------------------
+# -- failures to start --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -173,19 +174,20 @@ def script(java: Path, text: str) -> Path:
     return java
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "message"), [
     ("#!/bin/sh\necho 'openjdk version \"11.0.2\" 2019-01-15' >&2\n", "is Java 11; the judge needs Java 17"),
     ("#!/bin/sh\necho 'java version \"1.8.0_392\"' >&2\n", "is Java 8; the judge needs Java 17"),
     ("#!/bin/sh\nexit 1\n", "does not say its version"),
     ("rubbish", "does not start: Exec format error; the judge needs Java 17"),
 ])
-def test_a_java_that_cannot_do_is_a_sentence(java_home: Path, text: str, told: str) -> None:
+def test_an_unusable_java_is_an_error_message(java_home: Path, text: str, message: str) -> None:
     with pytest.raises(FloodmarkError) as refused:
         session.check_version(script(java_home, text))
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
-def test_no_java_is_a_sentence(java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_an_error_message(
+        java_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FloodmarkError, match="but there is no bin/java in it; the judge needs Java 17"):
         session.find_java()
     monkeypatch.delenv("JAVA_HOME")
@@ -195,14 +197,14 @@ def test_no_java_is_a_sentence(java_home: Path, tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("memory", "told"), [
+@pytest.mark.parametrize(("memory", "message"), [
     ("90000g", "Could not reserve enough space"), ("lots", "Invalid maximum heap size: -Xmxlots")])
-def test_a_heap_that_cannot_be_had_is_a_sentence(tmp_path: Path, memory: str, told: str) -> None:
-    """And the JVM's own words are not among the verdicts on standard output."""
+def test_an_impossible_heap_is_an_error_message(tmp_path: Path, memory: str, message: str) -> None:
+    """And the JVM's own output is not among the verdicts on standard output."""
     (tmp_path / "run.json").write_text('{"format":1,"nodes":["n1"],"partitions":{"0":{"replicas":["n1"]}}}')
     ran = subprocess.run([sys.executable, "-m", "floodmark.harness", "check",
                           "--conf", f"spark.driver.memory={memory}", tmp_path],
                          capture_output=True, text=True, timeout=120, check=False)
     assert (ran.returncode, ran.stdout) == (4, "")
-    assert told in ran.stderr.splitlines()[-1]
+    assert message in ran.stderr.splitlines()[-1]
     assert ran.stderr.splitlines()[-1].startswith("floodmark: Spark does not start with ")

@@ -1,4 +1,4 @@
-"""What a fault cost: every figure of one fault by hand, and what lies just beside each definition."""
+"""What a fault cost: every figure of one fault by hand, and near misses of each definition."""
 
 from pathlib import Path
 from typing import Any
@@ -85,14 +85,14 @@ def test_the_figures_of_its_run(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_without_a_trace_nothing_is_said_of_the_protocol(tmp_path: Path) -> None:
+def test_without_a_trace_the_figures_of_the_protocol_are_null(tmp_path: Path) -> None:
     row = figures(tmp_path, one_kill())
     names = ("elections", "unclean_elections", "isr_changes", "truncations")
     assert {row[name] for name in (*names, "isr_by_leader", "largest_truncation")} == {None}
     assert {row["of_faults"][0][name] for name in names} == {None}
 
 
-def test_what_the_system_does_not_show_is_null_and_the_rest_is_not(tmp_path: Path) -> None:
+def test_figures_of_events_that_are_not_traced_are_null_and_the_others_are_not(tmp_path: Path) -> None:
     run = with_trace(one_kill())
     run.about = {"observes": {"trace": ["elect"]}}
     row = figures(tmp_path, run)
@@ -110,7 +110,7 @@ def test_no_ack_before_the_fault(tmp_path: Path) -> None:
 
 
 def test_the_window_before_a_fault_is_as_long_as_the_fault(tmp_path: Path) -> None:
-    """In force from 10 to 14 s: what was asked before 6 s is none of its."""
+    """In force from 10 to 14 s: a send before 6 s does not count."""
     run = one_kill().sent(5, 1, 5.9)
     assert fault_of(tmp_path / "apart", run)["before_p999_ms"] == 1000.0
     assert fault_of(tmp_path / "within", run.sent(5, 6.5, 8.5))["before_p999_ms"] == 2000.0
@@ -125,7 +125,7 @@ def test_a_fault_that_is_never_mended_lasts_as_long_as_the_load(tmp_path: Path) 
 
 
 def test_a_partition_that_never_comes_back(tmp_path: Path) -> None:
-    """What is known is that it took so long at least."""
+    """It took at least that long."""
     run = TimedRun(partitions=2).fault("kill", 10, 10, "n1").fault("start", 12, 12, "n1")
     run.sent(1, 9, 15, "info").sent(2, 11, 13, partition=1)
     fault = fault_of(tmp_path, run)
@@ -145,7 +145,7 @@ def test_an_ack_at_the_instant_of_mending_is_not_the_next_one(tmp_path: Path) ->
     assert fault_of(tmp_path, run)["recovery_s"] == 1.0
 
 
-def test_what_completes_without_an_invocation_is_an_ack_and_has_no_latency(tmp_path: Path) -> None:
+def test_a_completion_without_an_invocation_is_an_ack_and_has_no_latency(tmp_path: Path) -> None:
     run = TimedRun().sent(1, 9, None).sent(2, 10, 12)
     run.lines = [line for line in run.lines if (line["process"], line["type"]) != (2, "invoke")]
     run.fault("pause", 10, 10, "n1").fault("resume", 11, 11, "n1")
@@ -158,8 +158,8 @@ def test_a_cut_that_names_no_node_is_healed(tmp_path: Path) -> None:
     assert fault_of(tmp_path, run)["mended_s"] == 12.0
 
 
-def test_where_nobody_sends_nobody_waits(tmp_path: Path) -> None:
-    """From 9 s to 20 s no ack came, and none was asked for before 19 s."""
+def test_there_is_no_gap_while_no_send_is_open(tmp_path: Path) -> None:
+    """From 9 s to 20 s no ack came, and nothing was sent before 19 s."""
     run = TimedRun().sent(1, 8, 9).sent(1, 19, 20).fault("kill", 10, 10, "n1").fault("start", 12, 12, "n1")
     fault = fault_of(tmp_path, run)
     assert (fault["gap_s"], fault["recovery_s"]) == (None, 1.0)
@@ -171,7 +171,7 @@ def test_a_gap_counts_in_full_if_any_of_it_lies_in_the_fault(tmp_path: Path) -> 
     assert fault_of(tmp_path, run)["gap_s"] == 4.1
     apart = TimedRun().sent(1, 9, 12).sent(1, 12, 16).fault("pause", 10.5, 10.5, "n1").fault(
         "resume", 12, 12, "n1")
-    assert fault_of(tmp_path / "apart", apart)["gap_s"] == 3.0  # that from 12 s on is another matter
+    assert fault_of(tmp_path / "apart", apart)["gap_s"] == 3.0  # the one from 12 s on is outside the fault
 
 
 def test_settling_and_final_reads_are_no_load(tmp_path: Path) -> None:
@@ -184,13 +184,13 @@ def test_settling_and_final_reads_are_no_load(tmp_path: Path) -> None:
     assert (row["acked"], row["load_s"]) == (1, 13.0)
 
 
-def test_a_failure_before_the_fault_or_of_an_op_begun_after_it_is_none_of_its(tmp_path: Path) -> None:
+def test_a_failure_before_the_fault_or_of_an_op_begun_after_it_does_not_count(tmp_path: Path) -> None:
     run = TimedRun().sent(1, 9, 9.9, "fail").sent(1, 12, 13, "fail").fault("pause", 10, 10, "n1").fault(
         "resume", 12, 12, "n1")
     assert fault_of(tmp_path, run)["first_failed_s"] is None
 
 
-def test_what_cannot_be_mended_is_in_force_for_a_second(tmp_path: Path) -> None:
+def test_a_fault_that_nothing_ends_is_in_force_for_a_second(tmp_path: Path) -> None:
     run = TimedRun().sent(1, 9, 10.2).sent(1, 10.9, 11.5, "fail").sent(1, 11.5, 12).fault(
         "expire", 10, 10.1, "n1")
     fault = fault_of(tmp_path, run)
@@ -214,7 +214,7 @@ def test_faults_that_overlap_are_each_measured_and_armed_failpoints_are_none(tmp
         ("kill", None, 12.0, 4.5, 3.0), ("cut", "halves", 13.0, 4.5, 2.0)]
 
 
-def test_a_broken_line_is_counted_and_half_a_last_one_is_not(tmp_path: Path) -> None:
+def test_a_broken_line_is_counted_and_a_torn_last_one_is_not(tmp_path: Path) -> None:
     folder = one_kill().write(tmp_path / "run")
     history = folder / "history.jsonl"
     lines = history.read_text().splitlines()

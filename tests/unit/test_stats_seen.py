@@ -1,4 +1,4 @@
-"""What a page draws of a run's clients: each op once, by hand; a history that is damaged or missing."""
+"""What a page draws of a run's clients: each op once, by hand; a damaged or missing history."""
 
 import json
 from pathlib import Path
@@ -19,32 +19,32 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_every_op_is_drawn_by_its_beginning(folder: Path) -> None:
-    told = seen(folder, [], 100)
+    drawn = seen(folder, [], 100)
 
-    assert told.ops == 6
-    assert told.columns == {
+    assert drawn.ops == 6
+    assert drawn.columns == {
         "began": [1_000_000, 1_000_000, 0, 500_000, 4_500_000, 500_000],
         "lasted": [2_000_000, 2_000_000, 4_000_000, 2_500_000, 2_000_000, 1_500_000],
         "what": [0, 1, 3, 2, 2, 0],  # ok, fail, an ok poll, info, without an answer, ok
         "records": [1, 0, 0, 0, 0, 1],
     }  # fmt: skip
-    assert told.last_ns == ns(9)
-    assert [json.loads(line)["f"] for line in told.nemesis] == ["kill"]
-    assert [row["kind"] for row in told.faults] == ["kill"]
+    assert drawn.last_ns == ns(9)
+    assert [json.loads(line)["f"] for line in drawn.nemesis] == ["kill"]
+    assert [row["kind"] for row in drawn.faults] == ["kill"]
 
 
-def test_of_more_ops_the_first_are_drawn(folder: Path) -> None:
-    told = seen(folder, [], 2)
+def test_only_the_first_ops_are_drawn_above_the_limit(folder: Path) -> None:
+    drawn = seen(folder, [], 2)
 
-    assert (told.ops, told.columns["began"], told.columns["what"]) == (6, [1_000_000, 1_000_000], [0, 1])
+    assert (drawn.ops, drawn.columns["began"], drawn.columns["what"]) == (6, [1_000_000, 1_000_000], [0, 1])
 
 
 def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
     def at_offset_7(line: str) -> str:
-        told = json.loads(line)
-        for send in told.get("sends", ()) if told["type"] == "ok" else ():
+        op = json.loads(line)
+        for send in op.get("sends", ()) if op["type"] == "ok" else ():
             send["offset"] = 7
-        return json.dumps(told)
+        return json.dumps(op)
 
     edit_lines(folder / "history.jsonl", lambda lines: list(map(at_offset_7, lines)))
 
@@ -53,12 +53,12 @@ def test_acked_records_near_a_finding_have_their_times(folder: Path) -> None:
     assert seen(folder, [(0, 0, 7), (1, 7, 8)], 100).acked == []
 
 
-def test_lines_that_are_none_are_counted(folder: Path) -> None:
+def test_broken_lines_are_counted(folder: Path) -> None:
     edit_lines(folder / "history.jsonl", lambda lines: ["{", *lines, '{"time": "x"}'])
 
-    told = seen(folder, [], 100)
+    drawn = seen(folder, [], 100)
 
-    assert (told.broken, told.ops, len(told.columns["what"])) == (2, 6, 6)
+    assert (drawn.broken, drawn.ops, len(drawn.columns["what"])) == (2, 6, 6)
 
 
 def test_without_a_history_or_with_an_empty_one(folder: Path) -> None:
@@ -70,11 +70,11 @@ def test_without_a_history_or_with_an_empty_one(folder: Path) -> None:
         seen(folder, [], 100)
 
 
-def test_where_run_json_is_none_the_ops_are_drawn_all_the_same(folder: Path) -> None:
+def test_without_a_readable_run_json_the_ops_are_still_drawn(folder: Path) -> None:
     (folder / "run.json").write_text("{")
 
-    told = seen(folder, [], 100)
+    drawn = seen(folder, [], 100)
 
-    assert told.ops == 6
-    assert told.faults == ()
-    assert "run.json" in told.unmeasured
+    assert drawn.ops == 6
+    assert drawn.faults == ()
+    assert "run.json" in drawn.unmeasured

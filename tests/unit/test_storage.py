@@ -1,4 +1,4 @@
-"""A partition's log on a real disk: what it takes, gives back, rolls and cuts."""
+"""A partition's log on a real disk: appends, reads, rolls and truncations."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def singles(first: int, end: int, epoch: int = 0) -> list[Batch]:
 # -- reading and writing ------------------------------------------------------------
 
 
-def test_a_new_log_is_a_directory_as_kafka_has_it(tmp_path: Path) -> None:
+def test_a_new_log_is_a_directory_as_in_kafka(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
 
     names = sorted(path.name for path in disk.folder.iterdir())
@@ -34,7 +34,7 @@ def test_a_new_log_is_a_directory_as_kafka_has_it(tmp_path: Path) -> None:
     assert (disk.log.log_start, disk.log.leo) == (0, 0)
 
 
-def test_what_is_appended_is_on_disk_byte_for_byte(tmp_path: Path) -> None:
+def test_appended_batches_are_on_disk_byte_for_byte(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     batches = [batch(0, 3, 1), batch(3, 1, 1), batch(4, 2, 2)]
 
@@ -44,7 +44,7 @@ def test_what_is_appended_is_on_disk_byte_for_byte(tmp_path: Path) -> None:
     assert disk.log.leo == 6
 
 
-def test_an_append_stamps_offset_and_epoch_into_what_a_client_sent(tmp_path: Path) -> None:
+def test_an_append_stamps_offset_and_epoch_into_the_clients_batch(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     disk.log.append(singles(0, 4))
     sent = batch(0, 2)
@@ -63,7 +63,7 @@ def test_an_append_stamps_offset_and_epoch_into_what_a_client_sent(tmp_path: Pat
     (3, 10, 2 * SIZE - 1, [3]),
     (4, 6, 10_000, [4]),
     (4, 5, 10_000, []),  # its one batch goes beyond the end
-    (0, 5, 10_000, [0, 3]),  # the batch that holds 5 is not given away by half
+    (0, 5, 10_000, [0, 3]),  # the batch that holds 5 is not returned in part
     (0, 4, 10_000, [0, 3]),
     (7, 7, 10_000, []),
     (6, 99, 10_000, [6]),
@@ -121,7 +121,7 @@ def test_a_batch_larger_than_a_segment_has_one_of_its_own(tmp_path: Path) -> Non
     assert disk.log.read(1, 3, 1) == large.data
 
 
-def test_a_roll_makes_what_lies_before_it_durable(tmp_path: Path) -> None:
+def test_a_roll_makes_what_is_before_it_durable(tmp_path: Path) -> None:
     disk = Disk(tmp_path, segment_bytes=3 * SIZE)
 
     disk.log.append(singles(0, 3))
@@ -151,12 +151,12 @@ def test_a_truncation_cuts_across_segments_and_the_log_goes_on(tmp_path: Path, t
     disk.log.truncate(to)
     disk.log.append(singles(to, to + 2, epoch=3))
 
-    wanted = singles(0, to) + singles(to, to + 2, epoch=3)
+    expected = singles(0, to) + singles(to, to + 2, epoch=3)
     assert disk.log.leo == to + 2
-    assert disk.read_all() == b"".join(one.data for one in wanted)
+    assert disk.read_all() == b"".join(one.data for one in expected)
     disk.restart()
     assert disk.log.recovered.cut is None
-    assert disk.read_all() == b"".join(one.data for one in wanted)
+    assert disk.read_all() == b"".join(one.data for one in expected)
 
 
 def test_a_truncation_at_or_above_the_end_does_nothing(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_a_truncation_at_or_above_the_end_does_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("to", "why"), [(5, "inside a batch"), (1, "the log begins at 2")])
-def test_a_truncation_to_what_is_no_boundary_is_refused(tmp_path: Path, to: int, why: str) -> None:
+def test_a_truncation_to_an_offset_that_is_no_boundary_is_refused(tmp_path: Path, to: int, why: str) -> None:
     disk = Disk(tmp_path)
     disk.log.reset(2)
     disk.log.append([batch(2, 2), batch(4, 2)])

@@ -1,4 +1,4 @@
-"""A run folder may come from a stranger: pipes, devices and links in the place of its files are told by name.
+"""Run folders may come from strangers: pipes, devices and links in place of files are reported by name.
 
 Nothing here may wait for ever: an alarm goes off after ALARM_S.
 """
@@ -26,7 +26,7 @@ LOST = "a-kill-loses-the-tail"
 
 @pytest.fixture(autouse=True)
 def alarm() -> Iterator[None]:
-    """Whoever waits for a writer of a pipe, or for the end of a device, is woken by an error."""
+    """A test that waits for a writer of a pipe, or for the end of a device, gets an error."""
 
     def ring(*_: object) -> None:
         raise TimeoutError(f"not done after {ALARM_S} s")
@@ -64,7 +64,7 @@ def put(kind: str, path: Path) -> None:
 WORDS = {
     "a pipe": "a pipe, and only regular files are opened",
     "a folder": "a folder, and only regular files are opened",
-    "a device": "a link that leaves the folder",  # for the device lies elsewhere
+    "a device": "a link that leaves the folder",  # the device is outside it
     "a link that leaves the folder": "a link that leaves the folder",
     "a loop": os.strerror(errno.ELOOP),
 }
@@ -74,7 +74,7 @@ def reasons(folder: Folder) -> str:
     return "\n".join(reason for _, reason in folder.reasons)
 
 
-# -- the judge's eyes ---------------------------------------------------------------------------------------
+# -- the judge ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", WORDS)
@@ -88,7 +88,7 @@ def test_nothing_but_a_regular_file_is_run_json(folder: Path, kind: str) -> None
 @pytest.mark.parametrize("kind", WORDS)
 @pytest.mark.parametrize("name", ["history.jsonl", "replicas.jsonl", "trace.jsonl"])
 def test_nothing_but_a_regular_file_is_read_of_the_others(folder: Path, name: str, kind: str) -> None:
-    """Each is told by its name, a trace too: to lack one is no reason, to have one that cannot be read is."""
+    """Each is reported by its name, a trace too: a missing trace is no reason, an unreadable one is."""
     if kind == "a link that leaves the folder" and not (GOLDEN / LOST / name).exists():
         (folder / name).symlink_to("/etc/hostname")
     else:
@@ -104,7 +104,7 @@ def test_nothing_but_a_regular_file_is_read_of_the_others(folder: Path, name: st
 @pytest.mark.parametrize("kind", WORDS)
 @pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
 def test_nothing_but_a_regular_file_is_a_dump(folder: Path, suffix: str, kind: str) -> None:
-    """In the place of a Parquet file beside good lines it is nothing; without the lines there is no dump."""
+    """In the place of a Parquet file beside good lines it is ignored; without the lines there is no dump."""
     if suffix == "parquet" and kind == "a link that leaves the folder":
         outside = folder.parent / "outside.parquet"
         outside.write_bytes(b"PAR1....PAR1")
@@ -133,7 +133,7 @@ def test_a_folder_of_logs_elsewhere_has_no_dumps(folder: Path) -> None:
 
 
 def test_links_inside_the_folder_and_a_link_to_the_folder_are_fine(folder: Path) -> None:
-    """Near misses: nothing is told of them."""
+    """Near misses: nothing is reported of them."""
     before = open_folder(folder)
     shutil.move(folder / "history.jsonl", folder / "kept.jsonl")
     (folder / "history.jsonl").symlink_to("kept.jsonl")
@@ -156,8 +156,8 @@ def test_a_neighbour_whose_name_begins_alike_is_outside(tmp_path: Path) -> None:
         open_inside(tmp_path / "run" / "run.json", tmp_path / "run")
 
 
-def test_more_than_may_be_is_told(tmp_path: Path) -> None:
-    """Exactly as much as may be is read."""
+def test_a_file_above_the_limit_is_refused(tmp_path: Path) -> None:
+    """A file of exactly the limit is read."""
     file = tmp_path / "run.json"
     file.write_bytes(b"x" * (1 << 20))
     assert len(read_inside(file, tmp_path, at_most=1 << 20)) == 1 << 20
@@ -166,7 +166,8 @@ def test_more_than_may_be_is_told(tmp_path: Path) -> None:
         read_inside(file, tmp_path, at_most=1 << 20)
 
 
-def test_a_run_json_and_replicas_without_end_are_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oversized_run_json_or_replicas_file_is_reported(
+        folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("floodmark.checkers.read.folder.REPLICAS_BYTES_AT_MOST", 1 << 20)
     os.truncate(folder / "replicas.jsonl", (1 << 20) + 1)
     assert "replicas.jsonl: larger than 1 MiB" in reasons(open_folder(folder))
@@ -184,8 +185,8 @@ def test_a_run_json_and_replicas_without_end_are_told(folder: Path, monkeypatch:
     ("reproduce", "run.json"), ("reproduce", "verdict.json"), ("reproduce", "history.jsonl"),
     ("rejudge", "run.json"), ("check", "run.json"),
 ])  # fmt: skip
-def test_no_command_waits_for_what_is_no_file(folder: Path, command: str, name: str, kind: str) -> None:
-    """It says which file, and what is there instead; the exit code is that of a folder that is no run."""
+def test_no_command_waits_for_a_pipe_or_a_device(folder: Path, command: str, name: str, kind: str) -> None:
+    """It names the file, and what is there instead; the exit code is that of a folder that is no run."""
     edit_run(folder, concurrency=1, rate=None, duration_s=1.0, links="direct")
     put(kind, folder / name)
     answer = floodmark(command, folder)
@@ -220,7 +221,7 @@ def test_a_schedule_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 def traps(folder: Path, mine: Path, *names: str) -> None:
-    """Links to a file of the user's under every name that a writer was known, or could be thought, to use."""
+    """Links to a file of the user's under every name that a writer uses or might use."""
     for name in names:
         for trap in (name, f".{name}.fresh", f".{name}.new", f".{name}.tmp", f".{name}.{os.getpid()}"):
             (folder / trap).unlink(missing_ok=True)
@@ -228,7 +229,7 @@ def traps(folder: Path, mine: Path, *names: str) -> None:
 
 
 def test_a_prepared_folder_overwrites_nothing_of_the_users(folder: Path, tmp_path: Path) -> None:
-    """What lies under the file's own name is replaced; whatever else lies there is left alone."""
+    """The link under the file's own name is replaced; the others are left alone."""
     mine = tmp_path / "mine"
     mine.write_text("precious")
     traps(folder, mine, "verdict.json")
@@ -255,8 +256,8 @@ def test_a_twin_is_written_through_no_link(folder: Path, tmp_path: Path,
     assert mine.read_text() == "precious"
 
 
-def test_a_twin_of_another_folder_is_none(folder: Path, tmp_path: Path,
-                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_twin_in_another_folder_is_no_twin(folder: Path, tmp_path: Path,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_twin, "FROM_BYTES", 1)
     assert history_twin.keep(folder / "history.jsonl") is not None
     shutil.move(folder / "history.parquet", tmp_path / "history.parquet")
@@ -264,15 +265,15 @@ def test_a_twin_of_another_folder_is_none(folder: Path, tmp_path: Path,
     assert not history_twin.is_twin(folder / "history.jsonl")
 
 
-def test_what_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A folder stands in the file's place."""
+def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A folder is in the file's place."""
     (tmp_path / "verdict.json").mkdir()
     with pytest.raises(FloodmarkError, match="cannot write"):
         run.write_whole(tmp_path / "verdict.json", b"{}\n")
     assert [path.name for path in tmp_path.iterdir()] == ["verdict.json"]
 
 
-def test_a_file_is_for_whom_the_users_mask_lets(tmp_path: Path) -> None:
+def test_a_file_has_the_mode_of_the_users_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         run.write_whole(tmp_path / "verdict.json", b"{}\n")

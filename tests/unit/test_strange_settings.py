@@ -1,4 +1,4 @@
-"""What a folder says of its cluster becomes no second line of a configuration, no path, no address, no id."""
+"""A folder's settings cannot become a second line of a configuration, a path, an address or an id."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ LOAD: dict[str, Any] = {"id": "00ff", "concurrency": 1, "rate": None, "duration_
 
 
 def strange(parent: Path, **changes: Any) -> Path:
-    """A saved run that could be had again, but for what is changed."""
+    """A saved run that could be reproduced, except for the changes."""
     return edit_run(golden(parent, "a-kill-loses-the-tail"), **{**LOAD, **changes})
 
 
@@ -25,8 +25,8 @@ def configured(key: str, value: object) -> dict[str, Any]:
 
 
 def placed(**changes: Any) -> dict[str, Any]:
-    told = {"topic": "log", "partition": 0, "replicas": list(NODES), "cleanup": "delete", **changes}
-    return {"partitions": {"0": told}}
+    partition = {"topic": "log", "partition": 0, "replicas": list(NODES), "cleanup": "delete", **changes}
+    return {"partitions": {"0": partition}}
 
 
 HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
@@ -39,7 +39,7 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "a path": (configured("log.dirs", "/tmp/elsewhere"), "log.dirs"),
     "an address": (configured("listeners", "PLAINTEXT://0.0.0.0:9092"), "listeners"),
     "an id": (configured("node.id", 7), "node.id=... cannot be set"),
-    "a key that nobody knows": (configured("no.such.key", 7), "no.such.key"),
+    "an unknown key": (configured("no.such.key", 7), "no.such.key"),
     "a value of another type": (configured("min.insync.replicas", "two"), "takes a positive integer"),
     "a list for a value": (configured("min.insync.replicas", [1]), "config"),
     "a second line in a bug": (configured("floodmark.bugs", "M01\nlog.dirs=/x"), "config"),
@@ -59,26 +59,26 @@ HOSTILE: dict[str, tuple[dict[str, Any], str]] = {
     "very many clients": ({"concurrency": 10**9}, "concurrency"),
     "a rate that is none": ({"rate": "fast"}, "rate"),
     "an act on a path": ({"schedule": [{"f": "kill", "nodes": ["../n1"]}]}, "kill"),
-    "a kind of cut that a terminal would obey": ({"schedule": [
+    "a kind of cut with a control sequence": ({"schedule": [
         {"f": "cut", "nodes": ["n1"], "kind": "\x1b[2J"}]}, "\\u001b[2J"),
     "a kind of cut without end": ({"schedule": [{"f": "cut", "nodes": ["n1"], "kind": "k" * 101}]}, "kkk"),
-    "an act that nobody knows": ({"schedule": [{"f": "exec", "nodes": ["n1"]}]}, "exec"),
+    "an unknown act": ({"schedule": [{"f": "exec", "nodes": ["n1"]}]}, "exec"),
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_folder_is_refused_before_anything_starts(tmp_path: Path, what: str) -> None:
-    """Exit 2 and a sentence; nothing is made, so no broker has a place to run."""
-    changes, told = HOSTILE[what]
+@pytest.mark.parametrize("case", HOSTILE)
+def test_a_hostile_folder_is_refused_before_anything_starts(tmp_path: Path, case: str) -> None:
+    """Exit 2 and an error message; nothing is created, so no broker can run."""
+    changes, message = HOSTILE[case]
     answer = floodmark("reproduce", strange(tmp_path, **changes), "--out", tmp_path / "out")
-    assert (answer.code, told in answer.err) == (2, True), answer.err
+    assert (answer.code, message in answer.err) == (2, True), answer.err
     assert "cannot be reproduced" in answer.err
     assert answer.err.isascii()
     assert not (tmp_path / "out").exists()
 
 
 def test_a_history_puts_nothing_strange_into_the_moments(tmp_path: Path) -> None:
-    """The leader that a strike met becomes a state that is waited for."""
+    """The leader at a strike becomes a state that is waited for."""
     def met(leader: str, isr: list[str]) -> dict[str, Any]:
         return {"nodes": ["n3"], "moment": {"at": "time", "time": 1}, "began": 10**9,
                 "where": {"acks": {}, "leader": {"0": leader}, "isr": {"0": isr}}}
@@ -102,8 +102,8 @@ def test_a_history_puts_nothing_strange_into_the_moments(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("fault", [{"nodes": 5}, {"nodes": ["n1"], "reached": {"of": 7}},
                                    {"nodes": ["n1"], "reached": {"of": [7]}}, {"where": {"leader": []}}])
-def test_a_fault_that_is_told_oddly_breaks_nothing(tmp_path: Path, fault: dict[str, Any]) -> None:
-    """The next thing that is wrong is told instead."""
+def test_a_malformed_fault_in_the_history_breaks_nothing(tmp_path: Path, fault: dict[str, Any]) -> None:
+    """The next mistake is reported instead."""
     folder = strange(tmp_path, rules="kip-966", schedule=[{"f": "kill", "nodes": ["n1"]}])
     edit_run(folder, rules="high-watermark", workload="none-such")
     line_ = {"index": 0, "time": 5, "process": -1, "type": "info", "f": "kill", "fault": fault}
@@ -115,7 +115,7 @@ def test_a_fault_that_is_told_oddly_breaks_nothing(tmp_path: Path, fault: dict[s
 
 @pytest.mark.parametrize("word", ["a=1\nlog.dirs=/x", "min.insync.replicas=1\rlisteners=x", "a\x1b=1"])
 def test_an_option_holds_one_line(tmp_path: Path, word: str) -> None:
-    """Of run, and of cluster up, which starts brokers too."""
+    """For `run`, and for `cluster up`, which starts brokers too."""
     for command in (("run", "--out", tmp_path / "run"), ("cluster", "up", "--out", tmp_path / "up")):
         answer = floodmark(*command, "-c", word)
         assert (answer.code, "are one line" in answer.err) == (2, True), answer.err
@@ -127,11 +127,11 @@ def test_an_option_holds_one_line(tmp_path: Path, word: str) -> None:
     ("a:b", "1"), ("#a", "1"), ("a b", "1"), ("", "1"), ("a=b", "1"),
 ])
 def test_a_line_of_properties_is_one_line(key: str, value: str) -> None:
-    """Whatever comes to the file, by whatever way: the broker's reader must not see another line in it."""
+    """Whatever is written to the file: the broker's reader must not see another line in it."""
     with pytest.raises(UsageError, match="cannot be in a properties file"):
         property_line(key, value)
 
 
 @pytest.mark.parametrize("value", ["1", "", "PLAINTEXT://127.0.0.1:9092", "/a b/\u00fc", "1@h:2", "a\\b"])
-def test_what_a_line_holds_the_broker_reads(value: str) -> None:
+def test_the_broker_reads_the_value_of_a_line(value: str) -> None:
     assert config.read_properties(property_line("log.dirs", value)) == [(1, "log.dirs", value)]

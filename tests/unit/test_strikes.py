@@ -1,4 +1,4 @@
-"""What a report says struck a run: the strikes of its history, and what was planned and never came."""
+"""The strikes that a report counts: those of the history, and those that were planned and never came."""
 
 import json
 from pathlib import Path
@@ -27,13 +27,13 @@ def about(schedule: list[dict[str, Any]], missed: list[int], ended: str | None =
     return {"format": 1, "nodes": ["n1"], "schedule": schedule, "missed": missed, "ended": ended}
 
 
-@pytest.mark.parametrize(("fs", "told", "said"), [
+@pytest.mark.parametrize(("fs", "run", "expected"), [
     (("kill", "start") * 3, about([KILL, START] * 3, []), "3 kill, 3 start"),
-    # Eleven were planned; the moments of eight never came, and their starts found nobody down.
+    # Eleven were planned; the moments of eight never came, and their starts found no node down.
     (("kill", "start") * 3, about(ELEVEN, list(range(6, 22, 2))),
      "3 kill, 3 start; missed because the moment never came: 8 kill"),
     ((), about([KILL, START], [0]), "nothing; missed because the moment never came: 1 kill"),
-    (("start",), about([KILL, START], [0, 1]),  # what mends is done, whether its moment came or not
+    (("start",), about([KILL, START], [0, 1]),  # a start is carried out, whether its moment came or not
      "1 start; missed because the moment never came: 1 kill"),
     (("kill",), about([KILL, START, KILL, START], [], "interrupted"),
      "1 kill; not begun when the run ended: 1 kill, 2 start"),
@@ -48,11 +48,11 @@ def about(schedule: list[dict[str, Any]], missed: list[int], ended: str | None =
     ((), about([KILL], []), ""),
 ])
 def test_the_strikes_are_counted_and_not_the_plan(
-        fs: tuple[str, ...], told: dict[str, Any], said: str) -> None:
-    assert strikes_text(strikes_of(acts(*fs), told)) == said
+        fs: tuple[str, ...], run: dict[str, Any], expected: str) -> None:
+    assert strikes_text(strikes_of(acts(*fs), run)) == expected
 
 
-def test_a_strike_that_failed_half_way_is_told_as_such() -> None:
+def test_a_strike_that_failed_half_way_is_counted_as_such() -> None:
     ops = [*acts("kill"), *acts("cut", error="no such chain")]
     assert strikes_text(strikes_of(ops, about([], []))) == "1 cut, 1 kill; failed half-way: 1 cut"
 
@@ -67,9 +67,9 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
     (tmp_path / "history.jsonl").write_text("".join(
         json.dumps(line, separators=("," + gap, ":" + gap)) + "\n" for line in [*lines, client]))
     run = about(ELEVEN, list(range(4, 22)))
-    told = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
-    said = "struck by  2 kill, 1 start; missed because the moment never came: 9 kill"
-    outcome = Outcome(folder=tmp_path, ruling=ruling(told, run), verdict=told, about=run)
-    assert said in report_of(outcome)
-    assert f"- {' '.join(said.split())}" in markdown("1 run", [outcome]).decode()
-    assert said in verdict_text.report(tmp_path, told, run)
+    verdict = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
+    expected = "struck by  2 kill, 1 start; missed because the moment never came: 9 kill"
+    outcome = Outcome(folder=tmp_path, ruling=ruling(verdict, run), verdict=verdict, about=run)
+    assert expected in report_of(outcome)
+    assert f"- {' '.join(expected.split())}" in markdown("1 run", [outcome]).decode()
+    assert expected in verdict_text.report(tmp_path, verdict, run)

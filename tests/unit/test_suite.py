@@ -1,4 +1,4 @@
-"""What pytest's fixtures take and refuse, before anything starts; and that they cost nothing unasked."""
+"""What the pytest fixtures accept and refuse before anything starts; and that they cost nothing unused."""
 
 import asyncio
 import subprocess
@@ -29,7 +29,7 @@ KILL = {"f": "kill", "nodes": ["n1"]}
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         ({"nodez": 3}, "floodmark_run does not know 'nodez'; valid: cluster, kafka, "),
         ({"scenario": "double-failover", "nodes": 5}, "does not know 'nodes'; valid: scenario, rules"),
@@ -42,21 +42,21 @@ KILL = {"f": "kill", "nodes": ["n1"]}
         ({"allow": ["lost-writes"]}, "no finding is called 'lost-writes'"),
     ],
 )
-def test_words_that_are_off_start_nothing(tmp_path: Path, words: dict[str, Any], says: str) -> None:
-    with pytest.raises(UsageError, match=says):
+def test_invalid_keywords_start_nothing(tmp_path: Path, words: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         judged_run(tmp_path / "run", words)
     assert not (tmp_path / "run").exists()
 
 
-def test_words_are_those_of_the_command_line(tmp_path: Path) -> None:
+def test_keywords_are_the_options_of_the_command_line(tmp_path: Path) -> None:
     options, schedule = options_of(tmp_path, {
         "nemesis": ["crash", "cut"], "config": {"min.insync.replicas": 1}, "bugs": ["ack_early"], "nodes": 5})
     assert (options.nemesis, options.config) == ("crash,cut", ("min.insync.replicas=1",))
     assert (options.bugs, options.nodes, options.out, schedule) == (("ack_early",), 5, tmp_path, None)
 
 
-def test_settings_are_drawn_but_for_the_words_given(tmp_path: Path) -> None:
-    """From the seed, and run.json tells them; words not asked for are as ever."""
+def test_settings_are_drawn_except_those_given(tmp_path: Path) -> None:
+    """From the seed, and recorded in run.json; without `drawn` nothing is drawn."""
     words = {"settings": "drawn", "partitions": 3, "seed": 5}
     plan = planned(*options_of(tmp_path / "run", words))
     assert plan.drawn
@@ -72,32 +72,32 @@ def test_a_schedule_names_nodes_and_partitions_that_were_drawn(tmp_path: Path) -
     seed = next(seed for seed in range(50)
                 if with_drawn(options_of(None, {"settings": "drawn"})[0], seed).nodes == 5)
     words = {"settings": "drawn", "seed": seed, "duration": 10}
-    told = entries({**words, "nemesis": "crash", "interval": 0.5})
-    assert {node for entry in told for node in entry.get("nodes", ())} >= {"n4", "n5"}
-    options, schedule = options_of(tmp_path, {**words, "schedule": told})
+    given = entries({**words, "nemesis": "crash", "interval": 0.5})
+    assert {node for entry in given for node in entry.get("nodes", ())} >= {"n4", "n5"}
+    options, schedule = options_of(tmp_path, {**words, "schedule": given})
     assert (options.nodes, options.seed) == (5, seed)
     assert options.drawn
     assert planned(options, schedule).drawn == options.drawn
 
 
-def test_a_schedule_is_data_and_the_same_for_the_same_words(tmp_path: Path) -> None:
-    told = entries({"nemesis": "crash", "duration": 10, "interval": 1})
-    assert {entry["f"] for entry in told} - ACTS
-    assert told == entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 1})
-    assert told != entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 2})
-    _, schedule = options_of(tmp_path, {"schedule": told})
+def test_a_schedule_is_data_and_the_same_for_the_same_keywords(tmp_path: Path) -> None:
+    given = entries({"nemesis": "crash", "duration": 10, "interval": 1})
+    assert {entry["f"] for entry in given} - ACTS
+    assert given == entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 1})
+    assert given != entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 2})
+    _, schedule = options_of(tmp_path, {"schedule": given})
     assert schedule
-    assert pytest_support.json_form.write(schedule) == told
+    assert pytest_support.json_form.write(schedule) == given
     with pytest.raises(UsageError, match="floodmark_schedule does not know 'schedule'"):
-        entries({"schedule": told})
+        entries({"schedule": given})
 
 
-def test_an_event_loop_is_no_place_for_a_run(tmp_path: Path) -> None:
-    async def asked() -> None:
+def test_a_run_inside_an_event_loop_is_refused(tmp_path: Path) -> None:
+    async def inside() -> None:
         judged_run(tmp_path / "run", {"nemesis": "crash"})
 
     with pytest.raises(UsageError, match="plain test functions"):
-        asyncio.run(asked())
+        asyncio.run(inside())
 
 
 COUNTS = {"acked": 5}
@@ -153,36 +153,36 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Acted(ClusterUp):
-    """A cluster that notes what is asked of it, and is as `look` says."""
+class RecordingCluster(ClusterUp):
+    """A cluster that records its calls, and whose state is `look`."""
 
     look: dict[str, Any]
-    asked: list[str]
+    calls: list[str]
 
     def state(self) -> dict[str, Any]:
         return deepcopy(self.look)
 
     def strike(self, fault: str, *nodes: str) -> None:
-        self.asked.append(" ".join((fault, *nodes)))
+        self.calls.append(" ".join((fault, *nodes)))
         self.look["running"] = self.look["unfenced"] = ["n1", "n2"]
         self.look["partitions"][0]["truth"]["isr"] = ["n2", "n1"]
 
     def heal(self) -> None:
-        self.asked.append("heal")
+        self.calls.append("heal")
 
 
-def acted(**look: Any) -> Acted:
+def recording(**look: Any) -> RecordingCluster:
     usual = {"nodes": ["n1", "n2"], "running": ["n1"], "unfenced": ["n1"], "paused": [], "died": [],
              "cuts": [], "partitions": [{"truth": {"isr": ["n1"]}, "replicas": ["n1", "n2"]}]}
-    return Acted(bootstrap="", folder=Path("c"), look={**usual, **look}, asked=[])
+    return RecordingCluster(bootstrap="", folder=Path("c"), look={**usual, **look}, calls=[])
 
 
-def test_what_a_nemesis_broke_is_mended() -> None:
-    cluster = acted(paused=["n1"], cuts=["n1 is cut from n2"])
+def test_the_faults_of_a_nemesis_are_ended() -> None:
+    cluster = recording(paused=["n1"], cuts=["n1 is cut from n2"])
     pytest_nemesis.mend(cluster)
-    assert cluster.asked == ["heal", "resume n1", "start n2"]
+    assert cluster.calls == ["heal", "resume n1", "start n2"]
     with pytest.raises(FloodmarkError, match="n2 died without a fault"):
-        pytest_nemesis.mend(acted(died=["n2"]))
+        pytest_nemesis.mend(recording(died=["n2"]))
 
 
 @pytest.mark.parametrize(
@@ -195,18 +195,18 @@ def test_what_a_nemesis_broke_is_mended() -> None:
     ],
 )
 def test_a_cluster_is_healthy_when_all_are_in_the_isr(look: dict[str, Any], *, healthy: bool) -> None:
-    assert pytest_nemesis.is_healthy(acted(**look).state()) is healthy
+    assert pytest_nemesis.is_healthy(recording(**look).state()) is healthy
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [({"nemesis": "elect"}, "has no 'elect'; it has: crash, restart"), ({"nemesis": "all"}, "has no 'all'"),
      ({"duration": 3}, "does not know 'duration'; valid: nemesis, interval, seed")])
-def test_a_nemesis_that_cannot_be_strikes_nothing(words: dict[str, Any], says: str) -> None:
-    cluster = acted()
-    with pytest.raises(UsageError, match=says), pytest_nemesis.striking(cluster, words):
+def test_an_unsupported_nemesis_strikes_nothing(words: dict[str, Any], message: str) -> None:
+    cluster = recording()
+    with pytest.raises(UsageError, match=message), pytest_nemesis.striking(cluster, words):
         pass
-    assert cluster.asked == []
+    assert cluster.calls == []
 
 
 def test_the_plugin_costs_nothing_before_it_is_used() -> None:

@@ -1,4 +1,4 @@
-"""On which systems a scenario plays, and what a row says of topics in one cluster."""
+"""On which systems a scenario is played, and rows that compare topics of one cluster."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def the_shipped() -> dict[str, Scenario]:
     return {one.name: one for one in scenario.shipped(scenario_words())}
 
 
-@pytest.mark.parametrize(("name", "where"), [
+@pytest.mark.parametrize(("name", "systems"), [
     ("double-failover", (REFERENCE,)),  # it holds a broker at a failpoint
     ("double-failover-expired", (REFERENCE, ZOOKEEPER)),  # sessions are ended by hand
     ("power-divergence-two-topics", (REFERENCE, ZOOKEEPER)),
@@ -37,11 +37,11 @@ def the_shipped() -> dict[str, Scenario]:
     ("unclean-by-hand", SYSTEMS),
     ("deposed-with-a-record", SYSTEMS),
 ])
-def test_where_a_scenario_plays(name: str, where: tuple[str, ...], shipped: dict[str, Scenario]) -> None:
-    assert systems_of(shipped[name]) == where
+def test_the_systems_of_a_scenario(name: str, systems: tuple[str, ...], shipped: dict[str, Scenario]) -> None:
+    assert systems_of(shipped[name]) == systems
 
 
-def test_a_row_says_why_it_is_not_played(shipped: dict[str, Scenario]) -> None:
+def test_a_row_that_is_not_played_has_a_reason(shipped: dict[str, Scenario]) -> None:
     one = shipped["double-failover-expired"]
     rows = {bool(row.topics): row for row in one.rows}
     assert why_not_played(one.schedule, rows[True], ZOOKEEPER) is None
@@ -55,7 +55,7 @@ def lost(*partitions: int) -> Verdict:
         examples=tuple({"partition": key} for key in partitions)),))
 
 
-def test_a_spared_partition_must_not_show_it() -> None:
+def test_a_spared_partition_must_not_show_the_finding() -> None:
     row = Row(rules="kip-320", manifest=frozenset({"lost-write"}), spared={1: frozenset({"lost-write"})})
     assert differences(row, lost(0)) == []
     assert differences(row, lost(0, 1)) == ["lost-write of partition 1, which must be spared"]
@@ -67,7 +67,7 @@ def test_without_a_whole_trace_latent_findings_may_be_missing() -> None:
     assert differences(row, lost(0), traced=False) == []
 
 
-def test_eligible_leader_replicas_are_of_kraft_and_need_no_turning_off_elsewhere(
+def test_eligible_leader_replicas_are_of_kraft_and_need_not_be_turned_off_elsewhere(
         shipped: dict[str, Scenario]) -> None:
     one = shipped["last-replica-after-stops"]
     level = {row.config[ELR]: row for row in one.rows if row.rules == "kip-320" and ELR in row.config}
@@ -79,7 +79,7 @@ def test_eligible_leader_replicas_are_of_kraft_and_need_no_turning_off_elsewhere
     assert config_on(level["0"].config, KRAFT) == {ELR: "0"}
 
 
-def test_a_sample_is_of_rows_that_play_there(shipped: dict[str, Scenario]) -> None:
+def test_a_sample_has_only_rows_of_its_system(shipped: dict[str, Scenario]) -> None:
     one = shipped["last-replica-after-stops"]
     controls = {system: rows_of(one, None, sample=True, system=system)[1] for system in (REFERENCE, KRAFT)}
     assert controls[KRAFT].config == {ELR: "1"}
@@ -87,7 +87,7 @@ def test_a_sample_is_of_rows_that_play_there(shipped: dict[str, Scenario]) -> No
 
 
 def in_doubt(*names: str) -> Verdict:
-    """A permitted loss, and these checks cannot tell."""
+    """A permitted loss, and these names are unknown."""
     return Verdict(valid="unknown", findings=(Finding(
         name="lost-write", klass=PERMITTED, permitted_by="unclean.leader.election.enable", count=1,
         examples=()),), unknown=(Unknown(names=names, reason="no trace"),))

@@ -1,4 +1,4 @@
-"""Offsets by time: the first record not older than a time, against a look at every record."""
+"""Offsets by time: the first record not older than a time, against a scan of every record."""
 
 from pathlib import Path
 from random import Random
@@ -35,7 +35,7 @@ def logged(disk: Disk, times: list[list[int]], codec: int) -> None:
 
 
 @pytest.mark.parametrize("codec", [NONE, GZIP])
-def test_it_is_the_first_of_all_records_that_is_not_older(tmp_path: Path, codec: int) -> None:
+def test_the_offset_is_that_of_the_first_record_that_is_not_older(tmp_path: Path, codec: int) -> None:
     """Times in no order, several batches a segment, several segments; also below an end."""
     random = Random(codec)
     for turn in range(10):
@@ -51,16 +51,16 @@ def test_it_is_the_first_of_all_records_that_is_not_older(tmp_path: Path, codec:
                 (timestamp, epoch) for epoch, each in enumerate(times) for timestamp in each
             )
         ]
-        for asked in range(-1, 102, 3):
-            expected = next((one for one in every if one.timestamp >= max(asked, 0)), None)
-            assert find_offset(disk.log, max(asked, 0), disk.log.leo) == expected
+        for target in range(-1, 102, 3):
+            expected = next((one for one in every if one.timestamp >= max(target, 0)), None)
+            assert find_offset(disk.log, max(target, 0), disk.log.leo) == expected
         youngest = max((one.timestamp for one in every), default=0)
         assert find_offset(disk.log, MAX_TIMESTAMP, disk.log.leo) == next(
             (one for one in every if one.timestamp == youngest), None
         )
 
 
-def test_what_is_not_committed_is_not_found(tmp_path: Path) -> None:
+def test_an_uncommitted_record_is_not_found(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     logged(disk, [[10, 11], [20]], NONE)
 
@@ -70,8 +70,8 @@ def test_what_is_not_committed_is_not_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("codec", [SNAPPY, LZ4, ZSTD])
-def test_in_a_batch_that_cannot_be_read_the_first_stands_for_all(tmp_path: Path, codec: int) -> None:
-    """Early, never late; and told with its own time."""
+def test_an_unreadable_batch_is_found_by_its_first_record(tmp_path: Path, codec: int) -> None:
+    """The offset may be too early, never too late; it comes with its own time."""
     disk = Disk(tmp_path)
     logged(disk, [[1, 2], [10, 15, 20], [30]], codec)
 
@@ -81,8 +81,8 @@ def test_in_a_batch_that_cannot_be_read_the_first_stands_for_all(tmp_path: Path,
     assert find_offset(disk.log, MAX_TIMESTAMP, 5) == TimestampAndOffset(offset=4, timestamp=20, epoch=1)
 
 
-def test_records_that_are_none_are_no_trouble(tmp_path: Path) -> None:
-    """Nobody here looks into a batch before; its CRC is sound, its records are noise."""
+def test_malformed_records_are_no_error(tmp_path: Path) -> None:
+    """The broker parses no records before; the batch's CRC is valid, its records are noise."""
     disk = Disk(tmp_path)
     random = Random(3)
     for codec in (NONE, GZIP):

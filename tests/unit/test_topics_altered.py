@@ -1,4 +1,4 @@
-"""What becomes of a topic once it is there: its configs, more partitions, its end; at the controller."""
+"""Changes of an existing topic at the controller: its configs, more partitions, its deletion."""
 
 from typing import Any
 
@@ -75,7 +75,7 @@ class Cluster:
         return self.controller.metadata()
 
 
-def test_configs_are_what_was_said_last() -> None:
+def test_configs_are_those_that_were_set_last() -> None:
     """All of them; nothing is written where nothing changes."""
     cluster = Cluster()
 
@@ -88,13 +88,13 @@ def test_configs_are_what_was_said_last() -> None:
 
 
 def test_a_topic_grows() -> None:
-    """The partitions that it has stay as they are; the new ones go on where the old ones ended."""
+    """The existing partitions stay as they are; the assignment of the new ones continues theirs."""
     cluster = Cluster()
-    was = cluster.metadata.topics["t"].partitions
+    before = cluster.metadata.topics["t"].partitions
 
     assert cluster.answer(GrowTopic(**NOW, topic="t", partitions=4, assignment=())) == errors.NONE
     now = cluster.metadata.topics["t"].partitions
-    assert now[:2] == was
+    assert now[:2] == before
     assert [part.replicas for part in now] == [(1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 2, 3)]
     assert [(part.leader, part.leader_epoch) for part in now[2:]] == [(3, 0), (1, 0)]
     lines = controller_lines(cluster.before, None, cluster.records)
@@ -118,16 +118,16 @@ def test_a_topic_grows() -> None:
 def test_how_a_topic_may_grow(partitions: int, assignment: Any, error: int) -> None:
     cluster = Cluster()
     event = GrowTopic(**NOW, topic="t", partitions=partitions, assignment=assignment)
-    looked = GrowTopic(**NOW, topic="t", partitions=partitions, assignment=assignment, validate_only=True)
+    validate = GrowTopic(**NOW, topic="t", partitions=partitions, assignment=assignment, validate_only=True)
 
-    assert cluster.answer(looked) == error
+    assert cluster.answer(validate) == error
     assert len(cluster.metadata.topics["t"].partitions) == 2
     assert cluster.answer(event) == error
     assert len(cluster.metadata.topics["t"].partitions) == (2 if error else 3)
 
 
-def test_a_topic_ends_and_another_of_its_name_begins() -> None:
-    """At epoch 0, told in the trace as a new one."""
+def test_a_deleted_topic_can_be_created_again() -> None:
+    """At epoch 0, traced as a new one."""
     cluster = Cluster()
     deleted = DeleteTopic(**NOW, topic="t")
 
@@ -160,14 +160,14 @@ def test_a_topic_ends_and_another_of_its_name_begins() -> None:
         ({"message.timestamp.type": "LogAppendTime"}, errors.POLICY_VIOLATION),
     ],
 )
-def test_what_a_topic_may_be_given(configs: dict[str, str], error: int) -> None:
+def test_configs_of_a_topic_are_checked(configs: dict[str, str], error: int) -> None:
     found, why = check_topic_configs(configs)
 
     assert found == error
     assert bool(why) == bool(error)
 
 
-def test_changes_are_made_one_by_one() -> None:
+def test_configs_are_altered_one_by_one() -> None:
     """SET, DELETE; there are no lists to append to."""
     configs = {"a": "1", "b": "2"}
 
@@ -180,7 +180,7 @@ def test_changes_are_made_one_by_one() -> None:
 
 
 def test_where_a_config_comes_from() -> None:
-    """The topic's own rules over the broker's, that over the default."""
+    """The topic's own overrides the broker's, and the broker's the default."""
     text = (
         "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://h:1\nlog.dirs=/d\n"
         "controller.quorum.voters=100@h:2\nmin.insync.replicas=2\nmessage.max.bytes=1048588\n"

@@ -22,7 +22,7 @@ APPEND = {"event": "append", "epoch": 0, "leo": 1, "hw": 0, "role": "leader", "o
 
 
 class Clock:
-    """Nanoseconds that rise by one at each look, unless told otherwise."""
+    """Nanoseconds that rise by one at each call, unless set otherwise."""
 
     def __init__(self, now_ns: int = 1_000) -> None:
         self.now_ns = now_ns
@@ -48,7 +48,7 @@ def merged(of: Raw, origin_ns: int = 0) -> tuple[list[dict[str, Any]], list[str]
     return lines, merge.problems
 
 
-def test_a_line_arrives_in_the_words_of_the_run(tmp_path: Path) -> None:
+def test_a_merged_line_has_the_names_of_the_run(tmp_path: Path) -> None:
     """Names for ids, the history's key for topic and partition, the run's clock for the monotonic one."""
     one = writer(tmp_path)
     one.write_replica_lines(
@@ -69,7 +69,7 @@ def test_a_line_arrives_in_the_words_of_the_run(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_seq_goes_on_over_restarts_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
+def test_seq_continues_after_restarts_and_a_torn_line_is_cut_off(tmp_path: Path) -> None:
     one = writer(tmp_path)
     one.write_replica_lines("log", 0, [APPEND, APPEND])
     path = tmp_path / "1.trace"
@@ -125,7 +125,7 @@ def test_lines_of_other_partitions_are_left_out_and_leave_no_gap(tmp_path: Path)
     assert [(line["seq"], line.get("partition")) for line in lines] == [(0, None), (1, 7), (2, 7)]
 
 
-def test_a_gap_is_told_and_stays_a_gap(tmp_path: Path) -> None:
+def test_a_gap_is_reported_and_stays_a_gap(tmp_path: Path) -> None:
     one = writer(tmp_path)
     for _ in range(3):
         one.write_replica_lines("other", 0, [APPEND])
@@ -140,7 +140,7 @@ def test_a_gap_is_told_and_stays_a_gap(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"{nonsense", b"7", b'{"time":1}'])
-def test_a_line_that_is_none_is_told_by_file_and_number(bad: bytes, tmp_path: Path) -> None:
+def test_a_malformed_line_is_reported_with_file_and_number(bad: bytes, tmp_path: Path) -> None:
     one = writer(tmp_path)
     one.write_replica_lines("log", 0, [APPEND, APPEND, APPEND])
     path = tmp_path / "1.trace"
@@ -151,7 +151,7 @@ def test_a_line_that_is_none_is_told_by_file_and_number(bad: bytes, tmp_path: Pa
     assert any("1.trace:2: not a line of a trace" in problem for problem in problems)
 
 
-def test_a_node_that_was_never_started_is_told(tmp_path: Path) -> None:
+def test_a_node_that_was_never_started_is_reported(tmp_path: Path) -> None:
     writer(tmp_path, 1).write_replica_lines("log", 0, [APPEND])
     (tmp_path / "3.trace").write_bytes(b'{"time":')
     lines, problems = merged(raw(tmp_path, 1, 2, 3))
@@ -183,7 +183,7 @@ def test_a_feed_gives_each_line_once_and_when_it_is_whole(tmp_path: Path) -> Non
     feed.close()
 
 
-def test_a_feed_looks_only_at_the_events_it_was_told(tmp_path: Path) -> None:
+def test_a_feed_reads_only_the_requested_events(tmp_path: Path) -> None:
     one = writer(tmp_path)
     hw = {"event": "hw", "epoch": 0, "leo": 1, "hw": 1, "role": "leader"}
     one.write_replica_lines("log", 0, [APPEND, hw, APPEND])
@@ -192,7 +192,7 @@ def test_a_feed_looks_only_at_the_events_it_was_told(tmp_path: Path) -> None:
     with_hw.close()
 
 
-def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
+def test_a_failpoint_is_traced_with_what_is_known_of_it(tmp_path: Path) -> None:
     one = writer(tmp_path)
     one.read_position = lambda topic, partition: (4, 9, 8) if (topic, partition) == ("log", 0) else None
     one.write_failpoint(
@@ -208,13 +208,13 @@ def test_a_failpoint_is_told_with_what_is_known_of_it(tmp_path: Path) -> None:
     assert lines[2].keys() == {"time", "node", "seq", "event", "name", "action"}
 
 
-def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
+def test_a_process_that_halts_traces_the_reason_last(tmp_path: Path) -> None:
     """A broken invariant, a disk that refuses: the trace has the reason."""
-    dies = "from floodmark.broker import process_log; from floodmark.broker.testing import trace\n"
-    dies += "from pathlib import Path; import sys\n"
-    dies += "trace.Trace(Path(sys.argv[1]), 1); process_log.halt_process('disk-refused', OSError('no'))"
+    code = "from floodmark.broker import process_log; from floodmark.broker.testing import trace\n"
+    code += "from pathlib import Path; import sys\n"
+    code += "trace.Trace(Path(sys.argv[1]), 1); process_log.halt_process('disk-refused', OSError('no'))"
     ended = subprocess.run(
-        [sys.executable, "-c", dies, tmp_path / "1.trace"], capture_output=True, timeout=60, check=False
+        [sys.executable, "-c", code, tmp_path / "1.trace"], capture_output=True, timeout=60, check=False
     )
     assert ended.returncode == EXIT_BROKEN
     ((line,), _) = merged(raw(tmp_path, 1))
@@ -222,10 +222,10 @@ def test_a_process_that_ends_itself_says_so_last(tmp_path: Path) -> None:
 
 
 def test_a_trace_that_cannot_be_written_ends_the_process(tmp_path: Path) -> None:
-    """What nobody can check must not go on: here the disk is full."""
-    dies = "from floodmark.broker.testing import trace; from pathlib import Path\n"
-    dies += "trace.Trace(Path('/dev/full'), 1).write_process_lines([{'event': 'start', 'clean': False}])"
-    ended = subprocess.run([sys.executable, "-c", dies], capture_output=True, timeout=60, check=False)
+    """A run whose trace is incomplete must not go on: here the disk is full."""
+    code = "from floodmark.broker.testing import trace; from pathlib import Path\n"
+    code += "trace.Trace(Path('/dev/full'), 1).write_process_lines([{'event': 'start', 'clean': False}])"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert ended.returncode == EXIT_BROKEN
     assert b"trace-not-written" in ended.stdout
 
@@ -237,7 +237,7 @@ def test_a_trace_that_is_off_writes_nothing(tmp_path: Path) -> None:
     assert off.seq == 0
 
 
-def test_the_version_that_a_controller_has_told_is_the_highest(tmp_path: Path) -> None:
+def test_the_latest_metadata_version_of_a_trace_is_its_highest(tmp_path: Path) -> None:
     path = tmp_path / "100.trace"
     assert latest_metadata_version(path) == 0
     one = writer(tmp_path, 100)
@@ -258,7 +258,7 @@ def test_every_event_of_the_format_has_its_fields_here() -> None:
     }  # fmt: skip
 
 
-def test_a_trace_read_back_tells_a_bad_line_and_passes_a_torn_one_over(tmp_path: Path) -> None:
+def test_reading_a_trace_reports_a_bad_line_and_skips_a_torn_one(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     path.write_bytes(b'{"seq":0}\n{"seq":1}\n{"se')
     assert [line["seq"] for line in trace.read(path)] == [0, 1]

@@ -1,4 +1,4 @@
-"""Without the extra `containers` everything else works, and what needs it says what to install."""
+"""Without the extra `containers` everything else works, and what needs it prints what to install."""
 
 import json
 import os
@@ -20,10 +20,10 @@ sys.meta_path.insert(0, Hidden())
 """
 
 
-ASK = [
+WITH_CONTAINERS = [
     ["run", "--cluster", "containers", "--duration", "1"], ["doctor", "--cluster", "containers"],
     ["scenario", "run", "double-failover", "--cluster", "containers"]]
-ASKS_NOT = ["scenario", "list"]
+WITHOUT = ["scenario", "list"]
 EACH = """
 import json, sys
 from click.testing import CliRunner
@@ -33,17 +33,18 @@ print(json.dumps([[one.exit_code, one.stderr] for one in ran]))
 """
 
 
-def test_it_is_said_what_to_install_and_nothing_else_asks_for_it(tmp_path: Path) -> None:
-    """In a process that has never seen it."""
+def test_what_needs_containers_prints_what_to_install_and_the_rest_works(tmp_path: Path) -> None:
+    """In a process without docker-py."""
     (tmp_path / "sitecustomize.py").write_text(HIDES)
     ran = subprocess.run(
-        [sys.executable, "-c", EACH, json.dumps([ASKS_NOT, *ASK])], cwd=tmp_path, capture_output=True,
-        text=True, timeout=60, check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+        [sys.executable, "-c", EACH, json.dumps([WITHOUT, *WITH_CONTAINERS])], cwd=tmp_path,
+        capture_output=True, text=True, timeout=60, check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)})
     assert ran.returncode == 0, ran.stderr
-    (code, said), *asked = json.loads(ran.stdout)
-    assert code == 0, said
-    assert len(asked) == len(ASK)
-    for code, said in asked:
-        assert code == 4, said
-        assert "pip install 'floodmark[containers]'" in said
-        assert "Traceback" not in said
+    (code, error), *results = json.loads(ran.stdout)
+    assert code == 0, error
+    assert len(results) == len(WITH_CONTAINERS)
+    for code, error in results:
+        assert code == 4, error
+        assert "pip install 'floodmark[containers]'" in error
+        assert "Traceback" not in error

@@ -1,4 +1,4 @@
-"""What the workloads ask: unique values, one partition a send, reads that were assigned, all by the seed."""
+"""The ops of the workloads: unique values, one partition a send, reads that were assigned, by the seed."""
 
 from collections.abc import Mapping
 from itertools import count, islice
@@ -38,11 +38,11 @@ def drawn(workload: Workload, process: int, size: int = 3000) -> list[Intent]:
 
 
 @pytest.mark.parametrize("name", ["log", "idempotent"])
-def test_values_are_unique_over_all_processes_and_probes_and_begin_where_told(name: str) -> None:
+def test_values_are_unique_over_all_processes_and_probes_and_begin_at_the_first(name: str) -> None:
     workload = made(name)
-    asked = [*drawn(workload, 0), *drawn(workload, 1), *(workload.probe(key) for key in range(4)),
-             *drawn(workload, 3)]
-    values = [send.value for intent in asked for send in intent.sends]
+    ops = [*drawn(workload, 0), *drawn(workload, 1), *(workload.probe(key) for key in range(4)),
+           *drawn(workload, 3)]
+    values = [send.value for intent in ops for send in intent.sends]
     assert len(values) == len(set(values))
     assert min(values) == 100
 
@@ -55,8 +55,8 @@ def test_every_send_goes_to_one_partition_and_carries_one_to_four_values() -> No
 
 
 def test_one_process_in_four_reads_and_the_others_send() -> None:
-    asked = (0, 1, 2, 3, 7, 8, 11)
-    kinds = {process: {intent.f for intent in drawn(made("log"), process)} for process in asked}
+    processes = (0, 1, 2, 3, 7, 8, 11)
+    kinds = {process: {intent.f for intent in drawn(made("log"), process)} for process in processes}
     reads = {"send", "poll", "assign", "list_offsets"}
     assert kinds == {0: {"send"}, 1: {"send"}, 2: {"send"}, 3: reads, 7: reads, 8: {"send"}, 11: reads}
 
@@ -68,33 +68,33 @@ def test_a_lone_process_does_a_little_of_both() -> None:
 
 
 @pytest.mark.parametrize("name", ["log", "idempotent"])
-def test_a_load_has_batches_and_readers_as_it_says(name: str) -> None:
+def test_a_load_has_the_batches_and_readers_of_its_shape(name: str) -> None:
     workload = made(name, load=LoadShape(batch_sizes=(5, 20), readers_every=2, compression="gzip"))
     assert {len(one.sends) for one in drawn(workload, 0) if one.f == "send"} == {5, 20}
     assert [process for process in range(8) if "poll" in {one.f for one in drawn(workload, process)}] == [
         1, 3, 5, 7]
 
 
-def test_a_load_has_idempotent_processes_beside_the_log_workload_as_it_says() -> None:
+def test_a_load_has_the_idempotent_processes_of_its_shape_beside_the_log_workload() -> None:
     """All others, probes and final reads are the client of record's, and a value is sent once."""
     workload = made("log", concurrency=10, load=LoadShape(idempotent_every=4, readers_every=2))
-    asked = {process: drawn(workload, process) for process in range(20)}
+    ops = {process: drawn(workload, process) for process in range(20)}
 
     def idempotent(process: int) -> bool:
         return isinstance(workload.session(process), IdempotentSession)
 
     assert [process for process in range(20) if idempotent(process)] == [0, 4, 8, 10, 14, 18]
     assert isinstance(workload.final_session(4), LogSession)
-    values = [send.value for intents in asked.values() for intent in intents for send in intent.sends]
+    values = [send.value for intents in ops.values() for intent in intents for send in intent.sends]
     assert len(values) == len({*values, workload.probe(0).sends[0].value}) - 1
     assert workload.guarantees == made("log").guarantees
 
 
-def test_an_idempotent_process_does_not_ask_for_end_offsets() -> None:
-    """Where it reads: the library asks without a leader epoch. The client of record does."""
+def test_an_idempotent_process_does_not_list_offsets() -> None:
+    """Its library requests them without a leader epoch. The client of record does list them."""
     workload = made("log", load=LoadShape(idempotent_every=3, readers_every=4))
-    asked = {process: {intent.f for intent in drawn(workload, process)} for process in (3, 7)}
-    assert asked == {3: {"send", "poll", "assign"}, 7: {"send", "poll", "assign", "list_offsets"}}
+    kinds = {process: {intent.f for intent in drawn(workload, process)} for process in (3, 7)}
+    assert kinds == {3: {"send", "poll", "assign"}, 7: {"send", "poll", "assign", "list_offsets"}}
 
 
 def test_the_log_workload_knows_no_compression_but_gzip() -> None:
@@ -103,17 +103,17 @@ def test_the_log_workload_knows_no_compression_but_gzip() -> None:
 
 
 def test_nothing_is_read_before_it_was_assigned() -> None:
-    held: tuple[int, ...] = ()
+    assigned: tuple[int, ...] = ()
     for intent in drawn(made("log"), 3):
         if intent.f == "assign":
-            held = intent.partitions
+            assigned = intent.partitions
         elif intent.f == "poll":
-            assert held
+            assert assigned
         elif intent.f == "list_offsets":
-            assert set(intent.partitions) <= set(held)
+            assert set(intent.partitions) <= set(assigned)
 
 
-def test_the_same_seed_asks_the_same() -> None:
+def test_the_same_seed_gives_the_same_ops() -> None:
     first, second = [list(islice(intents((0, 1), count(), 0.5, Random(9), (1, 2)), 500)) for _ in range(2)]
     assert first == second
     assert first != list(islice(intents((0, 1), count(), 0.5, Random(10), (1, 2)), 500))
@@ -129,8 +129,8 @@ ONE, TWO = Send(partition=0, value=7), Send(partition=0, value=8)
 
 @pytest.mark.parametrize(("delivered", "kind", "offsets", "error"), [
     ({0: (None, 4), 1: (None, 5)}, Type.OK, [4, 5], None),
-    ({0: (None, 4), 1: (None, -1)}, Type.OK, [4, None], None),  # it was there already
-    ({0: (None, 4)}, Type.INFO, [None, None], "TIMEOUT"),  # of the other nothing was heard
+    ({0: (None, 4), 1: (None, -1)}, Type.OK, [4, None], None),  # it was in the log already
+    ({0: (None, 4)}, Type.INFO, [None, None], "TIMEOUT"),  # no delivery report of the other
     ({}, Type.INFO, [None, None], "TIMEOUT"),
     ({0: (None, 4), 1: (KafkaError(KafkaError._MSG_TIMED_OUT), None)}, Type.INFO, [None, None], "TIMEOUT"),
     ({0: (None, 4), 1: (KafkaError(45), None)}, Type.INFO, [None, None], "OUT_OF_ORDER_SEQUENCE_NUMBER"),
@@ -143,7 +143,7 @@ def test_an_idempotent_send_is_ok_only_if_every_value_was_delivered(
     assert [send.offset for send in outcome.sends] == offsets
 
 
-def test_names_that_nobody_knows_are_answered_with_those_there_are() -> None:
+def test_an_unknown_name_is_refused_with_the_valid_ones() -> None:
     with pytest.raises(UsageError, match="no workload 'lgo'; valid: idempotent, log"):
         made("lgo")
     with pytest.raises(UsageError, match="no nemesis 'crush'; valid: crash, restart"):
@@ -157,7 +157,7 @@ def test_nemeses_by_name(words: str, names: tuple[str, ...]) -> None:
     assert catalog.nemeses(words) == names
 
 
-def test_replicas_and_preferred_leaders_go_round_the_nodes() -> None:
+def test_replicas_and_preferred_leaders_are_spread_over_the_nodes() -> None:
     specs = spread(("n1", "n2", "n3", "n4"), "log", 3, 2)
     assert [spec.replicas for spec in specs] == [("n1", "n2"), ("n2", "n3"), ("n3", "n4")]
     with pytest.raises(UsageError, match="needs as many nodes"):
@@ -170,10 +170,10 @@ def test_values_begin_above_those_a_schedule_sends() -> None:
         {"partition": 0, "value": 17}, {"partition": 0, "value": 4}]}))) == 18
 
 
-# -- who leads ----------------------------------------------------------------------------------------------
+# -- leaders ------------------------------------------------------------------------------------------------
 
-def told(**led: int) -> ClusterMetadata:
-    partition = PartitionMetadata(**{"error": 0, "leader": 1, "epoch": 0, **led})
+def metadata(**fields: int) -> ClusterMetadata:
+    partition = PartitionMetadata(**{"error": 0, "leader": 1, "epoch": 0, **fields})
     return ClusterMetadata(brokers={}, partitions={("log", 0): partition})
 
 
@@ -184,27 +184,27 @@ def leaders() -> Leaders:
 
 
 def test_a_newer_epoch_is_followed_and_an_older_one_is_not(leaders: Leaders) -> None:
-    leaders.learn(told(leader=1, epoch=4))
-    leaders.learn(told(leader=2, epoch=5))
-    leaders.learn(told(leader=1, epoch=4))
+    leaders.learn(metadata(leader=1, epoch=4))
+    leaders.learn(metadata(leader=2, epoch=5))
+    leaders.learn(metadata(leader=1, epoch=4))
     assert (leaders.leader(7), leaders.epoch(7)) == (2, 5)
 
 
 def test_an_older_epoch_does_not_lift_a_doubt_and_the_same_one_does(leaders: Leaders) -> None:
-    leaders.learn(told(leader=2, epoch=5))
+    leaders.learn(metadata(leader=2, epoch=5))
     leaders.doubt(7)
-    leaders.learn(told(leader=1, epoch=4))
+    leaders.learn(metadata(leader=1, epoch=4))
     assert leaders.leader(7) is None
-    leaders.learn(told(leader=2, epoch=5))
+    leaders.learn(metadata(leader=2, epoch=5))
     assert leaders.leader(7) == 2
 
 
-def test_no_leader_at_a_newer_epoch_is_believed(leaders: Leaders) -> None:
-    leaders.learn(told(leader=2, epoch=5))
-    leaders.learn(told(error=5, leader=-1, epoch=6))
+def test_no_leader_at_a_newer_epoch_is_accepted(leaders: Leaders) -> None:
+    leaders.learn(metadata(leader=2, epoch=5))
+    leaders.learn(metadata(error=5, leader=-1, epoch=6))
     assert (leaders.leader(7), leaders.epoch(7)) == (None, 6)
 
 
-def test_a_replica_that_is_away_leaves_the_leader_standing(leaders: Leaders) -> None:
-    leaders.learn(told(error=9, leader=2, epoch=5))
+def test_an_unavailable_replica_does_not_change_the_leader(leaders: Leaders) -> None:
+    leaders.learn(metadata(error=9, leader=2, epoch=5))
     assert leaders.leader(7) == 2

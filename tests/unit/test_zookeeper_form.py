@@ -22,12 +22,12 @@ def test_rules_are_versions_of_the_protocol(rules: str, version: str | None) -> 
     assert settings(rules).get("log.message.format.version") == version
 
 
-def test_a_session_has_one_length_by_either_name() -> None:
+def test_the_session_timeout_is_set_by_either_name() -> None:
     for key, length in (("broker.session.timeout.ms", "60000"), ("zookeeper.session.timeout.ms", "700")):
         assert settings("kip-320", **{key: length})["zookeeper.session.timeout.ms"] == length
 
 
-def test_the_password_is_what_zookeeper_gives() -> None:
+def test_the_session_password_is_that_of_zookeeper() -> None:
     """As a ZooKeeper 3.5.9 gave it to a client."""
     known = b"*.\xee@o\x950j\x18&F\x89\xd0\x10\xda\xfc"
     assert session_password(72061673038938112) == known

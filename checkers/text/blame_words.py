@@ -53,17 +53,18 @@ def words_of_blame(first: Row, row: Row) -> str | None:
 
 
 def of_truncation(first: Row, row: Row) -> str | None:
-    """A follower truncates what its leader lacks, as far as the leader told it to."""
+    """A follower truncates what its leader lacks, as far as the leader's answer says."""
     node, leader, why = first["node"], first["leader"], first["why"]
     told_end = _END_IN_WHY.search(why or "")
     if told_end is None:
         own = first["seq"] == row["seq"] and node == row["node"]
         return None if own else f"{node}, which truncated its log to {first['seen']} and cut the record"
     if int(told_end[1]) > row["offset"]:
-        return f'{node}, which cut offset {row["offset"]} though its leader told it another end: "{why}"'
+        return (f'{node}, which truncated offset {row["offset"]} though its leader had answered with another '
+                f'end: "{why}"')  # fmt: skip
     if not first["held"]:
         its_leader = leader or "its leader"
-        return (f"{UNDECIDED}: {node} cut what {its_leader} told it to cut, and no line shows whose step "
+        return (f"{UNDECIDED}: {node} truncated to where {its_leader} answered, and no line shows which step "
                 f"took the record from {its_leader}")  # fmt: skip
     return (f'{UNDECIDED}: {leader} held the record, and {node} cut it by the answer "{why}"; whether '
             f"{leader} answered so or {node} misread it, no line shows")  # fmt: skip

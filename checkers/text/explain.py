@@ -163,7 +163,7 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         near_miss="After an assign that gave the partition up, or a crash: the position is forgotten. "
         "After a poll that failed: it is where it was before.",
         permitted=f"group management (subscribe); {_LOSS}.",
-        law="A consumer goes forward until it is told to go elsewhere",
+        law="A consumer goes forward until it is assigned or seeks elsewhere",
         facts=("S16",),
     ),
     finding_names.INT_NONMONOTONIC_POLL: Explanation(

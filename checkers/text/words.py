@@ -123,7 +123,7 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     "after offset {seen} and passed over records{lines}.",
     (finding_names.INT_POLL_SKIP, None): "Inside one poll, offset {offset} of partition {partition} came "
     "next after offset {seen}: records were passed over{lines}.",
-    (finding_names.END_OFFSET_REGRESSED, None): "Process {process} was told end offset {offset} of "
+    (finding_names.END_OFFSET_REGRESSED, None): "Process {process} got end offset {offset} of "
     "partition {partition}, after it had seen that it is at least {seen}{lines}.",
     (finding_names.BROKER_DIED, None): "The process of {who} ended by itself after it had been ready, and "
     "no fault in force explains it{last_words}",
@@ -139,7 +139,7 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     "held all below{trace_line}.",
     (finding_names.RECOVERY_LOSS, "ack"): _RECOVERED + "it had acked all below {seen}{trace_line}.",
     (finding_names.READ_ABOVE_HW, None): "Process {process} was shown {value} at {place}, {above_hw}{lines}.",
-    (finding_names.END_OFFSET_AHEAD, None): "Process {process} was told end offset {offset} of partition "
+    (finding_names.END_OFFSET_AHEAD, None): "Process {process} got end offset {offset} of partition "
     "{partition}, {above_hw}{lines}.",
     (finding_names.UNCLEAN_ELECTION, None): "{elected} was elected leader of partition {partition} in epoch "
     "{seen} from outside the ISR{trace_line}, though unclean.leader.election.enable is off and nothing had "

@@ -138,8 +138,10 @@ def test_the_leader_is_not_to_blame_for_a_replica_outside_its_isr(judged: Judged
 
 TRUNCATIONS = [
     (1, "epoch 0 ends at 1 on the leader", f"{UNDECIDED}: n1 held the record, and n2 cut it by the answer"),
-    (0, "epoch 0 ends at 2 on the leader", "n2, which cut offset 0 though its leader told it another end"),
-    (0, "epoch 0 ends at 1 on the leader", "n2, which cut offset 0 though its leader told it another end"),
+    (0, "epoch 0 ends at 2 on the leader",
+     "n2, which truncated offset 0 though its leader had answered with another end"),
+    (0, "epoch 0 ends at 1 on the leader",
+     "n2, which truncated offset 0 though its leader had answered with another end"),
     (1, "to the high watermark", ""),  # its own decision, as the finding says
 ]
 for to, reason, _ in TRUNCATIONS:

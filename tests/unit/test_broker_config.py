@@ -70,18 +70,18 @@ def test_a_controller_needs_no_address_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("node.id=one", "f:7: node.id: a whole number is wanted, not 'one'"),
+        ("node.id=one", "f:7: node.id: a whole number is expected, not 'one'"),
         ("min.insync.replicas=0", "f:7: min.insync.replicas: 0 is not within 1 and 2147483647"),
         (
             "auto.create.topics.enable=yes",
-            "f:7: auto.create.topics.enable: true or false is wanted, not 'yes'",
+            "f:7: auto.create.topics.enable: true or false is expected, not 'yes'",
         ),
-        ("listeners=127.0.0.1", "f:7: listeners: HOST:PORT is wanted, not '127.0.0.1'"),
-        ("listeners=a:70000", "f:7: listeners: HOST:PORT is wanted, not 'a:70000'"),
+        ("listeners=127.0.0.1", "f:7: listeners: HOST:PORT is expected, not '127.0.0.1'"),
+        ("listeners=a:70000", "f:7: listeners: HOST:PORT is expected, not 'a:70000'"),
         ("listeners=SSL://a:1", "f:7: listeners: only PLAINTEXT is served, not SSL"),
         (
             "controller.quorum.voters=h:1",
-            "f:7: controller.quorum.voters: ID@HOST:PORT is wanted, not 'h:1'",
+            "f:7: controller.quorum.voters: ID@HOST:PORT is expected, not 'h:1'",
         ),
         ("process.roles=broker,controller", "f:7: process.roles: broker or controller is wanted"),
         ("log.dirs=a,b", "f:7: log.dirs: one log directory is served, not several"),
@@ -132,9 +132,9 @@ def test_an_override_wins_over_the_file() -> None:
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("node.id", "--override: KEY=VALUE is wanted, not 'node.id'"),
-        ("=1", "--override: KEY=VALUE is wanted, not '=1'"),
-        ("node.id=one", "--override: node.id: a whole number is wanted, not 'one'"),
+        ("node.id", "--override: KEY=VALUE is expected, not 'node.id'"),
+        ("=1", "--override: KEY=VALUE is expected, not '=1'"),
+        ("node.id=one", "--override: node.id: a whole number is expected, not 'one'"),
         ("node.id=100", "--override: node.id 100 is the controller's"),
         ("floodmark.bugs=rust", "--override: no bug 'rust'"),
         ("replica.lag.time.max.ms=4", "--override: replica.fetch.wait.max.ms (500) may not be above"),

@@ -59,7 +59,7 @@ def test_every_finding_that_is_made_is_explained() -> None:
     ({"name": names.HW_REGRESSED, "offset": 5, "seen": 6, "nodes": ["n2"], "node": "n2", "seq": 9},
      "The HW of n2, leading partition 0, fell from 6 to 5 in one epoch (n2, seq 9 of its trace)."),
     ({"name": names.END_OFFSET_REGRESSED, "offset": 5, "seen": 6, "process": 3},
-     "Process 3 was told end offset 5 of partition 0, after it had seen that it is at least 6."),
+     "Process 3 got end offset 5 of partition 0, after it had seen that it is at least 6."),
 ])
 def test_the_sentence_contains_each_number(row: dict[str, object], sentence: str) -> None:
     assert text_of(str(row["name"]), {"partition": 0, **row}) == sentence

@@ -104,7 +104,7 @@ def _parse_integer(least: int, most: int = INT_MAX) -> Callable[[str], int]:
         try:
             value = int(text)
         except ValueError:
-            raise ValueError(f"a whole number is wanted, not {text!r}") from None
+            raise ValueError(f"a whole number is expected, not {text!r}") from None
         if not least <= value <= most:
             raise ValueError(f"{value} is not within {least} and {most}")
         return value
@@ -114,7 +114,7 @@ def _parse_integer(least: int, most: int = INT_MAX) -> Callable[[str], int]:
 
 def _parse_boolean(text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ValueError(f"true or false is wanted, not {text!r}")
+        raise ValueError(f"true or false is expected, not {text!r}")
     return text.lower() == "true"
 
 
@@ -128,7 +128,7 @@ def _parse_address(text: str) -> Address:
     host, colon, port = text.rpartition("://")[2].rpartition(":")
     host = host.strip("[]")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
-        raise ValueError(f"HOST:PORT is wanted, not {text!r}")
+        raise ValueError(f"HOST:PORT is expected, not {text!r}")
     return host, int(port)
 
 
@@ -144,7 +144,7 @@ def _parse_listener(text: str) -> Address:
 def _parse_node(text: str) -> tuple[int, Address]:
     node_id, at, address = text.partition("@")
     if not at or not node_id.isascii() or not node_id.isdigit():
-        raise ValueError(f"ID@HOST:PORT is wanted, not {text!r}")
+        raise ValueError(f"ID@HOST:PORT is expected, not {text!r}")
     return int(node_id), _parse_address(address)
 
 
@@ -297,7 +297,7 @@ def _read_values(
 def _split_override(given: str) -> tuple[str, str]:
     key, equals, value = given.partition("=")
     if not equals or not key.strip():
-        raise ConfigError(f"--override: KEY=VALUE is wanted, not {given!r}")
+        raise ConfigError(f"--override: KEY=VALUE is expected, not {given!r}")
     return key.strip(), value.strip()
 
 

@@ -47,10 +47,10 @@ def check_topic_configs(configs: Mapping[str, str]) -> tuple[int, str]:
     for key, value in configs.items():
         if key in NUMERIC_CONFIGS:
             if not (value.isascii() and value.isdecimal() and 1 <= int(value) < 2**63):
-                return errors.INVALID_CONFIG, f"{key}: a number of at least 1 is wanted, not {value!r}"
+                return errors.INVALID_CONFIG, f"{key}: a number of at least 1 is expected, not {value!r}"
         elif key in BOOLEAN_CONFIGS:
             if value.lower() not in ("true", "false"):
-                return errors.INVALID_CONFIG, f"{key}: true or false is wanted, not {value!r}"
+                return errors.INVALID_CONFIG, f"{key}: true or false is expected, not {value!r}"
         elif key in _ONLY_VALUES:
             if value != _ONLY_VALUES[key]:
                 only = _ONLY_VALUES[key]

@@ -89,7 +89,7 @@ WIRE_CLIENTS = "floodmark.harness.client.client:wire_clients"
 JUDGE = "floodmark.checkers.judge.job:SparkJudge"
 MEASURE = "floodmark.checkers.stats.job:measure"
 SEEN = "floodmark.checkers.stats.seen:seen"
-HISTORY_TWIN = "floodmark.checkers.read.history_twin:keep"
+HISTORY_PARQUET = "floodmark.checkers.read.history_parquet:keep"
 WARM = "floodmark.checkers.spark.session:context"
 LEAVE = "floodmark.checkers.spark.session:stop_spark"
 QUICKEN = "floodmark.checkers.spark.session:build_archive_for_next_start"
@@ -326,7 +326,7 @@ def client_activity(folder: Path, near: Sequence[tuple[int, int, int]], ops_at_m
 def keep_parquet(history: Path) -> None:
     """Write a big history as Parquet beside its lines, which the judge reads faster next time. Raises:
     OSError."""
-    _load(HISTORY_TWIN)(history)
+    _load(HISTORY_PARQUET)(history)
 
 
 def prepare_next_judge() -> bool:

@@ -1,9 +1,9 @@
 """Writes a dump a second time as Parquet, beside its JSON lines: a tenth of the bytes, and faster to read.
 
 Rules
-1. The Parquet twin records which lines it was made from (their size and CRC). If the lines have changed
-   since, the twin is ignored: the lines are the dump.
-2. A twin is either complete or absent. Runs work without it.
+1. The Parquet copy records which lines it was made from (their size and CRC). If the lines have changed
+   since, the copy is ignored: the lines are the dump.
+2. A copy is either complete or absent. Runs work without it.
 """
 
 import zlib
@@ -21,7 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def write_twin(lines: Path) -> Path:
+def write_parquet(lines: Path) -> Path:
     """Write NODE.parquet beside NODE.jsonl, whose lines must all be complete and valid.
 
     Raises: FloodmarkError where NODE.jsonl cannot be read as a dump, or NODE.parquet cannot be written.
@@ -30,39 +30,39 @@ def write_twin(lines: Path) -> Path:
     import pyarrow.json
     import pyarrow.parquet
 
-    twin = lines.with_suffix(".parquet")
+    copy = lines.with_suffix(".parquet")
     schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in _COLUMNS])
     schema_with_source = schema.with_metadata({FINGERPRINT_KEY: fingerprint_of(lines)})
     parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
     read = pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES)
     try:
         with (
-            replacing(twin) as new_file,
+            replacing(copy) as new_file,
             pyarrow.parquet.ParquetWriter(new_file, schema_with_source, compression="zstd") as writer,
         ):
             if lines.stat().st_size:
                 for batch in pyarrow.json.open_json(lines, read_options=read, parse_options=parse):
                     writer.write_batch(batch.cast(schema_with_source))
     except (OSError, pa.ArrowException) as error:
-        raise FloodmarkError(f"cannot write {twin} from {lines}: {error}") from error
-    return twin
+        raise FloodmarkError(f"cannot write {copy} from {lines}: {error}") from error
+    return copy
 
 
-def is_twin(twin: Path, lines: Path, *, key: bytes = FINGERPRINT_KEY, reading: bytes = b"") -> bool:
+def is_copy(copy: Path, lines: Path, *, key: bytes = FINGERPRINT_KEY, reading: bytes = b"") -> bool:
     """Whether the Parquet file was made from exactly these lines, by its metadata under `key`. `reading`:
     what the metadata have before the fingerprint, where there are several ways to read the lines."""
     import pyarrow as pa
     import pyarrow.parquet
 
     try:
-        metadata = pyarrow.parquet.read_metadata(twin).metadata or {}
+        metadata = pyarrow.parquet.read_metadata(copy).metadata or {}
         return key in metadata and metadata[key] == reading + fingerprint_of(lines)
     except (OSError, pa.ArrowException):
         return False
 
 
 def fingerprint_of(lines: Path) -> bytes:
-    """The size and CRC of the lines, as a twin's metadata have them."""
+    """The size and CRC of the lines, as a copy's metadata have them."""
     crc = 0
     for block in _blocks(lines):
         crc = zlib.crc32(block, crc)

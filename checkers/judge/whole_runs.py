@@ -29,7 +29,7 @@ from floodmark.checkers.laws.transactions import transactions
 from floodmark.checkers.laws.unit import Family, opened, run_families
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.folder import Folder
-from floodmark.checkers.read.history_twin import with_twins
+from floodmark.checkers.read.history_parquet import with_parquet
 from floodmark.checkers.read.pairing import answers, pairing
 from floodmark.checkers.read.ranges import RANGE_BYTES, Range, ranges_of
 from floodmark.checkers.read.repeats import repeats
@@ -67,7 +67,7 @@ class RunWork:
         return RunWork(
             run=run,
             folder=folder,
-            ranges=tuple(with_twins(ranges_of(run, folder, range_bytes))),
+            ranges=tuple(with_parquet(ranges_of(run, folder, range_bytes))),
             size=sum(place.stat().st_size * weight_of(place) for place in files),
             far=far,
         )

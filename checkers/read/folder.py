@@ -18,7 +18,7 @@ import orjson
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.read.observed import Observes, observes_of
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.parquet_dump import is_twin
+from floodmark.harness.parquet_dump import is_copy
 from floodmark.harness.run import REPLICAS_BYTES_AT_MOST, RunAt
 from floodmark.harness.run_location import Place, is_named, is_safe_name, open_inside, refuse_larger
 
@@ -30,7 +30,7 @@ INT64 = 1 << 63
 DIGITS_AT_MOST = 30  # of a partition's number, leading zeros included
 UNKNOWN_NS = 1 << 62  # more than the difference between any two times of a run
 TAIL_BYTES = 1 << 16
-TWIN_FROM_BYTES = 1 << 20
+PARQUET_FROM_BYTES = 1 << 20
 
 
 @dataclass(slots=True, kw_only=True)
@@ -275,7 +275,7 @@ def replaces_lines(parquet: Place, lines: Place, folder: Place) -> bool:
         return True
     if not (isinstance(parquet, Path) and isinstance(lines, Path)):
         return False  # to check that, all of the lines would have to be fetched
-    return lines.stat().st_size >= TWIN_FROM_BYTES and is_twin(parquet, lines)
+    return lines.stat().st_size >= PARQUET_FROM_BYTES and is_copy(parquet, lines)
 
 
 def is_parquet(path: Place, folder: Place) -> bool:

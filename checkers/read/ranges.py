@@ -32,7 +32,7 @@ class Range:
     start: int
     end: int
     number: int  # among those of its file, from 0
-    twin: Path | None = None  # of a history: Parquet with the same lines, cut at the same places
+    copy: Path | None = None  # of a history: Parquet with the same lines, cut at the same places
 
     @property
     def is_parquet(self) -> bool:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.read import history_twin, parquet, ranges
+from floodmark.checkers.read import history_parquet, parquet, ranges
 from floodmark.checkers.read.broken_lines import faults_in
 from floodmark.checkers.read.facts import DumpFacts, Facts, HistoryFacts, Intervals, ReplicaFacts, TraceFacts
 from floodmark.checkers.read.field_table import (
@@ -72,9 +72,9 @@ def schema_of(name: str) -> pa.Schema:
 def read_range(one: Range, acked_aside: Collection[int] = (), data: bytes | None = None) -> Parsed:
     """Read the range. acked_aside: processes whose acks do not count. data: its lines, or all of the Parquet
     file, if they have been read already."""
-    if one.twin is not None:
-        with suppress(history_twin.Rotten):  # then the lines are read
-            return _history(one, history_twin.group_of(one), acked_aside)
+    if one.copy is not None:
+        with suppress(history_parquet.Rotten):  # then the lines are read
+            return _history(one, history_parquet.group_of(one), acked_aside)
     if not one.is_parquet:
         return read_bytes(one, ranges.bytes_of(one) if data is None else data, acked_aside)
     assert one.node is not None

@@ -12,7 +12,7 @@ from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read.arrays import codes_of, concatenated
 from floodmark.checkers.read.facts import HistoryFacts
 from floodmark.checkers.read.folder import Folder
-from floodmark.checkers.read.history_twin import with_twins
+from floodmark.checkers.read.history_parquet import with_parquet
 from floodmark.checkers.read.ranges import cut
 from floodmark.checkers.read.tables import Parsed, read_range
 from floodmark.harness.run_location import Place
@@ -96,7 +96,7 @@ def clients_of(folder: Folder) -> Clients:
 def read_history(place: Place, acked_aside: Collection[int] = (), *, threads: int = 1) -> Iterator[Parsed]:
     """Its ranges, in order: the KEPT tables, and for each line how many records it sends and reads. OSError
     if it cannot be read."""
-    ranges = list(with_twins(cut(0, "history", None, place)))
+    ranges = list(with_parquet(cut(0, "history", None, place)))
     if min(threads, len(ranges)) < 2:
         yield from (_kept(read_range(one, acked_aside)) for one in ranges)
         return

@@ -91,14 +91,14 @@ def check_folders(
     folders = chosen(words, workers)
     codes = judge_folders(folders, through, workers)
     if keep_parquet:
-        keep_twins(folders)
+        keep_parquet_copies(folders)
     if catalog.prepare_next_judge():
         click.echo("in the background a cache is made so that Spark starts faster next time (once; 170 MB)",
                    err=True)
     return worst(codes)
 
 
-def keep_twins(folders: Sequence[Place]) -> None:
+def keep_parquet_copies(folders: Sequence[Place]) -> None:
     """Writes a history.parquet next to each big local history; an error is only reported."""
     for folder in folders:
         if isinstance(folder, Path):

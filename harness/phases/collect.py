@@ -18,7 +18,7 @@ from typing import Any
 
 from floodmark.harness import logdir
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.parquet_dump import write_twin
+from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.phases.settle import what_moved
 from floodmark.harness.protocols import (
     UNKNOWN,
@@ -74,7 +74,7 @@ async def collect(
     if freezes is None and frozen is not None:
         moved = what_moved(frozen, await cluster.observe(), specs)
     await cluster.stop()
-    await asyncio.to_thread(_write_twins, run)
+    await asyncio.to_thread(_write_parquet, run)
     traces = ability(cluster, Traces)
     raw_trace = None if traces is None else traces.traces()
     if raw_trace is not None:
@@ -97,12 +97,12 @@ def observes_of(cluster: Cluster) -> dict[str, Any]:
     return {"observes": {"dumps": dumps, "replicas": replicas, **shown}}
 
 
-def _write_twins(run: Run) -> None:
+def _write_parquet(run: Run) -> None:
     """Write every dump a second time as Parquet, which the judge reads faster. Without it, it reads the
     lines."""
     for lines in sorted(run.logs_folder.glob("*.jsonl")):
         with suppress(FloodmarkError):
-            write_twin(lines)
+            write_parquet(lines)
 
 
 def _write_trace(raw_trace: Raw, run: Run, origin_ns: int) -> list[str]:

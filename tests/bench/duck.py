@@ -47,11 +47,11 @@ def row(folder: Path, form: str, repeat: int) -> None:
 
 def as_parquet(folder: Path) -> None:
     """Writes the Parquet files that a run and a judge leave."""
-    from floodmark.checkers.read.history_twin import keep
-    from floodmark.harness.parquet_dump import write_twin
+    from floodmark.checkers.read.history_parquet import keep
+    from floodmark.harness.parquet_dump import write_parquet
 
     for lines in (folder / "logs").glob("*.jsonl"):
-        write_twin(lines)
+        write_parquet(lines)
     keep(folder / "history.jsonl")
 
 

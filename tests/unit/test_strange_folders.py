@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from command_line import GOLDEN, edit_run, floodmark
 
-from floodmark.checkers.read import history_twin
+from floodmark.checkers.read import history_parquet
 from floodmark.checkers.read.folder import Folder, open_folder
 from floodmark.harness import parquet_dump, run
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -244,25 +244,25 @@ def test_a_prepared_folder_overwrites_nothing_of_the_users(folder: Path, tmp_pat
 def test_a_twin_is_written_through_no_link(folder: Path, tmp_path: Path,
                                            monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither that of a history, nor that of a dump."""
-    monkeypatch.setattr(history_twin, "FROM_BYTES", 1)
+    monkeypatch.setattr(history_parquet, "FROM_BYTES", 1)
     mine = tmp_path / "mine"
     mine.write_text("precious")
     traps(folder, mine, "history.parquet")
     traps(folder / "logs", mine, "n1.parquet")
-    assert history_twin.keep(folder / "history.jsonl") == folder / "history.parquet"
-    assert history_twin.is_twin(folder / "history.jsonl")
-    parquet_dump.write_twin(folder / "logs" / "n1.jsonl")
-    assert parquet_dump.is_twin(folder / "logs" / "n1.parquet", folder / "logs" / "n1.jsonl")
+    assert history_parquet.keep(folder / "history.jsonl") == folder / "history.parquet"
+    assert history_parquet.is_copy(folder / "history.jsonl")
+    parquet_dump.write_parquet(folder / "logs" / "n1.jsonl")
+    assert parquet_dump.is_copy(folder / "logs" / "n1.parquet", folder / "logs" / "n1.jsonl")
     assert mine.read_text() == "precious"
 
 
 def test_a_twin_in_another_folder_is_no_twin(folder: Path, tmp_path: Path,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_twin, "FROM_BYTES", 1)
-    assert history_twin.keep(folder / "history.jsonl") is not None
+    monkeypatch.setattr(history_parquet, "FROM_BYTES", 1)
+    assert history_parquet.keep(folder / "history.jsonl") is not None
     shutil.move(folder / "history.parquet", tmp_path / "history.parquet")
     (folder / "history.parquet").symlink_to("../history.parquet")
-    assert not history_twin.is_twin(folder / "history.jsonl")
+    assert not history_parquet.is_copy(folder / "history.jsonl")
 
 
 def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A dump's Parquet twin: the same rows, and void as soon as the lines change."""
+"""A dump's Parquet copy: the same rows, and void as soon as the lines change."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.parquet_dump import is_twin, write_twin
+from floodmark.harness.parquet_dump import is_copy, write_parquet
 
 ROWS = [
     {"node": "n1", "partition": 0, "offset": 5, "epoch": 2, "value": 17, "crc": 2774521},
@@ -23,30 +23,30 @@ def dump(folder: Path, rows: list[dict[str, object]]) -> Path:
 
 
 def test_it_has_the_same_rows(tmp_path: Path) -> None:
-    twin = write_twin(dump(tmp_path, ROWS))
+    copy = write_parquet(dump(tmp_path, ROWS))
 
-    rows = pyarrow.parquet.read_table(twin).to_pylist()
+    rows = pyarrow.parquet.read_table(copy).to_pylist()
     assert [{name: row[name] for name in row if row[name] is not None} for row in rows] == [
         {name: value for name, value in row.items() if value is not None} for row in ROWS
     ]
-    assert is_twin(twin, tmp_path / "n1.jsonl")
+    assert is_copy(copy, tmp_path / "n1.jsonl")
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["n1.jsonl", "n1.parquet"]
 
 
 def test_an_empty_dump_has_an_empty_twin(tmp_path: Path) -> None:
-    twin = write_twin(dump(tmp_path, []))
+    copy = write_parquet(dump(tmp_path, []))
 
-    assert pyarrow.parquet.read_table(twin).num_rows == 0
-    assert is_twin(twin, tmp_path / "n1.jsonl")
+    assert pyarrow.parquet.read_table(copy).num_rows == 0
+    assert is_copy(copy, tmp_path / "n1.jsonl")
 
 
 def test_a_changed_digit_makes_it_void(tmp_path: Path) -> None:
     """As many bytes as before."""
-    twin = write_twin(dump(tmp_path, ROWS))
+    copy = write_parquet(dump(tmp_path, ROWS))
     lines = tmp_path / "n1.jsonl"
     lines.write_text(lines.read_text().replace("17", "18"))
 
-    assert not is_twin(twin, lines)
+    assert not is_copy(copy, lines)
 
 
 @pytest.mark.parametrize("rubbish", [b"", b"PAR1", b"PAR1 and no more PAR1"])
@@ -54,14 +54,14 @@ def test_a_file_that_is_no_parquet_is_no_twin(tmp_path: Path, rubbish: bytes) ->
     lines = dump(tmp_path, ROWS)
     (tmp_path / "n1.parquet").write_bytes(rubbish)
 
-    assert not is_twin(tmp_path / "n1.parquet", lines)
+    assert not is_copy(tmp_path / "n1.parquet", lines)
 
 
 def test_a_parquet_file_of_another_program_is_no_twin(tmp_path: Path) -> None:
     lines = dump(tmp_path, ROWS)
     pyarrow.parquet.write_table(pyarrow.table({"offset": [1]}), tmp_path / "n1.parquet")
 
-    assert not is_twin(tmp_path / "n1.parquet", lines)
+    assert not is_copy(tmp_path / "n1.parquet", lines)
 
 
 def test_invalid_lines_leave_no_file_behind(tmp_path: Path) -> None:
@@ -69,5 +69,5 @@ def test_invalid_lines_leave_no_file_behind(tmp_path: Path) -> None:
     lines.write_text('{"node": "n1", "partition": "zero"}\n')
 
     with pytest.raises(FloodmarkError, match=r"cannot write .*n1.parquet"):
-        write_twin(lines)
+        write_parquet(lines)
     assert [path.name for path in tmp_path.iterdir()] == ["n1.jsonl"]

@@ -1,4 +1,4 @@
-"""A history's Parquet twin: the same lines for the judge, and void as soon as they change."""
+"""A history's Parquet copy: the same lines for the judge, and void as soon as they change."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -9,16 +9,16 @@ import orjson
 import pyarrow.parquet as pq
 import pytest
 
-from floodmark.checkers.read import history_twin, ranges
-from floodmark.checkers.read.history_twin import is_twin, keep, twin_of, with_twins
+from floodmark.checkers.read import history_parquet, ranges
+from floodmark.checkers.read.history_parquet import copy_of, is_copy, keep, with_parquet
 from floodmark.checkers.read.ranges import Range
 from floodmark.checkers.read.tables import read_range
-from floodmark.harness.commands.check import keep_twins
+from floodmark.harness.commands.check import keep_parquet_copies
 
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_twin, "FROM_BYTES", 1)
+    monkeypatch.setattr(history_parquet, "FROM_BYTES", 1)
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def read(several: Sequence[Range]) -> list[tuple[object, dict[str, list[object]]
 
 def test_it_gives_the_same_as_the_lines(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = read(cut(lines))
-    assert keep(lines) == twin_of(lines)
-    several = list(with_twins(cut(lines)))
+    assert keep(lines) == copy_of(lines)
+    several = list(with_parquet(cut(lines)))
     monkeypatch.setattr(ranges, "bytes_of", None)  # the lines themselves are not parsed
 
     [(facts, tables)] = read(several)
@@ -61,11 +61,11 @@ def test_it_gives_the_same_as_the_lines(lines: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_of_several_ranges_each_keeps_its_place(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_twin, "cut", lambda *given: cut(given[-1], 4_096))
+    monkeypatch.setattr(history_parquet, "cut", lambda *given: cut(given[-1], 4_096))
     keep(lines)
-    assert pq.read_metadata(twin_of(lines)).num_row_groups > 5
+    assert pq.read_metadata(copy_of(lines)).num_row_groups > 5
 
-    assert read(list(with_twins(cut(lines, 4_096)))) == read(cut(lines, 4_096))
+    assert read(list(with_parquet(cut(lines, 4_096)))) == read(cut(lines, 4_096))
 
 
 def test_it_is_void_beside_other_lines(lines: Path) -> None:
@@ -76,28 +76,28 @@ def test_it_is_void_beside_other_lines(lines: Path) -> None:
     assert changed != content
     lines.write_bytes(changed)
 
-    assert not is_twin(lines)
-    [one] = with_twins(cut(lines))
-    assert one.twin is None
+    assert not is_copy(lines)
+    [one] = with_parquet(cut(lines))
+    assert one.copy is None
 
 
 def test_it_is_void_when_lines_are_read_in_another_way(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(lines)
-    monkeypatch.setattr(history_twin, "READING", history_twin.READING + b"1")
+    monkeypatch.setattr(history_parquet, "READING", history_parquet.READING + b"1")
 
-    assert not is_twin(lines)
+    assert not is_copy(lines)
 
 
 def test_with_a_corrupt_twin_the_lines_are_read(lines: Path) -> None:
     keep(lines)
-    twin = twin_of(lines)
-    content = bytearray(twin.read_bytes())
+    copy = copy_of(lines)
+    content = bytearray(copy.read_bytes())
     content[200:600] = bytes(400)
-    twin.write_bytes(content)
-    assert is_twin(lines)
-    several = list(with_twins(cut(lines)))
-    with pytest.raises(history_twin.Rotten):
-        history_twin.group_of(several[0])
+    copy.write_bytes(content)
+    assert is_copy(lines)
+    several = list(with_parquet(cut(lines)))
+    with pytest.raises(history_parquet.Rotten):
+        history_parquet.group_of(several[0])
 
     assert read(several) == read(cut(lines))
 
@@ -112,16 +112,16 @@ def test_a_history_with_a_broken_line_has_none(lines: Path, line: bytes) -> None
 
 
 def test_a_small_one_needs_none(lines: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_twin, "FROM_BYTES", lines.stat().st_size + 1)
+    monkeypatch.setattr(history_parquet, "FROM_BYTES", lines.stat().st_size + 1)
 
     assert keep(lines) is None
-    assert not twin_of(lines).exists()
+    assert not copy_of(lines).exists()
 
 
 def test_check_reports_a_twin_it_could_not_write(lines: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    twin_of(lines).mkdir()
+    copy_of(lines).mkdir()
 
-    keep_twins([lines.parent])
+    keep_parquet_copies([lines.parent])
 
     assert f"{lines.parent}: history.parquet could not be written: Is a directory" in capsys.readouterr().err
     assert [path.name for path in lines.parent.iterdir() if path.name.startswith(".")] == []

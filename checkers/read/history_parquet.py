@@ -2,12 +2,12 @@
 again.
 
 Rules
-1. Only a history whose lines are all good has a twin; reading the twin gives the same result as its lines.
-2. A twin names the bytes it was made from, the version of the reader, and where they were cut. If the lines
+1. Only a history whose lines are all good has a copy; reading the copy gives the same result as its lines.
+2. A copy names the bytes it was made from, the version of the reader, and where they were cut. If the lines
    have changed, it is ignored.
 3. A row group has the lines of one range. If it is damaged, the lines are read instead, which only takes
    time.
-4. A twin is written atomically; without it everything still works.
+4. A copy is written atomically; without it everything still works.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ READING = f"4/{RANGE_BYTES} ".encode()  # raised whenever the reader uses other 
 FROM_BYTES = 1 << 20
 NEMESIS = -1
 _LINE = "line"  # of the nemesis's lines, whose faults have no fixed fields
-_TWIN = pa.schema([*HISTORY.schema, (_LINE, pa.string())])
+_COPY = pa.schema([*HISTORY.schema, (_LINE, pa.string())])
 
 
 class Rotten(Exception):
@@ -37,74 +37,74 @@ class Rotten(Exception):
 
 
 def keep(history: Path) -> Path | None:
-    """Write the twin, if there can be one. OSError where it cannot be written."""
+    """Write the copy, if there can be one. OSError where it cannot be written."""
     if not is_regular_inside(history, history.parent) or history.stat().st_size < FROM_BYTES:
         return None
-    if is_twin(history):
+    if is_copy(history):
         return None
-    twin = twin_of(history)
-    schema = _TWIN.with_metadata({OF: READING + parquet_dump.fingerprint_of(history)})
+    copy = copy_of(history)
+    schema = _COPY.with_metadata({OF: READING + parquet_dump.fingerprint_of(history)})
     try:
         with (
-            replacing(twin) as fresh,
+            replacing(copy) as fresh,
             pq.ParquetWriter(fresh, schema, compression="zstd", write_page_checksum=True) as writer,
         ):
             for one in cut(0, "history", None, history):
                 table = _table_of(rows_of(bytes_of(one), HISTORY))
                 writer.write_table(table.replace_schema_metadata(schema.metadata), row_group_size=1 << 30)
-    except (_NoTwin, pa.ArrowException):
+    except (_NoCopy, pa.ArrowException):
         return None
-    return twin
+    return copy
 
 
-class _NoTwin(Exception):
+class _NoCopy(Exception):
     """Some of its lines are not good."""
 
 
 def _table_of(rows: Rows) -> pa.Table:
-    """A range as rows of the twin."""
+    """A range as rows of the copy."""
     size = len(rows.places)
     if not size or size != rows.all_places:
-        raise _NoTwin
+        raise _NoCopy
     process = rows.columns["process"].to_numpy()
     lines = np.full(size, None, dtype=object)
     for row in np.flatnonzero(process == NEMESIS):
         lines[row] = as_json(rows.line(int(rows.places[row])))
     columns = [rows.columns[field.name].cast(field.type) for field in HISTORY.schema]
-    return pa.Table.from_arrays([*columns, pa.array(lines, pa.string())], schema=_TWIN)
+    return pa.Table.from_arrays([*columns, pa.array(lines, pa.string())], schema=_COPY)
 
 
-def twin_of(history: Path) -> Path:
+def copy_of(history: Path) -> Path:
     return history.with_suffix(".parquet")
 
 
-def is_twin(history: Path) -> bool:
-    """Whether there is a twin that was made from these lines."""
-    twin = twin_of(history)
-    return is_regular_inside(twin, history.parent) and parquet_dump.is_twin(
-        twin, history, key=OF, reading=READING
+def is_copy(history: Path) -> bool:
+    """Whether there is a copy that was made from these lines."""
+    copy = copy_of(history)
+    return is_regular_inside(copy, history.parent) and parquet_dump.is_copy(
+        copy, history, key=OF, reading=READING
     )
 
 
-def with_twins(ranges: Iterable[Range]) -> Iterator[Range]:
-    """The ranges; for a history with a twin those with the twin."""
-    twins: dict[Path, Path | None] = {}
+def with_parquet(ranges: Iterable[Range]) -> Iterator[Range]:
+    """The ranges; for a history with a copy those with the copy."""
+    copies: dict[Path, Path | None] = {}
     for one in ranges:
         place = one.place
         if one.kind != "history" or not isinstance(place, Path):
             yield one
             continue
-        if place not in twins:
-            twins[place] = twin_of(place) if is_twin(place) else None
-        yield replace(one, twin=twins[place])
+        if place not in copies:
+            copies[place] = copy_of(place) if is_copy(place) else None
+        yield replace(one, copy=copies[place])
 
 
 def group_of(one: Range) -> Rows:
     """The lines of a range, from its row group. Raises Rotten."""
-    assert one.twin is not None
+    assert one.copy is not None
     try:
-        with one.twin.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
-            if not file.schema_arrow.equals(_TWIN):
+        with one.copy.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
+            if not file.schema_arrow.equals(_COPY):
                 raise Rotten("its columns are not those of a history")
             table = file.read_row_group(one.number, use_threads=False)
     except (pa.ArrowException, ValueError, OSError, IndexError) as error:

@@ -110,13 +110,15 @@ def cycles(unit: Unit) -> None:
     )
     unit.make("op_lines", _OP_LINES)
     unit.make("ops", _OPS)
-    ops, edges, runs = (unit.rows(one) for one in (_ALL_OPS, _ALL_EDGES, _RUNS))
+    skipped = [row["run"] for row in unit.rows("select run from unsearched_runs").to_pylist()]
+    ops, lines, runs = (unit.rows(one) for one in (_ALL_OPS, _LINES_OF_OPS, _RUNS))
+    edges = unit.rows(_ALL_EDGES + (f" where run not in ({', '.join(map(str, skipped))})" if skipped else ""))
     lax = {row["run"] for row in runs.to_pylist() if row["uncommitted"]}
     rows: list[dict[str, Any]] = []
-    of_edges = slices(edges)
+    of_edges, of_lines = slices(edges), slices(lines)
     for run, mine in slices(ops).items():
         if run in of_edges:
-            records = columns_of(edges, of_edges[run])
+            records = by_number(columns_of(edges, of_edges[run]), columns_of(lines, of_lines[run]))
             graph, those = graph_of(columns_of(ops, mine), records)
             uncommitted = run in lax
             found = found_in(graph)
@@ -151,18 +153,14 @@ _OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 
 _ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
         (type = 'info')::bigint as info, f::bigint as f, coalesce("overlaps", false)::bigint as "overlaps"
     from ops o left join processes using (run, process) order by o.run, number"""
-# Edges between different ops, by their numbers; in the order of their records, so that the same cycle is
-# named each time among equally short ones.
-_ALL_EDGES = """with numbers as (
+# The number of a line's op; of every line that an edge may name.
+_LINES_OF_OPS = """select run, line, number from (
         select run, op as line, number from ops
-        union select l.run, l."at", o.number from op_lines l join ops o using (run, op))
-    select e.run, kind::bigint as kind, a.number as source, b.number as target, partition, "offset",
-        coalesce(value, -1) as value
-    from dependencies e anti join unsearched_runs using (run)
-    join numbers a on a.run = e.run and a.line = e.x
-    join numbers b on b.run = e.run and b.line = e.y
-    where a.number <> b.number
-    order by e.run, partition, "offset", kind, y, x, value"""
+        union all select l.run, l."at", o.number from op_lines l join ops o using (run, op))
+    order by run"""
+# As they were made: a join here could change their order, which by_number needs.
+_ALL_EDGES = """select run, kind::bigint as kind, x, y, partition, "offset", coalesce(value, -1) as value
+    from dependencies"""
 _RUNS = "select run, uncommitted from runs"
 
 
@@ -176,6 +174,25 @@ def slices(table: pa.Table) -> dict[int, slice]:
 def columns_of(table: pa.Table, mine: slice) -> dict[str, Ints]:
     part = table.slice(mine.start, mine.stop - mine.start)
     return {name: part[name].to_numpy() for name in part.column_names if name != "run"}
+
+
+def by_number(edges: Mapping[str, Ints], lines: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Edges between different ops by their numbers, in the order of their records, so that of equally short
+    cycles the same one is named each time. The edges of a partition come in order (transactions.py), those of
+    different partitions as their units have sent them. lines: every line of an op, with its op's number."""
+    order = np.argsort(edges["partition"], kind="stable")
+    by_line = np.argsort(lines["line"], kind="stable")
+    line, number = lines["line"][by_line], lines["number"][by_line]
+    x, y = edges["x"][order], edges["y"][order]
+    source, target = np.searchsorted(line, x), np.searchsorted(line, y)
+    last = len(line) - 1
+    np.minimum(source, last, out=source)
+    np.minimum(target, last, out=target)
+    known = (line[source] == x) & (line[target] == y)
+    source, target = number[source], number[target]
+    keep = known & (source != target)
+    columns = {name: edges[name][order][keep] for name in ("kind", "partition", "offset", "value")}
+    return {**columns, "source": source[keep], "target": target[keep]}
 
 
 def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph, Ops]:

@@ -141,10 +141,8 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints |
     source, target = representative[source], representative[target]
     leads = source != target
     labels = strongly_connected(source[leads], target[leads], size)[representative[:count]]
-    alone = inside[labels[inside] < 0]
-    labels[alone] = size + known[alone]
     _, dense, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    labels[(labels >= 0) & (sizes[dense] < 2)] = -1
+    labels[sizes[dense] < 2] = -1
     labels[~members] = -1
     _, dense = np.unique(labels, return_inverse=True)
     return dense.astype(np.int64) - (1 if (labels < 0).any() else 0)
@@ -197,48 +195,17 @@ def first_after(groups: Ints, times: Ints, whose: Ints, ends: Ints) -> Ints:
 
 
 def strongly_connected(source: Ints, target: Ints, count: int) -> Ints:
-    """Vertex -> the number of its strong component, by Tarjan's algorithm without recursion; -1: it has no
-    edge out. networkx would need 350 bytes and 4 us for each of what can be millions of edges; this needs 1
-    us."""
-    order = np.argsort(source, kind="stable")
-    heads: list[int] = target[order].tolist()
-    starts: list[int] = np.searchsorted(source[order], np.arange(count + 1)).tolist()
-    labels, open_, met = [-1] * count, bytearray(count), [0] * count
-    low, stack, counter, number = [0] * count, [], 0, 0
-    for root in np.flatnonzero(np.bincount(source, minlength=count)).tolist():
-        if met[root]:
-            continue
-        path, places = [root], [starts[root]]
-        counter += 1
-        met[root] = low[root] = counter
-        stack.append(root)
-        open_[root] = 1
-        while path:
-            vertex, place = path[-1], places[-1]
-            if place < starts[vertex + 1]:
-                places[-1] += 1
-                head = heads[place]
-                if not met[head]:
-                    counter += 1
-                    met[head] = low[head] = counter
-                    stack.append(head)
-                    open_[head] = 1
-                    path.append(head)
-                    places.append(starts[head])
-                elif open_[head] and met[head] < low[vertex]:
-                    low[vertex] = met[head]
-                continue
-            path.pop()
-            places.pop()
-            if path and low[vertex] < low[path[-1]]:
-                low[path[-1]] = low[vertex]
-            if low[vertex] == met[vertex]:
-                while open_[vertex]:
-                    member = stack.pop()
-                    open_[member] = 0
-                    labels[member] = number
-                number += 1
-    return np.array(labels, dtype=np.int64)
+    """Vertex -> the number of its strong component, in the order of their first vertices. (SciPy's needs a
+    fifth of the time that networkx's needs.)"""
+    from scipy.sparse import csr_array  # here, because only runs with transactions need it: 0.2 s
+    from scipy.sparse.csgraph import connected_components
+
+    edges = csr_array((np.ones(len(source), dtype=np.int8), (source, target)), shape=(count, count))
+    _, labels = connected_components(edges, directed=True, connection="strong")
+    _, first, dense = np.unique(labels, return_index=True, return_inverse=True)
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first)] = np.arange(len(first))
+    return number[dense]
 
 
 # -- the shortest cycle of each -----------------------------------------------------------------------------

@@ -76,11 +76,12 @@ def dependencies(unit: Unit) -> None:
 def sent_on(unit: Unit) -> dict[str, pa.Table]:
     """These tables, for the unit of the run. A run that has too many dependencies in this unit alone sends
     none: their count says so."""
-    few = f"select run from dependency_counts where edges <= {cycles.MOST_EDGES}"
+    few = unit.rows(f"select run from dependency_counts where edges <= {cycles.MOST_EDGES}")
+    runs = ", ".join(map(str, few["run"].to_pylist())) or "null"
     return {
         name: unit.rows(
             f"select {', '.join(map(quoted, schema.names))} from {name}"
-            + (f" semi join ({few}) using (run)" if name == "dependencies" else "")
+            + (f" where run in ({runs})" if name == "dependencies" else "")
         ).cast(schema)
         for name, schema in SENT_ON.items()
     }
@@ -101,11 +102,13 @@ _RW = f"""select d.run, {RW}::tinyint, d."at", n.writer, d.partition, d."offset"
     asof join txn_records n
         on n.run = d.run and n.partition = d.partition and d."offset" < n."offset"
     where n.writer is not null"""
-# Of the edges of one kind between two lines the one with the lowest record; and the number of all of them.
+# Of the edges of one kind between two lines the one with the lowest record; and the number of all of them. In
+# the order of their records, which cycles.by_number needs.
 _DEPENDENCIES = f"""select run, kind, x, y, lowest.partition, lowest."offset", lowest.value, records
     from (select run, kind, x, y, count(*) as records,
             min({{'partition': partition, 'offset': "offset", 'value': value}}) as lowest
-        from ({_WR} union all {_WW} union all {_RW}) group by run, kind, x, y)"""
+        from ({_WR} union all {_WW} union all {_RW}) group by run, kind, x, y)
+    order by run, lowest.partition, lowest."offset", kind, y, x, lowest.value"""
 # A value counts once, for the first txn that both sends and reads it: a second answer adds nothing.
 _OWN_READS = """with shown as (
         select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index

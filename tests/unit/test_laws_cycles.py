@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws.cycles import LEVELS, Found, found_in
+from floodmark.checkers.laws.cycles import LEVELS, Found, by_number, found_in
 from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects
 
 Edge = tuple[int, int, int]  # kind, source, target
@@ -167,3 +167,32 @@ def test_levels_are_ordered_by_their_edges() -> None:
     """No level comes before one whose edges are among its own."""
     for at, level in enumerate(LEVELS):
         assert not any(later.edges < level.edges for later in LEVELS[at:])
+
+
+def columns(**rows: list[int]) -> dict[str, np.ndarray]:
+    return {name: np.array(values, dtype=np.int64) for name, values in rows.items()}
+
+
+def test_edges_of_several_units_are_in_the_order_of_their_records() -> None:
+    """Two units send partitions 1 and 3, and 0 and 2, each in order."""
+    edges = columns(kind=[0, 1, 0, 1, 0], x=[10, 30, 10, 10, 30], y=[30, 10, 20, 30, 20],
+                    partition=[1, 1, 3, 0, 2], offset=[4, 5, 0, 9, 7], value=[1, 2, 3, 4, 5])
+    lines = columns(line=[30, 10, 20], number=[2, 0, 1])
+
+    found = by_number(edges, lines)
+
+    assert found["partition"].tolist() == [0, 1, 1, 2, 3]
+    assert found["offset"].tolist() == [9, 4, 5, 7, 0]
+    assert found["source"].tolist() == [0, 0, 2, 2, 0]
+    assert found["target"].tolist() == [2, 2, 0, 1, 1]
+
+
+def test_an_edge_inside_an_op_or_of_a_line_without_an_op_is_none() -> None:
+    """Lines 10 and 11 are the invocation and the completion of one op; line 12 is no op's."""
+    edges = columns(kind=[0, 0, 0, 0], x=[10, 10, 12, 11], y=[11, 12, 20, 20], partition=[0, 0, 0, 0],
+                    offset=[1, 2, 3, 4], value=[1, 2, 3, 4])
+    lines = columns(line=[10, 11, 20], number=[0, 0, 1])
+
+    found = by_number(edges, lines)
+
+    assert [found[name].tolist() for name in ("source", "target", "offset")] == [[0], [1], [4]]

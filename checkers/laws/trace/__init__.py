@@ -64,6 +64,7 @@ rulings, truncations, roles, and lines that commit. It shows what was surely bef
     opened_epoch, opened_start
                       the highest epoch that had begun, and where
     isr_epoch, isr    the controller's last line; of a ruling: the line before it
+    ruling_near       another line of the controller is so near that it may have come first; of a ruling: true
 
 moments: one row for each cluster of lines (none of them surely apart from the one before) that ends crowded,
 or in which a broker was unfenced: the state after all of its lines, until the next line of any node.

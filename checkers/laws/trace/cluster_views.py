@@ -165,6 +165,7 @@ def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: p
             "opened_start": column_at(lines["epoch_start"], opened),
             "isr_epoch": column_at(lines["epoch"], ruling),
             "isr": isr_at(order, isrs, ruling),
+            "ruling_near": pa.array(as_of(so_far.ruling, order.perhaps[rows]) != ruling),
         }
     )
 

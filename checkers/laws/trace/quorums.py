@@ -18,7 +18,7 @@ the fetch that proved it in sync; and the leader has counted it ever since (KIP-
 that member's LEO either. A member that has been started again counts only once it has registered again, which
 voids the older incarnation's place (KIP-903). An acker counts all members that it has proposed, so it counts
 those that the controller has accepted, until it learns of a later ruling: its ISR covers the controller's in
-the same epoch (VL's ReplicationQuorumSuperset).
+the same epoch (VL's ReplicationQuorumSuperset). Only another ruling near the ack leaves that open.
 """
 
 from floodmark.checkers.laws import finding_names
@@ -83,7 +83,7 @@ def smaller_isr(unit: Unit) -> None:
             select a.*, list_sort(list_distinct(
                 list_filter(v.isr, lambda m: not list_contains(a.isr, m)))) as lacks
             from full_acks a join views v using (run, partition, line)
-            where v.isr_epoch = a.epoch and not v.crowded and not list_has_all(a.isr, v.isr)
+            where v.isr_epoch = a.epoch and not v.ruling_near and not list_has_all(a.isr, v.isr)
         )
         select run, partition, 'smaller' as how, lacks as nodes, node, seq, tick, "offset" from lacking
         qualify row_number() over (partition by run, partition, node, epoch, lacks order by seq) = 1""",

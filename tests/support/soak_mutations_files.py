@@ -171,12 +171,13 @@ def run_lacks_what_it_needs(files: Files, random: Random) -> str | None:
 
 @mutation(HARMLESS)
 def run_lacks_what_nobody_needs(files: Files, random: Random) -> str | None:
-    """The plan of a harness that was killed says whether it may have requested an unclean election."""
+    """If lines of the history are missing, the plan says whether an unclean election may have been
+    requested."""
     data = about(files)
     if data is None:
         return None
-    was_killed = type(data.get("history_lines")) is not int
-    fields = [name for name in UNNEEDED[:-2] if name in data and not (was_killed and name == "schedule")]
+    missing = data.get("history_lines") != len((files.get("history.jsonl") or b"").splitlines())
+    fields = [name for name in UNNEEDED[:-2] if name in data and not (missing and name == "schedule")]
     if not fields:
         return None
     data[random.choice(fields)] = random.choice((None, 5, "x", [], {"a": 1}))

@@ -2,14 +2,24 @@
 
     found([log], entries=[{"node": "n1", "offset": 5}, ...], replicas=[...])
 
-Rules kept here: a field that a row leaves out is that of a healthy run of one partition, else null; a field
-that does not apply to a finding is left out of it.
+A field that a row leaves out is that of a healthy run of one partition, else null. A field that does not
+apply to a finding is left out of it.
+
+A unit costs a second of CPU time, however few rows it has. So a test file puts its runs into one Batch:
+
+    BATCH = Batch(log)
+    GAP = BATCH.add(entries=[{"offset": 1}, {"offset": 3}], replicas=[...])
+
+    def test_a_gap_is_a_finding() -> None:
+        assert GAP.findings() == [...]
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.laws.unit import Family, opened, run_families
@@ -85,3 +95,40 @@ def tables_of(runs: Sequence[Mapping[str, Iterable[Row]]]) -> dict[str, pa.Table
 def briefly(findings: Iterable[Row], *keys: str) -> list[tuple[Any, ...]]:
     """Each finding's name and these fields."""
     return [(row["name"], *(row.get(key) for key in keys)) for row in findings]
+
+
+class Batch:
+    """Runs that are judged together, in one unit. All are added while the test file is imported; the first
+    test that needs findings judges them."""
+
+    def __init__(self, *families: Family) -> None:
+        self._families = families
+        self._runs: list[dict[str, list[Row]]] = []
+        self._findings: list[list[dict[str, Any]]] | None = None
+
+    def add(self, **tables: Iterable[Row]) -> "Run":
+        assert self._findings is None, "the batch is judged already: add its runs at import"
+        self._runs.append({name: list(rows) for name, rows in tables.items()})
+        return Run(self, len(self._runs) - 1)
+
+    def findings_of(self, number: int) -> list[dict[str, Any]]:
+        if self._findings is None:
+            self._findings = found_each(self._families, self._runs)
+        return self._findings[number]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a batch."""
+
+    batch: Batch
+    number: int
+
+    def findings(self) -> list[dict[str, Any]]:
+        """Sorted by name and place."""
+        return self.batch.findings_of(self.number)
+
+
+def each(arguments: str, cases: Mapping[str, Any]) -> pytest.MarkDecorator:
+    """Parametrizes a test: the name of each case, and its arguments."""
+    return pytest.mark.parametrize(arguments, cases.values(), ids=cases.keys())

@@ -1,12 +1,15 @@
-"""What nodes say of roles, HWs, acks and ISRs (checkers.laws.trace): each breach beside what is none."""
+"""The laws about roles, HWs, acks and ISRs in the trace (checkers.laws.trace): breaches and near misses.
 
-from collections.abc import Sequence
+Two units have all the runs: one those of CASES, the other those whose tables are compared.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
-from unit_rows import GREATEST, LEAST, briefly, found_each, table
+from unit_rows import GREATEST, LEAST, briefly, each, found_each, table, tables_of
 
 from floodmark.checkers.laws.trace.active_brokers import only_active
 from floodmark.checkers.laws.trace.cluster_views import cluster_views
@@ -14,7 +17,7 @@ from floodmark.checkers.laws.trace.node_timeline import node_timeline
 from floodmark.checkers.laws.trace.quorums import quorums
 from floodmark.checkers.laws.trace.so_far import highest_row, last_not_after, last_row
 from floodmark.checkers.laws.trace.trace_checks import trace_checks
-from floodmark.checkers.laws.unit import opened
+from floodmark.checkers.laws.unit import Unit, opened
 
 FAMILIES = node_timeline, trace_checks, cluster_views, quorums
 ALL = ["n1", "n2", "n3"]
@@ -26,13 +29,14 @@ def line(node: str, event: str, **fields: Any) -> Line:
 
 
 def append(node: str, offset: int, count: int = 1, role: str = "follower", **fields: Any) -> Line:
-    told = {"offset": offset, "count": count, "leo": min(offset + count, GREATEST), "role": role}
-    return line(node, "append", **{**told, **fields})
+    usual = {"offset": offset, "count": count, "leo": min(offset + count, GREATEST), "role": role}
+    return line(node, "append", **{**usual, **fields})
 
 
 def ack(offset: int, **fields: Any) -> Line:
-    told = {"offset": offset, "hw": min(offset + 1, GREATEST), "leo": min(offset + 1, GREATEST), "isr": ALL}
-    return line("n1", "ack", **{**told, "acks": "all", **fields})
+    end = min(offset + 1, GREATEST)
+    usual = {"offset": offset, "hw": end, "leo": end, "isr": ALL, "acks": "all"}
+    return line("n1", "ack", **{**usual, **fields})
 
 
 def leader(node: str = "n1", **fields: Any) -> Line:
@@ -44,14 +48,14 @@ def hw(node: str, high: int, **fields: Any) -> Line:
 
 
 def isr(*members: str, **fields: Any) -> Line:
-    told = {"leo": None, "hw": None, "isr": list(members), "leader": "n1"}
-    return line("controller", "isr", **{**told, **fields})
+    usual = {"leo": None, "hw": None, "isr": list(members), "leader": "n1"}
+    return line("controller", "isr", **{**usual, **fields})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Lines in their order, 10 ns apart unless they tell their time, each node's seq from 0; what is found:
-    name, how, offset, nodes."""
+    """Lines in their order, 10 ns apart unless they have a time, each node's seq from 0; what is found: name,
+    how, offset, nodes; fields of the row of `traced`."""
 
     lines: Sequence[Line]
     found: Sequence[tuple[Any, ...]] = ()
@@ -59,12 +63,12 @@ class Case:
 
     def rows(self) -> dict[str, list[Line]]:
         seqs: dict[str, int] = {}
-        told = []
+        rows = []
         for at, one in enumerate(self.lines):
             seqs[one["node"]] = seqs.get(one["node"], -1) + 1
-            told.append({"time": 10 * at, "seq": seqs[one["node"]], **one})
+            rows.append({"time": 10 * at, "seq": seqs[one["node"]], **one})
         active = [{"node": node, "since": -(1 << 61), "until": 1 << 61} for node in ALL]
-        return {"trace": told, "traced": [self.traced], "active_brokers": active}
+        return {"trace": rows, "traced": [self.traced], "active_brokers": active}
 
 
 STORED = [leader(), append("n1", 0, role="leader"), append("n2", 0), append("n3", 0)]
@@ -75,17 +79,17 @@ CASES: dict[str, Case] = {
     "the leader's HW falls": Case(
         lines=[leader(), hw("n1", 5), hw("n1", 4)], found=[("hw-regressed", None, 4, ["n1"])]
     ),
-    "it falls as far as numbers go": Case(
+    "the leader's HW falls as far as numbers go": Case(
         lines=[leader(), hw("n1", GREATEST), hw("n1", LEAST)], found=[("hw-regressed", None, LEAST, ["n1"])]
     ),
-    "it falls in a new epoch": Case(lines=[leader(), hw("n1", 5), hw("n1", 4, epoch=1)]),
-    "another node's is lower": Case(lines=[leader(), hw("n1", 5), hw("n2", 4, epoch=1)]),
-    "it stays": Case(lines=[leader(), hw("n1", 5), hw("n1", 5)]),
+    "the leader's HW falls in a new epoch": Case(lines=[leader(), hw("n1", 5), hw("n1", 4, epoch=1)]),
+    "another node's HW is lower": Case(lines=[leader(), hw("n1", 5), hw("n2", 4, epoch=1)]),
+    "the leader's HW stays": Case(lines=[leader(), hw("n1", 5), hw("n1", 5)]),
     "a role in an older epoch": Case(
         lines=[leader(epoch=3), line("n1", "become_follower", epoch=2), leader("n1", epoch=3)],
         found=[("epoch-regressed", "2", None, ["n1"])],
     ),
-    "a role in an older epoch, over a start": Case(
+    "a role in an older epoch, after a start": Case(
         lines=[leader(epoch=3), line("n1", "start"), line("n1", "become_follower", epoch=LEAST)],
         found=[("epoch-regressed", str(LEAST), None, ["n1"])],
     ),
@@ -99,66 +103,72 @@ CASES: dict[str, Case] = {
     ),
     "a follower appends in the leader's epoch": Case(lines=[append("n1", 0, role="leader"), append("n2", 0)]),
     # -- ack-rule
-    "acked what all have": Case(lines=[*STORED, ack(0)]),
+    "acked when all members had it": Case(lines=[*STORED, ack(0)]),
     "acked at the HW": Case(lines=[*STORED, ack(0, hw=0)], found=[("ack-rule", "hw", 0, ["n1"])]),
-    "acked at the HW, but not by all": Case(lines=[*STORED, ack(0, hw=0, acks="1")]),
-    "acked by too few": Case(lines=[*STORED, ack(0, isr=["n1"])], found=[("ack-rule", "isr", 0, ["n1"])]),
-    "acked before one had it": Case(lines=[*STORED[:3], ack(0)], found=[("ack-rule", "member", 0, ["n3"])]),
-    "acked before one had it, who may have": Case(
+    "acked at the HW, with acks=1": Case(lines=[*STORED, ack(0, hw=0, acks="1")]),
+    "acked with an ISR below min ISR": Case(
+        lines=[*STORED, ack(0, isr=["n1"])], found=[("ack-rule", "isr", 0, ["n1"])]
+    ),
+    "acked before a member had it": Case(
+        lines=[*STORED[:3], ack(0)], found=[("ack-rule", "member", 0, ["n3"])]
+    ),
+    "acked before a member had it, within the clocks' error": Case(
         lines=[*STORED[:3], ack(0), append("n3", 0, time=31)], traced={"clock_error": 1}
     ),
-    "acked before one had it, and lines are missing": Case(
+    "acked before a member had it, and lines are missing": Case(
         lines=[*STORED[:3], ack(0)], traced={"complete": False}
     ),
-    "acked an older epoch's": Case(lines=[leader(start=1), ack(0)]),
-    "acked before one had it, who has a later epoch's": Case(
+    "acked a record of an older epoch": Case(lines=[leader(start=1), ack(0)]),
+    "acked before a member had it, which has a later epoch's record": Case(
         lines=[*STORED[:3], append("n3", 0, epoch=1), ack(0)]
     ),
-    "acked before one had it, who has found it at its start": Case(
+    "acked before a member appended it, which had it at its start": Case(
         lines=[*STORED[:3], line("n3", "start", leo=1), ack(0)]
     ),
-    "acked the last offset": Case(
+    "acked at the highest offset": Case(
         lines=[leader(), append("n2", GREATEST), append("n3", GREATEST), ack(GREATEST)],
         found=[("ack-rule", "hw", GREATEST, ["n1"])],
     ),
     # -- unsafe-isr
-    "took in who lacks what is committed": Case(
+    "added a replica without a committed record": Case(
         lines=[*MEMBERS, append("n3", 0, 2), line("n3", "become_follower", leo=2), isr(*ALL)],
         found=[("unsafe-isr", "behind", 2, ["n3"])],
     ),
-    "took in who has it": Case(
+    "added a replica with it": Case(
         lines=[*MEMBERS, line("n3", "become_follower"), append("n3", 0, 3), isr(*ALL)]
     ),
-    "took in who lacks it, and begins anew": Case(
+    "added a replica without it, after its node started": Case(
         lines=[*MEMBERS, line("n3", "become_follower", leo=2), line("n3", "start", partition=None), isr(*ALL)]
     ),
-    "took in who may have it": Case(
+    "added a replica that may have it, at the same time": Case(
         lines=[*MEMBERS, line("n3", "become_follower", leo=2), isr(*ALL, time=60), append("n3", 2, time=60)]
     ),
-    "took in who lacks it, in a later epoch": Case(
+    "added a replica without it, in a later epoch": Case(
         lines=[*MEMBERS, line("n3", "become_follower", leo=2), isr(*ALL, epoch=1)]
     ),
-    "left out the leader": Case(lines=[isr("n2", "n3")], found=[("unsafe-isr", "leader", None, ["n1"])]),
-    "named no leader": Case(lines=[isr("n2", "n3", leader=None)]),
-    "went back in its own order": Case(
+    "an ISR without its leader": Case(
+        lines=[isr("n2", "n3")], found=[("unsafe-isr", "leader", None, ["n1"])]
+    ),
+    "an ISR without any leader": Case(lines=[isr("n2", "n3", leader=None)]),
+    "the controller's partition epoch stays": Case(
         lines=[isr("n1", "n2", partition_epoch=4), isr("n1", partition_epoch=4)],
         found=[("unsafe-isr", "order", None, ["n1"])],
     ),
-    "went on in its own order": Case(
+    "the controller's partition epoch rises": Case(
         lines=[isr("n1", "n2", partition_epoch=LEAST), isr("n1", partition_epoch=GREATEST)]
     ),
-    "a leader counts fewer, twice": Case(
+    "acked with a smaller ISR than the controller's, twice": Case(
         lines=[isr(*ALL), *STORED, ack(0, isr=["n1", "n2"]), ack(0, isr=["n1", "n2"])],
         found=[("unsafe-isr", "smaller", 0, ["n3"])],
     ),
-    "a leader counts fewer, in an epoch before": Case(
+    "acked with a smaller ISR than that of a later epoch": Case(
         lines=[isr(*ALL, epoch=1), *STORED, ack(0, isr=["n1", "n2"])]
     ),
-    "a leader counts more": Case(lines=[isr("n1", "n2"), *STORED, ack(0)]),
-    "a leader counts fewer than the word that may come first": Case(
+    "acked with a larger ISR than the controller's": Case(lines=[isr("n1", "n2"), *STORED, ack(0)]),
+    "acked with a smaller ISR than one of the same time": Case(
         lines=[*STORED, isr(*ALL, time=40), ack(0, time=40, isr=["n1", "n2"])]
     ),
-    "words by nobody, of nobody": Case(
+    "lines by an unknown node, of an unknown partition, of a broker about itself": Case(
         lines=[
             line("stranger", "hw", hw=5, role="leader"),
             hw("n1", 4, partition=9),
@@ -170,7 +180,7 @@ CASES: dict[str, Case] = {
 
 @pytest.fixture(scope="module")
 def judged() -> dict[str, list[Line]]:
-    """All cases in one unit: none of them may show in another."""
+    """The findings of each case. All are in one unit, where none may show in another."""
     return dict(zip(CASES, found_each(FAMILIES, [case.rows() for case in CASES.values()]), strict=True))
 
 
@@ -183,95 +193,136 @@ def test_without_a_trace_nothing_is_found() -> None:
     assert found_each(FAMILIES, [{}]) == [[]]
 
 
-def rows_of(select: str, case: Case) -> list[Line]:
-    with opened({name: table(name, rows) for name, rows in case.rows().items()}) as unit:
+# -- tables made on the way ---------------------------------------------------------------------------------
+
+TRACES: list[Case] = []
+
+
+def trace(*lines: Line, **traced: Any) -> int:
+    """The number of a run with these lines and these fields of `traced`, in the unit of the fixture."""
+    TRACES.append(Case(lines=lines, traced=traced))
+    return len(TRACES) - 1
+
+
+@pytest.fixture(scope="module")
+def unit() -> Iterator[Unit]:
+    """All runs of TRACES, with the tables that the laws make."""
+    with opened(tables_of([case.rows() for case in TRACES])) as unit:
         for family in FAMILIES:
             family(unit)
-        return list(unit.rows(select).to_pylist())
+        yield unit
 
 
-@pytest.mark.parametrize(
-    ("time", "clock_error", "tick"),
-    [
+def rows_of(unit: Unit, run: int, select: str) -> list[Line]:
+    """The rows of this run, without its number."""
+    return [row for row in unit.rows(select).to_pylist() if row.pop("run") == run]
+
+
+@each("run, tick", {
+    f"{time} ns, clock error {clock_error} ns": (trace(leader(time=time), clock_error=clock_error), tick)
+    for time, clock_error, tick in (
         (-7, 0, -14), (-7, 2, -2), (7, 2, 2), (GREATEST, 0, 1 << 61), (LEAST, 0, -(1 << 61)),
         (LEAST, 1, -(1 << 62)), (GREATEST, GREATEST, 1), (GREATEST - 1, GREATEST, 0),
-    ],
-)  # fmt: skip
-def test_ticks_round_toward_zero_and_never_overflow(time: int, clock_error: int, tick: int) -> None:
-    case = Case(lines=[leader(time=time)], traced={"clock_error": clock_error})
-    assert rows_of("select tick from timeline", case) == [{"tick": tick}]
+    )
+})  # fmt: skip
+def test_ticks_round_toward_zero_and_never_overflow(unit: Unit, run: int, tick: int) -> None:
+    assert rows_of(unit, run, "select run, tick from timeline") == [{"tick": tick}]
 
 
-def test_a_node_that_starts_has_an_empty_log_unless_it_tells_of_one() -> None:
-    starts = [
-        line("n1", "start", partition=None),
-        line("n1", "start", leo=3),
-        line("n2", "start", partition=None),
-    ]
-    told = rows_of("select node, leo, node_start, log_known from timeline order by node", Case(lines=starts))
-    assert told == [
+STARTS = trace(
+    line("n1", "start", partition=None), line("n1", "start", leo=3), line("n2", "start", partition=None)
+)
+
+
+def test_a_node_that_starts_has_an_empty_log_unless_the_next_line_shows_one(unit: Unit) -> None:
+    select = "select run, node, leo, node_start, log_known from timeline order by node"
+    assert rows_of(unit, STARTS, select) == [
         {"node": "n1", "leo": 3, "node_start": False, "log_known": True},
         {"node": "n2", "leo": 0, "node_start": True, "log_known": False},
     ]
 
 
-@pytest.mark.parametrize(("first", "empty"), [
-    (line("n1", "become_follower", leo=0), True), (line("n1", "become_leader", leo=0), True),
-    (line("n1", "become_follower", leo=1), False), (append("n1", 0, 1), False),
-    (line("n2", "become_follower", leo=0), False), (line("n1", "start", partition=None), False),
-])  # fmt: skip
-def test_a_log_was_empty_since_the_start_where_its_role_comes_first_and_says_so(
-    first: Line, empty: bool
-) -> None:
-    told = "select found_empty from timeline where node_start and node = 'n1' order by line"
-    lines = [line("n1", "start", partition=None), first]
-    assert rows_of(told, Case(lines=lines)) == [{"found_empty": empty}]
-
-
-def test_what_a_step_committed_that_never_reached_the_disk_is_void() -> None:
-    step = [append("n1", 0, 4, role="leader", time=50), hw("n1", 4, time=50), line("n1", "start", leo=1)]
-    commits = "select commits_from, commits_to, fresh_to from timeline where event = 'hw'"
-    assert rows_of(commits, Case(lines=[leader(), *step])) == [
-        {"commits_from": 0, "commits_to": 1, "fresh_to": 1}
-    ]
-    kept = [*step[:2], line("n1", "start", leo=4)]
-    assert rows_of(commits, Case(lines=[leader(), *kept]))[0]["commits_to"] == 4
-
-
-def test_what_a_leader_commits_is_its_own_epochs_from_where_that_began() -> None:
-    told = rows_of(
-        "select fresh_from, fresh_to, inherited_from, inherited_to from timeline where event = 'hw'",
-        Case(
-            lines=[leader(start=3, epoch=1), hw("n1", 5, epoch=1), hw("n1", 7, epoch=1), hw("n1", 6, epoch=1)]
-        ),
+@each("run, empty", {
+    name: (trace(line("n1", "start", partition=None), next_line), empty)
+    for name, next_line, empty in (
+        ("it follows", line("n1", "become_follower", leo=0), True),
+        ("it leads", line("n1", "become_leader", leo=0), True),
+        ("it follows with a record", line("n1", "become_follower", leo=1), False),
+        ("it appends", append("n1", 0, 1), False),
+        ("another node follows", line("n2", "become_follower", leo=0), False),
+        ("it starts again", line("n1", "start", partition=None), False),
     )
+})  # fmt: skip
+def test_a_log_was_empty_since_the_start_if_its_first_line_is_a_role_with_an_empty_log(
+    unit: Unit, run: int, empty: bool
+) -> None:
+    select = "select run, found_empty from timeline where node_start and node = 'n1' order by line"
+    assert rows_of(unit, run, select) == [{"found_empty": empty}]
+
+
+LAST_STEP = append("n1", 0, 4, role="leader", time=50), hw("n1", 4, time=50)
+STEP_NOT_ON_DISK = trace(leader(), *LAST_STEP, line("n1", "start", leo=1))
+STEP_ON_DISK = trace(leader(), *LAST_STEP, line("n1", "start", leo=4))
+
+
+def test_what_a_step_committed_that_never_reached_the_disk_is_void(unit: Unit) -> None:
+    commits = "select run, commits_from, commits_to, fresh_to from timeline where event = 'hw'"
+    assert rows_of(unit, STEP_NOT_ON_DISK, commits) == [{"commits_from": 0, "commits_to": 1, "fresh_to": 1}]
+    assert rows_of(unit, STEP_ON_DISK, commits)[0]["commits_to"] == 4
+
+
+THREE_COMMITS = trace(
+    leader(start=3, epoch=1), hw("n1", 5, epoch=1), hw("n1", 7, epoch=1), hw("n1", 6, epoch=1)
+)
+
+
+def test_a_leader_commits_records_of_its_own_epoch_from_the_epochs_start(unit: Unit) -> None:
     keys = "fresh_from", "fresh_to", "inherited_from", "inherited_to"
-    assert [tuple(row[key] for key in keys) for row in told] == [
+    rows = rows_of(unit, THREE_COMMITS, f"select run, {', '.join(keys)} from timeline where event = 'hw'")
+    assert [tuple(row[key] for key in keys) for row in rows] == [
         (3, 5, 0, 3), (5, 7, None, None), (None, None, None, None)
     ]  # fmt: skip
 
 
-def test_a_moment_is_what_holds_once_lines_in_no_order_have_come() -> None:
-    crowd = [hw("n1", 2, time=10), line("n2", "truncate", cut_from=2, cut_to=1, leo=1, time=10)]
-    lines = [leader(), *crowd, line("n3", "become_follower", time=11), hw("n1", 3, time=90)]
-    views = rows_of("select event, crowded, committed from views order by tick, event", Case(lines=lines))
+CROWDED = trace(
+    leader(), hw("n1", 2, time=10), line("n2", "truncate", cut_from=2, cut_to=1, leo=1, time=10),
+    line("n3", "become_follower", time=11), hw("n1", 3, time=90),
+)  # fmt: skip
+
+
+def test_a_moment_is_the_state_after_all_lines_that_are_in_no_order(unit: Unit) -> None:
+    views = rows_of(
+        unit, CROWDED, "select run, event, crowded, committed from views order by tick, event"
+    )
     assert [tuple(row.values()) for row in views] == [
         ("become_leader", False, None), ("hw", True, 2), ("truncate", True, None),
         ("become_follower", False, 2), ("hw", False, 3),
     ]  # fmt: skip
-    moment = "select tick, ends, committed, leo from moments join members using (run, partition, line)"
-    told = rows_of(f"{moment} where moment order by members.node", Case(lines=lines))
-    assert [(row["tick"], row["ends"], row["committed"], row["leo"]) for row in told] == [
+    members = rows_of(
+        unit, CROWDED,
+        "select run, tick, ends, committed, leo from moments join members using (run, partition, line) "
+        "where moment order by members.node",
+    )  # fmt: skip
+    assert [(row["tick"], row["ends"], row["committed"], row["leo"]) for row in members] == [
         (20, 22, 2, 2), (20, 22, 2, 1), (20, 22, 2, None)
     ]  # fmt: skip
 
 
-def test_a_moment_is_told_too_where_a_broker_was_unfenced() -> None:
-    lines = [leader(), hw("n1", 2), hw("n1", 3)]
-    told = rows_of(
-        "select tick, ends from moments", Case(lines=lines, traced={"unfenced": [25, GREATEST >> 2]})
-    )
-    assert sorted(row["tick"] for row in told) == [20, 40]
+UNFENCED = trace(leader(), hw("n1", 2), hw("n1", 3), unfenced=[25, GREATEST >> 2])
+
+
+def test_there_is_a_moment_too_where_a_broker_was_unfenced(unit: Unit) -> None:
+    moments = rows_of(unit, UNFENCED, "select run, tick, ends from moments")
+    assert sorted(row["tick"] for row in moments) == [20, 40]
+
+
+@pytest.fixture(scope="module")
+def active_brokers() -> Iterator[Unit]:
+    """A unit in which n1 was active twice, and n2 always."""
+    times = [{"node": "n1", "since": 10, "until": 20}, {"node": "n1", "since": 31, "until": 33}]
+    more = [{"node": "n2", "since": LEAST, "until": GREATEST}]
+    with opened({"active_brokers": table("active_brokers", times + more)}) as unit:
+        yield unit
 
 
 @pytest.mark.parametrize(
@@ -281,12 +332,11 @@ def test_a_moment_is_told_too_where_a_broker_was_unfenced() -> None:
         (0, 11, 4, False), (32, 32, 4, False), (31, 33, 2, True), (40, 1 << 62, 4, False),
     ],
 )  # fmt: skip
-def test_who_was_surely_active(tick: int, latest: int, least: int, *, active: bool) -> None:
-    times = [{"node": "n1", "since": 10, "until": 20}, {"node": "n1", "since": 31, "until": 33}]
-    more = [{"node": "n2", "since": LEAST, "until": GREATEST}]
-    asked = f"select 0 as run, 'n1' as who, {tick} as tick, {latest}::bigint as latest"
-    with opened({"active_brokers": table("active_brokers", times + more)}) as unit:
-        rows = unit.rows(only_active(asked, latest="latest", least=least))
+def test_which_broker_was_certainly_active(
+    active_brokers: Unit, tick: int, latest: int, least: int, *, active: bool
+) -> None:
+    n1 = f"select 0 as run, 'n1' as who, {tick} as tick, {latest}::bigint as latest"
+    rows = active_brokers.rows(only_active(n1, latest="latest", least=least))
     assert rows.num_rows == active
 
 

@@ -1,11 +1,15 @@
-"""What transactions read and wrote (checkers.laws.transactions): edges, cycles and reads of own writes."""
+"""The laws about what transactions read and wrote (checkers.laws.transactions): dependencies, cycles and
+reads of own writes.
+
+Runs are judged in one unit, except where a test says otherwise.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from unit_rows import GREATEST, LEAST, table
+from unit_rows import GREATEST, LEAST, Batch, Run, each, table, tables_of
 
 from floodmark.checkers.laws import cycles
 from floodmark.checkers.laws.cycles import unsearched
@@ -14,19 +18,19 @@ from floodmark.checkers.laws.unit import opened, run_families
 from floodmark.checkers.read import pairing
 
 Place = tuple[int, int, int]  # partition, offset, value
+Line = dict[str, Any]
 A, B, C, D = (0, 0, 10), (0, 1, 11), (1, 0, 20), (1, 1, 21)
 READ_OWN = "precommitted-read"
+BATCH, EXTREMES = Batch(transactions), Batch(transactions)
 
 
-def line(
-    process: int, kind: str, *sends: Place, reads: Sequence[Place] = (), f: str = "txn", run: int = 0
-) -> dict[str, Any]:
-    return {"process": process, "type": kind, "sends": sends, "reads": reads, "f": f, "run": run}
+def line(process: int, kind: str, *sends: Place, reads: Sequence[Place] = (), f: str = "txn") -> Line:
+    return {"process": process, "type": kind, "sends": sends, "reads": reads, "f": f}
 
 
-def both(process: int, *sends: Place, reads: Sequence[Place] = (), **told: Any) -> list[dict[str, Any]]:
-    """A transaction by itself, answered ok."""
-    return [line(process, "invoke", *sends, **told), line(process, "ok", *sends, reads=reads, **told)]
+def op(process: int, *sends: Place, reads: Sequence[Place] = (), f: str = "txn") -> list[Line]:
+    """Both lines of an op that succeeded, with none in between."""
+    return [line(process, "invoke", *sends, f=f), line(process, "ok", *sends, reads=reads, f=f)]
 
 
 MUTUAL = [
@@ -35,113 +39,137 @@ MUTUAL = [
 ]  # fmt: skip
 
 
-def tables_of(lines: Iterable[dict[str, Any]], first: int = 0, **run: Any) -> dict[str, pa.Table]:
-    """The lines as tables; their indexes begin with `first`."""
-    rows: dict[str, list[dict[str, Any]]] = {"sends": [], "reads": [], "lines": []}
-    runs = set()
-    for at, told in enumerate(lines):
-        runs.add(told["run"])
-        base = {key: told[key] for key in ("process", "type", "f", "run")}
+def reading(process: int) -> list[Line]:
+    """MUTUAL, but only this process reads."""
+    return [one if one["process"] == process else {**one, "reads": ()} for one in MUTUAL]
+
+
+def rows_of(lines: Iterable[Line], first: int = 0, **run: Any) -> dict[str, list[Line]]:
+    """The tables of one run. `first`: the index of the first line; `run`: fields of its row."""
+    rows: dict[str, list[Line]] = {"sends": [], "reads": [], "lines": []}
+    for at, one in enumerate(lines):
+        base = {key: one[key] for key in ("process", "type", "f")}
         base |= {"at": at, "index": first + at, "time": at}
-        ident = hash(tuple((place[0], place[2]) for place in told["sends"])) if told["sends"] else None
+        ident = hash(tuple((place[0], place[2]) for place in one["sends"])) if one["sends"] else None
         rows["lines"].append(base | {"ident": ident})
         for name in ("sends", "reads"):
-            for pos, (partition, offset, value) in enumerate(told[name]):
+            for pos, (partition, offset, value) in enumerate(one[name]):
                 place = {"partition": partition, "value": value, "offset": offset, "pos": pos}
-                if name == "sends" and told["type"] != "ok":
+                if name == "sends" and one["type"] != "ok":
                     place["offset"] = None
                 rows[name].append(base | place)
-    made = {name: table(name, mine) for name, mine in rows.items()}
-    made["runs"] = table("runs", [{"run": one, "transactional": True, **run} for one in sorted(runs)])
-    return made | {"answers": pairing.answers(made["lines"])}
+    rows["answers"] = pairing.answers(table("lines", rows["lines"])).to_pylist()
+    return rows | {"runs": [{"transactional": True, **run}]}
 
 
-def judged(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
-    with opened(tables) as unit:
-        return run_families(unit, [transactions]).to_pylist()
+def case(lines: Iterable[Line], repeated: Sequence[int] = (), **run: Any) -> Run:
+    return BATCH.add(**rows_of(lines, **run), repeated=[{"value": value} for value in repeated])
 
 
-def names_of(lines: Iterable[dict[str, Any]], **run: Any) -> list[str]:
-    return sorted(row["name"] for row in judged(tables_of(lines, **run)))
+def names_of(run: Run) -> list[str]:
+    return sorted(row["name"] for row in run.findings())
 
 
-def test_two_that_read_each_other_are_a_cycle() -> None:
-    (found,) = judged(tables_of(MUTUAL))
+READ_EACH_OTHER = case(MUTUAL)
 
-    assert {key: found[key] for key in ("name", "permit", "partition", "offset", "value", "ops")} == {
+
+def test_two_transactions_that_read_each_other_are_a_cycle() -> None:
+    (found,) = READ_EACH_OTHER.findings()
+
+    assert {key: found.get(key) for key in ("name", "permit", "partition", "offset", "value", "ops")} == {
         "name": "G1c", "permit": None, "partition": 0, "offset": 0, "value": 10, "ops": [0, 2, 1, 3],
     }  # fmt: skip
     assert found["how"].startswith('[{"edge":"wr","ops":[{"process":1,"f":"txn","lines":[0,2]},')
 
 
-@pytest.mark.parametrize("gone", [1, 2])
-def test_one_way_is_none(gone: int) -> None:
-    lines = [{**one, "reads": ()} if one["process"] == gone else one for one in MUTUAL]
-
-    assert names_of(lines) == []
+@each("run", {f"process {process}": case(reading(process)) for process in (1, 2)})
+def test_if_only_one_of_them_reads_there_is_no_cycle(run: Run) -> None:
+    assert names_of(run) == []
 
 
-def test_a_run_without_transactions_is_not_looked_at() -> None:
-    assert names_of(MUTUAL, transactional=False) == []
+WITHOUT_TRANSACTIONS = case(MUTUAL, transactional=False)
 
 
-def test_two_runs_share_nothing() -> None:
-    """What one of them read the other one sent."""
-    there = [{**one, "run": 1, "reads": one["reads"] if one["process"] == 1 else ()} for one in MUTUAL]
-    here = [{**one, "reads": one["reads"] if one["process"] == 2 else ()} for one in MUTUAL]
-
-    assert names_of([*here, *there]) == []
-    assert names_of([*MUTUAL, *({**one, "run": 1} for one in MUTUAL)]) == ["G1c", "G1c"]
+def test_a_run_without_transactions_is_not_searched() -> None:
+    assert names_of(WITHOUT_TRANSACTIONS) == []
 
 
-def test_of_a_value_that_was_sent_twice_nothing_follows() -> None:
-    tables = tables_of(MUTUAL)
-
-    assert judged(tables | {"repeated": table("repeated", [{"value": A[2]}])}) == []
+ONE_READS, THE_OTHER_READS, READ_EACH_OTHER_TOO = case(reading(1)), case(reading(2)), case(MUTUAL)
 
 
-def test_a_read_of_its_own_write_has_the_lowest_place() -> None:
-    """One finding an op, whatever it read of its own; none for what its process sent before."""
-    (found,) = judged(tables_of([*both(1, A, C, reads=[C, A]), *both(1, B, reads=[A, C])]))
+def test_runs_are_not_joined() -> None:
+    """The transactions of a run read what those of another sent."""
+    assert names_of(ONE_READS) == names_of(THE_OTHER_READS) == []
+    assert names_of(READ_EACH_OTHER) == names_of(READ_EACH_OTHER_TOO) == ["G1c"]
 
-    assert {key: found[key] for key in ("name", "permit", "partition", "offset", "value", "ops")} == {
+
+SENT_TWICE = case(MUTUAL, repeated=[A[2]])
+
+
+def test_a_value_that_was_sent_twice_is_left_out() -> None:
+    assert SENT_TWICE.findings() == []
+
+
+OWN_READS = case([*op(1, A, C, reads=[C, A]), *op(1, B, reads=[A, C])])
+
+
+def test_a_read_of_an_own_write_names_the_lowest_record() -> None:
+    """One finding for each op, however many of its own records it read; none for those that its process sent
+    before."""
+    (found,) = OWN_READS.findings()
+
+    assert {key: found.get(key) for key in ("name", "permit", "partition", "offset", "value", "ops")} == {
         "name": READ_OWN, "permit": None, "partition": 0, "offset": 0, "value": 10, "ops": [0, 1],
     }  # fmt: skip
 
 
-def test_who_reads_uncommitted_may() -> None:
-    found = judged(tables_of([*MUTUAL, *both(3, B, reads=[B])], uncommitted=True))
+READ_UNCOMMITTED = case([*MUTUAL, *op(3, B, reads=[B])], uncommitted=True)
+
+
+def test_read_uncommitted_permits_both() -> None:
+    found = READ_UNCOMMITTED.findings()
 
     assert {(row["name"], row["permit"]) for row in found} == {("G1c", 8), (READ_OWN, 8)}
 
 
-def test_a_poll_of_what_its_process_sends_is_no_transaction() -> None:
-    assert names_of([*both(1, A, f="send"), *both(1, reads=[A], f="poll")]) == []
+SEND_AND_POLL = case([*op(1, A, f="send"), *op(1, reads=[A], f="poll")])
 
 
-def test_the_order_of_records_has_neighbours_only_where_nothing_lies_between() -> None:
-    """B and D's sender wrote between A's two; so do they where C's value is one that nobody sent."""
-    lines = [
-        line(1, "invoke", A, D), line(2, "invoke", B, C),
-        line(1, "ok", A, D), line(2, "ok", B, C),
-    ]  # fmt: skip
-    stranger = [*lines[:2], *both(3, reads=[(0, 1, 99)]), line(1, "ok", A, D), line(2, "ok", (0, 2, 11), C)]
+def test_a_poll_after_a_send_is_no_transaction() -> None:
+    assert names_of(SEND_AND_POLL) == []
 
-    assert names_of(lines) == ["G0"]
-    assert names_of(stranger) == []
+
+INVOKED = [line(1, "invoke", A, D), line(2, "invoke", B, C)]
+NEIGHBOURS = case([*INVOKED, line(1, "ok", A, D), line(2, "ok", B, C)])
+VALUE_OF_NOBODY = case(
+    [*INVOKED, *op(3, reads=[(0, 1, 99)]), line(1, "ok", A, D), line(2, "ok", (0, 2, 11), C)]
+)
+
+
+def test_writers_are_in_an_order_only_if_no_record_is_between_theirs() -> None:
+    """First each writes before the other in one partition. Then partition 0 has a record of neither between
+    theirs."""
+    assert names_of(NEIGHBOURS) == ["G0"]
+    assert names_of(VALUE_OF_NOBODY) == []
+
+
+FAILED = case([*MUTUAL[:3], {**MUTUAL[3], "type": "fail"}])
 
 
 def test_a_failed_send_wrote_nothing() -> None:
-    lines = [*MUTUAL[:3], {**MUTUAL[3], "type": "fail"}]
-
-    assert names_of(lines) == []
+    assert names_of(FAILED) == []
 
 
 # -- units of partitions, and one of the run ----------------------------------------------------------------
 
 
-def in_steps(tables: dict[str, pa.Table]) -> list[dict[str, Any]]:
-    """Each partition in a unit of its own."""
+def in_one_unit(tables: dict[str, pa.Table]) -> list[Line]:
+    with opened(tables) as unit:
+        return run_families(unit, [transactions]).to_pylist()
+
+
+def in_steps(tables: dict[str, pa.Table]) -> list[Line]:
+    """Each partition in a unit of its own, and one unit for the runs."""
     sent: dict[str, list[pa.Table]] = {}
     for key in (0, 1):
         mine = {name: of_partition(tables[name], key) for name in ("sends", "reads")}
@@ -164,55 +192,64 @@ def of_partition(rows: pa.Table, key: int) -> pa.Table:
     )
 
 
-BUSY = [*MUTUAL, *both(5, B, D, reads=[B, D]), *both(6, reads=[A, C]), *both(7, reads=[A, D])]
+BUSY = [*MUTUAL, *op(5, B, D, reads=[B, D]), *op(6, reads=[A, C]), *op(7, reads=[A, D])]
 
 
-def test_partitions_apart_show_what_they_show_together() -> None:
-    tables = tables_of(BUSY)
+def test_partitions_in_units_of_their_own_have_the_findings_of_one_unit() -> None:
+    tables = tables_of([rows_of(BUSY)])
+    together = in_one_unit(tables)
 
-    assert in_steps(tables) == judged(tables)
-    assert {row["name"] for row in judged(tables)} == {"G1c", READ_OWN, "G-single"}
+    assert in_steps(tables) == together
+    assert {row["name"] for row in together} == {"G1c", READ_OWN, "G-single"}
 
 
-@pytest.mark.parametrize(("most", "looked_at"), [(15, True), (14, False), (1, False)])
-def test_a_run_with_too_many_edges_is_told(
-    most: int, looked_at: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("most", "searched"), [(15, True), (14, False), (1, False)])
+def test_a_run_with_too_many_edges_is_reported_as_unsearched(
+    most: int, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In one partition alone, or in both together; its neighbour is looked at all the same."""
+    """Too many in one partition alone, or in both together; the other run is searched all the same."""
     monkeypatch.setattr(cycles, "MOST_EDGES", most)
-    tables = tables_of([*BUSY, *({**one, "run": 1} for one in both(1, A))])
-    found = {(row["run"], row["name"]) for row in in_steps(tables)}
+    rows = in_steps(tables_of([rows_of(BUSY), rows_of(op(1, A))]))
+    found = {(row["run"], row["name"]) for row in rows}
 
-    assert ((0, "G1c") in found) == looked_at
-    assert ((0, "unsearched") in found) != looked_at
+    assert ((0, "G1c") in found) == searched
+    assert ((0, "unsearched") in found) != searched
     assert (0, READ_OWN) in found
-    if not looked_at:
-        (reason,) = (row["how"] for row in in_steps(tables) if row["name"] == "unsearched")
+    if not searched:
+        (reason,) = (row["how"] for row in rows if row["name"] == "unsearched")
         assert reason.startswith("15 dependencies among the ops of this run with transactions: cycles are")
         assert reason.endswith(f"among {most} at the most")
 
 
-# -- odd numbers, and damage --------------------------------------------------------------------------------
+# -- extreme numbers, and damage ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("value", [LEAST, -1, GREATEST])
-@pytest.mark.parametrize("offset", [0, GREATEST])
-@pytest.mark.parametrize("first", [0, GREATEST - 4])
-def test_any_number_will_do(value: int, offset: int, first: int) -> None:
+def extreme(value: int, offset: int, first: int) -> Run:
+    """Two transactions that read each other, in lines from this index on."""
     one, other = (GREATEST, offset, value), (0, offset, 5)
     lines = [
         line(GREATEST, "invoke", one), line(2, "invoke", other),
         line(GREATEST, "ok", one, reads=[other]), line(2, "ok", other, reads=[one]),
     ]  # fmt: skip
-    (found,) = judged(tables_of(lines, first=first))
+    return EXTREMES.add(**rows_of(lines, first))
+
+
+@each("run, first", {
+    f"value {value}, offset {offset}, index {first}": (extreme(value, offset, first), first)
+    for value in (LEAST, -1, GREATEST)
+    for offset in (0, GREATEST)
+    for first in (0, GREATEST - 4)
+})  # fmt: skip
+def test_the_lowest_and_highest_numbers_do_not_overflow(run: Run, first: int) -> None:
+    (found,) = run.findings()
 
     assert (found["name"], sorted(found["ops"])) == ("G1c", [first + at for at in range(4)])
 
 
-def test_the_same_statements_run_whatever_is_wrong() -> None:
+def test_the_same_statements_are_executed_whatever_is_wrong() -> None:
     statements = []
-    for lines in (both(1, A), BUSY, [*BUSY, *both(1, A, reads=[D])], [line(1, "ok", A, reads=[A])]):
-        with opened(tables_of(lines)) as unit:
+    for lines in (op(1, A), BUSY, [*BUSY, *op(1, A, reads=[D])], [line(1, "ok", A, reads=[A])]):
+        with opened(tables_of([rows_of(lines)])) as unit:
             transactions(unit)
             statements.append(unit.statements)
 

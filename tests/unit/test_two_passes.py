@@ -1,4 +1,4 @@
-"""A run that is cut up over many tasks has the verdict it has in one task, byte for byte but for timings."""
+"""A run that is judged by many tasks gets the same verdict as in one task, byte for byte except timings."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,28 +22,38 @@ from floodmark.checkers.read import seqs
 from floodmark.checkers.read.folder import open_folder
 
 RANGE_BYTES = 12_000
-# Of sends, of reads and logs, and of the ends that clients are told; test_real_like.py has all of them.
+# Of sends, of reads and logs, and of the end offsets that clients got; test_real_like.py has all of them.
 DAMAGES = (None, "lost", "disorder", "ends")
 GOLDEN = Path(__file__).parents[2] / "histories" / "golden"
 
 
-def told(verdict: Any) -> dict[str, Any]:
+Json = dict[str, Any]
+Pair = tuple[Json, Json]
+
+
+def without_timings(verdict: Any) -> Json:
     return {key: value for key, value in as_json(verdict).items() if key != "timings_s"}
 
 
-def in_pieces(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[dict[str, Any]]:
+def in_pieces(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Json]:
     opened = [open_folder(folder) for folder in folders]
     works = [RunWork.of(run, folder, range_bytes) for run, folder in enumerate(opened)]
     judged = judged_in_pieces(NoSpark(), works)  # type: ignore[arg-type]
-    return [told(judged[run]) for run in range(len(opened))]
+    return [without_timings(judged[run]) for run in range(len(opened))]
 
 
-def both(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[dict[str, Any]]:
-    """As judged in pieces, which is as they are judged whole."""
-    verdicts = in_pieces(folders, range_bytes)
-    for folder, verdict, whole in zip(folders, verdicts, here.judge(folders), strict=True):
-        assert verdict == told(whole), folder
-    return verdicts
+def both(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Pair]:
+    """The verdicts on each folder: judged in pieces, and judged whole."""
+    whole = [without_timings(verdict) for verdict in here.judge(folders)]
+    return list(zip(in_pieces(folders, range_bytes), whole, strict=True))
+
+
+def same(folders: Sequence[Path], range_bytes: int = RANGE_BYTES) -> list[Json]:
+    """The verdicts on each folder, which are the same judged in pieces and judged whole."""
+    pairs = both(folders, range_bytes)
+    for folder, (pieces, whole) in zip(folders, pairs, strict=True):
+        assert pieces == whole, folder
+    return [pieces for pieces, _ in pairs]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,17 +63,38 @@ def small_units() -> Iterator[None]:
         yield
 
 
-def test_golden_folders() -> None:
-    """Those that have more than one unit, and a few others."""
-    folders = sorted(path.parent for path in GOLDEN.glob("*/run.json"))
-    several = [folder for folder in folders if len(open_folder(folder).partitions) > 1]
+@pytest.fixture(scope="module")
+def undamaged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Pair]:
+    """Golden folders, a run with a trace and one with transactions, all in one call."""
+    root = tmp_path_factory.mktemp("undamaged")
+    golden = sorted(path.parent for path in GOLDEN.glob("*/run.json"))
+    several = [folder for folder in golden if len(open_folder(folder).partitions) > 1]
     assert several
-    both(list(dict.fromkeys([*several, *folders[::8]])))
+    folders = [
+        *dict.fromkeys([*several, *golden[::8]]),
+        real_like.write(root / "traced", ops=200, trace=True, partitions=2),
+        real_like.write(root / "txn", ops=400, transactions=True, partitions=2),
+    ]
+    return dict(zip(folders, both(folders), strict=True))
+
+
+def test_golden_folders(undamaged: dict[Path, Pair]) -> None:
+    """Those with more than one unit, and a few others."""
+    pairs = {folder: pair for folder, pair in undamaged.items() if folder.parent == GOLDEN}
+    assert len(pairs) == len(undamaged) - 2
+    for folder, (pieces, whole) in pairs.items():
+        assert pieces == whole, folder
+
+
+@pytest.mark.parametrize("name", ["traced", "txn"])
+def test_a_trace_and_transactions(undamaged: dict[Path, Pair], name: str) -> None:
+    [(pieces, whole)] = [pair for folder, pair in undamaged.items() if folder.name == name]
+    assert pieces == whole
 
 
 @pytest.fixture(scope="module")
-def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, dict[str, Any]]:
-    """A healthy run and one of each damage, all in one call."""
+def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str | None, Pair]:
+    """A healthy run and one with each damage, all in one call."""
     root = tmp_path_factory.mktemp("damaged")
     folders = [real_like.write(root / str(damage), ops=600, damage=damage, partitions=2)
                for damage in DAMAGES]
@@ -71,21 +102,16 @@ def judged(small_units: None, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_healthy_and_damaged(judged: dict[str | None, dict[str, Any]], damage: str | None) -> None:
-    found = {finding["name"] for finding in judged[damage]["findings"]}
+def test_healthy_and_damaged(judged: dict[str | None, Pair], damage: str | None) -> None:
+    pieces, whole = judged[damage]
+    assert pieces == whole
+    found = {finding["name"] for finding in pieces["findings"]}
     assert found >= ({real_like.DAMAGES[damage]} if damage else set())
-    assert judged[damage]["unknown"] == []
+    assert pieces["unknown"] == []
 
 
-def test_a_trace_and_transactions(tmp_path: Path) -> None:
-    both([
-        real_like.write(tmp_path / "traced", ops=200, trace=True, partitions=2),
-        real_like.write(tmp_path / "txn", ops=400, transactions=True, partitions=2),
-    ])  # fmt: skip
-
-
-def test_a_trace_in_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its seqs are too scattered for the driver; tasks find that none is missing, or one."""
+def test_a_trace_whose_lines_are_shuffled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver would get too many intervals of seqs; tasks find that none is missing, or one."""
     monkeypatch.setattr(seqs, "SEQ_INTERVALS", 5)
     whole, gap = (real_like.write(tmp_path / name, ops=100, trace=True, partitions=1)
                   for name in ("whole", "gap"))
@@ -93,13 +119,13 @@ def test_a_trace_in_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         lines = (folder / "trace.jsonl").read_bytes().splitlines(keepends=True)
         Random(7).shuffle(lines)
         (folder / "trace.jsonl").write_bytes(b"".join(lines[folder == gap:]))
-    verdicts = both([whole, gap])
+    verdicts = same([whole, gap])
     assert [verdict["findings"] for verdict in verdicts] == [[], []]
     assert ["seq has a gap" in str(verdict["unknown"]) for verdict in verdicts] == [False, True]
     assert [verdict["valid"] for verdict in verdicts] == [True, "unknown"]
 
 
-def test_what_only_several_units_show_together(tmp_path: Path) -> None:
+def test_what_is_found_only_with_several_units_together(tmp_path: Path) -> None:
     """A cycle through two partitions; a value that was sent to two."""
     cycle = Tale(partitions=2)
     began(cycle, 5, (0, 0, 1))
@@ -111,41 +137,41 @@ def test_what_only_several_units_show_together(tmp_path: Path) -> None:
     twice = Tale(partitions=2).acked(1)
     twice.send(2, 1, at=[0], partition=1)
     twice.write(tmp_path / "twice")
-    found = both([tmp_path / "cycle", tmp_path / "twice"], 300)
-    assert [finding["name"] for finding in found[0]["findings"]] == ["G1c"]
-    assert "more than once" in str(found[1]["unknown"])
+    cyclic, repeated = same([tmp_path / "cycle", tmp_path / "twice"], 300)
+    assert [finding["name"] for finding in cyclic["findings"]] == ["G1c"]
+    assert "more than once" in str(repeated["unknown"])
 
 
-def test_a_unit_beyond_its_memory_is_put_into_tables_piece_by_piece(
+def test_a_unit_too_large_for_its_memory_is_put_into_tables_piece_by_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appended: list[str] = []
     append = Unit.append
 
-    def noting(unit: Any, name: str, rows: Any) -> None:
+    def recording(unit: Any, name: str, rows: Any) -> None:
         appended.append(name)
         append(unit, name, rows)
 
-    monkeypatch.setattr(Unit, "append", noting)
+    monkeypatch.setattr(Unit, "append", recording)
     monkeypatch.setattr(two_passes, "ROW_BYTES", 1 << 30)
     folder = real_like.write(tmp_path / "run", ops=300, damage="disorder", partitions=1)
-    both([folder])
+    same([folder])
     assert {"sends", "reads", "entries"} <= set(appended)
 
 
 def test_a_run_three_times_as_large_as_its_memory_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One unit of 860,000 rows, which take some 200 MB; tables go to disk, and nothing is found amiss."""
+    """One unit of 860,000 rows, which take some 200 MB. Tables go to disk, and there is no finding."""
     spilled: list[int] = []
     run_families = two_passes.run_families
 
-    def noting(unit: Unit, families: Any) -> Any:
+    def recording(unit: Unit, families: Any) -> Any:
         found = run_families(unit, families)
         spilled.append(int(unit.rows("select sum(size) as size from duckdb_temporary_files()")[0][0].as_py()))
         return found
 
-    monkeypatch.setattr(two_passes, "run_families", noting)
+    monkeypatch.setattr(two_passes, "run_families", recording)
     monkeypatch.setattr(two_passes, "MOST_MEMORY_MB", 64)
     folder = real_like.write(tmp_path / "run", ops=60_000, partitions=1)
     [verdict] = in_pieces([folder], 1 << 24)
@@ -154,7 +180,7 @@ def test_a_run_three_times_as_large_as_its_memory_is_judged(
     assert spilled[0] > 10 << 20
 
 
-def test_units_follow_from_bytes_cores_and_partitions(tmp_path: Path) -> None:
+def test_the_number_of_units_follows_from_bytes_cores_and_partitions(tmp_path: Path) -> None:
     folder = real_like.write(tmp_path / "run", ops=10, partitions=3)
     work = RunWork.of(7, open_folder(folder))
     counts = {
@@ -163,7 +189,7 @@ def test_units_follow_from_bytes_cores_and_partitions(tmp_path: Path) -> None:
     assert counts == {1: 2, RANGE_BYTES * 3: 3, 1 << 40: 3}
 
 
-def test_every_unit_has_its_place(tmp_path: Path) -> None:
+def test_every_unit_has_a_partition_of_the_shuffle(tmp_path: Path) -> None:
     folder = open_folder(real_like.write(tmp_path / "run", ops=10, partitions=3))
     layout = Layout.of([RunWork.of(run, folder) for run in (2, 5)], 8)
     every = [target for run in (2, 5) for target in layout.needing(run, two_passes.EVERY)]

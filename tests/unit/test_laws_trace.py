@@ -165,6 +165,13 @@ CASES: dict[str, Case] = {
         lines=[isr(*ALL, epoch=1), *STORED, ack(0, isr=["n1", "n2"])]
     ),
     "acked with a larger ISR than the controller's": Case(lines=[isr("n1", "n2"), *STORED, ack(0)]),
+    "acked with a smaller ISR than the controller's, while a follower appends": Case(
+        lines=[isr(*ALL), *STORED, append("n2", 1, time=50), ack(0, time=50, isr=["n1", "n2"])],
+        found=[("unsafe-isr", "smaller", 0, ["n3"])],
+    ),
+    "acked with a smaller ISR than the controller's, while that changes": Case(
+        lines=[isr(*ALL), *STORED, isr("n1", "n2", time=50), ack(0, time=50, isr=["n1", "n2"])]
+    ),
     "acked with a smaller ISR than one of the same time": Case(
         lines=[*STORED, isr(*ALL, time=40), ack(0, time=40, isr=["n1", "n2"])]
     ),

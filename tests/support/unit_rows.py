@@ -25,6 +25,7 @@ from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.laws.unit import Family, opened, run_families
 
 Row = Mapping[str, Any]
+Findings = list[dict[str, Any]]
 
 LEAST, GREATEST = -(2**63), 2**63 - 1  # the bounds of a 64-bit integer
 _EVERYWHERE = {"run": 0, "partition": 0}
@@ -61,18 +62,18 @@ def table(name: str, rows: Iterable[Row]) -> pa.Table:
     )
 
 
-def found(families: Sequence[Family], **tables: Iterable[Row]) -> list[dict[str, Any]]:
+def found(families: Sequence[Family], **tables: Iterable[Row]) -> Findings:
     """The findings, sorted by name and place."""
     return found_each(families, [tables])[0]
 
 
 def found_each(
     families: Sequence[Family], runs: Sequence[Mapping[str, Iterable[Row]]]
-) -> list[list[dict[str, Any]]]:
+) -> list[Findings]:
     """The findings of each of many runs, all judged in one unit."""
     with opened(tables_of(runs)) as unit:
         rows = run_families(unit, families).to_pylist()
-    by_run: list[list[dict[str, Any]]] = [[] for _ in runs]
+    by_run: list[Findings] = [[] for _ in runs]
     for row in rows:
         by_run[row["run"]].append(
             {key: value for key, value in row.items() if value is not None and key != "run"}
@@ -99,22 +100,43 @@ def briefly(findings: Iterable[Row], *keys: str) -> list[tuple[Any, ...]]:
 
 class Batch:
     """Runs that are judged together, in one unit. All are added while the test file is imported; the first
-    test that needs findings judges them."""
+    test that needs findings judges them. If a statement fails, each run is judged alone, so that only the
+    tests of those at fault fail."""
 
     def __init__(self, *families: Family) -> None:
         self._families = families
         self._runs: list[dict[str, list[Row]]] = []
-        self._findings: list[list[dict[str, Any]]] | None = None
+        self._judged: list[Findings | Exception] = []
 
     def add(self, **tables: Iterable[Row]) -> "Run":
-        assert self._findings is None, "the batch is judged already: add its runs at import"
+        assert not self._judged, "the batch is judged already: add its runs at import"
         self._runs.append({name: list(rows) for name, rows in tables.items()})
         return Run(self, len(self._runs) - 1)
 
-    def findings_of(self, number: int) -> list[dict[str, Any]]:
-        if self._findings is None:
-            self._findings = found_each(self._families, self._runs)
-        return self._findings[number]
+    def findings_of(self, number: int) -> Findings:
+        self._judged = self._judged or self._judge()
+        judged = self._judged[number]
+        if isinstance(judged, Exception):
+            raise judged
+        return judged
+
+    def _judge(self) -> list[Findings | Exception]:
+        together = _findings_or_error(self._families, self._runs)
+        if not isinstance(together, Exception):
+            return [*together]
+        alone = [_findings_or_error(self._families, [run]) for run in self._runs]
+        if not any(isinstance(one, Exception) for one in alone):
+            return [together] * len(self._runs)
+        return [one if isinstance(one, Exception) else one[0] for one in alone]
+
+
+def _findings_or_error(
+    families: Sequence[Family], runs: Sequence[Mapping[str, Iterable[Row]]]
+) -> list[Findings] | Exception:
+    try:
+        return found_each(families, runs)
+    except Exception as error:
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +146,7 @@ class Run:
     batch: Batch
     number: int
 
-    def findings(self) -> list[dict[str, Any]]:
+    def findings(self) -> Findings:
         """Sorted by name and place."""
         return self.batch.findings_of(self.number)
 

@@ -1,6 +1,6 @@
 """The laws about the order in which consumers read records (checkers.laws.polls): breaches and near misses.
 
-All runs are judged in one unit, except those with the lowest and highest numbers.
+All runs are judged in one unit.
 """
 
 from collections.abc import Sequence
@@ -18,8 +18,7 @@ BACK, SKIP, INT_BACK, INT_SKIP = (
     "nonmonotonic-poll", "poll-skip", "int-nonmonotonic-poll", "int-poll-skip"
 )  # fmt: skip
 END = "end-offset-regressed"
-FAMILIES = log, values, polls
-BATCH, EXTREMES = Batch(*FAMILIES), Batch(*FAMILIES)
+BATCH = Batch(log, values, polls)
 Line = dict[str, Any]
 WITHOUT_THE_LOG: Line = {"leader_known": False, "losses_judged": False}
 
@@ -78,10 +77,10 @@ class Case:
         return tables
 
 
-def case(*lines: Line, logged: Sequence[int] = range(10), batch: Batch = BATCH, **more: Any) -> Run:
+def case(*lines: Line, logged: Sequence[int] = range(10), **more: Any) -> Run:
     """A run of the batch. What is no field of Case is a field of partition 0."""
     own = {key: more.pop(key) for key in ("lost", "acked", "entries", "overlaps") if key in more}
-    return batch.add(**Case(lines=lines, logged=logged, **own, partition=more).rows())
+    return BATCH.add(**Case(lines=lines, logged=logged, **own, partition=more).rows())
 
 
 def found(run: Run) -> list[Line]:
@@ -368,24 +367,19 @@ def test_a_permitted_loss_permits_an_end_that_falls(run: Run, permit: int | None
     assert brief(run, "permit") == [(END, permit)]
 
 
-def extreme(*lines: Line, **more: Any) -> Run:
-    return case(*lines, batch=EXTREMES, **more)
-
-
 @each("run, expected", {
     "up and down": (
-        extreme(poll(GREATEST), poll(LEAST), poll(GREATEST), claims_from=LEAST),
+        case(poll(GREATEST), poll(LEAST), poll(GREATEST), claims_from=LEAST),
         [(BACK, LEAST, GREATEST), (SKIP, GREATEST, LEAST)]),
-    "the lowest twice": (
-        extreme(poll(LEAST), poll(LEAST), claims_from=LEAST), [(BACK, LEAST, LEAST)]),
+    "the lowest twice": (case(poll(LEAST), poll(LEAST), claims_from=LEAST), [(BACK, LEAST, LEAST)]),
     "the highest twice": (
-        extreme(poll(GREATEST - 1, GREATEST), poll(GREATEST)), [(BACK, GREATEST, GREATEST)]),
+        case(poll(GREATEST - 1, GREATEST), poll(GREATEST)), [(BACK, GREATEST, GREATEST)]),
     "an end at the highest": (
-        extreme(poll(GREATEST), ends(GREATEST), ends(LEAST)),
+        case(poll(GREATEST), ends(GREATEST), ends(LEAST)),
         [(END, LEAST, GREATEST), (END, GREATEST, GREATEST)]),
-    "below the log start": (extreme(ends(LEAST), ends(LEAST), claims_from=GREATEST), []),
+    "below the log start": (case(ends(LEAST), ends(LEAST), claims_from=GREATEST), []),
     "the highest lost": (
-        extreme(poll(GREATEST), poll(GREATEST), lost=[GREATEST], budget_index=1),
+        case(poll(GREATEST), poll(GREATEST), lost=[GREATEST], budget_index=1),
         [(BACK, GREATEST, GREATEST)]),
 })  # fmt: skip
 def test_the_lowest_and_highest_numbers_do_not_overflow(run: Run, expected: list[Any]) -> None:

@@ -1,9 +1,10 @@
 """The laws about roles, HWs, acks and ISRs in the trace (checkers.laws.trace): breaches and near misses.
 
-Two units have all the runs: one those of CASES, the other those whose tables are compared.
+The runs of CASES are judged in one unit. Two more have the runs whose tables are compared.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,19 +203,10 @@ def test_without_a_trace_nothing_is_found() -> None:
 
 # -- tables made on the way ---------------------------------------------------------------------------------
 
-TRACES: list[Case] = []
-
-
-def trace(*lines: Line, **traced: Any) -> int:
-    """The number of a run with these lines and these fields of `traced`, in the unit of the fixture."""
-    TRACES.append(Case(lines=lines, traced=traced))
-    return len(TRACES) - 1
-
-
-@pytest.fixture(scope="module")
-def unit() -> Iterator[Unit]:
-    """All runs of TRACES, with the tables that the laws make."""
-    with opened(tables_of([case.rows() for case in TRACES])) as unit:
+@contextmanager
+def unit_of(cases: Iterable[Case]) -> Iterator[Unit]:
+    """A unit with these runs, numbered from 0, and the tables that the laws make."""
+    with opened(tables_of([case.rows() for case in cases])) as unit:
         for family in FAMILIES:
             family(unit)
         yield unit
@@ -225,15 +217,42 @@ def rows_of(unit: Unit, run: int, select: str) -> list[Line]:
     return [row for row in unit.rows(select).to_pylist() if row.pop("run") == run]
 
 
-@each("run, tick", {
-    f"{time} ns, clock error {clock_error} ns": (trace(leader(time=time), clock_error=clock_error), tick)
-    for time, clock_error, tick in (
-        (-7, 0, -14), (-7, 2, -2), (7, 2, 2), (GREATEST, 0, 1 << 61), (LEAST, 0, -(1 << 61)),
-        (LEAST, 1, -(1 << 62)), (GREATEST, GREATEST, 1), (GREATEST - 1, GREATEST, 0),
-    )
-})  # fmt: skip
-def test_ticks_round_toward_zero_and_never_overflow(unit: Unit, run: int, tick: int) -> None:
-    assert rows_of(unit, run, "select run, tick from timeline") == [{"tick": tick}]
+TICKS = [  # of a line of this time (ns), with this clock error
+    (-7, 0, -14), (-7, 2, -2), (7, 2, 2), (GREATEST, 0, 1 << 61), (LEAST, 0, -(1 << 61)),
+    (LEAST, 1, -(1 << 62)), (GREATEST, GREATEST, 1), (GREATEST - 1, GREATEST, 0),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ticks() -> Iterator[Unit]:
+    with unit_of(
+        Case(lines=[leader(time=time)], traced={"clock_error": clock_error}) for time, clock_error, _ in TICKS
+    ) as unit:
+        yield unit
+
+
+@pytest.mark.parametrize(("time", "clock_error", "tick"), TICKS)
+def test_ticks_round_toward_zero_and_never_overflow(
+    ticks: Unit, time: int, clock_error: int, tick: int
+) -> None:
+    run = TICKS.index((time, clock_error, tick))
+    assert rows_of(ticks, run, "select run, tick from timeline") == [{"tick": tick}]
+
+
+TRACES: list[Case] = []
+
+
+def trace(*lines: Line, **traced: Any) -> int:
+    """The number of a run of TRACES with these lines and these fields of `traced`."""
+    TRACES.append(Case(lines=lines, traced=traced))
+    return len(TRACES) - 1
+
+
+@pytest.fixture(scope="module")
+def unit() -> Iterator[Unit]:
+    """All runs of TRACES."""
+    with unit_of(TRACES) as unit:
+        yield unit
 
 
 STARTS = trace(

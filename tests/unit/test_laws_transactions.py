@@ -21,7 +21,7 @@ Place = tuple[int, int, int]  # partition, offset, value
 Line = dict[str, Any]
 A, B, C, D = (0, 0, 10), (0, 1, 11), (1, 0, 20), (1, 1, 21)
 READ_OWN = "precommitted-read"
-BATCH, EXTREMES = Batch(transactions), Batch(transactions)
+BATCH = Batch(transactions)
 
 
 def line(process: int, kind: str, *sends: Place, reads: Sequence[Place] = (), f: str = "txn") -> Line:
@@ -63,6 +63,7 @@ def rows_of(lines: Iterable[Line], first: int = 0, **run: Any) -> dict[str, list
 
 
 def case(lines: Iterable[Line], repeated: Sequence[int] = (), **run: Any) -> Run:
+    """A run of the batch."""
     return BATCH.add(**rows_of(lines, **run), repeated=[{"value": value} for value in repeated])
 
 
@@ -231,7 +232,7 @@ def extreme(value: int, offset: int, first: int) -> Run:
         line(GREATEST, "invoke", one), line(2, "invoke", other),
         line(GREATEST, "ok", one, reads=[other]), line(2, "ok", other, reads=[one]),
     ]  # fmt: skip
-    return EXTREMES.add(**rows_of(lines, first))
+    return case(lines, first=first)
 
 
 @each("run, first", {

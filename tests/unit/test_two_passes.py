@@ -125,8 +125,11 @@ def test_a_trace_whose_lines_are_shuffled(tmp_path: Path, monkeypatch: pytest.Mo
     assert [verdict["valid"] for verdict in verdicts] == [True, "unknown"]
 
 
-def test_what_is_found_only_with_several_units_together(tmp_path: Path) -> None:
+def test_what_is_found_only_with_several_units_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cycle through two partitions; a value that was sent to two."""
+    monkeypatch.setattr(two_passes, "UNIT_BYTES", 300)
     cycle = Tale(partitions=2)
     began(cycle, 5, (0, 0, 1))
     began(cycle, 6, (1, 0, 2))
@@ -137,6 +140,10 @@ def test_what_is_found_only_with_several_units_together(tmp_path: Path) -> None:
     twice = Tale(partitions=2).acked(1)
     twice.send(2, 1, at=[0], partition=1)
     twice.write(tmp_path / "twice")
+    for name in ("cycle", "twice"):
+        layout = Layout.of([RunWork.of(0, open_folder(tmp_path / name))], cores=1)
+        assert layout.count == {0: 2}
+
     cyclic, repeated = same([tmp_path / "cycle", tmp_path / "twice"], 300)
     assert [finding["name"] for finding in cyclic["findings"]] == ["G1c"]
     assert "more than once" in str(repeated["unknown"])

@@ -111,6 +111,28 @@ def test_a_value_that_was_sent_twice_is_left_out() -> None:
     assert SENT_TWICE.findings() == []
 
 
+def writes_around(value: int) -> list[Line]:
+    """Two transactions, each of which wrote before the other in one partition; in partition 0 a record with
+    this value, which a poll returned, is between them."""
+    first, second = [(0, 0, 10), (1, 1, 21)], [(0, 2, 12), (1, 0, 20)]
+    return [
+        line(1, "invoke", *first), line(2, "invoke", *second), line(1, "ok", *first), line(2, "ok", *second),
+        *op(3, reads=[(0, 1, value)], f="poll"),
+    ]  # fmt: skip
+
+
+AROUND_A_REPEATED_VALUE = case(writes_around(99), repeated=[99])
+AROUND_A_STRANGER = case(writes_around(99))
+
+
+def test_records_around_a_value_that_was_sent_twice_are_neighbours() -> None:
+    assert names_of(AROUND_A_REPEATED_VALUE) == ["G0"]
+
+
+def test_records_around_a_record_without_a_known_writer_are_not() -> None:
+    assert names_of(AROUND_A_STRANGER) == []
+
+
 OWN_READS = case([*op(1, A, C, reads=[C, A]), *op(1, B, reads=[A, C])])
 
 

@@ -18,7 +18,7 @@ from floodmark.checkers.judge.whole_runs import RunWork
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.spark import hadoop, session
 from floodmark.checkers.spark.hadoop import HadoopPlace
-from floodmark.harness.parquet_dump import write_twin
+from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.run_location import path_of, scheme_of
 
 pytestmark = pytest.mark.spark
@@ -41,7 +41,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Tale().acked(1, 2).write(root / "no-dump")
     (root / "no-dump" / "logs" / "n2.jsonl").unlink()
     lines = Tale().acked(1, 2).write(root / "only-parquet") / "logs" / "n2.jsonl"
-    write_twin(lines)
+    write_parquet(lines)
     lines.unlink()
     torn = Tale().acked(1, 2).write(root / "torn") / "history.jsonl"
     torn.write_bytes(torn.read_bytes() + b'{"index":99,"ti')

@@ -10,30 +10,30 @@ from folders import Tale
 from floodmark.checkers.judge import bags
 from floodmark.checkers.judge.job import SparkJudge
 from floodmark.checkers.read.folder import open_folder
-from floodmark.harness.parquet_dump import write_twin
+from floodmark.harness.parquet_dump import write_parquet
 
 
 def in_parquet(folder: Path, *, alone: bool = True) -> Path:
     lines = folder / "logs" / "n2.jsonl"
-    twin = write_twin(lines)
+    copy = write_parquet(lines)
     if alone:
         lines.unlink()
-    return twin
+    return copy
 
 
-def with_doubles(twin: Path) -> None:
-    table = pq.read_table(twin)
+def with_doubles(copy: Path) -> None:
+    table = pq.read_table(copy)
     column = table.column_names.index("offset")
     doubles = table["offset"].cast(pa.float64())
-    pq.write_table(table.set_column(column, "offset", doubles), twin)
+    pq.write_table(table.set_column(column, "offset", doubles), copy)
 
 
-def with_zeroed_pages(twin: Path) -> None:
+def with_zeroed_pages(copy: Path) -> None:
     """Everything between the first four bytes and the footer, whose length precedes the last four."""
-    content = bytearray(twin.read_bytes())
+    content = bytearray(copy.read_bytes())
     ends = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     content[4:ends] = bytes(ends - 4)
-    twin.write_bytes(content)
+    copy.write_bytes(content)
 
 
 @pytest.mark.spark
@@ -45,8 +45,8 @@ def test_damaged_dumps_make_only_their_own_checks_unknown(tmp_path: Path) -> Non
     with_doubles(in_parquet(doubles))
     with_zeroed_pages(in_parquet(zeroed))
     valueless = Tale().acked(1, 2).write(tmp_path / "valueless")
-    twin = in_parquet(valueless)
-    pq.write_table(pq.read_table(twin).drop_columns(["value"]), twin)
+    copy = in_parquet(valueless)
+    pq.write_table(pq.read_table(copy).drop_columns(["value"]), copy)
 
     *verdicts, valueless_verdict = SparkJudge().judge([healthy, doubles, zeroed, valueless])
 
@@ -68,7 +68,7 @@ def test_damaged_dumps_make_only_their_own_checks_unknown(tmp_path: Path) -> Non
 @pytest.mark.spark
 def test_the_jsonl_dump_beside_a_damaged_one_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Judged by one task, and by many."""
-    monkeypatch.setattr("floodmark.checkers.read.folder.TWIN_FROM_BYTES", 0)
+    monkeypatch.setattr("floodmark.checkers.read.folder.PARQUET_FROM_BYTES", 0)
     path = Tale().acked(1, 2).send(4, 5, at=[2]).write(tmp_path / "run")
     with_zeroed_pages(in_parquet(path, alone=False))
     assert open_folder(path).dumps["n2"].name == "n2.parquet"

@@ -27,10 +27,11 @@ test-docker: setup  ## the tests that need a Docker engine: a running one, or (r
 test-kafka: setup  ## the tests that run Apache Kafka, whose jars Maven fetches once (.ci/run runs those of .ci/kafka-tests)
 	@$(BIN)/python -m pytest -q -m kafka $(ARGS)
 
-check: setup  ## ruff, mypy strict, import contracts
+check: setup  ## ruff, mypy strict, import contracts; whether every test file can be imported
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+	@tests=$$($(BIN)/python -m pytest --collect-only -qqq 2>&1) || { echo "$$tests" | grep -v ': [0-9]*$$'; exit 1; }
 
 bench: setup  ## figures of the cluster, the recorder and the judge, side by side
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds

@@ -5,7 +5,8 @@
 A field that a row leaves out is that of a healthy run of one partition, else null. A field that does not
 apply to a finding is left out of it.
 
-A unit costs some tenths of a second of CPU time, however few rows it has. So a test file puts its runs into one Batch:
+A unit costs some tenths of a second of CPU time, however few rows it has. So a test file puts its runs into
+one Batch:
 
     BATCH = Batch(log)
     GAP = BATCH.add(entries=[{"offset": 1}, {"offset": 3}], replicas=[...])

@@ -64,8 +64,8 @@ def of_truncation(first: Row, row: Row) -> str | None:
                 f'end: "{why}"')  # fmt: skip
     if not first["held"]:
         its_leader = leader or "its leader"
-        return (f"{UNDECIDED}: {node} truncated its log as {its_leader} had answered, and no line shows which "
-                f"step took the record from {its_leader}")  # fmt: skip
+        return (f"{UNDECIDED}: {node} truncated its log as {its_leader} had answered, and no line shows "
+                f"which step took the record from {its_leader}")  # fmt: skip
     return (f'{UNDECIDED}: {leader} held the record, and {node} cut it by the answer "{why}"; whether '
             f"{leader} answered so or {node} misread it, no line shows")  # fmt: skip
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster_up import BEGIN, Up, cluster_up
@@ -153,8 +154,6 @@ def test_a_cluster_that_is_not_there(tmp_path: Path) -> None:
 
 def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = runner.settle
-    monkeypatch.setattr(runner, "settle", lambda *args: settle(*args[:-1], SETTLE_S))
     (tmp_path / "other").mkdir()
     with cluster_up(tmp_path / "other") as other:
         folder = tmp_path / "run"
@@ -165,9 +164,15 @@ def test_a_cluster_that_goes_away_in_mid_run_is_reported_and_never_invalid(
                                 str(other.folder)], check=True, capture_output=True)
 
         later = threading.Timer(1.0, end_all)
+        settle = runner.settle
+
+        def settle_when_all_have_ended(*args: Any) -> Any:
+            later.join()
+            return settle(*args[:-1], SETTLE_S)
+
+        monkeypatch.setattr(runner, "settle", settle_when_all_have_ended)
         later.start()
         ran = floodmark("run", "--bootstrap", other.bootstrap, *SHORT, "--duration", "6", "--out", folder)
-        later.join()
 
     assert ran.code == 4, ran.err + ran.out
     assert "the cluster no longer answers at 127.0.0.1:" in ran.err

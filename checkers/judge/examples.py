@@ -52,10 +52,9 @@ _PLACED = """
     left join lines on w.run = lines.run and w.at_node = lines.node and w.at_seq = lines.seq"""
 
 
-def worst(unit: Unit, findings: pa.Table) -> list[Row]:
-    """The EXAMPLES lowest of each group, each with the line to blame."""
-    once = pa.repeat(pa.scalar(1, pa.int64()), findings.num_rows)
-    unit.load("ranked_rows", findings.append_column("count", once).append_column("rank", once))
+def worst(unit: Unit) -> list[Row]:
+    """The EXAMPLES lowest of each group of findings in `claimed`, each with the line to blame."""
+    unit.view("ranked_rows", 'select *, 1 as "count", 1 as "rank" from claimed')
     blamed = with_blame(unit, unit.rows(_RANKED).to_pylist())
     unit.load("worst_rows", pa.Table.from_pylist(blamed, schema=_ROWS.remove(_ROWS.get_field_index("at"))))
     rows: list[Row] = unit.rows(_PLACED).to_pylist()

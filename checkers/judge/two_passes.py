@@ -7,8 +7,8 @@ run; and the seqs of a trace that is not in order. Then the driver knows what ma
 it.
 
 Second pass: a task judges a unit, which is some partitions of one run; the number of a run's units follows
-from its bytes. For runs with transactions it also returns the dependencies between ops; those of all units of
-a run go to one task, which looks for cycles.
+from its bytes. For runs with transactions it also returns the dependencies between ops, and other tasks the
+ops; those of a run go to one task, which looks for cycles.
 
 The shuffle's partitions, and so the tasks that read it: first the driver's, then those for the checks across
 partitions, then one for each unit. Spark keeps the shuffle on disk, so it can be read several times.
@@ -39,10 +39,10 @@ from floodmark.checkers.judge.run_tables import tables_of_partitions, tables_of_
 from floodmark.checkers.judge.runs import Run, for_units, part_of, read_lines_instead, run_of
 from floodmark.checkers.judge.whole_runs import Judged, RunWork
 from floodmark.checkers.laws import finding_names
-from floodmark.checkers.laws.cycles import unsearched
+from floodmark.checkers.laws.cycles import ops, unsearched
 from floodmark.checkers.laws.families import FAMILIES
 from floodmark.checkers.laws.tables import SENT_ON
-from floodmark.checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
+from floodmark.checkers.laws.transactions import dependencies, of_the_run, ops_sent_on, sent_on, transactions
 from floodmark.checkers.laws.unit import Family, Unit, opened, run_families
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.columns import Ints
@@ -62,7 +62,7 @@ ACROSS_BYTES = 384 << 20  # of files: with 460 MB the lines and values of a task
 MEMORY_SHARE = 0.6  # of the machine's memory, for the databases of all its tasks together
 # The most for one unit's database. A unit of 920 MB of files, 13 million rows, took 2.4 GB as Arrow tables,
 # 1.5 GB in the database; with a limit of 600 MB it took a seventh more CPU time.
-MOST_MEMORY_MB = 1024
+MOST_MEMORY_MB = 1280
 ROW_BYTES = 190  # what a row of a unit took as an Arrow table while the laws ran
 # Rows that are put into the database at once. A piece has some 30,000: inserting each piece alone took two
 # milliseconds more, and DuckDB compressed some of them twice and some not at all.
@@ -140,10 +140,14 @@ class Plan:
         """The driver's tables about the unit's run and its partitions. rows: of replicas.jsonl, all of
         these."""
         run, number = self.layout.units[unit]
-        mine = {name: table.filter(pc.equal(table["run"], run)) for name, table in self.of_driver.items()}
         keys = self.runs[run].folder.partitions.keys_there
         part = part_of(self.runs[run], keys % self.layout.count[run] == number, rows)
-        return {**mine, **tables_of_partitions({run: part})}
+        return {**self.rows_of_run(run), **tables_of_partitions({run: part})}
+
+    def rows_of_run(self, run: int, *names: str) -> dict[str, pa.Table]:
+        """These tables of the driver, about this run."""
+        of_driver = {name: self.of_driver[name] for name in names or self.of_driver}
+        return {name: table.filter(pc.equal(table["run"], run)) for name, table in of_driver.items()}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -320,13 +324,12 @@ def across_partitions(sent: Iterable[Sent]) -> Iterator[Given]:
 
 def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -> Iterator[Sent]:
     """Yield what all laws find in one unit, and the dependencies between its ops if the run has transactions.
-    From the shuffle's other partitions it sends on the lines of such runs."""
+    From the shuffle's other partitions, which have the lines of complete processes, it sends on the ops of
+    such runs."""
     plan = shared_plan.value
     pieces = (given[1] for _, given in sent if given[0] == PIECE)
     if index not in plan.layout.of_units:
-        for piece in pieces:
-            if piece.table == LINES and piece.run in plan.transactional:
-                yield 1 + plan.transactional.index(piece.run), (PIECE, piece)
+        yield from ops_of_processes(plan, pieces)
         return
     unit = index - plan.layout.of_units.start
     run = plan.layout.units[unit][0]
@@ -334,12 +337,35 @@ def judge_unit(shared_plan: Broadcast[Plan], index: int, sent: Iterable[Sent]) -
         if run not in plan.runs:
             return
         with database(partial(plan.tables_of, unit), pieces, plan.memory_mb) as db:
-            yield DRIVER, (FOUND, (run, worst(db, run_families(db, PARTITION_FAMILIES))))
+            run_families(db, PARTITION_FAMILIES)
+            yield DRIVER, (FOUND, (run, worst(db)))
             if run in plan.transactional:
                 for name, table in sent_on(db).items():
                     yield 1 + plan.transactional.index(run), (PIECE, Piece.of(run, name, table))
     except Exception as error:
         yield DRIVER, (FAILED, (run, failure_of(error)))
+
+
+def ops_of_processes(plan: Plan, pieces: Iterable[Piece]) -> Iterator[Sent]:
+    """Yield the ops of these processes, for the task that looks for cycles in their run."""
+    of_runs: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        if piece.table == LINES and piece.run in plan.transactional:
+            of_runs.setdefault(piece.run, []).append(piece)
+    for run, mine in of_runs.items():
+        try:
+            lines = joined(mine)[LINES]
+            tables = {LINES: lines, "answers": answers(lines), **plan.rows_of_run(run, "runs", "processes")}
+            with database(partial(_these, tables), (), plan.memory_mb) as db:
+                ops(db)
+                for name, table in ops_sent_on(db).items():
+                    yield 1 + plan.transactional.index(run), (PIECE, Piece.of(run, name, table))
+        except Exception as error:
+            yield DRIVER, (FAILED, (run, failure_of(error)))
+
+
+def _these(tables: Mapping[str, pa.Table], _: pa.Table | None) -> Mapping[str, pa.Table]:
+    return tables
 
 
 @contextmanager
@@ -432,17 +458,14 @@ def judge_run(shared_plan: Broadcast[Plan], sent: Iterable[Sent]) -> Iterator[Gi
             yield given
     if not pieces:
         return
-    run = pieces[0].run
+    plan, run = shared_plan.value, pieces[0].run
     try:
-        tables = joined(pieces)
-        tables["answers"] = answers(tables[LINES])
-        for name in ("runs", "processes"):
-            every = shared_plan.value.of_driver[name]
-            tables[name] = every.filter(pc.equal(every["run"], run))
-        with database(lambda _: tables, (), shared_plan.value.memory_mb) as db:
+        tables = joined(pieces) | plan.rows_of_run(run, "runs")
+        with database(partial(_these, tables), (), plan.memory_mb) as db:
             for name, schema in SENT_ON.items():
                 db.load(name, tables.get(name, schema.empty_table()))
-            yield FOUND, (run, worst(db, run_families(db, (of_the_run,))))
+            run_families(db, (of_the_run,))
+            yield FOUND, (run, worst(db))
             yield from ((REASON, (of, (finding_names.CYCLES, words))) for of, words in unsearched(db))
     except Exception as error:
         yield FAILED, (run, failure_of(error))

@@ -168,7 +168,8 @@ def run_laws(
     tables = concatenated(one.tables for one in passed.values())
     tables |= run_tables({number: one.run for number, one in passed.items()})
     with opened(tables) as unit:
-        rows = worst(unit, run_families(unit, families))
+        run_families(unit, families)
+        rows = worst(unit)
         reasons = unsearched(unit) if transactions in families else []
     for run in passed:
         judged[run].rows = [[row for row in rows if row["run"] == run]]

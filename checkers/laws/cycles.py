@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.op_graph import (
@@ -41,11 +42,13 @@ from floodmark.checkers.laws.op_graph import (
 from floodmark.checkers.laws.permits import ISOLATION
 from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.read.ranges import AT_BITS
 
 MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run, name and permit whose cycle is kept
 EDGES = {WR: "wr", WW: "ww", RW: "rw", PROCESS: "process", REALTIME: "real-time"}
 OPS = ("send", "poll", "txn")
+TYPES = ("invoke", "ok", "fail", "info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,28 +104,34 @@ class Found:
 # -- tables -------------------------------------------------------------------------------------------------
 
 
+def ops(unit: Unit) -> None:
+    """Make `ops` and `op_lines` (tables.SENT_ON), from the `lines` and `answers` of complete processes."""
+    unit.make("completions", _COMPLETIONS)
+    unit.make("ops", _OPS)
+    unit.make("op_lines", "select run, op, line from completions where line <> op")
+
+
 def cycles(unit: Unit) -> None:
-    """Find all cycles of the runs whose lines and dependencies the unit has."""
+    """Find all cycles of the runs whose ops and dependencies the unit has."""
     unit.make(
         "unsearched_runs",
         f"""select run, sum(edges)::bigint as edges from dependency_counts
         group by run having sum(edges) > {MOST_EDGES}""",
     )
-    unit.make("op_lines", _OP_LINES)
-    unit.make("ops", _OPS)
     skipped = [row["run"] for row in unit.rows("select run from unsearched_runs").to_pylist()]
-    ops, lines, runs = (unit.rows(one) for one in (_ALL_OPS, _LINES_OF_OPS, _RUNS))
-    edges = unit.rows(_ALL_EDGES + (f" where run not in ({', '.join(map(str, skipped))})" if skipped else ""))
+    vertices, others, runs = (unit.rows(one) for one in (_ALL_OPS, _OTHER_LINES, _RUNS))
+    edges = unit.table("dependencies")  # as they were made: in the order which by_number needs
     lax = {row["run"] for row in runs.to_pylist() if row["uncommitted"]}
     rows: list[dict[str, Any]] = []
-    of_edges, of_lines = slices(edges), slices(lines)
-    for run, mine in slices(ops).items():
-        if run in of_edges:
-            records = by_number(columns_of(edges, of_edges[run]), columns_of(lines, of_lines[run]))
-            graph, those = graph_of(columns_of(ops, mine), records)
+    of_edges, of_others = slices(edges), slices(others)
+    for run, mine in slices(vertices).items():
+        if run in of_edges and run not in skipped:
+            ops_of_run = columns_of(vertices, mine)
+            lines = lines_of_ops(ops_of_run["op"], columns_of(others, of_others.get(run, slice(0, 0))))
+            records = by_number(columns_of(edges, of_edges[run]), lines)
+            graph, those = graph_of(ops_of_run, records)
             uncommitted = run in lax
-            found = found_in(graph)
-            rows += rows_of(run, found, those, records, graph, uncommitted=uncommitted)
+            rows += rows_of(run, found_in(graph), those, records, graph, uncommitted=uncommitted)
     unit.add(pa.Table.from_pylist(rows, schema=FINDINGS))
 
 
@@ -136,31 +145,26 @@ def unsearched(unit: Unit) -> list[tuple[int, str]]:
     return [(row["run"], reason.format(row["edges"], MOST_EDGES)) for row in rows]
 
 
-# Completions, and the invocations with sends that were never completed: each with the line (op) and the index
-# (invoked) of its invocation; with its own if the invocation is ambiguous.
-_OP_LINES = f"""select run, "at", coalesce(answers, "at") as op,
+# Completions, and the invocations with sends that were never completed: each (line) with the line (op) and
+# the index (invoked) of its invocation; with its own if the invocation is ambiguous. outcome: a number of its
+# type and of its f.
+_COMPLETIONS = f"""select run, "at" as line, coalesce(answers, "at") as op,
         if(type = 'invoke', index, answers_index) as invoked, if(type = 'invoke', null, index) as completed,
-        process, type, f
+        process,
+        list_position({list(TYPES)}, type) * {len(OPS)} + list_position({list(OPS)}, f) - 1 as outcome
     from lines join answers using (run, "at") join runs r using (run)
     where r.transactional and f in {OPS} and (type <> 'invoke' or not answered)"""
 # One row for each op, from its lines: where two completions answer one invocation, the later counts.
-_OPS = f"""select run, op, row_number() over (partition by run order by op) - 1 as number, invoked, completed,
-        process, outcome.type as type, outcome.f as f
+_OPS = f"""select run, op, invoked, completed, process,
+        outcome // {len(OPS)} = list_position({list(TYPES)}, 'info') as info,
+        (outcome % {len(OPS)})::tinyint as f, coalesce("overlaps", false) as "overlaps"
     from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
-            max(struct_pack(rank := list_position(['invoke', 'ok', 'fail', 'info'], type),
-                f := list_position({list(OPS)}, f) - 1, type := type)) as outcome
-        from op_lines group by run, op)"""
-_ALL_OPS = """select o.run, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
-        (type = 'info')::bigint as info, f::bigint as f, coalesce("overlaps", false)::bigint as "overlaps"
-    from ops o left join processes using (run, process) order by o.run, number"""
-# The number of a line's op; of every line that an edge may name.
-_LINES_OF_OPS = """select run, line, number from (
-        select run, op as line, number from ops
-        union all select l.run, l."at", o.number from op_lines l join ops o using (run, op))
-    order by run"""
-# As they were made: a join here could change their order, which by_number needs.
-_ALL_EDGES = """select run, kind::bigint as kind, x, y, partition, "offset", coalesce(value, -1) as value
-    from dependencies"""
+            max(outcome) as outcome
+        from completions group by run, op) left join processes using (run, process)"""
+_ALL_OPS = """select run, op, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
+        info::bigint as info, f::bigint as f, "overlaps"::bigint as "overlaps"
+    from ops order by run, op"""
+_OTHER_LINES = "select run, op, line from op_lines order by run, op"
 _RUNS = "select run, uncommitted from runs"
 
 
@@ -172,27 +176,62 @@ def slices(table: pa.Table) -> dict[int, slice]:
 
 
 def columns_of(table: pa.Table, mine: slice) -> dict[str, Ints]:
+    """The columns of these rows; -1 for what is null."""
     part = table.slice(mine.start, mine.stop - mine.start)
-    return {name: part[name].to_numpy() for name in part.column_names if name != "run"}
+    return {name: pc.fill_null(part[name], -1).to_numpy() for name in part.column_names if name != "run"}
+
+
+def lines_of_ops(ops: Ints, others: Mapping[str, Ints]) -> dict[str, Ints]:
+    """Every line of an op, with its op's number. ops: a run's, by their lines, which rise; others: the other
+    lines of these ops."""
+    number = np.searchsorted(ops, others["op"])
+    return {"line": np.concatenate((ops, others["line"])),
+            "number": np.concatenate((np.arange(len(ops)), number))}
 
 
 def by_number(edges: Mapping[str, Ints], lines: Mapping[str, Ints]) -> dict[str, Ints]:
     """Edges between different ops by their numbers, in the order of their records, so that of equally short
     cycles the same one is named each time. The edges of a partition come in order (transactions.py), those of
     different partitions as their units have sent them. lines: every line of an op, with its op's number."""
-    order = np.argsort(edges["partition"], kind="stable")
-    by_line = np.argsort(lines["line"], kind="stable")
-    line, number = lines["line"][by_line], lines["number"][by_line]
-    x, y = edges["x"][order], edges["y"][order]
-    source, target = np.searchsorted(line, x), np.searchsorted(line, y)
-    last = len(line) - 1
-    np.minimum(source, last, out=source)
-    np.minimum(target, last, out=target)
-    known = (line[source] == x) & (line[target] == y)
-    source, target = number[source], number[target]
-    keep = known & (source != target)
-    columns = {name: edges[name][order][keep] for name in ("kind", "partition", "offset", "value")}
+    partition = edges["partition"]
+    if (partition[1:] < partition[:-1]).any():
+        order = np.argsort(partition, kind="stable")
+        edges = {name: column[order] for name, column in edges.items()}
+    op_of = OpOfLine.of(lines["line"], lines["number"])
+    source, target = op_of(edges["x"]), op_of(edges["y"])
+    keep = (source >= 0) & (target >= 0) & (source != target)
+    columns = {name: edges[name][keep] for name in ("kind", "partition", "offset", "value")}
     return {**columns, "source": source[keep], "target": target[keep]}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpOfLine:
+    """Looks up the numbers of lines' ops; -1 where a line is of none. A line is a range and a place in it:
+    with the ranges one after the other, the lines of a run are nearly all numbers from 0. A table of these is
+    read in one step for each line, where a binary search in two million lines takes twenty."""
+
+    begins: Ints  # range -> its first row in the table
+    sizes: Ints
+    numbers: Ints
+
+    @staticmethod
+    def of(line: Ints, number: Ints) -> "OpOfLine":
+        block, place = np.divmod(line, 1 << AT_BITS)
+        sizes = np.zeros(block.max(initial=0) + 1, dtype=np.int64)
+        np.maximum.at(sizes, block, place + 1)
+        begins = np.cumsum(sizes) - sizes
+        numbers = np.full(max(1, sizes.sum()), -1, dtype=np.int64)
+        numbers[begins[block] + place] = number
+        return OpOfLine(begins=begins, sizes=sizes, numbers=numbers)
+
+    def __call__(self, line: Ints) -> Ints:
+        block, place = line >> AT_BITS, line & ((1 << AT_BITS) - 1)
+        known = place < self.sizes.take(block, mode="clip")
+        known &= block < len(self.sizes)
+        place += self.begins.take(block, mode="clip")
+        numbers: Ints = self.numbers.take(place, mode="clip")
+        numbers[~known] = -1
+        return numbers
 
 
 def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph, Ops]:

@@ -136,16 +136,14 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints |
     known = np.full(count, -1, dtype=np.int64) if known is None else np.where(members, known, -1)
     representative = np.arange(size)
     inside = np.flatnonzero(known >= 0)
-    _, first, which = np.unique(known[inside], return_index=True, return_inverse=True)
-    representative[inside] = inside[first][which]
+    representative[inside] = inside[first_places(known[inside])[known[inside]]]
     source, target = representative[source], representative[target]
     leads = source != target
     labels = strongly_connected(source[leads], target[leads], size)[representative[:count]]
-    _, dense, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    labels[sizes[dense] < 2] = -1
-    labels[~members] = -1
-    _, dense = np.unique(labels, return_inverse=True)
-    return dense.astype(np.int64) - (1 if (labels < 0).any() else 0)
+    several = (np.bincount(labels) >= 2)[labels] & members
+    wanted = np.zeros(size, dtype=np.bool_)
+    wanted[labels[several]] = True
+    return np.where(several, (np.cumsum(wanted) - 1)[labels], -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,10 +200,18 @@ def strongly_connected(source: Ints, target: Ints, count: int) -> Ints:
 
     edges = csr_array((np.ones(len(source), dtype=np.int8), (source, target)), shape=(count, count))
     _, labels = connected_components(edges, directed=True, connection="strong")
-    _, first, dense = np.unique(labels, return_index=True, return_inverse=True)
+    first = first_places(labels)
     number = np.empty(len(first), dtype=np.int64)
     number[np.argsort(first)] = np.arange(len(first))
-    return number[dense]
+    numbers: Ints = number[labels]
+    return numbers
+
+
+def first_places(labels: Ints) -> Ints:
+    """Label -> the place where it comes first. (Of several assignments to an element the last one counts.)"""
+    first = np.zeros(labels.max() + 1 if len(labels) else 0, dtype=np.int64)
+    first[labels[::-1]] = np.arange(len(labels))[::-1]
+    return first
 
 
 # -- the shortest cycle of each -----------------------------------------------------------------------------
@@ -254,7 +260,8 @@ def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterat
 def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
     edges = edges_within(graph, kinds, labels)
     source, target = graph.source[edges], graph.target[edges]
-    order = np.lexsort((edges, graph.kind[edges] == RW, target, source))
+    # one number for all three, and a stable sort: a quarter of the time of a lexsort
+    order = np.argsort((source * len(graph.inv) + target) * 2 + (graph.kind[edges] == RW), kind="stable")
     edges, source, target = edges[order], source[order], target[order]
     first = np.ones(len(edges), dtype=np.bool_)
     first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
@@ -314,7 +321,9 @@ def cycles_of_two(
 def mutual(pairs: Pairs, size: int) -> tuple[Ints, Ints]:
     """Which pairs of vertices have edges both ways: the one and the other, each once as the one."""
     keys, turned = pairs.source * size + pairs.target, pairs.target * size + pairs.source
-    other = np.minimum(np.searchsorted(keys, turned), max(len(keys) - 1, 0))
+    order = np.argsort(turned)  # in this order the search stays near where it was: half the time
+    other = np.empty_like(order)
+    other[order] = np.minimum(np.searchsorted(keys, turned[order]), max(len(keys) - 1, 0))
     there = np.flatnonzero(keys[other] == turned) if len(keys) else other
     return there, other[there]
 

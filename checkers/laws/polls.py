@@ -32,8 +32,9 @@ def polls(unit: Unit) -> None:
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)
     unit.make("poll_positions", POLL_POSITIONS)
-    unit.make("poll_steps", POLL_STEPS)
     unit.make("proven_records", PROVEN_RECORDS)
+    unit.make("jumpy_polls", JUMPY_POLLS)
+    unit.make("poll_steps", POLL_STEPS)
     unit.make("poll_skips", POLL_SKIPS)
     unit.make("ends_fallen", ENDS_FALLEN)
     unit.make("permitted_losses", PERMITTED_LOSSES)
@@ -68,52 +69,44 @@ KEPT_PARTITIONS = """
     from (select distinct run, process, partition, "at" from assigned where type = 'ok')"""
 
 # One row for each op whose first read of a partition does not directly follow the last one of the process's
-# last ok op (seen, and the line of that op).
+# last ok op (seen, and the line of that op), if the process kept the partition: since then it did not move,
+# or moved as often as it kept the partition.
 POLL_POSITIONS = """
-    select run, process, partition, "at", index, first_offset as "offset", first_value as value,
-        last_value(case when type = 'ok' then last_offset end ignore nulls) over before as seen,
-        last_value(case when type = 'ok' then "at" end ignore nulls) over before as seen_at,
-        last_value(case when type = 'ok' then index end ignore nulls) over before as seen_index
-    from poll_ops anti join (from processes where "overlaps") overlapping using (run, process)
-    window before as (partition by run, process, partition order by "at"
-        rows between unbounded preceding and 1 preceding)
-    qualify "offset"::hugeint - 1 <> seen"""
-
-# One row for each read that went back or jumped: form is 'int' inside an op, else ''. Across ops the position
-# counts if the process kept the partition: since then it moved as often as it kept the partition.
-POLL_STEPS = """
-    with kept as (
-        select p.*, coalesce(moved.subscribed, false) as subscribed
-        from poll_positions p
-        asof left join consumer_moves moved
-            on moved.run = p.run and moved.process = p.process and moved."at" < p."at"
-        asof left join consumer_moves moved_then
-            on moved_then.run = p.run and moved_then.process = p.process and moved_then."at" < p.seen_at
-        asof left join kept_partitions kept on kept.run = p.run and kept.process = p.process
-            and kept.partition = p.partition and kept."at" < p."at"
-        asof left join kept_partitions kept_then on kept_then.run = p.run and kept_then.process = p.process
-            and kept_then.partition = p.partition and kept_then."at" < p.seen_at
-        where coalesce(moved.moves, 0) - coalesce(moved_then.moves, 0)
-            = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)),
-    inside as (
-        select run, process, partition, "at", index, "offset", value,
-            lag("offset") over (partition by run, partition, "at" order by pos) as seen,
-            "at" as seen_at, index as seen_index, false as subscribed
-        from reads semi join (from poll_ops where not in_a_row) using (run, partition, "at")
+    with first_reads as (
+        select run, process, partition, "at", index, first_offset as "offset", first_value as value,
+            last_value(case when type = 'ok' then last_offset end ignore nulls) over before as seen,
+            last_value(case when type = 'ok' then "at" end ignore nulls) over before as seen_at,
+            last_value(case when type = 'ok' then index end ignore nulls) over before as seen_index
+        from poll_ops anti join (from processes where "overlaps") overlapping using (run, process)
+        window before as (partition by run, process, partition order by "at"
+            rows between unbounded preceding and 1 preceding)
         qualify "offset"::hugeint - 1 <> seen),
-    steps as (
-        select '' as form, * from kept
-        union all by name
-        select 'int' as form, * from inside)
-    select s.*, row_number() over () as step
-    from steps s left join partitions using (run, partition)
-    where s."offset" >= coalesce(claims_from, 0)"""
+    apart as (
+        select p.*, coalesce(moved.subscribed, false) as subscribed, moved.moves, moved."at" as moved_at
+        from first_reads p
+        asof left join consumer_moves moved
+            on moved.run = p.run and moved.process = p.process and moved."at" < p."at")
+    select * exclude (moves, moved_at) from apart where coalesce(moved_at < seen_at, true)
+    union all
+    select p.* exclude (moves, moved_at) from (from apart where moved_at >= seen_at) p
+    asof left join consumer_moves moved_then
+        on moved_then.run = p.run and moved_then.process = p.process and moved_then."at" < p.seen_at
+    asof left join kept_partitions kept on kept.run = p.run and kept.process = p.process
+        and kept.partition = p.partition and kept."at" < p."at"
+    asof left join kept_partitions kept_then on kept_then.run = p.run and kept_then.process = p.process
+        and kept_then.partition = p.partition and kept_then."at" < p.seen_at
+    where p.moves - coalesce(moved_then.moves, 0)
+        = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)"""
 
-# Where a record of ours certainly is, in partitions where some read jumped: offset, and records: how many of
-# the partition are at or below it. An ack without acks=all does not promise a record that readers can see.
+# Where a record of ours certainly is, in partitions where some read may have jumped: offset, and records: how
+# many of the partition are at or below it. An ack without acks=all does not promise a record that readers can
+# see.
 PROVEN_RECORDS = """
     with judged as (
-        from partitions semi join (from poll_steps where "offset" > seen) using (run, partition)),
+        from partitions semi join (
+            select run, partition from poll_ops where not in_a_row
+            union all select run, partition from poll_positions where "offset" > seen)
+        using (run, partition)),
     found as (
         select run, partition, e."offset", claims_from from entries e join judged p using (run, partition)
         where p.leader_known and e.node = p.leader and e.value is not null and not e.aborted
@@ -128,23 +121,59 @@ PROVEN_RECORDS = """
         row_number() over (partition by run, partition order by "offset") as records
     from found where "offset" >= claims_from"""
 
+# The ops that are not in a row, and did not return proven records in a row (whose numbers rise with pos). In
+# a log with transactions nearly every poll jumps, over control records, and is not among these.
+JUMPY_POLLS = """
+    select run, partition, "at"
+    from reads semi join (from poll_ops where not in_a_row) using (run, partition, "at")
+        left join proven_records using (run, partition, "offset")
+    group by all
+    having count(records) < count(*) or max(pos) - min(pos) <> count(*) - 1
+        or max(records - pos) <> min(records - pos)"""
+
+# One row for each read that went back, or that jumped and may have passed over a record: passed says how
+# many, null if that is not known yet. form is 'int' inside an op, else ''.
+POLL_STEPS = """
+    with inside as (
+        select 'int' as form, run, process, partition, "at", index, "offset", value,
+            lag("offset") over op as seen, "at" as seen_at, index as seen_index, false as subscribed,
+            records - 1 - lag(records) over op as passed
+        from reads semi join jumpy_polls using (run, partition, "at")
+            left join proven_records using (run, partition, "offset")
+        window op as (partition by run, partition, "at" order by pos)
+        qualify "offset" <= seen or ("offset"::hugeint - 1 > seen and passed is distinct from 0)),
+    steps as (
+        from inside
+        union all by name
+        select '' as form, p.*, here.records - 1 - there.records as passed
+        from poll_positions p left join proven_records here using (run, partition, "offset")
+            left join proven_records there
+                on there.run = p.run and there.partition = p.partition and there."offset" = p.seen
+        where p."offset" <= seen or passed is distinct from 0)
+    select s.*, row_number() over () as step
+    from steps s left join partitions using (run, partition)
+    where s."offset" >= coalesce(claims_from, 0)"""
+
 # The jumps that are skips, by step: they passed over more records than the op itself returned of them.
 POLL_SKIPS = """
-    with jumps as (
-        select j.*, coalesce(below.records, 0) - coalesce(up_to.records, 0) as passed
-        from (from poll_steps where "offset" > seen) j
-        asof left join proven_records below
+    with jumps as (from poll_steps where "offset" > seen),
+    near as (from proven_records semi join (from jumps where passed is null) using (run, partition)),
+    counted as (
+        select j.* replace (coalesce(below.records, 0) - coalesce(up_to.records, 0) as passed)
+        from (from jumps where passed is null) j
+        asof left join near below
             on below.run = j.run and below.partition = j.partition and below."offset" < j."offset"
-        asof left join proven_records up_to
-            on up_to.run = j.run and up_to.partition = j.partition and up_to."offset" <= j.seen
-        where passed > 0),
+        asof left join near up_to
+            on up_to.run = j.run and up_to.partition = j.partition and up_to."offset" <= j.seen),
+    passing as (
+        from (from jumps union all by name from counted) where passed > 0),
     shown as (
         select *, row_number() over (partition by run, partition, "at" order by "offset") as records
         from (select distinct run, partition, "at", "offset"
-              from reads semi join jumps using (run, partition, "at") where type <> 'fail')
+              from reads semi join passing using (run, partition, "at") where type <> 'fail')
             semi join proven_records using (run, partition, "offset"))
     select j.step
-    from jumps j
+    from passing j
     asof left join shown below on below.run = j.run and below.partition = j.partition
         and below."at" = j."at" and below."offset" < j."offset"
     asof left join shown up_to on up_to.run = j.run and up_to.partition = j.partition

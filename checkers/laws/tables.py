@@ -106,9 +106,9 @@ TABLES: Mapping[str, pa.Schema] = {
     "strikes": _schema(node=TEXT, since=INT, until=INT),
 }  # fmt: skip
 
-# The tables that units of partitions send to the one unit of their run, if it has transactions
-# (transactions.py).
-SENT_ON: Mapping[str, pa.Schema] = {
+# The tables that units of partitions, and of processes, send to the one unit of their run, if it has
+# transactions (transactions.py).
+SENT_ON_BY_PARTITIONS: Mapping[str, pa.Schema] = {
     # One row for each kind of edge between two lines x and y. kind: y read a value that x wrote (WR); y wrote
     # the record after x's (WW); y wrote the record after the last one that x read of the partition (RW).
     # partition, offset, value: the lowest record that was read, the earlier one, the last one read (without a
@@ -120,6 +120,15 @@ SENT_ON: Mapping[str, pa.Schema] = {
     # lowest place of such reads; the lowest index at which such a value was invoked.
     "own_reads": _schema(at=INT, index=INT, process=INT, partition=INT, offset=INT, value=INT, invoked=INT),
 }
+SENT_ON_BY_PROCESSES: Mapping[str, pa.Schema] = {
+    # One row for each completed op, or send without a completion: op is the line of its invocation, or of its
+    # completion if nobody knows the invocation; the indexes of both, null if unknown; f: its place in
+    # cycles.OPS; info: its outcome is unknown; overlaps: its process had two ops open.
+    "ops": _schema(op=INT, invoked=INT, completed=INT, process=INT, info=FLAG, f=pa.int8(), overlaps=FLAG),
+    # One row for each further line of an op.
+    "op_lines": _schema(op=INT, line=INT),
+}
+SENT_ON: Mapping[str, pa.Schema] = {**SENT_ON_BY_PARTITIONS, **SENT_ON_BY_PROCESSES}
 
 # The rows that a law returns: one for each finding. A column that does not apply is null.
 FINDINGS = pa.schema([

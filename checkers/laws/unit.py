@@ -28,6 +28,7 @@ class Unit:
         self._db = db
         self.statements: list[str] = []
         self._loaded: set[str] = set()
+        self._arrow: dict[str, pa.Table] = {}
         self._grown: set[str] = set()  # tables made by `append`
         for name, schema in TABLES.items():
             self.load(name, tables.get(name, schema.empty_table()))
@@ -37,6 +38,7 @@ class Unit:
     def load(self, name: str, table: pa.Table) -> None:
         """Make the Arrow table available under this name."""
         self._db.register(name, table)
+        self._arrow[name] = table
         self._loaded.add(name)
 
     def has(self, name: str) -> bool:
@@ -101,6 +103,12 @@ class Unit:
         self._run("insert into found by name select * from added")
         self._db.unregister("added")
 
+    def table(self, name: str) -> pa.Table:
+        """All rows of a table; of one that was loaded (and not grown since) the loaded ones, which takes no
+        time."""
+        loaded = self._arrow.get(name) if name not in self._grown else None
+        return self.rows(f'from "{name}"') if loaded is None else loaded
+
     def rows(self, select: str) -> pa.Table:
         """The result of this SELECT, as an Arrow table."""
         self.statements.append(select)
@@ -131,11 +139,11 @@ def opened(
         yield Unit(db, tables)
 
 
-def run_families(unit: Unit, families: Sequence[Family]) -> pa.Table:
-    """Run all these families, and return their findings as rows of FINDINGS, without those about which a run
-    is silent."""
+def run_families(unit: Unit, families: Sequence[Family]) -> None:
+    """Run all these families. Their findings are then rows of `claimed`, which has the columns of FINDINGS:
+    without those about which a run is silent. They stay in the database, because there may be a million."""
     for family in families:
         family(unit)
-    return unit.rows(
-        "select f.* from found f join runs r using (run) where not list_contains(r.silent, f.name)"
-    ).cast(FINDINGS)
+    unit.view(
+        "claimed", "select f.* from found f join runs r using (run) where not list_contains(r.silent, f.name)"
+    )

@@ -6,8 +6,8 @@ of this partition.
 
     sent            how often it was invoked here; 0: nobody sent it to this partition
     repeated        the run sent it more than once: nobody knows which send wrote which record
-    invoked, invoked_time, sender     index, time and process of its first invocation (sender: without one,
-                    the process of its completion)
+    invoked, invoked_at, invoked_time, sender   index, `at`, time and process of its first invocation (sender:
+                    without one, the process of its completion)
     type, done, line, process, pos  the first completion: ok, fail or info; its index, the `at` of its line,
                     its process, and its place in the line's list; null: there was none
     ack             the offset of an ok completion, where it is known
@@ -79,6 +79,7 @@ _SEEN = """
     asked as materialized (
         select run, partition, value, count(*) filter (asks) as sent,
             count(*) filter (not asks) as answers, min(index) filter (asks) as invoked,
+            min("at") filter (asks) as invoked_at,
             min(time) filter (asks) as invoked_time, min(process) filter (asks) as sender,
             any_value(type) filter (not asks) as type, min(index) filter (not asks) as done,
             min("at") filter (not asks) as line, min(process) filter (not asks) as process,
@@ -201,9 +202,9 @@ _CAUSES = f"""
             when blind and covered_by in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE}
             when blind and covered_by is not null then {BUDGET_MAYBE} end as cause
         from covered)
-    select run, partition, value, sent, repeated, invoked, invoked_time, sender, type, done, line, process,
-        pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low, leader_high,
-        live, live_at, others, vanished, vanished_at, unread, beyond, lost, gone, cause,
+    select run, partition, value, sent, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
+        process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
+        leader_high, live, live_at, others, vanished, vanished_at, unread, beyond, lost, gone, cause,
         case when weak_acks and read_low is null and (gone or blind) then {ACKS} else cause end as excuse
     from permitted"""
 

@@ -28,7 +28,7 @@ from floodmark.checkers.laws.unit import Unit
 INJECTED = "injected by a test into"
 # Families whose tables somebody else reads. The others are asked where they are to fail, and only there: what
 # they find is not what is tried, and all of them take a second a run.
-NEEDED = ("transactions", "dependencies", "of_the_run")
+NEEDED = ("log", "values", "transactions", "dependencies", "of_the_run")
 Broken = Mapping[str, str]  # the folder's name -> the stage that fails on it
 Act = Callable[[str], object]
 

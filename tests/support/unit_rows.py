@@ -23,7 +23,7 @@ import pyarrow as pa
 import pytest
 
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.laws.unit import Family, opened, run_families
+from floodmark.checkers.laws.unit import Family, Unit, opened, run_families
 
 Row = Mapping[str, Any]
 Findings = list[dict[str, Any]]
@@ -68,12 +68,19 @@ def found(families: Sequence[Family], **tables: Iterable[Row]) -> Findings:
     return found_each(families, [tables])[0]
 
 
+def claimed_by(unit: Unit, families: Sequence[Family]) -> list[Row]:
+    """What these families find in the unit, in the columns of FINDINGS."""
+    run_families(unit, families)
+    rows: list[Row] = unit.rows("from claimed").to_pylist()
+    return rows
+
+
 def found_each(
     families: Sequence[Family], runs: Sequence[Mapping[str, Iterable[Row]]]
 ) -> list[Findings]:
     """The findings of each of many runs, all judged in one unit."""
     with opened(tables_of(runs)) as unit:
-        rows = run_families(unit, families).to_pylist()
+        rows = claimed_by(unit, families)
     by_run: list[Findings] = [[] for _ in runs]
     for row in rows:
         by_run[row["run"]].append(

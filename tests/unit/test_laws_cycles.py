@@ -187,10 +187,14 @@ def test_edges_of_several_units_are_in_the_order_of_their_records() -> None:
     assert found["target"].tolist() == [2, 2, 0, 1, 1]
 
 
+SECOND_RANGE = 1 << 32
+
+
 def test_an_edge_inside_an_op_or_of_a_line_without_an_op_is_none() -> None:
-    """Lines 10 and 11 are the invocation and the completion of one op; line 12 is no op's."""
-    edges = columns(kind=[0, 0, 0, 0], x=[10, 10, 12, 11], y=[11, 12, 20, 20], partition=[0, 0, 0, 0],
-                    offset=[1, 2, 3, 4], value=[1, 2, 3, 4])
+    """Lines 10 and 11 are the invocation and the completion of one op; line 12 is no op's, nor is any of the
+    second range."""
+    edges = columns(kind=[0, 0, 0, 0, 0], x=[10, 10, 12, 11, 10], y=[11, 12, 20, 20, SECOND_RANGE + 20],
+                    partition=[0, 0, 0, 0, 0], offset=[1, 2, 3, 4, 5], value=[1, 2, 3, 4, 5])
     lines = columns(line=[10, 11, 20], number=[0, 0, 1])
 
     found = by_number(edges, lines)

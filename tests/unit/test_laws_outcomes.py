@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from unit_rows import claimed_by
 
 from floodmark.checkers.laws.log import log
 from floodmark.checkers.laws.outcomes import outcomes
@@ -24,7 +25,7 @@ from floodmark.checkers.laws.permits import (
 )
 from floodmark.checkers.laws.permits import UNCLEAN_MAYBE as UNCLEAN_PERHAPS
 from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.laws.unit import opened, run_families
+from floodmark.checkers.laws.unit import opened
 from floodmark.checkers.laws.values import values
 
 Row = dict[str, Any]
@@ -60,7 +61,7 @@ def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
             rows[name] += [{**row, "run": number} for row in each]
     tables = {name: pa.Table.from_pylist(each, schema=TABLES[name]) for name, each in rows.items()}
     with opened(tables) as unit:
-        every = run_families(unit, (log, values, outcomes)).to_pylist()
+        every = claimed_by(unit, (log, values, outcomes))
     findings: list[list[Row]] = [[] for _ in rows["partitions"]]
     for one in every:
         if one["name"] not in ("malformed-log", "epoch-lineage"):

@@ -9,19 +9,21 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from unit_rows import GREATEST, LEAST, Batch, Run, each, table, tables_of
+from unit_rows import GREATEST, LEAST, Batch, Run, claimed_by, each, table, tables_of
 
 from floodmark.checkers.laws import cycles
-from floodmark.checkers.laws.cycles import unsearched
-from floodmark.checkers.laws.transactions import dependencies, of_the_run, sent_on, transactions
+from floodmark.checkers.laws.cycles import ops, unsearched
+from floodmark.checkers.laws.log import log
+from floodmark.checkers.laws.transactions import dependencies, of_the_run, ops_sent_on, sent_on, transactions
 from floodmark.checkers.laws.unit import opened, run_families
+from floodmark.checkers.laws.values import values
 from floodmark.checkers.read import pairing
 
 Place = tuple[int, int, int]  # partition, offset, value
 Line = dict[str, Any]
 A, B, C, D = (0, 0, 10), (0, 1, 11), (1, 0, 20), (1, 1, 21)
 READ_OWN = "precommitted-read"
-BATCH = Batch(transactions)
+BATCH = Batch(log, values, transactions)
 
 
 def line(process: int, kind: str, *sends: Place, reads: Sequence[Place] = (), f: str = "txn") -> Line:
@@ -188,22 +190,29 @@ def test_a_failed_send_wrote_nothing() -> None:
 
 def in_one_unit(tables: dict[str, pa.Table]) -> list[Line]:
     with opened(tables) as unit:
-        return run_families(unit, [transactions]).to_pylist()
+        return claimed_by(unit, [log, values, transactions])
 
 
 def in_steps(tables: dict[str, pa.Table]) -> list[Line]:
-    """Each partition in a unit of its own, and one unit for the runs."""
+    """Each partition in a unit of its own, each half of the processes as well, and one unit for the runs."""
     sent: dict[str, list[pa.Table]] = {}
     for key in (0, 1):
         mine = {name: of_partition(tables[name], key) for name in ("sends", "reads")}
         with opened(mine | {"runs": tables["runs"]}) as unit:
-            dependencies(unit)
+            run_families(unit, [log, values, dependencies])
             for name, rows in sent_on(unit).items():
                 sent.setdefault(name, []).append(rows)
-    with opened({name: tables[name] for name in ("runs", "lines", "answers")}) as unit:
+    for half in (0, 1):
+        mine = [row for row in tables["lines"].to_pylist() if row["process"] % 2 == half]
+        lines = pa.Table.from_pylist(mine, schema=tables["lines"].schema)
+        with opened({"lines": lines, "answers": pairing.answers(lines), "runs": tables["runs"]}) as unit:
+            ops(unit)
+            for name, rows in ops_sent_on(unit).items():
+                sent.setdefault(name, []).append(rows)
+    with opened({"runs": tables["runs"]}) as unit:
         for name, parts in sent.items():
             unit.load(name, pa.concat_tables(parts))
-        findings = run_families(unit, [of_the_run]).to_pylist()
+        findings = claimed_by(unit, [of_the_run])
         for run, reason in unsearched(unit):
             findings.append({"name": "unsearched", "run": run, "how": reason})
     return findings
@@ -273,7 +282,7 @@ def test_the_same_statements_are_executed_whatever_is_wrong() -> None:
     statements = []
     for lines in (op(1, A), BUSY, [*BUSY, *op(1, A, reads=[D])], [line(1, "ok", A, reads=[A])]):
         with opened(tables_of([rows_of(lines)])) as unit:
-            transactions(unit)
+            run_families(unit, [log, values, transactions])
             statements.append(unit.statements)
 
     assert statements[1:] == statements[:1] * 3

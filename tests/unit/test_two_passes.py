@@ -173,10 +173,9 @@ def test_a_run_three_times_as_large_as_its_memory_is_judged(
     spilled: list[int] = []
     run_families = two_passes.run_families
 
-    def recording(unit: Unit, families: Any) -> Any:
-        found = run_families(unit, families)
+    def recording(unit: Unit, families: Any) -> None:
+        run_families(unit, families)
         spilled.append(int(unit.rows("select sum(size) as size from duckdb_temporary_files()")[0][0].as_py()))
-        return found
 
     monkeypatch.setattr(two_passes, "run_families", recording)
     monkeypatch.setattr(two_passes, "MOST_MEMORY_MB", 64)

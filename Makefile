@@ -2,6 +2,9 @@
 VENV ?= .venv
 BIN := $(VENV)/bin
 export VENV
+# Python keeps compiled modules, even where the environment forbids it (as images of CI servers do): a test run starts
+# hundreds of processes, and without them each compiles our modules anew, and each of pytest's workers all the tests.
+export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants hunt beside-kafka pictures clean
 
@@ -16,6 +19,7 @@ demo: setup  ## see Kafka's two historical disasters happen and be caught, and l
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 
 test: setup  ## all tests that need neither Docker nor root nor long, then what was left out
+	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
 	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka and not long" $(ARGS)
 
 test-long: setup  ## the tests that take long (.ci/run runs them too): standalone workers, campaigns that are killed, pages played as they stand
@@ -39,7 +43,7 @@ bench: setup  ## figures of the cluster, the recorder and the judge, side by sid
 
 soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,000 mutated folders, a million partitions: hours
 	@PYTHONPATH=tests/support $(BIN)/python tests/soak/soak.py $(ARGS)
-	@FLOODMARK_ALL_CASES=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/property tests/unit/test_accounts.py tests/unit/test_checkers_spark_same.py tests/unit/test_other_writers.py
+	@FLOODMARK_ALL_CASES=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile tests/property tests/unit/test_accounts.py tests/unit/test_checkers_small_files.py tests/unit/test_checkers_spark_same.py tests/unit/test_other_writers.py
 
 teeth: setup  ## every known-bad rule against the judge: the table in checkers/README.md, made anew
 	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme checkers/README.md $(ARGS)
@@ -58,3 +62,4 @@ pictures: setup  ## the README's pictures, made anew from a run of the demo (nee
 
 clean:  ## remove the environment and caches (saved runs stay)
 	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find checkers docker harness nemesis tests workloads -name __pycache__ -prune -exec rm -rf {} +

@@ -58,6 +58,7 @@ def test_kcat(up: Up) -> None:
 
 
 @pytest.mark.java
+@pytest.mark.long
 @pytest.mark.skipif(bool(clients_java.missing()), reason=f"not there: {', '.join(clients_java.missing())}")
 def test_the_java_client(up: Up) -> None:
     """A client without librdkafka and without Python."""

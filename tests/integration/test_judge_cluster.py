@@ -75,6 +75,7 @@ def test_two_workers_say_what_one_machine_says(cluster: Standalone, tmp_path: Pa
     assert min(worked) >= 1, "a worker had nothing to do"
 
 
+@pytest.mark.long
 def test_spark_submit_runs_it_and_gives_its_exit_code(tmp_path: Path) -> None:
     """The master and the keys are spark-submit's."""
     folder = golden(tmp_path, "a-kill-loses-the-tail")

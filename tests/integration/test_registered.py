@@ -83,6 +83,7 @@ def lines_of(folder: Path) -> Iterator[dict[str, object]]:
 
 
 @pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.spark
 def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
     """Only the workload sends, the fault is in the history, the finding in the verdict, the cluster in

@@ -252,8 +252,7 @@ def test_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, siz
     check_all(folders, lambda _: "Python worker exited unexpectedly")
 
 
-@pytest.mark.parametrize("size", [SIZES[0], pytest.param(PIECES, id="pieces", marks=pytest.mark.long)],
-                         indirect=True)
+@pytest.mark.long
 def test_a_jvm_that_dies_fails_only_the_run_that_kills_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:

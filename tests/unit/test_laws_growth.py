@@ -11,7 +11,7 @@ import laws_growth
 import laws_shapes
 import pytest
 
-FEW, MANY = 100, 400  # records of each run
+FEW, MANY = 50, 200  # records of each run
 UNITS = 2
 SHAPES = [tuple(laws_shapes.SHAPES)[number::UNITS] for number in range(UNITS)]
 

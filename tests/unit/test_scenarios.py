@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from floodmark.broker.check_config import find_problem
 from floodmark.harness import catalog
+from floodmark.harness.commands import broker_questions
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import rows_of
@@ -233,8 +235,12 @@ def test_every_scenario_ends_its_faults(every: tuple[Scenario, ...]) -> None:
         assert ledger.lasting == (), scenario.name
 
 
-def test_every_row_makes_a_plan(every: tuple[Scenario, ...], tmp_path: Path) -> None:
-    """Rules, bugs, switches and config arrive at the cluster as written; nothing but the steps strikes."""
+def test_every_row_makes_a_plan(
+    every: tuple[Scenario, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rules, bugs, switches and config arrive at the cluster as written; nothing but the steps strikes. The
+    broker's program is asked about each config in this process, not in one for each."""
+    monkeypatch.setattr(broker_questions, "_refusal", find_problem)
     for scenario in every:
         for row in scenario.rows:
             part = Part(scenario=scenario, row=row)

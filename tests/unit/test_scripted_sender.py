@@ -1,12 +1,17 @@
-"""Scripted ops through the recorder: retried while there is no leader yet, but not on a given node."""
+"""Ops of the main phase through the recorder: scripted ones, retried while there is no leader yet, but not on
+a given node; and those of the load, whose processes end with an info."""
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, Op, Outcome, Send, Type
+from floodmark.harness.phases import main_phase
 from floodmark.harness.phases.main_phase import ScriptedClients, ask
 from floodmark.harness.protocols import Session
 
@@ -115,6 +120,36 @@ def test_a_numbered_client_is_one_process_until_an_op_of_unknown_outcome(tmp_pat
     assert processes[1] == processes[3] == processes[13]
     assert len({processes[value] for value in (1, 2, 4, 5)}) == 4
     assert sorted(counting.closed) == sorted(set(processes.values()))
+
+
+class Loading(Counting):
+    """It sends 11, 12 and so on, and stops the phase at 16."""
+
+    def __init__(self, stop: asyncio.Event) -> None:
+        super().__init__()
+        self.values, self.stop = iter(range(11, 17)), stop
+
+    def intents(self, process: int, random: Random) -> Iterator[Intent]:
+        for value in self.values:
+            if value == 16:
+                self.stop.set()
+            yield sent(value, None)
+
+
+def test_a_process_of_the_load_is_over_after_an_op_of_unknown_outcome(tmp_path: Path) -> None:
+    """The next op is by another process in its place."""
+    async def run() -> None:
+        recorder, stop = Recorder(tmp_path / "history.jsonl"), asyncio.Event()
+        loading = Loading(stop)
+        load = SimpleNamespace(workload=loading, seed=1, concurrency=4)
+        pace = main_phase._Pace(None)
+        await main_phase._place(load, 2, recorder, pace, stop)  # type: ignore[arg-type]
+        recorder.close()
+        assert loading.closed == [2, 6]
+
+    asyncio.run(run())
+    processes = {op.sends[0].value: op.process for op in read(tmp_path / "history.jsonl") if op.sends}
+    assert processes == {11: 2, 12: 2, 13: 2, 14: 6, 15: 6}
 
 
 def test_a_numbered_client_reads_on_from_its_position(tmp_path: Path) -> None:

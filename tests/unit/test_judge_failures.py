@@ -64,8 +64,9 @@ PIECES_TASKS = tuple(
 PIECES_WORKER = (
     *READING, "judge.two_passes.read_range", "judge.two_passes.by_unit", "judge.two_passes.dealt",
     "judge.pieces.packed", "judge.pieces.unpacked", "judge.two_passes.joined", "judge.two_passes.pairing",
-    "judge.two_passes.repeats", "judge.two_passes.answers",
-    "judge.two_passes.worst", "judge.two_passes.unsearched", "judge.two_passes.sent_on",
+    "judge.two_passes.repeats", "judge.two_passes.answers", "judge.two_passes.ops",
+    "judge.two_passes.ops_sent_on", "judge.two_passes.worst", "judge.two_passes.unsearched",
+    "judge.two_passes.sent_on",
     "judge.two_passes.seq_facts", "judge.two_passes.for_driver", "judge.two_passes.part_of",
     "judge.two_passes.tables_of_partitions", "judge.run_tables.partitions_of",
     *(f"family.{family.__name__}" for family in two_passes.PARTITION_FAMILIES), "family.of_the_run",

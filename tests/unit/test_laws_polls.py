@@ -28,6 +28,11 @@ def poll(*offsets: int, process: int = 5, kind: str = "ok", partition: int = 0, 
     return {"f": f, "process": process, "type": kind, "offsets": offsets, "partition": partition}
 
 
+def poll_by_turns(*offsets: int) -> Line:
+    """A poll that returned these offsets of partition 0, and after each something of another partition."""
+    return {**poll(*offsets), "apart": 2}
+
+
 def assign(*partitions: int, f: str = "assign", process: int = 5, kind: str = "ok") -> Line:
     return {"f": f, "process": process, "type": kind, "assigned": partitions}
 
@@ -59,7 +64,7 @@ class Case:
             base = {"at": at, "index": at, **{key: line[key] for key in ("f", "process", "type")}}
             for pos, offset in enumerate(line.get("offsets", ())):
                 row = {"offset": offset, "value": offset, "partition": line["partition"]}
-                tables["reads"].append({**base, "pos": pos, **row})
+                tables["reads"].append({**base, "pos": pos * line.get("apart", 1), **row})
             tables["ends"] += [{**base, "offset": offset} for offset in line.get("ends", ())]
             tables["assigned"] += [{**base, "partition": key} for key in line.get("assigned", ())]
             if line["f"] in ("assign", "subscribe", "crash"):
@@ -134,6 +139,25 @@ def test_a_jump_over_anything_else_is_no_finding(run: Run) -> None:
 BACK_INSIDE = case(poll(3, 3))
 SKIP_INSIDE = case(poll(3, 5, f="txn", kind="fail"))
 TWO_PARTITIONS_BY_TURNS = case(poll(3), poll(3, partition=1), poll(4), poll(4, partition=1))
+
+
+WITHOUT_4 = [0, 1, 2, 3, 5, 6, 7, 8, 9]
+
+
+@each("run, expected", {
+    "to a record that is not in the log": (case(poll(3, 12)), [(INT_SKIP, 12, 3)]),
+    "to the same, over nothing of ours": (case(poll(9, 12)), []),
+    "from one that is not in the log": (case(poll(4, 6), logged=WITHOUT_4), [(INT_SKIP, 6, 4)]),
+    "from the same, over nothing of ours": (case(poll(4, 5, 6), logged=WITHOUT_4), []),
+    "by turns with another partition, over every other record": (
+        case(poll_by_turns(0, 2, 4)), [(INT_SKIP, 2, 0), (INT_SKIP, 4, 2)]),
+    "by turns with another partition, in a row": (case(poll_by_turns(0, 1, 2)), []),
+    "over what is not ours": (case(poll(3, 5, 6), logged=WITHOUT_4), []),
+    "over that, and over a record": (case(poll(3, 5, 7), logged=WITHOUT_4), [(INT_SKIP, 7, 5)]),
+})  # fmt: skip
+def test_jumps_inside_a_poll(run: Run, expected: list[Any]) -> None:
+    """The number of a record in the log says what lies between, for every read that has one."""
+    assert [one for one in brief(run, "offset", "seen") if one[0] == INT_SKIP] == expected
 
 
 def test_inside_a_poll() -> None:

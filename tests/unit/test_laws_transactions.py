@@ -7,6 +7,7 @@ Runs are judged in one unit, except where a test says otherwise.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import orjson
 import pyarrow as pa
 import pytest
 from unit_rows import GREATEST, LEAST, Batch, Run, claimed_by, each, table, tables_of
@@ -125,14 +126,38 @@ def writes_around(value: int) -> list[Line]:
 
 AROUND_A_REPEATED_VALUE = case(writes_around(99), repeated=[99])
 AROUND_A_STRANGER = case(writes_around(99))
+# Nobody reads it, but a send of it was acked there.
+AROUND_AN_ACK = case([*writes_around(99)[:4], *op(3, (0, 1, 99), f="send")], repeated=[99])
 
 
 def test_records_around_a_value_that_was_sent_twice_are_neighbours() -> None:
-    assert names_of(AROUND_A_REPEATED_VALUE) == ["G0"]
+    assert names_of(AROUND_A_REPEATED_VALUE) == names_of(AROUND_AN_ACK) == ["G0"]
 
 
 def test_records_around_a_record_without_a_known_writer_are_not() -> None:
     assert names_of(AROUND_A_STRANGER) == []
+
+
+# Each reads two records of the other; of those of process 1 the lower one has the higher value.
+TWO_EACH = [(0, 0, 12), (0, 1, 10)], [(1, 0, 20), (1, 1, 21)]
+READ_TWO_OF_EACH_OTHER = case([
+    line(1, "invoke", *TWO_EACH[0]), line(2, "invoke", *TWO_EACH[1]),
+    line(1, "ok", *TWO_EACH[0], reads=TWO_EACH[1]), line(2, "ok", *TWO_EACH[1], reads=TWO_EACH[0]),
+])  # fmt: skip
+
+
+def test_a_step_names_the_lowest_record_that_was_read() -> None:
+    (found,) = READ_TWO_OF_EACH_OTHER.findings()
+    steps = orjson.loads(found["how"])
+
+    assert [(one["partition"], one["offset"], one["value"]) for one in steps] == [(0, 0, 12), (1, 0, 20)]
+
+
+WITHOUT_AN_INVOCATION = case(MUTUAL[1:])
+
+
+def test_a_writer_whose_invocation_is_missing_is_its_completion() -> None:
+    assert names_of(WITHOUT_AN_INVOCATION) == ["G1c"]
 
 
 OWN_READS = case([*op(1, A, C, reads=[C, A]), *op(1, B, reads=[A, C])])

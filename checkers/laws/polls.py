@@ -32,6 +32,7 @@ def polls(unit: Unit) -> None:
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)
     unit.make("poll_positions", POLL_POSITIONS)
+    unit.make("kept_positions", KEPT_POSITIONS)
     unit.make("proven_records", PROVEN_RECORDS)
     unit.make("jumpy_polls", JUMPY_POLLS)
     unit.make("poll_steps", POLL_STEPS)
@@ -69,33 +70,32 @@ KEPT_PARTITIONS = """
     from (select distinct run, process, partition, "at" from assigned where type = 'ok')"""
 
 # One row for each op whose first read of a partition does not directly follow the last one of the process's
-# last ok op (seen, and the line of that op), if the process kept the partition: since then it did not move,
-# or moved as often as it kept the partition.
+# last ok op (seen, and the line of that op).
 POLL_POSITIONS = """
-    with first_reads as (
-        select run, process, partition, "at", index, first_offset as "offset", first_value as value,
-            last_value(case when type = 'ok' then last_offset end ignore nulls) over before as seen,
-            last_value(case when type = 'ok' then "at" end ignore nulls) over before as seen_at,
-            last_value(case when type = 'ok' then index end ignore nulls) over before as seen_index
-        from poll_ops anti join (from processes where "overlaps") overlapping using (run, process)
-        window before as (partition by run, process, partition order by "at"
-            rows between unbounded preceding and 1 preceding)
-        qualify "offset"::hugeint - 1 <> seen),
-    apart as (
-        select p.*, coalesce(moved.subscribed, false) as subscribed, moved.moves, moved."at" as moved_at
-        from first_reads p
-        asof left join consumer_moves moved
-            on moved.run = p.run and moved.process = p.process and moved."at" < p."at")
-    select * exclude (moves, moved_at) from apart where coalesce(moved_at < seen_at, true)
-    union all
-    select p.* exclude (moves, moved_at) from (from apart where moved_at >= seen_at) p
+    select run, process, partition, "at", index, first_offset as "offset", first_value as value,
+        last_value(case when type = 'ok' then last_offset end ignore nulls) over before as seen,
+        last_value(case when type = 'ok' then "at" end ignore nulls) over before as seen_at,
+        last_value(case when type = 'ok' then index end ignore nulls) over before as seen_index
+    from poll_ops anti join (from processes where "overlaps") overlapping using (run, process)
+    window before as (partition by run, process, partition order by "at"
+        rows between unbounded preceding and 1 preceding)
+    qualify "offset"::hugeint - 1 <> seen"""
+
+# Those of them that count, because the process kept the partition: since then it moved as often as it kept
+# the partition. (From a table, because DuckDB knows how many rows a table has. Where it takes the left side
+# of an ASOF join for a few rows, it compares each with all of the right side.)
+KEPT_POSITIONS = """
+    select p.*, coalesce(moved.subscribed, false) as subscribed
+    from poll_positions p
+    asof left join consumer_moves moved
+        on moved.run = p.run and moved.process = p.process and moved."at" < p."at"
     asof left join consumer_moves moved_then
         on moved_then.run = p.run and moved_then.process = p.process and moved_then."at" < p.seen_at
     asof left join kept_partitions kept on kept.run = p.run and kept.process = p.process
         and kept.partition = p.partition and kept."at" < p."at"
     asof left join kept_partitions kept_then on kept_then.run = p.run and kept_then.process = p.process
         and kept_then.partition = p.partition and kept_then."at" < p.seen_at
-    where p.moves - coalesce(moved_then.moves, 0)
+    where coalesce(moved.moves, 0) - coalesce(moved_then.moves, 0)
         = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)"""
 
 # Where a record of ours certainly is, in partitions where some read may have jumped: offset, and records: how
@@ -105,7 +105,7 @@ PROVEN_RECORDS = """
     with judged as (
         from partitions semi join (
             select run, partition from poll_ops where not in_a_row
-            union all select run, partition from poll_positions where "offset" > seen)
+            union all select run, partition from kept_positions where "offset" > seen)
         using (run, partition)),
     found as (
         select run, partition, e."offset", claims_from from entries e join judged p using (run, partition)
@@ -146,7 +146,7 @@ POLL_STEPS = """
         from inside
         union all by name
         select '' as form, p.*, here.records - 1 - there.records as passed
-        from poll_positions p left join proven_records here using (run, partition, "offset")
+        from kept_positions p left join proven_records here using (run, partition, "offset")
             left join proven_records there
                 on there.run = p.run and there.partition = p.partition and there."offset" = p.seen
         where p."offset" <= seen or passed is distinct from 0)

@@ -42,13 +42,13 @@ from floodmark.checkers.laws.op_graph import (
 from floodmark.checkers.laws.permits import ISOLATION
 from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.read.field_table import TYPES
 from floodmark.checkers.read.ranges import AT_BITS
 
 MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run, name and permit whose cycle is kept
 EDGES = {WR: "wr", WW: "ww", RW: "rw", PROCESS: "process", REALTIME: "real-time"}
 OPS = ("send", "poll", "txn")
-TYPES = ("invoke", "ok", "fail", "info")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def unsearched(unit: Unit) -> list[tuple[int, str]]:
 
 # Completions, and the invocations with sends that were never completed: each (line) with the line (op) and
 # the index (invoked) of its invocation; with its own if the invocation is ambiguous. outcome: a number of its
-# type and of its f.
+# type and of its f; of two completions the one with the higher number counts.
 _COMPLETIONS = f"""select run, "at" as line, coalesce(answers, "at") as op,
         if(type = 'invoke', index, answers_index) as invoked, if(type = 'invoke', null, index) as completed,
         process,
@@ -161,7 +161,7 @@ _OPS = f"""select run, op, invoked, completed, process,
     from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
             max(outcome) as outcome
         from completions group by run, op) left join processes using (run, process)"""
-_ALL_OPS = """select run, op, coalesce(invoked, -1) as inv, coalesce(completed, -1) as done, process,
+_ALL_OPS = """select run, op, invoked as inv, completed as done, process,
         info::bigint as info, f::bigint as f, "overlaps"::bigint as "overlaps"
     from ops order by run, op"""
 _OTHER_LINES = "select run, op, line from op_lines order by run, op"

@@ -260,7 +260,7 @@ def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterat
 def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
     edges = edges_within(graph, kinds, labels)
     source, target = graph.source[edges], graph.target[edges]
-    # one number for all three, and a stable sort: a quarter of the time of a lexsort
+    # one number for all three, and a stable sort: half the time of a lexsort
     order = np.argsort((source * len(graph.inv) + target) * 2 + (graph.kind[edges] == RW), kind="stable")
     edges, source, target = edges[order], source[order], target[order]
     first = np.ones(len(edges), dtype=np.bool_)
@@ -321,9 +321,7 @@ def cycles_of_two(
 def mutual(pairs: Pairs, size: int) -> tuple[Ints, Ints]:
     """Which pairs of vertices have edges both ways: the one and the other, each once as the one."""
     keys, turned = pairs.source * size + pairs.target, pairs.target * size + pairs.source
-    order = np.argsort(turned)  # in this order the search stays near where it was: half the time
-    other = np.empty_like(order)
-    other[order] = np.minimum(np.searchsorted(keys, turned[order]), max(len(keys) - 1, 0))
+    other = np.minimum(np.searchsorted(keys, turned), max(len(keys) - 1, 0))
     there = np.flatnonzero(keys[other] == turned) if len(keys) else other
     return there, other[there]
 

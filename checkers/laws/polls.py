@@ -27,7 +27,7 @@ from floodmark.checkers.laws.unit import Unit
 
 def polls(unit: Unit) -> None:
     """Find all five. Except poll_ops, the tables made on the way contain only the few odd reads and what is
-    needed to check them."""
+    needed to check them; in a log with transactions also the positions before control records."""
     unit.make("poll_ops", POLL_OPS)
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)

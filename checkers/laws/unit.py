@@ -27,8 +27,7 @@ class Unit:
     def __init__(self, db: duckdb.DuckDBPyConnection, tables: Mapping[str, pa.Table]) -> None:
         self._db = db
         self.statements: list[str] = []
-        self._loaded: set[str] = set()
-        self._arrow: dict[str, pa.Table] = {}
+        self._loaded: dict[str, pa.Table] = {}
         self._grown: set[str] = set()  # tables made by `append`
         for name, schema in TABLES.items():
             self.load(name, tables.get(name, schema.empty_table()))
@@ -38,8 +37,7 @@ class Unit:
     def load(self, name: str, table: pa.Table) -> None:
         """Make the Arrow table available under this name."""
         self._db.register(name, table)
-        self._arrow[name] = table
-        self._loaded.add(name)
+        self._loaded[name] = table
 
     def has(self, name: str) -> bool:
         """Whether a table of this name was loaded or made."""
@@ -106,7 +104,7 @@ class Unit:
     def table(self, name: str) -> pa.Table:
         """All rows of a table; of one that was loaded (and not grown since) the loaded ones, which takes no
         time."""
-        loaded = self._arrow.get(name) if name not in self._grown else None
+        loaded = self._loaded.get(name) if name not in self._grown else None
         return self.rows(f'from "{name}"') if loaded is None else loaded
 
     def rows(self, select: str) -> pa.Table:

@@ -179,7 +179,7 @@ def test_the_lines_of_a_far_file_are_its_bytes_in_ranges(
 
 
 def test_a_far_file_is_read_as_a_near_one(runs: Path) -> None:
-    data = bytes(range(256)) * 600
+    data = bytes(range(256)) * 3000
     (runs / "data").write_bytes(data)
     far = place(f"{FAR}/runs") / "data"
     assert far.read_bytes() == data

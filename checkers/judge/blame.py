@@ -48,7 +48,7 @@ from floodmark.checkers.text.blame_words import (
 
 Row = dict[str, Any]
 _INCOMPLETE = (names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION)
-_COLUMNS = ("run", "partition", "offset", "epoch", "name", "how", "nodes", "node", "seq", "tick", "permit")
+_COLUMNS = ("run", "partition", "offset", "epoch", "name", "how", "nodes", "node", "seq", "time", "permit")
 _UNBLAMED = dict.fromkeys(("blame", "blamed_node", "blamed_seq"))
 _ASKED = pa.schema([("id", pa.int64()), *(FINDINGS.field(name) for name in _COLUMNS)])
 
@@ -102,7 +102,7 @@ _ASKED_OFFSETS = """
 # it.
 _LACKING = """
     with passed as (
-        select t.line, t.run, t.partition, a."offset", t.node, t.seq, t.tick, t.epoch
+        select t.line, t.run, t.partition, a."offset", t.node, t.seq, t.time, t.epoch
         from timeline t join asked_offsets a using (run, partition) join traced p using (run, partition)
         where t.event = 'hw' and t.fresh_from <= a."offset" and a."offset" < t.fresh_to and p.complete
             and t.epoch_start is not null and coalesce(a.epoch = t.epoch, true)),
@@ -123,62 +123,63 @@ _LACKING = """
             or (m.appended_epoch = c.epoch and m.appended_to > c."offset"), false)"""
 _PRETENDED = """
     select l.line, l."offset", l.who,
-        min({'seq': f.seq, 'tick': f.tick}) filter (f."offset" > l.reached) as asked
+        min({'seq': f.seq, 'time': f.time}) filter (f."offset" > l.reached) as asked
     from lacking l join timeline f on l.run = f.run and l.partition = f.partition and l.node = f.node
         and f.event = 'fetch' and f.epoch = l.epoch and f.follower = l.who
-    where (f.seq < l.seq or f.tick <= l.tick) and f."offset" > l."offset" group by all"""
+    where (f.seq < l.seq or f.time <= l.time) and f."offset" > l."offset" group by all"""
 _EARLY_COMMITS = f"""
-    select run, partition, l."offset", '{EARLY_COMMIT}' as name, l.node, l.seq, l.tick,
+    select run, partition, l."offset", '{EARLY_COMMIT}' as name, l.node, l.seq, l.time,
         list(distinct l.who order by l.who) as nodes, cast(null as bigint) as seen
     from lacking l anti join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who
     group by all
     union all by name
     select l.run, l.partition, l."offset",
         if(p.asked is null, '{EARLY_DIVERGED}', '{EARLY_FETCH}') as name, l.node,
-        coalesce(p.asked.seq, l.seq) as seq, coalesce(p.asked.tick, l.tick) as tick, [l.who] as nodes
+        coalesce(p.asked.seq, l.seq) as seq, coalesce(p.asked.time, l.time) as time, [l.who] as nodes
     from lacking l join pretended p on l.line = p.line and l."offset" = p."offset" and l.who = p.who"""
 # The become_leader line of a node shows what is below its HW. A trace without HW lines shows nothing.
 _HWS_AHEAD = f"""
     with begun as (
-        select t.run, t.partition, a."offset", t.node, t.seq, t.tick, t.hw
+        select t.run, t.partition, a."offset", t.node, t.seq, t.time, t.clock_error, t.hw
         from timeline t join asked_offsets a using (run, partition) join traced p using (run, partition)
         where t.event = 'become_leader' and t.inherited_from <= a."offset" and a."offset" < t.inherited_to
             and p.complete),
     shown as (
-        select run, partition, node, seq, tick, hw, event from timeline
+        select run, partition, node, seq, time, hw, event from timeline
         semi join begun using (run, partition) where leads and hw is not null),
     ahead as (
         select b.* from begun b
         semi join shown s on b.run = s.run and b.partition = s.partition and s.event = 'hw'
         anti join shown s on b.run = s.run and b.partition = s.partition and s.hw > b."offset"
-            and s.tick <= b.tick + 1 and not (s.node = b.node and s.seq >= b.seq))
-    select run, partition, "offset", '{HW_AHEAD}' as name, node, seq, tick, [node] as nodes, hw as seen
+            and s.time <= b.time + b.clock_error and not (s.node = b.node and s.seq >= b.seq))
+    select run, partition, "offset", '{HW_AHEAD}' as name, node, seq, time, [node] as nodes, hw as seen
     from ahead"""
 # For each replica that was added to an ISR behind the HW: who proposed it.
 _PROPOSED = f"""
     with taken_in as (
-        select f.run, f.partition, f."offset", f.seen, f.nodes, f.node as by_node, f.seq as by_seq, r.tick,
-            list_sort(r.isr) as isr, r.ruled_partition_epoch as builds_on
+        select f.run, f.partition, f."offset", f.seen, f.nodes, f.node as by_node, f.seq as by_seq, r.time,
+            r.clock_error, list_sort(r.isr) as isr, r.ruled_partition_epoch as builds_on
         from ranked_rows f join timeline r on f.run = r.run and f.partition = r.partition and f.node = r.node
             and f.seq = r.seq and r.ruling
         where f.name = '{names.UNSAFE_ISR}' and f.how = 'behind'),
     proposals as (
-        select run, partition, node, seq, tick, list_sort(isr) as isr, partition_epoch as builds_on
+        select run, partition, node, seq, time, list_sort(isr) as isr, partition_epoch as builds_on
         from timeline where event = 'isr_proposed'),
     matched as (
-        select t.*, p.node, p.seq, p.tick as proposed from taken_in t left join proposals p
+        select t.*, p.node, p.seq, p.time as proposed from taken_in t left join proposals p
             on t.run = p.run and t.partition = p.partition and t.isr = p.isr and t.builds_on = p.builds_on
-            and p.tick <= t.tick + 1),
+            and p.time <= t.time + t.clock_error),
     shortened as (
         select m.by_node, m.by_seq, m.run, m.partition from matched m join timeline s
             on m.run = s.run and m.partition = s.partition and list_contains(m.nodes, s.node)
-        where s.event in ('start', 'truncate') and s.tick >= m.proposed - 1 and s.tick <= m.tick + 1)
-    select run, partition, "offset", seen as upto, '{PROPOSAL}' as name, node, seq, proposed as tick, nodes,
+        where s.event in ('start', 'truncate') and s.time >= m.proposed - m.clock_error
+            and s.time <= m.time + m.clock_error)
+    select run, partition, "offset", seen as upto, '{PROPOSAL}' as name, node, seq, proposed as time, nodes,
         by_node, by_seq
     from matched anti join shortened using (run, partition, by_node, by_seq) where seq is not null
     union all by name
     select run, partition, "offset", seen as upto, '{BY_CONTROLLER}' as name, by_node as node, by_seq as seq,
-        tick, nodes, by_node, by_seq
+        time, nodes, by_node, by_seq
     from matched semi join proposals using (run, partition) where seq is null"""
 # Findings of the trace, and the records that they are about. `shows` orders the suspects of one line: first
 # the steps, then findings that are wrong steps themselves, then findings that only show that there was one.
@@ -186,7 +187,7 @@ _SUSPECTS = f"""
     select r.run, r.partition, r."offset", coalesce(r.upto, case
             when r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}') and r.how = 'short'
                 or r.name = '{names.UNSAFE_ISR}' and r.how = 'behind' then r.seen end) as upto,
-        r.name, r.how, r.node, r.seq, r.tick, r.nodes, r.seen, r.permit,
+        r.name, r.how, r.node, r.seq, r.time, r.nodes, r.seen, r.permit,
         case r.name when '{names.ACK_RULE}' then t.epoch when '{names.TWO_LEADERS}' then r.seen
             else r.epoch end as epoch,
         1 + (r.name in ('{names.LEADER_INCOMPLETE}', '{names.CANDIDATE_INCOMPLETE}'))::int as shows
@@ -219,13 +220,14 @@ _CHOSEN = f"""
         where case a.name when '{names.UNSAFE_ISR}' then
                 (s.by_node = a.node and s.by_seq = a.seq) or (s.node = a.node and s.seq = a.seq)
             else s."offset" <= a."offset" and (s.upto is null or a."offset" < s.upto)
-                and (a.tick is null or s.tick <= a.tick)
+                and (a.time is null or s.time <= a.time)
                 and coalesce(a.epoch = s.epoch, true) end),
     led as (
         select run, partition, epoch, any_value(node) as leader from timeline
         where event = 'become_leader' group by all having min(node) = max(node)),
     cuts as (
-        select p.id, p.run, p.partition, p.node, p.seq, p.tick, p.epoch, p.asked_offset, t.why, led.leader
+        select p.id, p.run, p.partition, p.node, p.seq, p.time, t.clock_error, p.epoch, p.asked_offset, t.why,
+            led.leader
         from pairs p join timeline t on p.run = t.run and p.partition = t.partition
             and p.node = t.node and p.seq = t.seq
         left join led on t.run = led.run and t.partition = led.partition and t.epoch = led.epoch
@@ -235,20 +237,21 @@ _CHOSEN = f"""
         from cuts c join epoch_spans s on s.run = c.run and s.partition = c.partition and s.node = c.leader
             and s.epoch = c.epoch
         where s.lo <= c.asked_offset and c.asked_offset < s.hi
-            and s."full" + 2 <= c.tick and (s.gone is null or s.gone >= c.tick + 2))
+            and s."full" + c.clock_error < c.time
+            and (s.gone is null or s.gone > c.time + c.clock_error))
     select p.*, c.why, c.leader, coalesce(h.held, false) as held
     from pairs p left join cuts c using (id, node, seq) left join held h using (id, node, seq)
     qualify row_number() over (partition by p.id
         order by coalesce(h.held and p.node = p.asked_node, false) desc,
             coalesce(h.held and p.seq = p.asked_seq, false) desc,
-            p.asked_permit is null and p.permit is not null, p.tick, p.node, p.seq, p.shows, p.name) = 1"""
+            p.asked_permit is null and p.permit is not null, p.time, p.node, p.seq, p.shows, p.name) = 1"""
 # Where all that is known is that a replica lacked the record: the start at which it came back without it.
 _EARLIEST = """
     with gone as (
-        select c.id, max({'tick': s.gone, 'line': s.gone_line}) as last
+        select c.id, max({'time': s.gone, 'line': s.gone_line}) as last
         from chosen c join epoch_spans s
             on c.run = s.run and c.partition = s.partition and c.nodes[1] = s.node
-        where c.shows = 2 and s.lo <= c.asked_offset and c.asked_offset < s.hi and s.gone <= c.tick
+        where c.shows = 2 and s.lo <= c.asked_offset and c.asked_offset < s.hi and s.gone <= c.time
             and coalesce(c.epoch = s.epoch, true) group by all)
     select c.*, t.seq as start_seq, t.leo as start_leo
     from chosen c left join gone g using (id)

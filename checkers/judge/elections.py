@@ -22,7 +22,7 @@ def unclean_elections(number: int, bounds: AllBounds) -> Iterator[dict[str, Any]
                     "run": number, "name": finding_names.UNCLEAN_ELECTION, "partition": key,
                     "seen": ruling.epoch,
                     "nodes": [] if ruling.leader is None else [ruling.leader], "node": ruling.node,
-                    "seq": ruling.seq, "tick": ruling.time, "at": ruling.at,
+                    "seq": ruling.seq, "time": ruling.time, "at": ruling.at,
                 }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ _RANKED = f"""
         where {{'partition': partition, 'offset': "offset"}} <= last)
     select *, row_number() over (partition by run, name, permit order by partition nulls last,
             "offset" nulls last, value nulls first, nodes nulls first, process nulls first,
-            how nulls first, node, seq, ops, seen, epoch, upto, tick) as rank
+            how nulls first, node, seq, ops, seen, epoch, upto, time) as rank
     from lowest qualify rank <= {EXAMPLES}"""
 
 _PLACED = """

@@ -44,22 +44,23 @@ class Strike:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overspent:
-    """An election from struck copies only: records sent before the index, and written in these epochs, may be
-    lost after it."""
+    """An election from struck copies only: records sent before the index, or written before all of them were
+    struck, may be lost after it."""
 
     index: int
-    epoch: int  # the partition's epoch when the first of them was struck
+    struck: int  # ns: when the first of them was
     elected: int  # the epoch that it begins
     time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excuse:
-    """After this time, that of an election of this epoch, records of epochs up to the first one may be lost,
-    by this permit (laws.permits)."""
+    """After this time, that of an election of the epoch `elected`, records may be lost by this permit
+    (laws.permits): those of epochs up to `epoch`, written up to `struck`."""
 
     permit: int
-    epoch: int
+    epoch: int = EVER
+    struck: int = 1 << 62  # ns; later than every line
     elected: int
     time: int
 
@@ -328,32 +329,30 @@ def overspent(
         known = is_before(one, other, error_ns)
         return permits is generous if known is None else known
 
-    struck: dict[str, tuple[int, int]] = {}  # node -> (index, epoch) of the strike, until it is in sync again
-    struck_at: dict[str, int] = {}
+    struck: dict[str, Strike] = {}  # by node, until it is in sync again
     isr: frozenset[str] = frozenset()
-    found, epoch, waiting = [], -1, sorted(strikes, key=lambda strike: (strike.began, strike.index))
+    found, waiting = [], sorted(strikes, key=lambda strike: (strike.began, strike.index))
     for event in trace.events:
         while waiting and before(waiting[0].began, event.time, permits=True):
             strike = waiting.pop(0)
-            over = before(strike.time, event.time, permits=False)
-            struck[strike.node] = (strike.index, epoch if over else event.epoch)
-            struck_at[strike.node] = strike.time
+            struck[strike.node] = strike
         if event.clean is None:
             for node in event.isr - isr:  # it has caught up: its log is a copy again
-                if any(
-                    before(struck_at.get(node, NEVER), time, permits=False)
+                if node in struck and any(
+                    before(struck[node].time, time, permits=False)
                     and before(time, event.time, permits=False)
                     for time in trace.starts.get(node, ())
                 ):
-                    struck.pop(node, None)
+                    del struck[node]
         elif event.leader is not None:
             chosen_from = event.isr | {event.leader}
             if chosen_from <= struck.keys():
-                first = min(struck[node] for node in chosen_from)
-                found.append(
-                    Overspent(index=first[0], epoch=first[1], elected=event.epoch, time=event.time)
-                )
-        isr, epoch = event.isr, event.epoch
+                copies = [struck[node] for node in chosen_from]
+                found.append(Overspent(
+                    index=min(each.index for each in copies), struck=min(each.time for each in copies),
+                    elected=event.epoch, time=event.time,
+                ))  # fmt: skip
+        isr = event.isr
     return found
 
 
@@ -370,7 +369,7 @@ def excuses(
             yield Excuse(permit=permit, epoch=ruling.epoch - 1, elected=ruling.epoch, time=ruling.time)
     for permit, elections in ((BUDGET, spent), (BUDGET_MAYBE, perhaps_spent)):
         for one in elections:
-            yield Excuse(permit=permit, epoch=one.epoch, elected=one.elected, time=one.time)
+            yield Excuse(permit=permit, struck=one.struck, elected=one.elected, time=one.time)
     for permit, is_unread in ((UNCLEAN_MAYBE, unread_election), (BUDGET_MAYBE, unread_strike)):
         if is_unread:
-            yield Excuse(permit=permit, epoch=EVER, elected=NEVER, time=-EVER)
+            yield Excuse(permit=permit, elected=NEVER, time=-EVER)

@@ -20,7 +20,7 @@ from floodmark.checkers.judge.preconditions import NodeSeqs, TraceSummary
 from floodmark.checkers.read.folder import Folder
 from floodmark.checkers.read.observed import ELECTIONS
 
-NEVER_ENDS = 1 << 62
+NEVER_ENDS = (1 << 63) - 1  # later than every time, even with any clock error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

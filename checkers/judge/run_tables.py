@@ -33,14 +33,15 @@ from floodmark.checkers.judge.claim_gates import (
     reads_committed,
 )
 from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
+from floodmark.checkers.judge.rulings import NEVER_ENDS
 from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.tables import TABLES
+from floodmark.checkers.laws.trace.node_timeline import FAR
 from floodmark.checkers.read.columns import Flags, Ints, contains
 from floodmark.checkers.read.folder import Folder, clock_error_ns
 from floodmark.checkers.read.partitions import Partitions
 from floodmark.checkers.read.replica_rows import Replicas
 
-FAR_NS = 1 << 60  # times further away are replaced by this one
 LEAST = -(1 << 63)
 _BOUNDS = (
     "unclean_index", "unclean_time", "unclean_maybe", "unclean_maybe_time", "budget_index",
@@ -265,22 +266,18 @@ def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
 # -- the trace ----------------------------------------------------------------------------------------------
 
 
-def tick(time_ns: int, error_ns: int) -> int:
-    """The tick of a time: two times whose ticks are two apart differ by more than the clock error, so their
-    order is certain."""
-    if not error_ns:
-        return 2 * max(-FAR_NS, min(FAR_NS, time_ns))
-    steps = abs(time_ns) // (error_ns + 1)
-    return steps if time_ns >= 0 else -steps
+def near(time_ns: int) -> int:
+    """The time, or FAR: as in the laws' timeline."""
+    return max(-FAR, min(FAR, time_ns))
 
 
 def traced_of(number: int, run: Run) -> pa.Table:
     """A row for each partition of a run that has a trace."""
     folder, error_ns = run.folder, clock_error_ns(run.folder)
     partitions = folder.partitions
-    unfenced: dict[str, set[int]] = {}  # ticks at which each broker was unfenced
+    unfenced: dict[str, set[int]] = {}  # times at which each broker was unfenced
     for active in run.rulings.active:
-        unfenced.setdefault(active.node, set()).add(tick(max(active.since, -FAR_NS), error_ns))
+        unfenced.setdefault(active.node, set()).add(near(active.since))
 
     def of_replicas(made: Callable[[tuple[str, ...]], object], column: str) -> pa.Array:
         return partitions.replicas.made(made, _kind("traced", column))
@@ -298,30 +295,32 @@ def traced_of(number: int, run: Run) -> pa.Table:
             lambda nodes: sorted(set().union(*(unfenced.get(node, ()) for node in nodes))), "unfenced"
         ),
         "excuses": run.bounds.column(
-            lambda each: [_excuse(one, error_ns) for one in each.excuses], _kind("traced", "excuses")
+            lambda each: [_excuse(one) for one in each.excuses], _kind("traced", "excuses")
         ),
     })  # fmt: skip
 
 
-def _excuse(excuse: Excuse, error_ns: int) -> dict[str, int]:
+def _excuse(excuse: Excuse) -> dict[str, int]:
     return {
-        "permit": excuse.permit, "epoch": max(LEAST, excuse.epoch), "elected": excuse.elected,
-        "tick": tick(excuse.time, error_ns),
+        "permit": excuse.permit, "epoch": max(LEAST, excuse.epoch), "struck": near(excuse.struck),
+        "elected": excuse.elected, "time": near(excuse.time),
     }  # fmt: skip
 
 
 def active_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    """When each broker was registered and not fenced: from its unfencing to the controller's next line about
-    it, or to a start of its next process that does not surely come before."""
+    """When each broker surely was registered and not fenced: from its unfencing to the controller's next line
+    about it, or to a start of its next process that does not surely come before."""
     error_ns = clock_error_ns(run.folder)
     for each in run.rulings.active:
-        ends = (time for time in run.rulings.restarts[each.node] if time + error_ns >= each.since)
-        since, until = max(each.since, -FAR_NS), min(each.until, FAR_NS, *ends)
-        yield number, each.node, tick(since, error_ns), tick(until, error_ns)
+        ends = [time for time in run.rulings.restarts[each.node] if time + error_ns >= each.since]
+        since, until = (
+            time if abs(time) == NEVER_ENDS else near(time) for time in (each.since, min([each.until, *ends]))
+        )
+        if until - since > error_ns:
+            yield number, each.node, since, until
 
 
 def strike_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     """When each fault that lost data struck a node."""
-    error_ns = clock_error_ns(run.folder)
     for strike in strikes_of(run.preconditions.nemesis):
-        yield number, strike.node, tick(strike.began, error_ns), tick(strike.time, error_ns)
+        yield number, strike.node, near(strike.began), near(strike.time)

@@ -5,11 +5,11 @@ tables; all of them are there, empty where a run has nothing of the kind. Every 
 position of the run's folder in the call: a law must never join two runs, nor two partitions.
 
 Units: times are ns; an `index` is that of a line of history.jsonl; `at` rises from line to line of a file and
-identifies a line even where its index is wrong; a `tick` is a trace's time in steps: two ticks apart means
-certainly in order. Lines and entries that break the format have no row (they are counted elsewhere). A number
-may be any 64-bit integer: cast it to HUGEINT before adding to it. `offset`, `at` and `overlaps` are keywords
-of SQL (the latter two from DuckDB 2 on) and must be quoted. checkers/README.md has the same on one page, and
-how to write a check.
+identifies a line even where its index is wrong. Times of two nodes that differ by no more than the run's
+clock error have no known order. Lines and entries that break the format have no row (they are counted
+elsewhere). A number may be any 64-bit integer: cast it to HUGEINT before adding to it. `offset`, `at` and
+`overlaps` are keywords of SQL (the latter two from DuckDB 2 on) and must be quoted. checkers/README.md has
+the same on one page, and how to write a check.
 """
 
 from collections.abc import Mapping
@@ -92,17 +92,18 @@ TABLES: Mapping[str, pa.Schema] = {
                      cut_to=INT, why=TEXT, isr=pa.list_(TEXT), start=INT, leader=TEXT, partition_epoch=INT,
                      acks=TEXT, broker=TEXT, follower=TEXT, clean=FLAG),
     # One row for each partition of a run that has a trace. nodes: the run's brokers; replicas: the
-    # partition's; clock_error: ns; min_isr: the members that an acks=all ack needs; complete: no line of the
-    # trace is missing; unfenced: ticks at which one of its brokers was unfenced; excuses: records written in
-    # epochs up to `epoch` may be lost by `permit` from `tick` on, which is that of the election of epoch
-    # `elected`.
+    # partition's; min_isr: the members that an acks=all ack needs; complete: no line of the trace is missing;
+    # unfenced: when one of its brokers was unfenced; excuses: records written in epochs up to `epoch`, and
+    # not after `struck`, may be lost by `permit` from `time` on, which is that of the election of epoch
+    # `elected`. Times here and in the next two tables are not outside +-2^61, so that clock_error, at most
+    # 2^62, can be added.
     "traced": _schema(partition=INT, nodes=pa.list_(TEXT), replicas=pa.list_(TEXT), clock_error=INT,
                       min_isr=INT, claims_from=INT, complete=FLAG, unfenced=pa.list_(INT),
-                      excuses=pa.list_(pa.struct([("permit", pa.int32()), ("epoch", INT), ("elected", INT),
-                                                  ("tick", INT)]))),
-    # When a broker was registered and not fenced, in ticks.
+                      excuses=pa.list_(pa.struct([("permit", pa.int32()), ("epoch", INT), ("struck", INT),
+                                                  ("elected", INT), ("time", INT)]))),
+    # When a broker surely was registered and not fenced. Times beyond +-2^61: always, for ever.
     "active_brokers": _schema(node=TEXT, since=INT, until=INT),
-    # When a fault that lost data struck a node, in ticks: when it began, and when it had taken effect.
+    # When a fault that lost data struck a node: when it began, and when it had taken effect.
     "strikes": _schema(node=TEXT, since=INT, until=INT),
 }  # fmt: skip
 
@@ -143,9 +144,9 @@ FINDINGS = pa.schema([
     ("seen", INT),  # one more number for the text: the other offset, value or epoch
     ("process", INT),
     ("permit", pa.int32()),  # what permits it (permits.py); null: nothing does
-    ("node", TEXT),  # whose line of the trace is to blame: its node, seq and tick
+    ("node", TEXT),  # whose line of the trace is to blame: its node, seq and time
     ("seq", INT),
-    ("tick", INT),
+    ("time", INT),
     ("epoch", INT),  # the record's own
     ("upto", INT),  # the records concerned are those from `offset` up to here; null: all from there on
 ])  # fmt: skip

@@ -225,33 +225,50 @@ def excuse_of_all(world: World, trace: Trace, partition: Partition, records: lis
     excused everywhere, and so are those of its epoch, which were lost with it."""
     gone = {record: lost_with_permission(world, trace, partition, record) for record in records}
     causes = []
-    for record in records:
-        with_it = first(cause for other, cause in gone.items() if other[1] == record[1])
-        causes.append(first([with_it, excuse(world, trace, partition, record, at)]))
+    for epoch in {epoch for _, epoch in records}:
+        with_it = first(cause for other, cause in gone.items() if other[1] == epoch)
+        causes.append(first([with_it, of_all(
+            [excuse(world, trace, partition, record, at) for record in records if record[1] == epoch])]))
     return None if None in causes else first(causes)
+
+
+def of_all(causes: list[Cause | None]) -> Cause | None:
+    """The cause of all records of one epoch: sure if it is so for each of them."""
+    found = None if None in causes else first(causes)
+    same = [cause for cause in causes if cause is not None and found is not None and cause.by == found.by]
+    return found and Cause(by=found.by, sure=all(cause.sure for cause in same))
 
 
 def excuse(world: World, trace: Trace, partition: Partition, record: Record, at: Event | None
            ) -> Cause | None:
-    """What permits a record to be missing, by the time of its first append."""
+    """What permits a record to be missing, by the time of its first append: a strike that is later than that
+    by more than the clock error surely met it, one that is earlier by more did not."""
     born = min((holding.since.time for holding in trace.held[partition.key] if holding.may_be(record)),
-               default=0) - trace.clock_error_ns
-    by_election = unclean_since(world, trace, partition, born, record, at)
+               default=-(1 << 62))
+    by_election = unclean_since(world, trace, partition, born - trace.clock_error_ns, record, at)
     if by_election is not False:
         return Cause(by=UNCLEAN, sure=by_election is True)
-    strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
-               if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True
-               and line["time"] > born for node in line["fault"].get("nodes") or []]
     if unseen_election(world):
         return Cause(by=UNCLEAN, sure=False)
     if world.run["guarantees"].get("flush") == "every":
         return None
-    elections = [(sure, was_before(trace, event, at))
-                 for event, sure in chosen_from_struck(world, partition, strikes)]
-    if any(before is not False for _, before in elections):
-        return Cause(by=BUDGET, sure=(True, True) in elections)
+    perhaps = elections_of_struck(world, trace, partition, born - trace.clock_error_ns, at)
+    if any(before is not False for _, before in perhaps):
+        surely = elections_of_struck(world, trace, partition, born + trace.clock_error_ns + 1, at)
+        return Cause(by=BUDGET, sure=(True, True) in surely)
     untimely = world.folder.time_falls and losing_faults(world, partition)
     return Cause(by=BUDGET, sure=False) if untimely or unseen_strike(world) else None
+
+
+def elections_of_struck(world: World, trace: Trace, partition: Partition, since: int, at: Event | None
+                        ) -> list[tuple[bool, bool | None]]:
+    """Elections from copies that were all struck since this time: whether that is sure, and whether they came
+    before the line."""
+    strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
+               if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True
+               and line["time"] >= since for node in line["fault"].get("nodes") or []]
+    return [(sure, was_before(trace, event, at))
+            for event, sure in chosen_from_struck(world, partition, strikes)]
 
 
 def was_before(trace: Trace, election: Line, at: Event | None) -> bool | None:

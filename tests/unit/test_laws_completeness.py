@@ -8,6 +8,7 @@ from unit_rows import GREATEST, LEAST, briefly, found, found_each, tables_of
 
 from floodmark.checkers.laws.log import log
 from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, UNCLEAN, UNCLEAN_MAYBE
+from floodmark.checkers.laws.trace.births import Births, Piece
 from floodmark.checkers.laws.trace.cluster_views import cluster_views
 from floodmark.checkers.laws.trace.completeness import completeness
 from floodmark.checkers.laws.trace.epoch_spans import epoch_spans
@@ -72,7 +73,7 @@ class Story:
         return self.line(node, "start", **fields)
 
     def rows(self, *, fenced: Iterable[str] = (), **traced: Any) -> dict[str, list[Row]]:
-        active = [{"node": node, "since": -(1 << 61), "until": 1 << 61} for node in ALL if node not in fenced]
+        active = [{"node": node, "since": -GREATEST, "until": GREATEST} for node in ALL if node not in fenced]
         return {"trace": self.lines, "traced": [traced], "active_brokers": active}
 
 
@@ -196,7 +197,7 @@ BEHIND = [
     (lags().elect("n3", 1), {}, [LAGS_BEHIND, (LEADER, "short", 0, ["n3"])]),
     # No two lines are in order: a lag is known only at the end of the trace.
     (lags().elect("n3", 1), {"clock_error": 1_000}, [LAGS_BEHIND]),
-    (lags().elect("n3", 1), {"clock_error": GREATEST}, [LAGS_BEHIND]),
+    (lags().elect("n3", 1), {"clock_error": 1 << 62}, [LAGS_BEHIND]),
 ]
 
 
@@ -262,11 +263,12 @@ def test_a_truncation_before_the_commit_is_no_finding() -> None:
 # -- what permits it --------------------------------------------------------------------------------------
 
 
-def excuse(permit: int, time: int, *, epoch: int = 0, elected: int = 9) -> Row:
-    return {"permit": permit, "epoch": epoch, "elected": elected, "tick": 2 * time}
+def excuse(permit: int, time: int, *, epoch: int = 0, elected: int = 9, struck: int | None = None) -> Row:
+    return {"permit": permit, "epoch": epoch, "elected": elected, "time": time, "struck": struck}
 
 
-CUT_AT = 60  # ns, the line of the truncation in `cut_story`
+CUT_AT = 70  # ns, the line of the truncation in `cut_story`
+BORN_AT = 40  # when its record was written first
 
 
 def cut_story() -> Story:
@@ -282,6 +284,11 @@ EXCUSES = [
     ([excuse(UNCLEAN, CUT_AT + 90, elected=4)], UNCLEAN),  # the line is in the elected epoch
     ([excuse(UNCLEAN, CUT_AT - 30, epoch=-1)], None),  # written after it
     ([{**excuse(UNCLEAN, CUT_AT - 30), "epoch": None}], UNCLEAN),
+    ([excuse(BUDGET, CUT_AT - 30, struck=BORN_AT + 1)], BUDGET),
+    ([excuse(BUDGET, CUT_AT - 30, struck=BORN_AT)], BUDGET_MAYBE),  # which of the two was first?
+    ([excuse(BUDGET, CUT_AT - 30, struck=BORN_AT - 1)], None),  # it was written after the copies were struck
+    ([excuse(BUDGET, 0, struck=BORN_AT - 1), excuse(BUDGET, CUT_AT - 1, struck=BORN_AT + 1)], BUDGET),
+    ([excuse(BUDGET, CUT_AT - 30, struck=BORN_AT - 1), excuse(BUDGET, CUT_AT + 90)], None),
 ]
 
 
@@ -292,11 +299,38 @@ def test_an_election_permits_losses_of_records_written_before_it() -> None:
     assert judged_each(runs, "permit") == [[(CUT, expected)] for _, expected in EXCUSES]
 
 
+def test_of_many_records_the_first_that_was_written_after_the_strike_is_named() -> None:
+    story = Story().elect("n1", 0).write(0, to=["n2"]).write(0, to=["n2"]).write(0, to=["n2"])
+    births = [line["time"] for line in story.lines if line["event"] == "append" and line["node"] == "n1"]
+    facts = {"fenced": ["n2"], "replicas": ["n1", "n2"]}
+    runs = [
+        (story, {**facts, "excuses": [excuse(BUDGET, 0, struck=time)]})
+        for time in (births[0] - 1, births[1] - 1, births[2] - 1, births[2] + 1)
+    ]
+    story.truncate("n2", 0, epoch=4)
+
+    assert judged_each(runs, "offset", "upto", "permit") == [
+        [(CUT, 0, 3, None)], [(CUT, 1, 3, None)], [(CUT, 2, 3, None)], [(CUT, 0, 3, BUDGET)]
+    ]  # fmt: skip
+
+
+def test_births_of_records_that_a_start_found_and_of_records_written_again() -> None:
+    epochs = (0, Piece(0, 4, 10)), (0, Piece(2, 6, 5)), (1, Piece(0, 9, 1)), (None, Piece(8, 9, 70))
+    births = Births(epochs)
+    assert [births.last(0, lo, hi) for lo, hi in ((0, 1), (2, 3), (0, 9), (8, 9), (9, 10))] == [
+        10, 5, 70, 70, None
+    ]  # fmt: skip
+    assert births.last(None, 0, 9) == 1
+    assert births.first_after(5, 0, 1, 9) == 1
+    assert births.first_after(10, 0, 0, 9) == 8
+    assert births.first_after(70, 0, 0, 9) is None
+
+
 def test_an_election_within_the_clock_error_permits_it_perhaps() -> None:
     for permit, maybe in ((UNCLEAN, UNCLEAN_MAYBE), (BUDGET, BUDGET_MAYBE)):
         rows = cut_story().rows(fenced=["n2"], clock_error=4, replicas=["n1", "n2"])
         cut = next(line for line in rows["trace"] if line["event"] == "truncate")
-        rows["traced"][0]["excuses"] = [{**excuse(permit, 0), "tick": cut["time"] // 5}]
+        rows["traced"][0]["excuses"] = [excuse(permit, cut["time"] - 4)]
 
         assert briefly(found(FAMILIES, **rows), "permit") == [(CUT, maybe)]
 

@@ -217,26 +217,11 @@ def rows_of(unit: Unit, run: int, select: str) -> list[Line]:
     return [row for row in unit.rows(select).to_pylist() if row.pop("run") == run]
 
 
-TICKS = [  # of a line of this time (ns), with this clock error
-    (-7, 0, -14), (-7, 2, -2), (7, 2, 2), (GREATEST, 0, 1 << 61), (LEAST, 0, -(1 << 61)),
-    (LEAST, 1, -(1 << 62)), (GREATEST, GREATEST, 1), (GREATEST - 1, GREATEST, 0),
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def ticks() -> Iterator[Unit]:
-    with unit_of(
-        Case(lines=[leader(time=time)], traced={"clock_error": clock_error}) for time, clock_error, _ in TICKS
-    ) as unit:
-        yield unit
-
-
-@pytest.mark.parametrize(("time", "clock_error", "tick"), TICKS)
-def test_ticks_round_toward_zero_and_never_overflow(
-    ticks: Unit, time: int, clock_error: int, tick: int
-) -> None:
-    run = TICKS.index((time, clock_error, tick))
-    assert rows_of(ticks, run, "select run, tick from timeline") == [{"tick": tick}]
+@pytest.mark.parametrize(("time", "bounded"), [(-7, -7), (GREATEST, 1 << 61), (LEAST, -(1 << 61))])
+def test_a_clock_error_can_be_added_to_any_time(time: int, bounded: int) -> None:
+    with unit_of([Case(lines=[leader(time=time)], traced={"clock_error": 1 << 62})]) as unit:
+        rows = unit.rows("select time, time + clock_error as upto from timeline").to_pylist()
+        assert rows == [{"time": bounded, "upto": bounded + (1 << 62)}]
 
 
 TRACES: list[Case] = []
@@ -318,7 +303,7 @@ CROWDED = trace(
 
 def test_a_moment_is_the_state_after_all_lines_that_are_in_no_order(unit: Unit) -> None:
     views = rows_of(
-        unit, CROWDED, "select run, event, crowded, committed from views order by tick, event"
+        unit, CROWDED, "select run, event, crowded, committed from views order by time, event"
     )
     assert [tuple(row.values()) for row in views] == [
         ("become_leader", False, None), ("hw", True, 2), ("truncate", True, None),
@@ -326,43 +311,62 @@ def test_a_moment_is_the_state_after_all_lines_that_are_in_no_order(unit: Unit) 
     ]  # fmt: skip
     members = rows_of(
         unit, CROWDED,
-        "select run, tick, ends, committed, leo from moments join members using (run, partition, line) "
+        "select run, time, ends, committed, leo from moments join members using (run, partition, line) "
         "where moment order by members.node",
     )  # fmt: skip
-    assert [(row["tick"], row["ends"], row["committed"], row["leo"]) for row in members] == [
-        (20, 22, 2, 2), (20, 22, 2, 1), (20, 22, 2, None)
+    assert [(row["time"], row["ends"], row["committed"], row["leo"]) for row in members] == [
+        (10, 11, 2, 2), (10, 11, 2, 1), (10, 11, 2, None)
     ]  # fmt: skip
 
 
-UNFENCED = trace(leader(), hw("n1", 2), hw("n1", 3), unfenced=[25, GREATEST >> 2])
+NEAR = [
+    trace(leader(time=0), hw("n1", 2, time=100), line("n2", "truncate", leo=1, time=time), clock_error=4)
+    for time in (95, 96, 104, 105)
+]
+
+
+def test_lines_are_in_order_from_one_more_than_the_clock_error_on(unit: Unit) -> None:
+    seen = [
+        rows_of(unit, run, "select run, event, crowded, committed from views order by event")[1:]
+        for run in NEAR
+    ]
+    assert [[(row["crowded"], row["committed"]) for row in rows] for rows in seen] == [
+        [(False, 2), (False, None)], [(True, 2), (True, None)], [(True, 2), (True, None)],
+        [(False, 2), (False, 2)],
+    ]  # fmt: skip
+
+
+UNFENCED = trace(leader(), hw("n1", 2), hw("n1", 3), unfenced=[12, GREATEST >> 2])
 
 
 def test_there_is_a_moment_too_where_a_broker_was_unfenced(unit: Unit) -> None:
-    moments = rows_of(unit, UNFENCED, "select run, tick, ends from moments")
-    assert sorted(row["tick"] for row in moments) == [20, 40]
+    moments = rows_of(unit, UNFENCED, "select run, time, ends from moments")
+    assert sorted(row["time"] for row in moments) == [10, 20]
 
 
 @pytest.fixture(scope="module")
 def active_brokers() -> Iterator[Unit]:
     """A unit in which n1 was active twice, and n2 always."""
-    times = [{"node": "n1", "since": 10, "until": 20}, {"node": "n1", "since": 31, "until": 33}]
+    times = [{"node": "n1", "since": 10, "until": 20}, {"node": "n1", "since": 31, "until": 34}]
     more = [{"node": "n2", "since": LEAST, "until": GREATEST}]
     with opened({"active_brokers": table("active_brokers", times + more)}) as unit:
         yield unit
 
 
 @pytest.mark.parametrize(
-    ("tick", "latest", "least", "active"),
+    ("time", "latest", "clock_error", "active"),
     [
-        (12, 12, 4, True), (11, 11, 4, False), (18, 18, 4, True), (19, 19, 4, False), (0, 12, 4, True),
-        (0, 11, 4, False), (32, 32, 4, False), (31, 33, 2, True), (40, 1 << 62, 4, False),
+        (13, 13, 2, True), (12, 12, 2, False), (17, 17, 2, True), (18, 18, 2, False), (0, 13, 2, True),
+        (0, 12, 2, False), (32, 32, 2, False), (31, 34, 2, True), (40, 1 << 62, 2, False),
+        (11, 11, 0, True), (10, 10, 0, False), (20, 20, 0, False),
     ],
 )  # fmt: skip
 def test_which_broker_was_certainly_active(
-    active_brokers: Unit, tick: int, latest: int, least: int, *, active: bool
+    active_brokers: Unit, time: int, latest: int, clock_error: int, *, active: bool
 ) -> None:
-    n1 = f"select 0 as run, 'n1' as who, {tick} as tick, {latest}::bigint as latest"
-    rows = active_brokers.rows(only_active(n1, latest="latest", least=least))
+    n1 = f"""select 0 as run, 'n1' as who, {time} as time, {latest}::bigint as latest,
+        {clock_error}::bigint as clock_error"""
+    rows = active_brokers.rows(only_active(n1, latest="latest"))
     assert rows.num_rows == active
 
 

@@ -3,10 +3,10 @@
 node_timeline.py makes `timeline`, cluster_views.py makes `views`, `moments` and `members`; every law of the
 trace uses these. They are always there, empty if no run of the unit has a trace.
 
-A `tick` (bigint) is 2 * time where the clocks agree, else time div (clock_error + 1), toward zero. Lines of
-two nodes are *surely* in order if their ticks are two apart, and *perhaps* in either order if they are not. A
-tick is never outside +-2^62 (with exact clocks, times beyond 36 years count as equal), so small numbers may
-be added to it; any other number may be any 64-bit integer.
+Lines of two nodes are *surely* in order if their times (ns) differ by more than the run's `clock_error`, and
+*perhaps* in either order if they do not. A time is never outside +-2^61 (times beyond 73 years count as
+equal), and a clock error is at most 2^62, so the one may be added to the other; any other number may be any
+64-bit integer.
 
 timeline: one row for each line of the trace that laws use, of a partition that run.json names: the brokers'
 lines, and `elect` and `isr` of the controller; and one row for each partition of a broker that starts
@@ -17,7 +17,7 @@ of the same partition, with a lower seq.
     run, partition, node, seq, event, epoch, leo, hw, role, offset, count, epochs, cut_from, cut_to, why, isr,
                       leader, partition_epoch, acks, follower: as in `trace`; of a node_start leo
                       0, hw 0, epochs []
-    tick              above
+    time, clock_error above
     node_start        a start of the node itself, for this partition (alone)
     leads             only a leader writes this line
     ruling            only the controller writes this line
@@ -41,19 +41,19 @@ of the same partition, with a lower seq.
 
 recoveries: one row for each replica's own start (not a node_start) that finds less than its line before had.
 
-    run, partition, node, seq, tick, leo
+    run, partition, node, seq, time, clock_error, leo
                       as in `timeline`
     clean             the stop before was orderly, as the line says; null: it does not say
-    last_leo, last_tick
+    last_leo, last_time
                       of the line before
     outgrown          the highest LEO of the replica before any fall of its LEO earlier than this one; null:
                       it never fell before
-    earlier_tick      of the start before; null: there is none
+    earlier_time      of the start before; null: there is none
 
 views: one row for each line of the timeline at which a law needs the earlier lines of the other nodes: acks,
 rulings, truncations, roles, and lines that commit. It shows what was surely before.
 
-    line, run, partition, node, seq, tick, event, epoch, leo, ruling
+    line, run, partition, node, seq, time, clock_error, event, epoch, leo, ruling
                       as in timeline
     commits_to        as in timeline
     crowded           another node has a line so near that it may have come first
@@ -69,9 +69,9 @@ rulings, truncations, roles, and lines that commit. It shows what was surely bef
 moments: one row for each cluster of lines (none of them surely apart from the one before) that ends crowded,
 or in which a broker was unfenced: the state after all of its lines, until the next line of any node.
 
-    line, run, partition, node, seq, tick
+    line, run, partition, node, seq, time, clock_error
                       of the last line of the cluster, as in timeline
-    ends              tick of the next line, at least tick + 2; null: there is none
+    ends              time of the next line, which is surely later; null: there is none
     committed, isr    the highest commits_to; the ISR in the controller's last line
 
 members: one row for each replica that run.json assigns, for every row of views (moment false) and of moments

@@ -1,18 +1,18 @@
 """Selects the brokers that were surely registered and not fenced at a line."""
 
 
-def only_active(rows: str, *, latest: str = "tick", least: int = 4) -> str:
-    """A SELECT of those rows of `rows` (run, who, tick, ...) whose `who` was surely registered and not fenced
-    at some moment from `tick` to `latest` (an expression of their columns), in a time of at least `least`
-    ticks. It was if the highest end of all the times that had begun by then is late enough: rows and times
-    are sorted together, not compared pair by pair."""
+def only_active(rows: str, *, latest: str = "time") -> str:
+    """A SELECT of those rows of `rows` (run, who, time, clock_error, ...) whose `who` was surely registered
+    and not fenced at some moment from `time` to `latest` (an expression of their columns). It was if the
+    highest end of all the times that had surely begun by then is surely later: rows and times are sorted
+    together, not compared pair by pair."""
     return f"""
         with asked as (
-            select *, ({latest}) - 2 as begun_by from ({rows})
+            select *, ({latest}) - clock_error as begun_by from ({rows})
         ), times as (
             select run, node as who, since, max(until) over (partition by run, node order by since) as ended
-            from active_brokers where until::hugeint - since >= {least}
+            from active_brokers
         )
         select asked.* exclude (begun_by) from asked asof join times
-            on asked.run = times.run and asked.who = times.who and asked.begun_by >= times.since
-        where times.ended >= asked.tick + 2"""
+            on asked.run = times.run and asked.who = times.who and asked.begun_by > times.since
+        where times.ended > asked.time + asked.clock_error"""

@@ -40,13 +40,14 @@ _APPENDED = f"""case when event = 'append' then coalesce(nullif(epochs[-1][1], -
 _APPENDED_TO = f"""case event when 'append'
     then cast(least("offset"::hugeint + "count", {2**63 - 1}) as bigint) when 'start' then leo end"""
 _PLACES = """select row_number() over (order by run, partition) - 1 as place, run, partition, replicas,
-    unfenced from traced"""
+    unfenced, clock_error from traced"""
 _LINES = f"""
-    select line, place, node, seq, tick, event, epoch, leo, hw, leads, ruling, log_known, found_empty,
-        epoch_start, commits_to, list_position(replicas, node) as replica,
+    select line, place, node, seq, time, timeline.clock_error, event, epoch, leo, hw, leads, ruling,
+        log_known, found_empty, epoch_start, commits_to, list_position(replicas, node) as replica,
         {_APPENDED} as appended_epoch, {_APPENDED_TO} as appended_to
     from timeline join traced_places using (run, partition)
     where event not in ('fetch', 'isr_proposed')"""
+_OF_LINE = ["node", "seq", "time", "clock_error"]
 _ASKS = ["ack", "truncate", "become_leader", "become_follower"]
 _NO_MEMBERS = pa.schema([
     ("line", pa.int64()), ("run", pa.int32()), ("partition", pa.int64()), ("moment", pa.bool_()),
@@ -57,7 +58,7 @@ _NO_MEMBERS = pa.schema([
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTime:
-    """Lines by partition and tick, and how near they are; a row is identified by its position here."""
+    """Lines by partition and time, and how near they are: a row is identified by its position here."""
 
     lines: pa.Table
     first: Rows  # for every row the first row of its partition
@@ -94,31 +95,22 @@ def cluster_views(unit: Unit) -> None:
 
 def in_time(lines: pa.Table) -> InTime:
     """The lines, sorted."""
-    keys = numbers(lines["line"]), numbers(lines["tick"]), numbers(lines["place"])
+    keys = numbers(lines["line"]), numbers(lines["time"]), numbers(lines["place"])
     lines = lines.take(pa.array(np.lexsort(keys))).combine_chunks()
-    place, tick, node = numbers(lines["place"]), numbers(lines["tick"]), codes(lines["node"])
-    first, together = first_rows(changes(place)), changes(place, tick)
-    begins, ends = first_rows(together), last_rows(together)  # of the rows of one tick
-    earlier, later = np.maximum(begins - 1, 0), np.minimum(ends + 1, len(place) - 1)
-    is_near = (begins > first) & (tick[earlier] == tick - 1)
-    surely = np.where(is_near, begins[earlier], begins) - 1
-    is_near = (later > ends) & (place[later] == place) & (tick[later] == tick + 1)
-    perhaps = np.where(is_near, ends[later], ends)
-    of_node = changes(place, node)
-    crowded = (first_rows(of_node) > surely + 1) | (last_rows(of_node) < perhaps)
-    return InTime(
-        lines=lines,
-        first=first,
-        surely=np.where(surely >= first, surely, -1),
-        perhaps=perhaps,
-        crowded=crowded,
-    )
+    place, time, node = numbers(lines["place"]), numbers(lines["time"]), codes(lines["node"])
+    error = numbers(lines["clock_error"])
+    surely = last_not_after(place, time, place, time - error - 1)
+    perhaps = last_not_after(place, time, place, time + error)
+    first, of_node = first_rows(changes(place)), changes(place, node)
+    nearest = np.where(surely >= 0, surely + 1, first)
+    crowded = (first_rows(of_node) > nearest) | (last_rows(of_node) < perhaps)
+    return InTime(lines=lines, first=first, surely=surely, perhaps=perhaps, crowded=crowded)
 
 
 def so_far_of(order: InTime) -> SoFar:
     """Compute what the lines up to each one show."""
     lines, first = order.lines, order.first
-    epoch, tick, seq = (numbers(lines[name]) for name in ("epoch", "tick", "seq"))
+    epoch, time, seq = (numbers(lines[name]) for name in ("epoch", "time", "seq"))
     upto, hw, start = (numbers(lines[name]) for name in ("commits_to", "hw", "epoch_start"))
     is_commit = flags(lines["commits_to"].is_valid())
     return SoFar(
@@ -126,7 +118,7 @@ def so_far_of(order: InTime) -> SoFar:
         committing=highest_row(is_commit, first, epoch),
         leads=highest_row(flags(lines["leads"]), first, epoch, hw),
         opened=highest_row(flags(lines["epoch_start"].is_valid()), first, epoch, start),
-        ruling=highest_row(flags(lines["ruling"]), first, tick, seq, epoch),
+        ruling=highest_row(flags(lines["ruling"]), first, time, seq, epoch),
     )
 
 
@@ -154,7 +146,7 @@ def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: p
     leads, opened = as_of(so_far.leads, surely), as_of(so_far.opened, surely)
     ruling = as_of(so_far.ruling, surely)
     return pa.table(
-        of_lines(order, rows, places, "node", "seq", "tick", "event", "epoch", "leo", "ruling", "commits_to")
+        of_lines(order, rows, places, *_OF_LINE, "event", "epoch", "leo", "ruling", "commits_to")
         | {
             "crowded": pa.array(order.crowded[rows]),
             "committed": pc.max_element_wise(own, others),
@@ -173,14 +165,15 @@ def views_of(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: p
 def moments_of(order: InTime, places: pa.Table) -> Rows:
     """The last row of each cluster that ends crowded, or in which a broker was unfenced. The unfencing
     belongs to the lines after which it may have come."""
-    place, tick = numbers(order.lines["place"]), numbers(order.lines["tick"])
+    place, time = numbers(order.lines["place"]), numbers(order.lines["time"])
     begins = changes(place)
-    begins[1:] |= tick[1:] - tick[:-1] >= 2
+    begins[1:] |= time[1:] - time[:-1] > numbers(order.lines["clock_error"])[1:]
     starts, ends = np.flatnonzero(begins), ends_of(begins)
     begun = np.zeros(len(starts), dtype=np.bool_)
     unfenced = numbers(pc.list_flatten(places["unfenced"]))
     of_place = numbers(pc.list_parent_indices(places["unfenced"]))
-    clusters = last_not_after(place[starts], tick[starts], of_place, unfenced + 1)
+    error = numbers(places["clock_error"])[of_place]
+    clusters = last_not_after(place[starts], time[starts], of_place, unfenced + error)
     begun[clusters[clusters >= 0]] = True
     rows: Rows = ends[begun | order.crowded[ends]]
     return rows
@@ -189,13 +182,13 @@ def moments_of(order: InTime, places: pa.Table) -> Rows:
 def moments_table(order: InTime, so_far: SoFar, rows: Rows, places: pa.Table, isrs: pa.Table) -> pa.Table:
     """`moments` for these rows: what they and all lines before them show."""
     lines, perhaps = order.lines, order.perhaps[rows]
-    place, tick = numbers(lines["place"]), lines["tick"]
+    place, time = numbers(lines["place"]), lines["time"]
     after = np.minimum(rows + 1, len(place) - 1)
     ends = np.where((after > rows) & (place[after] == place[rows]), after, -1)
     return pa.table(
-        of_lines(order, rows, places, "node", "seq", "tick")
+        of_lines(order, rows, places, *_OF_LINE)
         | {
-            "ends": column_at(tick, ends),
+            "ends": column_at(time, ends),
             "committed": column_at(lines["commits_to"], as_of(so_far.commits, perhaps)),
             "isr": isr_at(order, isrs, as_of(so_far.ruling, perhaps)),
         }

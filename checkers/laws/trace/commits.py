@@ -23,22 +23,23 @@ class ByLeader:
     """The commits by leaders of one epoch of records of one epoch, in order of time."""
 
     by: int
-    ticks: Sequence[int]
+    times: Sequence[int]
     nodes: Sequence[str]
     seqs: Sequence[int]
     los: Sequence[int]
     his: Sequence[int]
     reached: Sequence[int]  # the highest of `his` so far
 
-    def reached_at(self, tick: int) -> int | None:
-        place = bisect_right(self.ticks, tick)
+    def reached_at(self, time: int) -> int | None:
+        place = bisect_right(self.times, time)
         return self.reached[place - 1] if place else None
 
     def reached_before(self, line: Row) -> int | None:
-        """The highest offset reached by commits surely before the line: two ticks apart, or an earlier line
+        """The highest offset reached by commits surely before the line: by their times, or as earlier lines
         of the same node."""
-        reached, place = self.reached_at(line["tick"] - 2), bisect_right(self.ticks, line["tick"] - 2)
-        while place < len(self.ticks) and self.ticks[place] <= line["tick"]:
+        surely = line["time"] - line["clock_error"] - 1
+        reached, place = self.reached_at(surely), bisect_right(self.times, surely)
+        while place < len(self.times) and self.times[place] <= line["time"]:
             if self.nodes[place] == line["node"] and self.seqs[place] < line["seq"]:
                 reached = self.his[place] if reached is None else max(reached, self.his[place])
             place += 1
@@ -56,15 +57,15 @@ class Epoch:
     written: int | None
     lo: int
     hi: int
-    first: int  # tick
-    full: int  # tick
+    first: int  # time
+    full: int  # time
     by_leader: Sequence[ByLeader]
 
-    def is_committed(self, offset: int, tick: int) -> bool:
-        """Whether a record of this epoch at the offset, or above, was committed by then; for an unknown epoch
-        nobody knows."""
-        reached = (one.reached_at(tick) for one in self.by_leader)
-        return self.written is None or any(each is not None and each > offset for each in reached)
+    def reached_by(self, time: int) -> int:
+        """How far its records were committed by then; of an unknown epoch nobody knows."""
+        reached = (one.reached_at(time) for one in self.by_leader)
+        known = max((each for each in reached if each is not None), default=self.lo)
+        return self.hi if self.written is None else known
 
     def committed_before(self, line: Row) -> tuple[int, int] | None:
         """(the first offset, from the line's LEO on, that leaders up to the line's epoch had surely committed
@@ -77,12 +78,12 @@ class Epoch:
         return (min(lo for lo, _ in found), max(hi for _, hi in found)) if found else None
 
     def first_commit(self, offset: int) -> tuple[int, str, int]:
-        """The line that first committed a record at the offset or above: tick, node, seq."""
+        """The line that first committed a record at the offset or above: time, node, seq."""
         places = ((one, one.first_above(offset)) for one in self.by_leader)
         return min(
-            (one.ticks[place], one.nodes[place], one.seqs[place])
+            (one.times[place], one.nodes[place], one.seqs[place])
             for one, place in places
-            if place < len(one.ticks)
+            if place < len(one.times)
         )
 
 
@@ -122,41 +123,44 @@ class Commits:
             if found is not None:
                 yield epoch.written, found[0], line["committed"] if is_newest else found[1]
 
-    def lacked_by_member(self, lines: Sequence[Row]) -> Iterator[tuple[Row, int | None, int]]:
-        """The missing records of one replica's log at these lines, which are in order of time: the line, the
-        epoch and the first offset. If it lacks all of an epoch, the first line is named."""
+    def lacked_by_member(self, lines: Sequence[Row]) -> Iterator[tuple[Row, Lacked]]:
+        """The missing records of one replica's log at these lines, which are in order of time. If it lacks
+        all of an epoch, the first line is named."""
         if not self.epochs:
-            yield from ((line, None, line["leo"]) for line in lines)
+            yield from ((line, (None, line["leo"], line["committed"])) for line in lines)
         later = list(range(len(self.epochs) + 1))  # the next epoch that was not yet found to be missing
         for line in lines:
-            leo, tick, end = line["leo"], line["tick"], bisect_left(self.los, line["committed"])
+            leo, time, end = line["leo"], line["time"], bisect_left(self.los, line["committed"])
             first = bisect_left(self.los, leo)
             for place in range(bisect_right(self.tops, leo), min(first, end)):
                 epoch = self.epochs[place]
-                if epoch.hi > leo and epoch.first <= tick and epoch.is_committed(leo, tick):
-                    yield line, epoch.written, leo
+                reached = epoch.reached_by(time) if epoch.hi > leo and epoch.first <= time else leo
+                if reached > leo:
+                    yield line, (epoch.written, leo, reached)
             place = following(later, first)
             while place < end:
-                if self.epochs[place].first <= tick:
-                    yield line, self.epochs[place].written, self.los[place]
+                epoch = self.epochs[place]
+                if epoch.first <= time:
+                    yield line, (epoch.written, epoch.lo, epoch.reached_by(time))
                     later[place] = place + 1
                 place = following(later, place + 1)
 
     def displaced(self, spans: Sequence[tuple[int, Row]]) -> Iterator[tuple[Row, Epoch]]:
         """The epochs whose committed records one replica has replaced by others, with the spans that did: the
-        spans come in order, each with the last tick at which it matters. Once spans have replaced all
+        spans come in order, each with the last time at which it matters. Once spans have replaced all
         committed records of an epoch, later ones show nothing new about that epoch."""
         coming = sorted(range(len(self.epochs)), key=lambda place: self.epochs[place].full, reverse=True)
         left: list[int] = []  # places of the epochs that are committed by now and not yet completely replaced
         for last, span in spans:
-            while coming and self.epochs[coming[-1]].full + 2 <= last:
+            surely = last - span["clock_error"] - 1  # an epoch that was complete by then
+            while coming and self.epochs[coming[-1]].full <= surely:
                 insort(left, coming.pop())
             first, end = bisect_left(self.los, span["lo"]), bisect_left(self.los, span["hi"])
             partly = range(bisect_right(self.tops, span["lo"]), first)
             wholly = left[bisect_left(left, first) : bisect_left(left, end)]
             for place in (*partly, *wholly):
                 epoch = self.epochs[place]
-                if epoch.written in (None, span["epoch"]) or epoch.hi <= span["lo"] or epoch.full + 2 > last:
+                if epoch.written in (None, span["epoch"]) or epoch.hi <= span["lo"] or epoch.full > surely:
                     continue
                 yield span, epoch
                 if place >= first and epoch.hi <= span["hi"]:
@@ -182,7 +186,7 @@ def commits_of(unit: Unit) -> dict[Key, Commits]:
     end = 0
     for (run, partition, written, by), some in groupby(keys):
         here = slice(end, end := end + len(list(some)))
-        named = {name: columns[name][here] for name in ("ticks", "nodes", "seqs", "los", "his", "reached")}
+        named = {name: columns[name][here] for name in ("times", "nodes", "seqs", "los", "his", "reached")}
         of_epochs.setdefault((run, partition, written), []).append(ByLeader(by=by, **named))
     found: dict[Key, list[Epoch]] = {}
     for row in unit.rows(_OF_EPOCHS).to_pylist():
@@ -193,10 +197,10 @@ def commits_of(unit: Unit) -> dict[Key, Commits]:
 
 
 _OF_LEADERS = """
-    select run, partition, written, "by", tick as ticks, node as nodes, seq as seqs, lo as los, hi as his,
-        max(hi) over (partition by run, partition, written, "by" order by tick, node, seq) as reached
+    select run, partition, written, "by", time as times, node as nodes, seq as seqs, lo as los, hi as his,
+        max(hi) over (partition by run, partition, written, "by" order by time, node, seq) as reached
     from committed semi join suspected using (run, partition)
-    order by run, partition, written, "by", tick, node, seq"""
+    order by run, partition, written, "by", time, node, seq"""
 _OF_EPOCHS = """
     select run, partition, written, lo, hi, first, "full"
     from epochs semi join suspected using (run, partition) order by run, partition, lo, written"""

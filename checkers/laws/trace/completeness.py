@@ -26,16 +26,16 @@ earlier epochs are
 Tables made, all of them empty or nearly empty in a healthy run:
 
     short_leaders   lines with which a node begins to lead, with a LEO below what was committed: run,
-                    partition, node, seq, tick; epoch; leo; committed: no commit that was surely before this
+                    partition, node, seq, time; epoch; leo; committed: no commit that was surely before this
                     line reaches further; committed_epoch: as in `views`, null of a crowded line
     short_members   members of the controller's ISR, active, with a LEO below what was committed: run,
-                    partition, who, leo; node, seq, tick: of the first and the last line that shows this LEO;
+                    partition, who, leo; node, seq, time: of the first and the last line that shows this LEO;
                     committed: as then
     epochs          what was committed of each epoch: run, partition, written (null: unknown), lo, hi; first:
-                    tick of its first commit; full: tick by which both ends were committed
+                    time of its first commit; full: time by which both ends were committed
     mixed_spans     spans of replicas (epoch_spans.py) that overlap what was committed of another epoch
     unsafe_cuts     truncations of an epoch of which a record there or above had surely been committed before:
-                    run, partition, node, seq, tick, epoch (of the line); written, lo, hi; cut_to
+                    run, partition, node, seq, time, epoch (of the line); written, lo, hi; cut_to
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,7 +57,7 @@ Key = tuple[int, int]  # run, partition
 Row = dict[str, Any]
 Lacked = tuple[str, int | None]  # a replica, and the epoch of records
 _NO_COMMITS = Commits()
-_END = 1 << 62  # a tick after all
+_END = 1 << 64  # a time after all, even less a clock error
 
 
 def completeness(unit: Unit) -> None:
@@ -83,8 +83,8 @@ def leaders(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key, Ex
         key = row["run"], row["partition"]
         of = commits.get(key, _NO_COMMITS)
         cases = (
-            Case(offset, row["tick"], row["node"], row["seq"], written, "short", seen, led=row["epoch"])
-            for written, offset, seen in of.lacked_by_leader(row)
+            Case(lo, hi, row["time"], row["node"], row["seq"], written, "short", hi, led=row["epoch"])
+            for written, lo, hi in of.lacked_by_leader(row)
         )
         worst = excuses[key].worst(cases, timed=True, newest=of.newest_below(row["committed"]))
         if worst is not None:
@@ -96,7 +96,7 @@ def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key,
     for key, cases in together(short_of(unit, commits), mixed_of(unit, commits)):
         for who, written in sorted(cases, key=lambda lacked: (lacked[0], lacked[1] or 0)):
             some = cases[who, written]
-            worst = excuses[key].worst(sorted(some, key=itemgetter(0, 1, 2, 3)), timed=False)
+            worst = excuses[key].worst(sorted(some, key=itemgetter(0, 2, 3, 4)), timed=False)
             assert worst is not None
             ends = [case.upto for case in some if case.upto is not None]
             upto = max(ends) if len(ends) == len(some) else None
@@ -105,11 +105,11 @@ def candidates(unit: Unit, commits: Mapping[Key, Commits], excuses: Mapping[Key,
 
 def short_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
     """Logs that end below what was committed."""
-    rows = unit.rows("from short_members order by run, partition, who, tick, node, seq").to_pylist()
+    rows = unit.rows("from short_members order by run, partition, who, time, node, seq").to_pylist()
     for (run, partition, who), lines in groupby(rows, itemgetter("run", "partition", "who")):
         of = commits.get((run, partition), _NO_COMMITS)
-        for line, written, offset in of.lacked_by_member(list(lines)):
-            case = Case(offset, line["tick"], line["node"], line["seq"], written, "short", line["committed"])
+        for line, (written, lo, hi) in of.lacked_by_member(list(lines)):
+            case = Case(lo, hi, line["time"], line["node"], line["seq"], written, "short", line["committed"])
             yield (run, partition), (who, written), case
 
 
@@ -121,16 +121,17 @@ def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, 
     for (run, partition, who), spans in groupby(rows, itemgetter("run", "partition", "node")):
         key, in_isr = (run, partition), []
         for span in spans if key in isr_times else ():
-            until = (_END if span["gone"] is None else span["gone"]) - 2
-            last = isr_times[key].last(who, span["full"] + 2, until)
+            apart = span["clock_error"] + 1
+            until = (_END if span["gone"] is None else span["gone"]) - apart
+            last = isr_times[key].last(who, span["full"] + apart, until)
             if last is not None:
                 in_isr.append((last, span))
         for span, epoch in commits[key].displaced(sorted(in_isr, key=itemgetter(0))):
             offset, upto = max(span["lo"], epoch.lo), min(span["hi"], epoch.hi)
             # The line that caused it: the one that committed the one record, or appended the other.
-            began = span["born_tick"], who, span["born_seq"]
-            tick, node, seq = max(epoch.first_commit(offset), began)
-            case = Case(offset, tick, node, seq, epoch.written, "other", span["epoch"], upto)
+            began = span["born_time"], who, span["born_seq"]
+            time, node, seq = max(epoch.first_commit(offset), began)
+            case = Case(offset, upto, time, node, seq, epoch.written, "other", span["epoch"], upto)
             yield key, (who, epoch.written), case
 
 
@@ -149,9 +150,12 @@ def truncations(unit: Unit, excuses: Mapping[Key, Excuses]) -> Iterator[Row]:
     for (run, partition, node, seq), some in groupby(rows, itemgetter("run", "partition", "node", "seq")):
         cut = list(some)
         cases = (
-            Case(row["lo"], row["tick"], node, seq, row["written"], "cut", row["cut_to"], led=row["epoch"])
+            Case(
+                row["lo"], row["hi"], row["time"], node, seq, row["written"], "cut", row["cut_to"],
+                led=row["epoch"],
+            )
             for row in cut
-        )
+        )  # fmt: skip
         worst = excuses[run, partition].worst(cases, timed=True)
         assert worst is not None
         upto = max(row["hi"] for row in cut)
@@ -163,7 +167,7 @@ def finding(name: str, key: Key, who: str, case: Case, permit: int | None, *, up
     return {
         "name": name, "run": key[0], "partition": key[1], "offset": case.offset, "upto": upto,
         "how": case.how, "seen": case.seen, "epoch": case.written, "nodes": [who], "node": case.node,
-        "seq": case.seq, "tick": case.tick, "permit": permit,
+        "seq": case.seq, "time": case.time, "permit": permit,
     }  # fmt: skip
 
 
@@ -176,7 +180,7 @@ _SHORT_LEADERS = """
             partition by run, partition, node order by seq rows between unbounded preceding and 1 preceding
         ) as committed
         from timeline where commits_to is not null or event = 'become_leader')
-    select v.run, v.partition, v.node, v.seq, v.tick, v.epoch, v.leo,
+    select v.run, v.partition, v.node, v.seq, v.time, v.clock_error, v.epoch, v.leo,
         greatest(v.committed, own.committed) as committed,
         if(v.crowded, null, v.committed_epoch) as committed_epoch
     from views v join own using (line)
@@ -184,7 +188,8 @@ _SHORT_LEADERS = """
 
 # Checked after a line, after all of a cluster of lines that are in no order, or when a member is unfenced.
 _LACKING = """
-    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick, v.tick as latest, v.committed
+    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.time, v.clock_error, v.time as latest,
+        v.committed
     from members m join views v using (line) left join timeline t on v.ruling and v.line = t.line
     where not m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
         and not v.crowded
@@ -192,26 +197,26 @@ _LACKING = """
             or v.event in ('truncate', 'become_leader', 'become_follower'))
         and list_contains(case when v.ruling then t.isr else v.isr end, m.node)
     union all
-    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.tick,
-        coalesce(v.ends, 1::bigint << 62) as latest, v.committed
+    select m.run, m.partition, m.node as who, m.leo, v.node, v.seq, v.time, v.clock_error,
+        coalesce(v.ends, 9223372036854775807) as latest, v.committed
     from members m join moments v using (line)
     where m.moment and (m.log_known or m.found_empty) and m.leo < v.committed
         and list_contains(v.isr, m.node)
-        and (v.ends is null or v.tick + 2 <= v.ends)"""
+        and (v.ends is null or v.time + v.clock_error < v.ends)"""
 # Of all the times at which a log ended there, the first and the last are checked: by the last another epoch
 # may have been committed beyond.
 _SHORT_MEMBERS = f"""
     with ends as (
         select run, partition, who, leo, min(line) as first, max(line) as last
         from (select run, partition, who, leo,
-                {{'tick': tick, 'seq': seq, 'node': node, 'committed': committed}} as line
-            from ({only_active(_LACKING, latest="latest", least=2)}))
+                {{'time': time, 'seq': seq, 'node': node, 'committed': committed}} as line
+            from ({only_active(_LACKING, latest="latest")}))
         group by all)
     select distinct run, partition, who, leo, unnest([first, last], recursive := true) from ends"""
 
 _EPOCHS = """
-    select run, partition, written, min(lo) as lo, max(hi) as hi, min(tick) as first,
-        greatest(min({'lo': lo, 'tick': tick}).tick, min({'hi': -hi, 'tick': tick}).tick) as full
+    select run, partition, written, min(lo) as lo, max(hi) as hi, min(time) as first,
+        greatest(min({'lo': lo, 'time': time}).time, min({'hi': -hi, 'time': time}).time) as full
     from committed group by all"""
 
 # Of the epochs that begin below the span's end, the one that begins last, or an earlier one that reaches
@@ -226,7 +231,7 @@ _MIXED_SPANS = """
         select run, partition, low, arg_max(written, written) as written, arg_max(top, written) as top,
             arg_max(top_before, written) as top_before
         from below group by all)
-    select s.* from (select *, hi - 1 as last from epoch_spans where epoch is not null) s
+    select s.*, t.clock_error from (select *, hi - 1 as last from epoch_spans where epoch is not null) s
     join traced t on s.run = t.run and s.partition = t.partition and list_contains(t.replicas, s.node)
     asof join last_below b on s.run = b.run and s.partition = b.partition and s.last >= b.low
     where (b.written <> s.epoch and b.top > s.lo) or b.top_before > s.lo"""
@@ -234,14 +239,14 @@ _MIXED_SPANS = """
 _UNSAFE_CUTS = """
     with cuts as (
         select s.run, s.partition, s.node, s.epoch as written, greatest(s.lo, p.claims_from) as lo, s.hi,
-            t.seq, t.tick, t.tick - 2 as surely, t.seq - 1 as before, t.epoch, t.cut_to
+            t.seq, t.time, t.time - t.clock_error as surely, t.seq - 1 as before, t.epoch, t.cut_to
         from epoch_spans s join timeline t on s.gone_line = t.line
         join traced p on s.run = p.run and s.partition = p.partition and list_contains(p.replicas, s.node)
         where s.cut and s.epoch is not null),
     concerned as (from committed semi join cuts using (run, partition, written)),
     of_anybody as (
-        select run, partition, written, tick, max(hi) over (
-            partition by run, partition, written order by tick) as reached
+        select run, partition, written, time, max(hi) over (
+            partition by run, partition, written order by time) as reached
         from concerned),
     of_its_own as (
         select run, partition, written, node, seq, max(hi) over (
@@ -250,7 +255,7 @@ _UNSAFE_CUTS = """
     select cuts.* exclude (surely, before, hi), least(cuts.hi, greatest(a.reached, o.reached)) as hi
     from cuts
     asof left join of_anybody a on cuts.run = a.run and cuts.partition = a.partition
-        and cuts.written = a.written and surely >= a.tick
+        and cuts.written = a.written and surely > a.time
     asof left join of_its_own o on cuts.run = o.run and cuts.partition = o.partition
         and cuts.written = o.written and cuts.node = o.node and before >= o.seq
     where greatest(a.reached, o.reached) > cuts.lo and cuts.lo < cuts.hi"""

@@ -12,13 +12,13 @@ replaces what was there and above.
 
 Tables made:
 
-    epoch_spans   run, partition, node; epoch (null: unknown), lo, hi: offsets, hi exclusive; born_tick,
-                  born_seq: of the line that began it; full: the tick at which all of it was there; gone: the
-                  tick at which it was there no longer, null: never; gone_line: that line of `timeline`; cut:
+    epoch_spans   run, partition, node; epoch (null: unknown), lo, hi: offsets, hi exclusive; born_time,
+                  born_seq: of the line that began it; full: the time at which all of it was there; gone: the
+                  time at which it was there no longer, null: never; gone_line: that line of `timeline`; cut:
                   by a truncation outside of recovery. A span that is cut in the middle gives two rows.
     committed     the range that a leader's HW newly covers, a row for each epoch and line that moves it: run,
                   partition, written: the epoch of the records (null: unknown), lo, hi; by: the epoch of the
-                  leader; node, seq, tick: of that line. The part of a span that an earlier line of the same
+                  leader; node, seq, time: of that line. The part of a span that an earlier line of the same
                   leader covered, and that the leader has kept since, is not repeated.
 """
 
@@ -42,9 +42,9 @@ class Span(NamedTuple):
     epoch: int | None
     lo: int
     hi: int
-    born_tick: int
+    born_time: int
     born_seq: int
-    full: int  # tick
+    full: int  # time
 
 
 class Event(NamedTuple):
@@ -59,18 +59,18 @@ class Event(NamedTuple):
     lo: int
     hi: Any
     seq: int
-    tick: int
-    full: Any  # tick by which all of it was appended
+    time: int
+    full: Any  # time by which all of it was appended
     epochs: list[list[int]] | None  # that a start found; null: it does not list them
 
 
 _KEY = [("run", pa.int32()), ("partition", pa.int64()), ("node", pa.string())]
 _SPANS = pa.schema([
-    *_KEY, *((name, pa.int64()) for name in ("epoch", "lo", "hi", "born_tick", "born_seq", "full")),
+    *_KEY, *((name, pa.int64()) for name in ("epoch", "lo", "hi", "born_time", "born_seq", "full")),
     ("gone", pa.int64()), ("gone_line", pa.int64()), ("cut", pa.bool_()),
 ])  # fmt: skip
 _INHERITED = pa.schema([
-    *_KEY, *((name, pa.int64()) for name in ("written", "lo", "hi", "by", "seq", "tick"))
+    *_KEY, *((name, pa.int64()) for name in ("written", "lo", "hi", "by", "seq", "time"))
 ])  # fmt: skip
 
 
@@ -129,12 +129,12 @@ class Log:
             case "start" if event.epochs is None:
                 self.cut(event.lo, event)
                 end = self.spans[-1].hi if self.spans else 0
-                self.put(None, end, event.lo, event, full=event.tick)
+                self.put(None, end, event.lo, event, full=event.time)
             case "start":
                 self.cut(-_HIGHEST - 1, event)
                 found = [*(event.epochs or ()), (None, event.lo)]
                 for (epoch, first), (_, end) in pairwise(found):
-                    self.put(None if epoch == -1 else epoch, first, end, event, full=event.tick)
+                    self.put(None if epoch == -1 else epoch, first, end, event, full=event.time)
             case "commit":
                 self.cover(event)
 
@@ -146,7 +146,7 @@ class Log:
                 self.doubled.append(span._replace(lo=max(span.lo, lo)))
                 if span.lo < lo:
                     self.spans.append(span._replace(hi=lo))
-            self.spans.append(Span(epoch, lo, hi, event.tick, event.seq, full))
+            self.spans.append(Span(epoch, lo, hi, event.time, event.seq, full))
 
     def cut(self, end: int, event: Event, *, truncates: bool = False) -> None:
         """Remove everything at `end` and above."""
@@ -165,7 +165,7 @@ class Log:
     def remove_top(self, span: Span, end: int, event: Event, truncates: bool) -> None:
         """Record that the part of the span at `end` and above is gone."""
         lost = span._replace(lo=max(span.lo, end))
-        self.gone.append((*lost, event.tick, event.line, truncates))
+        self.gone.append((*lost, event.time, event.line, truncates))
 
     def cover(self, event: Event) -> None:
         """The leader's HW commits the records that it has from `lo` up to `hi`."""
@@ -178,11 +178,11 @@ class Log:
             place -= 1
             span = self.spans[place]
             what = span.epoch, max(span.lo, since), min(span.hi, high)
-            self.inherited.append((*what, event.epoch, event.seq, event.tick))
+            self.inherited.append((*what, event.epoch, event.seq, event.time))
         for span in self.doubled:
             if span.hi > since and span.lo < high:
                 what = span.epoch, max(span.lo, since), min(span.hi, high)
-                self.inherited.append((*what, event.epoch, event.seq, event.tick))
+                self.inherited.append((*what, event.epoch, event.seq, event.time))
         if low <= self.covered:
             self.covered, self.covered_by = max(self.covered, high), event.epoch
 
@@ -195,12 +195,12 @@ class Log:
 # where that epoch begins. Most appends are of one epoch: only the others are split.
 _OWN = "case when role = 'leader' or \"offset\" >= began_at then t.epoch end"
 _END = f'least("offset"::hugeint + "count", {_HIGHEST})::bigint'
-_RUNS = f"""
+PIECES = f"""
     begun as (
         select run, partition, epoch, min(epoch_start) as began_at
         from timeline where event = 'become_leader' group by all),
     changes as (
-        select t.run, t.partition, t.node, line, seq, tick, event = 'append' as appends, epochs,
+        select t.run, t.partition, t.node, line, seq, time, event = 'append' as appends, epochs,
             len(epochs) > 1 and event = 'append' as mixed, case when len(epochs) > 0 then
                 nullif(epochs[1][1], -1) else {_OWN} end as epoch,
             case when len(epochs) > 0 then epochs[1][2] else "offset" end as lo,
@@ -210,9 +210,10 @@ _RUNS = f"""
     apart as (
         select * exclude (epochs, mixed), 1 as pos from changes where not coalesce(mixed, false)
         union all by name
-        select run, partition, node, line, seq, tick, appends, nullif(epochs[pos][1], -1) as epoch,
+        select run, partition, node, line, seq, time, appends, nullif(epochs[pos][1], -1) as epoch,
             epochs[pos][2] as lo, coalesce(epochs[pos + 1][2], hi) as hi, pos
-        from (select *, unnest(range(1, len(epochs) + 1)) as pos from changes where mixed)),
+        from (select *, unnest(range(1, len(epochs) + 1)) as pos from changes where mixed))"""
+_RUNS = f"""{PIECES},
     numbered as (
         select *, count_if(not coalesce(goes_on, false)) over (order by line, pos rows unbounded preceding)
             as number
@@ -222,25 +223,25 @@ _RUNS = f"""
     runs as (
         select any_value(run) as run, any_value(partition) as partition, any_value(node) as node,
             min(line) as line, number, 'append' as kind, any_value(epoch) as epoch,
-            min(lo) as lo, max(hi) as hi, min(seq) as seq, min(tick) as tick, max(tick) as full
+            min(lo) as lo, max(hi) as hi, min(seq) as seq, min(time) as time, max(time) as full
         from numbered where appends group by number)"""
 # A truncation to above the end of the log is a reset: the log then begins where its leader's begins.
 _TURNS = """
     select *, null::bigint[][] as epochs from runs
     union all by name
-    select run, partition, node, line, 0 as number, seq, tick, leo as lo, epochs, 'start' as kind
+    select run, partition, node, line, 0 as number, seq, time, leo as lo, epochs, 'start' as kind
     from timeline where event = 'start'
     union all by name
-    select run, partition, node, line, 0 as number, seq, tick,
+    select run, partition, node, line, 0 as number, seq, time,
         case when cut_to > cut_from then 0 else cut_to end as lo,
         case when contains(lower(why), 'recover') then 'recover' else 'truncate' end as kind
     from timeline where event = 'truncate'
     union all by name
-    select run, partition, node, line, 0 as number, seq, tick, epoch, inherited_from as lo,
+    select run, partition, node, line, 0 as number, seq, time, epoch, inherited_from as lo,
         inherited_to as hi, 'commit' as kind
     from timeline where inherited_to is not null"""
 _COMMITTED = """
-    select run, partition, node, seq, tick, epoch as written, epoch as by, fresh_from as lo, fresh_to as hi
+    select run, partition, node, seq, time, epoch as written, epoch as by, fresh_from as lo, fresh_to as hi
     from timeline where fresh_to is not null
     union all by name
     from inherited"""

@@ -10,7 +10,7 @@ A finding is: of read-above-hw a record of a poll, of end-offset-ahead a partiti
 """
 
 from floodmark.checkers.laws import finding_names
-from floodmark.checkers.laws.trace.node_timeline import tick_of
+from floodmark.checkers.laws.trace.node_timeline import near
 from floodmark.checkers.laws.unit import Unit
 
 
@@ -24,29 +24,30 @@ def high_watermarks(unit: Unit) -> None:
 
 
 _HIGHEST_HWS = """
-    with by_tick as (
-        select run, partition, tick, max(hw) as hw from timeline
+    with by_time as (
+        select run, partition, time, max(hw) as hw from timeline
         where hw is not null and not node_start group by all)
-    select run, partition, tick, max(hw) over (partition by run, partition order by tick) as hw
-    from by_tick"""
+    select run, partition, time, max(hw) over (partition by run, partition order by time) as hw
+    from by_time"""
 _OF_PARTITION = f"""
-    select o.*, {tick_of("o.time")} + 1 as over_by from %s o join traced p using (run, partition)
+    select o.*, {near("o.time")} + p.clock_error as over_by from %s o join traced p using (run, partition)
     where p.complete"""
 _POLLS_ABOVE_HW = f"""
     with polled as (
         select run, partition, "at", any_value(time) as time, max("offset") as highest
         from reads group by run, partition, "at")
     select p.run, p.partition, p."at", h.hw from ({_OF_PARTITION % "polled"}) p
-    asof join highest_hws h on p.run = h.run and p.partition = h.partition and p.over_by >= h.tick
+    asof join highest_hws h on p.run = h.run and p.partition = h.partition and p.over_by >= h.time
     where p.highest >= h.hw"""
 _READ_ABOVE_HW = """
     select run, partition, "offset", value, process, [index] as ops, hw as seen
     from reads join polls_above_hw using (run, partition, "at") where "offset" >= hw"""
 _ENDS_RETURNED = f"""
-    select o.run, o.partition, o."offset", o.process, o.index, {tick_of("o.time")} + 1 as over_by
+    select o.run, o.partition, o."offset", o.process, o.index,
+        {near("o.time")} + p.clock_error as over_by
     from ends o join traced p using (run, partition) where p.complete and o.type = 'ok'"""
 _END_OFFSET_AHEAD = """
     select e.run, e.partition, e."offset", e.process, [e.index] as ops, h.hw as seen
     from ends_returned e
-    asof join highest_hws h on e.run = h.run and e.partition = h.partition and e.over_by >= h.tick
+    asof join highest_hws h on e.run = h.run and e.partition = h.partition and e.over_by >= h.time
     where e."offset" > h.hw"""

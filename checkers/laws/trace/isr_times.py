@@ -1,6 +1,6 @@
 """When a replica surely was a candidate: in the controller's ISR, registered, and not fenced.
 
-Times are ticks, from the first to the last of them; two ticks apart is surely in order.
+Times are ns, from the first to the last of them.
 """
 
 from bisect import bisect_right
@@ -13,7 +13,7 @@ from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 Time = tuple[int, int]
-_END = 1 << 62
+_END = 1 << 64  # a time after all, even less a clock error
 
 
 class IsrTimes:
@@ -24,7 +24,7 @@ class IsrTimes:
         self.of: dict[str, list[Time]] = {}
 
     def last(self, node: str, since: int, until: int) -> int | None:
-        """When it last was a candidate between these ticks, both included; None: it was not."""
+        """When it last was a candidate between these times, both included; None: it was not."""
         if node not in self.of:
             self.of[node] = common(self.in_isr(node), self.active.get(node, ()))
         times = self.of[node]
@@ -34,8 +34,9 @@ class IsrTimes:
 
     def in_isr(self, node: str) -> Iterable[Time]:
         """From each ruling that has the node in the ISR until the next ruling."""
-        for ruling, after in pairwise([*self.rulings, {"tick": _END}]):
-            since, until = ruling["tick"] + 2, after["tick"] - 2
+        for ruling, after in pairwise([*self.rulings, {"time": _END}]):
+            since = ruling["time"] + ruling["clock_error"] + 1
+            until = after["time"] - ruling["clock_error"] - 1
             if since <= until and node in ruling["isr"]:
                 yield since, until
 
@@ -56,16 +57,20 @@ def common(some: Iterable[Time], others: Sequence[Time]) -> list[Time]:
 def isr_times_of(unit: Unit) -> dict[Key, IsrTimes]:
     """The candidate times of the partitions in which some replica has another epoch's records."""
     active: dict[int, dict[str, list[Time]]] = {}
-    for row in unit.rows("from active_brokers order by run, node, since").to_pylist():
-        if row["until"] - row["since"] >= 4:
-            time = row["since"] + 2, row["until"] - 2
-            active.setdefault(row["run"], {}).setdefault(row["node"], []).append(time)
+    for row in unit.rows(_ACTIVE).to_pylist():
+        since, until = row["since"] + row["clock_error"] + 1, row["until"] - row["clock_error"] - 1
+        if since <= until:
+            active.setdefault(row["run"], {}).setdefault(row["node"], []).append((since, until))
     rulings: dict[Key, list[dict[str, Any]]] = {}
     for row in unit.rows(_RULINGS).to_pylist():
         rulings.setdefault((row["run"], row["partition"]), []).append(row)
     return {key: IsrTimes(words, active.get(key[0], {})) for key, words in rulings.items()}
 
 
+_ACTIVE = """
+    select a.*, clock_error from active_brokers a
+    join (select run, any_value(clock_error) as clock_error from traced group by run) using (run)
+    order by run, node, since"""
 _RULINGS = """
-    select run, partition, tick, isr from timeline semi join mixed_spans using (run, partition)
-    where ruling order by run, partition, tick, seq, isr"""
+    select run, partition, time, clock_error, isr from timeline semi join mixed_spans using (run, partition)
+    where ruling order by run, partition, time, seq, isr"""

@@ -33,33 +33,31 @@ from floodmark.checkers.laws.trace.so_far import (
 )
 from floodmark.checkers.laws.unit import Unit
 
-FAR = 1 << 60  # ns: later times are replaced by this one where ticks are twice the time
+FAR = 1 << 61  # ns: times further away are replaced by this one, so that a clock error may be added to them
 
 
-def tick_of(time: str) -> str:
-    """The tick of a time, an expression; `p` is the row of `traced`."""
-    return f"""case when p.clock_error = 0 then 2 * greatest(least({time}, {FAR}), -{FAR})
-        else {time} // (least(p.clock_error, {2**63 - 2}) + 1) end"""
+def near(time: str) -> str:
+    """The time, an expression, or FAR."""
+    return f"greatest(least({time}, {FAR}), -{FAR})"
 
 
-_TICK = tick_of("t.time")
 _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
-_AS_WRITTEN = """t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
+_AS_WRITTEN = f"""t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
     t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.follower, t.clean, t.start,
-    t."at", t.time"""
+    t."at", {near("t.time")} as time, p.clock_error"""
 # The controller is no broker of the run; other lines with a name that no broker has are ignored.
 _LINES = f"""
-    select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, {_TICK} as tick, false as node_start, {_RULING} as ruling,
+    select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, false as node_start, {_RULING} as ruling,
         coalesce(t.role = 'leader' or t.event in ('become_leader', 'ack', 'fetch', 'isr_proposed')
             or (t.event = 'isr' and t.leo is not null), false) as leads
     from trace t join traced p using (run, partition)
     where {_RULING} != list_contains(p.nodes, t.node)
     union all by name
-    select {_AS_WRITTEN}, 0 as leo, 0 as hw, cast([] as bigint[][]) as epochs, {_TICK} as tick,
+    select {_AS_WRITTEN}, 0 as leo, 0 as hw, cast([] as bigint[][]) as epochs,
         true as node_start, false as ruling, false as leads
     from trace t join traced p on t.run = p.run and list_contains(p.replicas, t.node)
     where t.event = 'start' and t.partition is null"""
-_GONE = ["start", "at", "time", "clean"]  # not needed once the timeline is made
+_GONE = ["start", "at", "clean"]  # not needed once the timeline is made
 
 
 def node_timeline(unit: Unit) -> None:
@@ -133,13 +131,15 @@ def recoveries(lines: pa.Table) -> pa.Table:
     peaks = np.append(falls[1:], False)[: len(lines)]
     highest = before(highest_row(peaks, first, leo), first)  # before a line; a fall at the line itself counts
     earlier = before(last_row(starts, first), first)
-    found = lines.select(["run", "partition", "node", "seq", "tick", "leo", "clean"]).take(pa.array(rows))
+    found = lines.select(["run", "partition", "node", "seq", "time", "clock_error", "leo", "clean"]).take(
+        pa.array(rows)
+    )
     peak = highest[last[rows]]
     for name, column in {
         "last_leo": pa.array(leo[last[rows]]),
-        "last_tick": lines["tick"].take(pa.array(last[rows])),
+        "last_time": lines["time"].take(pa.array(last[rows])),
         "outgrown": column_at(lines["leo"], peak),
-        "earlier_tick": column_at(lines["tick"], earlier[rows]),
+        "earlier_time": column_at(lines["time"], earlier[rows]),
     }.items():
         found = found.append_column(name, column)
     return found

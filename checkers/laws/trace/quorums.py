@@ -35,7 +35,7 @@ def quorums(unit: Unit) -> None:
     )
     unit.make(
         "full_acks",
-        """select t.line, run, partition, t.node, t.seq, t.tick, t.epoch, t.hw, t."offset", t.isr,
+        """select t.line, run, partition, t.node, t.seq, t.time, t.epoch, t.hw, t."offset", t.isr,
             coalesce(t.epoch_start, b."offset") as epoch_start, p.min_isr, p.complete
         from timeline t join traced p using (run, partition)
         left join first_appends b on b.run = t.run and b.partition = t.partition and b.node = t.node
@@ -66,7 +66,7 @@ def ack_rule(unit: Unit) -> None:
                 when len(a.isr) < a.min_isr then 'isr' when l.line is not null then 'member' end as how
             from full_acks a left join members_without_record l using (line)
         )
-        select run, partition, "offset", how, node, seq, tick,
+        select run, partition, "offset", how, node, seq, time,
             cast(least("offset"::hugeint + 1, 9223372036854775807) as bigint) as upto,
             case how when 'hw' then hw when 'isr' then min_isr end as seen,
             case how when 'isr' then isr when 'member' then lacks else [node] end as nodes
@@ -85,7 +85,7 @@ def smaller_isr(unit: Unit) -> None:
             from full_acks a join views v using (run, partition, line)
             where v.isr_epoch = a.epoch and not v.ruling_near and not list_has_all(a.isr, v.isr)
         )
-        select run, partition, 'smaller' as how, lacks as nodes, node, seq, tick, "offset" from lacking
+        select run, partition, 'smaller' as how, lacks as nodes, node, seq, time, "offset" from lacking
         qualify row_number() over (partition by run, partition, node, epoch, lacks order by seq) = 1""",
     )
 
@@ -95,13 +95,14 @@ def unfit_rulings(unit: Unit) -> None:
     order."""
     unit.make(
         "rulings",
-        """select line, run, partition, t.node, t.seq, t.tick, t.event, t.epoch, t.isr, t.leader,
-            t.partition_epoch, t.ruled_epoch, t.ruled_isr, t.ruled_partition_epoch, v.crowded,
+        """select line, run, partition, t.node, t.seq, t.time, t.clock_error, t.event, t.epoch, t.isr,
+            t.leader, t.partition_epoch, t.ruled_epoch, t.ruled_isr, t.ruled_partition_epoch, v.crowded,
             greatest(case when v.leader_epoch = t.epoch then v.leader_hw end,
                 case when v.opened_epoch = t.epoch then v.opened_start end) as floor
         from timeline t join views v using (run, partition, line) where t.ruling""",
     )
-    taken_in = """select r.run, r.partition, r.line, r.node, r.seq, r.tick, r.floor, m.node as who, m.leo
+    taken_in = """select r.run, r.partition, r.line, r.node, r.seq, r.time, r.clock_error, r.floor,
+            m.node as who, m.leo
         from rulings r join members m using (run, partition, line)
         where not m.moment and r.event = 'isr' and r.ruled_epoch = r.epoch and not r.crowded
             and m.log_known and m.leo < r.floor
@@ -109,16 +110,16 @@ def unfit_rulings(unit: Unit) -> None:
     unit.find(
         finding_names.UNSAFE_ISR,
         f"""select run, partition, 'behind' as how, min(leo) as "offset", floor as seen,
-            list(who order by who) as nodes, node, seq, tick
-        from ({only_active(taken_in)}) group by run, partition, line, node, seq, tick, floor""",
+            list(who order by who) as nodes, node, seq, time
+        from ({only_active(taken_in)}) group by run, partition, line, node, seq, time, floor""",
     )
     unit.find(
         finding_names.UNSAFE_ISR,
-        """select run, partition, 'leader' as how, [leader] as nodes, node, seq, tick from rulings
+        """select run, partition, 'leader' as how, [leader] as nodes, node, seq, time from rulings
         where leader is not null and not list_contains(isr, leader)""",
     )
     unit.find(
         finding_names.UNSAFE_ISR,
-        """select run, partition, 'order' as how, partition_epoch as seen, isr as nodes, node, seq, tick
+        """select run, partition, 'order' as how, partition_epoch as seen, isr as nodes, node, seq, time
         from rulings where partition_epoch <= ruled_partition_epoch""",
     )

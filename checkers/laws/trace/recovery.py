@@ -37,33 +37,33 @@ _SHORTER = """
         select run, node, since, max(until) over (partition by run, node order by since) as ended
         from strikes)
     select r.*, greatest(r.leo, coalesce(r.outgrown, 0)) as floor
-    from (select *, tick + 1 as begun_by from recoveries) r
+    from (select *, time + clock_error as begun_by from recoveries) r
     join traced p on r.run = p.run and r.partition = p.partition and list_contains(p.replicas, r.node)
     asof left join struck s on r.run = s.run and r.node = s.node and r.begun_by >= s.since
-    where s.ended is null or s.ended < r.earlier_tick - 1"""
+    where s.ended is null or s.ended < r.earlier_time - r.clock_error"""
 _RECOVERY_LOSS = """
     with proofs as (
-        select run, partition, follower as node, tick, "offset" as upto, 'fetch' as how
+        select run, partition, follower as node, time, "offset" as upto, 'fetch' as how
         from timeline where event = 'fetch' and follower is not null
         union all by name
-        select run, partition, node, tick, "offset" + 1 as upto, 'ack' as how
+        select run, partition, node, time, "offset" + 1 as upto, 'ack' as how
         from timeline where event = 'ack' and "offset" < 9223372036854775807),
     concerned as (from proofs semi join shorter using (run, partition, node)),
     so_far as (
-        select run, partition, node, tick, how,
-            max(upto) over (partition by run, partition, node, how order by tick) as upto
+        select run, partition, node, time, how,
+            max(upto) over (partition by run, partition, node, how order by time) as upto
         from concerned),
     asked as (
-        select *, tick - 2 as proved_by, last_tick - 1 as acked_by from shorter),
+        select *, time - clock_error as proved_by, last_time as acked_by from shorter),
     fetched as (
         select a.run, a.partition, a.node, a.seq, s.upto from asked a
         asof join (from so_far where how = 'fetch') s
-            on a.run = s.run and a.partition = s.partition and a.node = s.node and a.proved_by >= s.tick
+            on a.run = s.run and a.partition = s.partition and a.node = s.node and a.proved_by > s.time
         where s.upto > a.floor and s.upto <= a.last_leo),
     acked as (
         select a.run, a.partition, a.node, a.seq, s.upto from asked a
         asof join (from so_far where how = 'ack') s
-            on a.run = s.run and a.partition = s.partition and a.node = s.node and a.acked_by >= s.tick
+            on a.run = s.run and a.partition = s.partition and a.node = s.node and a.acked_by > s.time
         where s.upto > a.floor and s.upto <= a.last_leo),
     stopped as (
         select run, partition, node, seq, last_leo as upto from asked where clean),
@@ -73,5 +73,5 @@ _RECOVERY_LOSS = """
             union all select *, 'ack' as how from acked)
         group by all)
     select run, partition, a.leo as "offset", p.best.upto as upto, p.best.upto as seen, p.best.how as how,
-        [node] as nodes, node, seq, a.tick
+        [node] as nodes, node, seq, a.time
     from proved p join asked a using (run, partition, node, seq)"""

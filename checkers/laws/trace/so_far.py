@@ -89,13 +89,13 @@ def as_of(rows: Rows, asked: Rows) -> Rows:
     return np.where(asked >= 0, rows[asked], -1) if len(rows) else np.full(len(asked), -1, dtype=np.int64)
 
 
-def last_not_after(block: Rows, tick: Rows, asked_block: Rows, asked_tick: Rows) -> Rows:
-    """For every requested tick the last row of its block that is not after it. The rows are sorted."""
-    asks = np.repeat([False, True], [len(block), len(asked_block)])
-    order = np.lexsort((asks, np.concatenate((tick, asked_tick)), np.concatenate((block, asked_block))))
-    latest = np.maximum.accumulate(np.where(asks[order], -1, order))
-    found = np.full(len(asked_block), -1, dtype=np.int64)
-    found[order[asks[order]] - len(block)] = latest[asks[order]]
+def last_not_after(block: Rows, time: Rows, asked_block: Rows, asked_time: Rows) -> Rows:
+    """For every requested time the last row of its block that is not later; -1: there is none. The rows are
+    sorted by block and time."""
+    times = np.unique(time)  # a rank instead of a time: with the block it fits into one number
+    key = block * (len(times) + 1) + np.searchsorted(times, time) + 1
+    asked = asked_block * (len(times) + 1) + np.searchsorted(times, asked_time, side="right")
+    found = np.searchsorted(key, asked, side="right") - 1
     return np.where(as_of(block, found) == asked_block, found, -1)
 
 

@@ -22,13 +22,13 @@ def trace_checks(unit: Unit) -> None:
     """Run all three checks."""
     unit.find(
         finding_names.HW_REGRESSED,
-        """select run, partition, hw as "offset", led_hw as seen, [node] as nodes, node, seq, tick
+        """select run, partition, hw as "offset", led_hw as seen, [node] as nodes, node, seq, time
         from timeline where leads and led_epoch = epoch and hw < led_hw""",
     )
     unit.find(
         finding_names.EPOCH_REGRESSED,
         """select run, partition, top_epoch as seen, cast(epoch as text) as how, [node] as nodes, node, seq,
-            tick
+            time
         from timeline where event in ('become_leader', 'become_follower') and epoch < top_epoch""",
     )
     two_leaders(unit)
@@ -45,10 +45,10 @@ def two_leaders(unit: Unit) -> None:
             group by all having min(node) < max(node)
         ), first_acts as (
             select t.* from timeline t join disputed using (run, partition, epoch) where {acts}
-            qualify row_number() over (partition by run, partition, epoch, node order by tick, seq) = 1
+            qualify row_number() over (partition by run, partition, epoch, node order by time, seq) = 1
         )
-        select run, partition, coalesce("offset", hw) as "offset", epoch as seen, node, seq, tick,
+        select run, partition, coalesce("offset", hw) as "offset", epoch as seen, node, seq, time,
             list_sort(list(node) over (partition by run, partition, epoch)) as nodes
         from first_acts
-        qualify row_number() over (partition by run, partition, epoch order by tick, seq, node) = 2""",
+        qualify row_number() over (partition by run, partition, epoch order by time, seq, node) = 2""",
     )

@@ -1,6 +1,6 @@
 """Measures the cluster, the recorder and the judge, and prints the figures. `make bench`, on an idle machine.
 
-    make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,luck,containers --seconds 8 --repeat 3'
+    make bench ARGS='--only cluster,trace,recorder,judge,stats,duckdb,luck,containers,kafka --seconds 8'
 
 Every figure is a median over --repeat runs, with its range. Nothing here passes or fails.
 """
@@ -18,6 +18,7 @@ import duck
 import engine
 import judge_figures
 import judge_scale
+import kafka_figures
 import luck
 import orjson
 import stats_figures
@@ -27,7 +28,7 @@ from floodmark.harness.commands.run import RunOptions, planned, record
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send, Type
 
-PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "luck", "containers")
+PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "luck", "containers", "kafka")
 
 
 def main() -> None:
@@ -47,6 +48,7 @@ def main() -> None:
     parser.add_argument("--folders", type=Path, help="where the judge's folders are kept, or found")
     parser.add_argument("--luck-runs", type=int, default=3)
     parser.add_argument("--luck-seconds", type=float, default=60.0)
+    parser.add_argument("--kafka", default="2.8.2,3.9.2,4.3.1", metavar="VERSIONS")
     options = parser.parse_args()
     parts = [part for part in PARTS if part in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="floodmark-bench-") as name:
@@ -80,6 +82,11 @@ def main() -> None:
             engine.bench_containers(
                 scratch, options.repeat, say,
                 lambda folder, cluster: acked(folder, "direct", 20, options.seconds, cluster=cluster)[0])
+        if "kafka" in parts:
+            kafka_figures.bench_kafka(
+                scratch, options.kafka.split(","), options.repeat, say,
+                lambda folder, processes, kafka: acked(
+                    folder, "direct", processes, options.seconds, kafka=kafka)[0])
 
 
 def sizes_of(words: str) -> list[int]:
@@ -109,13 +116,13 @@ def bench_cluster(scratch: Path, seconds: float, repeat: int) -> None:
 
 def acked(
     folder: Path, links: str, concurrency: int, seconds: float, *, trace: bool = True,
-    cluster: str = "local",
+    cluster: str = "local", kafka: str | None = None,
 ) -> tuple[float, list[float]]:
     """Acked send ops a second in the main phase, and each one's milliseconds."""
     shutil.rmtree(folder, ignore_errors=True)
     options = RunOptions(
-        cluster=cluster, links=links, concurrency=concurrency, duration=seconds, seed=1, out=folder,
-        trace=trace,
+        cluster=cluster, kafka=kafka, links=links, concurrency=concurrency, duration=seconds, seed=1,
+        out=folder, trace=trace,
     )
     result = record(planned(options))
     begun: dict[int, int] = {}

@@ -62,8 +62,9 @@ def base_of(seed: str, number: int, root: Path) -> Base:
 
 
 def files_of(root: Path) -> Files:
+    """The files that a judge reads, by name."""
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*"))
-            if path.is_file() and path.name != "expected.json"}
+            if path.is_file() and path.name not in ("expected.json", "verdict.json")}
 
 
 def write_files(files: Files, root: Path) -> Path:

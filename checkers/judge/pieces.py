@@ -9,14 +9,13 @@ rows.
 import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.arrays import concatenated, sliced
 
 EVERY = -1
 _SCATTER = np.uint64(0x9E3779B97F4A7C15)  # Fibonacci hashing: separates neighbours
@@ -55,19 +54,6 @@ def dealt(table: pa.Table, column: str, tasks: int) -> Iterator[tuple[int, pa.Ta
     """Distribute the rows of a table over this many tasks, by the hash of the column."""
     keys = (table[column].to_numpy().astype(np.uint64) * _SCATTER >> np.uint64(32)) % np.uint64(tasks)
     yield from sliced(table, keys.astype(np.int64))
-
-
-def sliced(table: pa.Table, keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.Table]]:
-    """Yield each key with its rows, in their order. The table is sorted once and sliced, however many keys
-    there are."""
-    if not len(keys):
-        return
-    if not (keys[1:] >= keys[:-1]).all():
-        order = np.argsort(keys.astype(np.int16) if keys.max() < 1 << 15 else keys, kind="stable")
-        table, keys = table.take(pa.array(order)), keys[order]
-    starts = np.concatenate(([0], np.flatnonzero(np.diff(keys)) + 1, [len(keys)])).tolist()
-    for begin, end in pairwise(starts):
-        yield int(keys[begin]), table.slice(begin, end - begin)
 
 
 def packed(table: pa.Table) -> bytes:

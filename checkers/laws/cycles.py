@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.op_graph import (
-    DEPENDENCIES,
     NEVER,
     PROCESS,
     REALTIME,
@@ -35,13 +34,15 @@ from floodmark.checkers.laws.op_graph import (
     Cycle,
     Graph,
     Ints,
+    Numbers,
     components,
     shortest_cycles,
     suspects,
 )
 from floodmark.checkers.laws.permits import ISOLATION
-from floodmark.checkers.laws.tables import FINDINGS
+from floodmark.checkers.laws.tables import FINDINGS, SENT_ON
 from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.read.arrays import sliced, stable_order
 from floodmark.checkers.read.field_table import TYPES
 from floodmark.checkers.read.ranges import AT_BITS
 
@@ -49,6 +50,7 @@ MOST_EDGES = 12_000_000  # of one run
 SHOWN = 20  # findings of one run, name and permit whose cycle is kept
 EDGES = {WR: "wr", WW: "ww", RW: "rw", PROCESS: "process", REALTIME: "real-time"}
 OPS = ("send", "poll", "txn")
+NO_LINES = SENT_ON["op_lines"].empty_table()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,20 +120,17 @@ def cycles(unit: Unit) -> None:
         f"""select run, sum(edges)::bigint as edges from dependency_counts
         group by run having sum(edges) > {MOST_EDGES}""",
     )
-    skipped = [row["run"] for row in unit.rows("select run from unsearched_runs").to_pylist()]
-    vertices, others, runs = (unit.rows(one) for one in (_ALL_OPS, _OTHER_LINES, _RUNS))
-    edges = unit.table("dependencies")  # as they were made: in the order which by_number needs
-    lax = {row["run"] for row in runs.to_pylist() if row["uncommitted"]}
+    skipped = unit.rows("select run from unsearched_runs")["run"].to_pylist()
+    lax = {row["run"] for row in unit.rows(_RUNS).to_pylist() if row["uncommitted"]}
+    # edges as they were made: in the order which by_number needs
+    vertices, lines, edges = (by_run(unit.table(name)) for name in ("ops", "op_lines", "dependencies"))
     rows: list[dict[str, Any]] = []
-    of_edges, of_others = slices(edges), slices(others)
-    for run, mine in slices(vertices).items():
-        if run in of_edges and run not in skipped:
-            ops_of_run = columns_of(vertices, mine)
-            lines = lines_of_ops(ops_of_run["op"], columns_of(others, of_others.get(run, slice(0, 0))))
-            records = by_number(columns_of(edges, of_edges[run]), lines)
-            graph, those = graph_of(ops_of_run, records)
-            uncommitted = run in lax
-            rows += rows_of(run, found_in(graph), those, records, graph, uncommitted=uncommitted)
+    for run, table in vertices.items():
+        if run in edges and run not in skipped:
+            ops_of_run = columns_of(table.take(np.argsort(table["op"].to_numpy())))
+            op_of = OpOfLine.of(ops_of_run["op"], lines.get(run, NO_LINES))
+            graph, those = graph_of(ops_of_run, by_number(edges[run], op_of))
+            rows += rows_of(run, found_in(graph), those, edges[run], graph, uncommitted=run in lax)
     unit.add(pa.Table.from_pylist(rows, schema=FINDINGS))
 
 
@@ -161,47 +160,17 @@ _OPS = f"""select run, op, invoked, completed, process,
     from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
             max(outcome) as outcome
         from completions group by run, op) left join processes using (run, process)"""
-_ALL_OPS = """select run, op, invoked as inv, completed as done, process,
-        info::bigint as info, f::bigint as f, "overlaps"::bigint as "overlaps"
-    from ops order by run, op"""
-_OTHER_LINES = "select run, op, line from op_lines order by run, op"
 _RUNS = "select run, uncommitted from runs"
 
 
-def slices(table: pa.Table) -> dict[int, slice]:
-    """The range of rows of each run; the table is sorted by run."""
-    runs, begins = np.unique(table["run"].to_numpy(), return_index=True)
-    ends = [*begins.tolist(), table.num_rows][1:]
-    return {int(run): slice(int(one), end) for run, one, end in zip(runs, begins, ends, strict=True)}
+def by_run(table: pa.Table) -> dict[int, pa.Table]:
+    """The rows of each run, in their order."""
+    return dict(sliced(table, table["run"].to_numpy()))
 
 
-def columns_of(table: pa.Table, mine: slice) -> dict[str, Ints]:
-    """The columns of these rows; -1 for what is null."""
-    part = table.slice(mine.start, mine.stop - mine.start)
-    return {name: pc.fill_null(part[name], -1).to_numpy() for name in part.column_names if name != "run"}
-
-
-def lines_of_ops(ops: Ints, others: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Every line of an op, with its op's number. ops: a run's, by their lines, which rise; others: the other
-    lines of these ops."""
-    number = np.searchsorted(ops, others["op"])
-    return {"line": np.concatenate((ops, others["line"])),
-            "number": np.concatenate((np.arange(len(ops)), number))}
-
-
-def by_number(edges: Mapping[str, Ints], lines: Mapping[str, Ints]) -> dict[str, Ints]:
-    """Edges between different ops by their numbers, in the order of their records, so that of equally short
-    cycles the same one is named each time. The edges of a partition come in order (transactions.py), those of
-    different partitions as their units have sent them. lines: every line of an op, with its op's number."""
-    partition = edges["partition"]
-    if (partition[1:] < partition[:-1]).any():
-        order = np.argsort(partition, kind="stable")
-        edges = {name: column[order] for name, column in edges.items()}
-    op_of = OpOfLine.of(lines["line"], lines["number"])
-    source, target = op_of(edges["x"]), op_of(edges["y"])
-    keep = (source >= 0) & (target >= 0) & (source != target)
-    columns = {name: edges[name][keep] for name in ("kind", "partition", "offset", "value")}
-    return {**columns, "source": source[keep], "target": target[keep]}
+def columns_of(ops: pa.Table) -> dict[str, Ints]:
+    """The columns; -1 for what is null."""
+    return {name: pc.fill_null(ops[name].cast(pa.int64()), -1).to_numpy() for name in ops.column_names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,37 +181,60 @@ class OpOfLine:
 
     begins: Ints  # range -> its first row in the table
     sizes: Ints
-    numbers: Ints
+    numbers: Numbers
 
     @staticmethod
-    def of(line: Ints, number: Ints) -> "OpOfLine":
-        block, place = np.divmod(line, 1 << AT_BITS)
+    def of(ops: Ints, others: pa.Table) -> "OpOfLine":
+        """ops: the line of each op, by its number; others: the other lines of these ops."""
+        block, place = np.divmod(np.concatenate((ops, others["line"].to_numpy())), 1 << AT_BITS)
         sizes = np.zeros(block.max(initial=0) + 1, dtype=np.int64)
         np.maximum.at(sizes, block, place + 1)
         begins = np.cumsum(sizes) - sizes
-        numbers = np.full(max(1, sizes.sum()), -1, dtype=np.int64)
-        numbers[begins[block] + place] = number
-        return OpOfLine(begins=begins, sizes=sizes, numbers=numbers)
+        place += begins[block]
+        numbers = np.full(max(1, sizes.sum()), -1, dtype=np.int32)
+        numbers[place[: len(ops)]] = np.arange(len(ops))
+        op_of = OpOfLine(begins=begins, sizes=sizes, numbers=numbers)
+        numbers[place[len(ops) :]] = op_of(others["op"].to_numpy())
+        return op_of
 
-    def __call__(self, line: Ints) -> Ints:
-        block, place = line >> AT_BITS, line & ((1 << AT_BITS) - 1)
-        known = place < self.sizes.take(block, mode="clip")
-        known &= block < len(self.sizes)
-        place += self.begins.take(block, mode="clip")
-        numbers: Ints = self.numbers.take(place, mode="clip")
-        numbers[~known] = -1
+    def __call__(self, line: Ints) -> Numbers:
+        """The numbers of these lines. Some at a time, so that what is made in between stays in the cache."""
+        numbers = np.empty(len(line), dtype=np.int32)
+        for begin in range(0, len(line), _AT_ONCE):
+            some = slice(begin, begin + _AT_ONCE)
+            block, place = line[some] >> AT_BITS, line[some] & ((1 << AT_BITS) - 1)
+            known = (place < self.sizes.take(block, mode="clip")) & (block < len(self.sizes))
+            place += self.begins.take(block, mode="clip")
+            numbers[some] = np.where(known, self.numbers.take(place, mode="clip"), -1)
         return numbers
 
 
-def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph, Ops]:
+_AT_ONCE = 1 << 15
+
+
+def by_number(edges: pa.Table, op_of: OpOfLine) -> dict[str, Numbers]:
+    """Edges between different ops by their numbers, in the order of their records, so that of equally short
+    cycles the same one is named each time; row: of the table. The edges of a partition come in order
+    (transactions.py), those of different partitions as their units have sent them."""
+    source, target = op_of(edges["x"].to_numpy()), op_of(edges["y"].to_numpy())
+    keep = (source >= 0) & (target >= 0) & (source != target)
+    partition, row = edges["partition"].to_numpy(), np.arange(len(keep), dtype=np.int32)
+    if (partition[1:] < partition[:-1]).any():
+        row = stable_order(partition).astype(np.int32)
+        keep = keep[row]
+    row = row[keep]
+    return {"kind": edges["kind"].to_numpy()[row], "source": source[row], "target": target[row], "row": row}
+
+
+def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Numbers]) -> tuple[Graph, Ops]:
     """The graph of a run: its ops, and after them the readings that are vertices of their own."""
-    count, info = len(ops["inv"]), ops["info"] > 0
-    inv, done = ops["inv"].copy(), ops["done"]
+    count, info = len(ops["op"]), ops["info"] > 0
+    inv, done = ops["invoked"].copy(), ops["completed"]
     inv[(done >= 0) & (done < inv)] = -1  # a wrong index
     kind, source, target = edges["kind"], edges["source"], edges["target"]
     reads = np.zeros(count, dtype=np.bool_)
     reads[target[kind == WR]] = True
-    reading_of = np.full(count, -1, dtype=np.int64)  # op -> the vertex of its reading
+    reading_of = np.full(count, -1, dtype=np.int32)  # op -> the vertex of its reading
     readers = np.flatnonzero(info & reads)
     reading_of[readers] = np.arange(count, count + len(readers))
     also = np.flatnonzero((kind == WR) & (reading_of[target] >= 0))
@@ -255,7 +247,7 @@ def graph_of(ops: Mapping[str, Ints], edges: Mapping[str, Ints]) -> tuple[Graph,
         kind=np.concatenate((kind, kind[also])),
         source=np.concatenate((source, source[also])),
         target=np.concatenate((target, reading_of[target[also]])),
-        record=np.concatenate((np.arange(len(kind)), also)),
+        record=np.concatenate((edges["row"], edges["row"][also])),
     )
     return graph, Ops(inv=inv, done=done, process=ops["process"], f=ops["f"])
 
@@ -268,11 +260,12 @@ def found_in(graph: Graph) -> list[Found]:
     found_at_level: list[tuple[Level, int]] = []  # a level and some vertex of a component found there
     every: list[tuple[Level, Ints]] = []  # its components, also those found at a level before
     found: list[Found] = []
+    everything = np.ones(len(graph.inv), dtype=np.bool_)  # stale reads of transactions are on many cycles
     timely = suspects(graph, (WR, WW))
     if timely.any():
         timely = components(graph, (WR, WW, REALTIME), timely) >= 0
     for level in LEVELS:
-        members = suspects(graph, DEPENDENCIES) if RW in level.kinds else timely
+        members = everything if RW in level.kinds else timely
         if not members.any():
             continue
         before = [labels for other, labels in every if other.edges < level.edges]
@@ -296,7 +289,7 @@ def found_at(level: Level, cycle: Cycle) -> Found:
 
 
 def rows_of(
-    run: int, found: Sequence[Found], ops: Ops, edges: Mapping[str, Ints], graph: Graph, *, uncommitted: bool
+    run: int, found: Sequence[Found], ops: Ops, edges: pa.Table, graph: Graph, *, uncommitted: bool
 ) -> list[dict[str, Any]]:
     """The findings as rows; for each name and permit only the lowest keep their cycle."""
     rows = [row_of(run, one, ops, edges, graph, permitted=one.permitted or uncommitted) for one in found]
@@ -311,7 +304,7 @@ def rows_of(
 
 
 def row_of(
-    run: int, found: Found, ops: Ops, edges: Mapping[str, Ints], graph: Graph, *, permitted: bool
+    run: int, found: Found, ops: Ops, edges: pa.Table, graph: Graph, *, permitted: bool
 ) -> dict[str, Any]:
     """One finding; its cycle begins with the step of the lowest record that was written and read."""
     places = [place_of(step.kind, step.record, edges) for step in found.cycle]
@@ -331,22 +324,22 @@ def row_of(
     }
 
 
-def place_of(kind: int, record: int, edges: Mapping[str, Ints]) -> tuple[int, int, int] | None:
+def place_of(kind: int, record: int, edges: pa.Table) -> tuple[int, int, int] | None:
     """Partition, offset and value of the record that an edge of WR or WW is about."""
     if kind not in (WR, WW):
         return None
-    partition, offset, value = (int(edges[name][record]) for name in ("partition", "offset", "value"))
+    partition, offset, value = (edges[name][record].as_py() for name in ("partition", "offset", "value"))
     return partition, offset, value
 
 
 def step_of(
-    kind: int, record: int, ends: Sequence[int], ops: Ops, edges: Mapping[str, Ints]
+    kind: int, record: int, ends: Sequence[int], ops: Ops, edges: pa.Table
 ) -> dict[str, Any]:
     """One step for the text: its kind, both ops, the record."""
     step: dict[str, Any] = {"edge": EDGES[kind], "ops": [op_of(op, ops) for op in ends]}
     if record >= 0:
         columns = ("partition", "offset") if kind == RW else ("partition", "offset", "value")
-        step |= {name: int(edges[name][record]) for name in columns}
+        step |= {name: edges[name][record].as_py() for name in columns}
     return step
 
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int32]  # of vertices and edges: half the memory
 
 NEVER = int(np.iinfo(np.int64).max)
 WR, WW, RW = 0, 1, 2
@@ -46,14 +47,16 @@ class Graph:
     inv: Ints
     done: Ints
     process: Ints  # -1: it gives no edges of a process
-    kind: Ints
-    source: Ints
-    target: Ints
-    record: Ints  # edge -> row of the table of records
+    kind: Numbers
+    source: Numbers
+    target: Numbers
+    record: Numbers  # edge -> row of the table of records
 
     def among(self, kinds: Iterable[int], members: Bools | None = None) -> Ints:
         """The listed edges of these kinds, between members."""
-        there = np.isin(self.kind, np.array(sorted(kinds), dtype=np.int64))
+        wanted = np.zeros(REALTIME + 1, dtype=np.bool_)
+        wanted[[*kinds]] = True
+        there = wanted[self.kind]
         if members is not None:
             there &= members[self.source] & members[self.target]
         return np.flatnonzero(there)
@@ -198,7 +201,7 @@ def strongly_connected(source: Ints, target: Ints, count: int) -> Ints:
     from scipy.sparse import csr_array  # here, because only runs with transactions need it: 0.2 s
     from scipy.sparse.csgraph import connected_components
 
-    edges = csr_array((np.ones(len(source), dtype=np.int8), (source, target)), shape=(count, count))
+    edges = csr_array((np.ones(len(source), dtype=np.bool_), (source, target)), shape=(count, count))
     _, labels = connected_components(edges, directed=True, connection="strong")
     first = first_places(labels)
     number = np.empty(len(first), dtype=np.int64)
@@ -247,22 +250,25 @@ def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterat
     wanted."""
     if not (labels >= 0).any():
         return
-    pairs, starts = pairs_within(graph, kinds, labels), starts_of(graph, kinds, labels)
-    found = cycles_of_two(graph, kinds, labels, pairs, starts)
+    edges = edges_within(graph, kinds, labels)
+    starts = starts_of(graph, edges)
+    found = cycles_of_two(graph, kinds, labels, edges, starts)
     rest = np.setdiff1d(labels[labels >= 0], np.array(sorted(found), dtype=np.int64))
     if len(rest):
-        walks = Walks.of(graph, kinds, np.where(np.isin(labels, rest), labels, -1), pairs)
+        left = np.isin(labels, rest)
+        walks = Walks.of(graph, kinds, np.where(left, labels, -1), edges[left[graph.source[edges]]])
+        first = np.flatnonzero(starts & left)
+        first = first[np.lexsort((first, -graph.inv[first]))]
         for label in rest.tolist():
-            found[label] = walks.shortest(starts[labels[starts] == label].tolist())
+            found[label] = walks.shortest(first[labels[first] == label].tolist())
     yield from (found[label] for label in sorted(found))
 
 
-def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
-    edges = edges_within(graph, kinds, labels)
-    source, target = graph.source[edges], graph.target[edges]
+def pairs_of(graph: Graph, edges: Ints) -> Pairs:
+    source, target = graph.source[edges].astype(np.int64), graph.target[edges]
     # one number for all three, and a stable sort: half the time of a lexsort
     order = np.argsort((source * len(graph.inv) + target) * 2 + (graph.kind[edges] == RW), kind="stable")
-    edges, source, target = edges[order], source[order], target[order]
+    edges, source, target = edges[order], source[order], target[order].astype(np.int64)
     first = np.ones(len(edges), dtype=np.bool_)
     first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
     begins = np.flatnonzero(first)
@@ -270,13 +276,12 @@ def pairs_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Pairs:
     return Pairs(source=source[first], target=target[first], edge=edges[first], order=earliest)
 
 
-def starts_of(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
+def starts_of(graph: Graph, edges: Ints) -> Bools:
     """The vertices at which the search begins. Every cycle has an edge that does not agree with time: these
-    are the sources of those edges, and the ops that began last, where a cycle goes back in time."""
-    edges = edges_within(graph, kinds, labels)
-    edges = edges[graph.against(edges)]
-    starts = np.flatnonzero(np.bincount(graph.source[edges], minlength=len(labels)))
-    return starts[np.lexsort((starts, -graph.inv[starts]))]
+    are the sources of those edges. Those that began last come first, where a cycle goes back in time."""
+    starts = np.zeros(len(graph.inv), dtype=np.bool_)
+    starts[graph.source[edges[graph.against(edges)]]] = True
+    return starts
 
 
 def edges_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
@@ -287,27 +292,28 @@ def edges_within(graph: Graph, kinds: frozenset[int], labels: Ints) -> Ints:
 
 
 def cycles_of_two(
-    graph: Graph, kinds: frozenset[int], labels: Ints, pairs: Pairs, starts: Ints
+    graph: Graph, kinds: frozenset[int], labels: Ints, edges: Ints, starts: Bools
 ) -> dict[int, Cycle]:
-    """Component -> its cycle of two steps, if it has one: computed for all components at once."""
-    before = graph.done[pairs.target] < graph.inv[pairs.source]  # back by time
+    """Component -> its cycle of two steps, if it has one: computed for all components at once. edges: those
+    within the components."""
     size = len(graph.inv)
-    if PROCESS in kinds:
-        before &= (graph.process[pairs.source] == graph.process[pairs.target]) & (
-            graph.process[pairs.source] >= 0
-        )
     if kinds & {PROCESS, REALTIME}:
-        there = np.flatnonzero(before)
+        source, target = graph.source[edges], graph.target[edges]
+        before = graph.done[target] < graph.inv[source]  # back by time
+        if PROCESS in kinds:
+            before &= (graph.process[source] == graph.process[target]) & (graph.process[source] >= 0)
+        pairs = pairs_of(graph, edges[before])
+        there = np.arange(len(pairs.edge))
         back = np.full(len(there), -1, dtype=np.int64)
     else:
+        pairs = pairs_of(graph, edges[two_way(graph.source[edges], graph.target[edges])])
         there, back = mutual(pairs, size)
-    rank = np.full(size, len(starts), dtype=np.int64)
-    rank[starts] = np.arange(len(starts))
     start = pairs.source[there]
     against = (graph.kind[pairs.edge] == RW).astype(np.int64)
     cost = against[there] + np.where(back >= 0, against[back], 0)
-    label = labels[start]
-    order = np.lexsort((pairs.order[there], cost, rank[start], cost > 1, label))
+    label, begins = labels[start], starts[start]
+    last = np.where(begins, graph.inv[start], -1)  # of those that begin a search the last
+    order = np.lexsort((pairs.order[there], cost, start * begins, -last, ~begins, cost > 1, label))
     _, first = np.unique(label[order], return_index=True)
     found = {}
     for at in order[first].tolist():
@@ -316,6 +322,25 @@ def cycles_of_two(
         home = Step(kind=by, source=step.target, target=step.source, record=-1)
         found[int(label[at])] = [step, home if back[at] < 0 else step_by(graph, int(pairs.edge[back[at]]))]
     return found
+
+
+def two_way(source: Numbers, target: Numbers) -> Bools:
+    """Which edges may have one back: all that have, and a few others. Of both ways the pair has one hash;
+    tables of bits by hash say which way there are edges."""
+    low, high = (one(source, target).astype(np.uint32) for one in (np.minimum, np.maximum))
+    low *= np.uint32(0x9E3779B9)
+    high *= np.uint32(0x85EBCA6B)
+    low += high
+    low >>= np.uint32(32 - _HASH_BITS)
+    falls = source > target
+    falling, rising = np.zeros((2, 1 << _HASH_BITS), dtype=np.bool_)
+    falling[low[falls]] = True
+    both: Bools = falling[low]
+    rising[low[both & ~falls]] = True
+    return both & (rising[low] | ~falls)
+
+
+_HASH_BITS = 24
 
 
 def mutual(pairs: Pairs, size: int) -> tuple[Ints, Ints]:
@@ -349,11 +374,10 @@ class Walks:
     drawn: nx.DiGraph
 
     @staticmethod
-    def of(graph: Graph, kinds: frozenset[int], labels: Ints, pairs: Pairs) -> "Walks":
-        mine = np.flatnonzero(labels[pairs.source] >= 0)
+    def of(graph: Graph, kinds: frozenset[int], labels: Ints, edges: Ints) -> "Walks":
+        pairs = pairs_of(graph, edges)
         drawn = nx.DiGraph()
-        weights = _STEP + (graph.kind[pairs.edge[mine]] == RW)
-        columns = (pairs.source[mine], pairs.target[mine], weights, pairs.edge[mine])
+        columns = (pairs.source, pairs.target, _STEP + (graph.kind[pairs.edge] == RW), pairs.edge)
         for source, target, weight, edge in zip(*(column.tolist() for column in columns), strict=True):
             drawn.add_edge(source, target, weight=weight, edge=edge)
         if PROCESS in kinds:

@@ -1,6 +1,7 @@
-"""Converts Arrow columns to numpy arrays, and joins tables."""
+"""Converts Arrow columns to numpy arrays; joins tables, and cuts them up."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,3 +36,22 @@ def concatenated(several: Iterable[Mapping[str, pa.Table]]) -> dict[str, pa.Tabl
         for name, table in tables.items():
             parts.setdefault(name, []).append(table)
     return {name: pa.concat_tables(each).unify_dictionaries() for name, each in parts.items()}
+
+
+def sliced(table: pa.Table, keys: Ints) -> Iterator[tuple[int, pa.Table]]:
+    """Yield each key with its rows, in their order. The table is sorted once and sliced, however many keys
+    there are."""
+    if not len(keys):
+        return
+    if not (keys[1:] >= keys[:-1]).all():
+        order = stable_order(keys)
+        table, keys = table.take(pa.array(order)), keys[order]
+    starts = np.concatenate(([0], np.flatnonzero(np.diff(keys)) + 1, [len(keys)])).tolist()
+    for begin, end in pairwise(starts):
+        yield int(keys[begin]), table.slice(begin, end - begin)
+
+
+def stable_order(keys: Ints) -> Ints:
+    """The places of these numbers when they are sorted. Of small numbers this takes linear time."""
+    small = len(keys) and keys.min() >= -(1 << 15) and keys.max() < 1 << 15
+    return np.argsort(keys.astype(np.int16) if small else keys, kind="stable")

@@ -6,11 +6,12 @@ from random import Random
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.laws.cycles import LEVELS, Found, by_number, found_in
-from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects
+from floodmark.checkers.laws.cycles import LEVELS, Found, OpOfLine, by_number, found_in
+from floodmark.checkers.laws.op_graph import NEVER, PROCESS, REALTIME, RW, WR, WW, Graph, suspects, two_way
 
 Edge = tuple[int, int, int]  # kind, source, target
 Op = tuple[int, int, int]  # invoked, done, process
@@ -19,9 +20,9 @@ Op = tuple[int, int, int]  # invoked, done, process
 def graph_of(ops: Iterable[Op], edges: Iterable[Edge]) -> Graph:
     inv, done, process = (np.array(column, dtype=np.int64) for column in zip(*ops, strict=True))
     ordered = sorted(edges)
-    kind, source, target = (np.array([edge[at] for edge in ordered], dtype=np.int64) for at in range(3))
+    kind, source, target = (np.array([edge[at] for edge in ordered], dtype=np.int32) for at in range(3))
     return Graph(op=np.arange(len(inv)), inv=inv, done=done, process=process, kind=kind, source=source,
-                 target=target, record=np.arange(len(ordered)))  # fmt: skip
+                 target=target, record=np.arange(len(ordered), dtype=np.int32))  # fmt: skip
 
 
 def plain(graph: Graph, kinds: Iterable[int]) -> nx.MultiDiGraph:
@@ -169,20 +170,23 @@ def test_levels_are_ordered_by_their_edges() -> None:
         assert not any(later.edges < level.edges for later in LEVELS[at:])
 
 
-def columns(**rows: list[int]) -> dict[str, np.ndarray]:
-    return {name: np.array(values, dtype=np.int64) for name, values in rows.items()}
+def edges_of(x: list[int], y: list[int], partition: list[int]) -> pa.Table:
+    return pa.table({"kind": pa.array([0] * len(x), pa.int8()), "x": x, "y": y, "partition": partition})
+
+
+def op_of(ops: list[int], others: dict[int, int]) -> OpOfLine:
+    """others: line -> the line of its op."""
+    lines = {"op": pa.array([*others.values()], pa.int64()), "line": pa.array([*others], pa.int64())}
+    return OpOfLine.of(np.array(ops), pa.table(lines))
 
 
 def test_edges_of_several_units_are_in_the_order_of_their_records() -> None:
     """Two units send partitions 1 and 3, and 0 and 2, each in order."""
-    edges = columns(kind=[0, 1, 0, 1, 0], x=[10, 30, 10, 10, 30], y=[30, 10, 20, 30, 20],
-                    partition=[1, 1, 3, 0, 2], offset=[4, 5, 0, 9, 7], value=[1, 2, 3, 4, 5])
-    lines = columns(line=[30, 10, 20], number=[2, 0, 1])
+    edges = edges_of([10, 30, 10, 10, 30], [30, 10, 20, 30, 20], [1, 1, 3, 0, 2])
 
-    found = by_number(edges, lines)
+    found = by_number(edges, op_of([10, 20, 30], {}))
 
-    assert found["partition"].tolist() == [0, 1, 1, 2, 3]
-    assert found["offset"].tolist() == [9, 4, 5, 7, 0]
+    assert found["row"].tolist() == [3, 0, 1, 4, 2]
     assert found["source"].tolist() == [0, 0, 2, 2, 0]
     assert found["target"].tolist() == [2, 2, 0, 1, 1]
 
@@ -193,10 +197,34 @@ SECOND_RANGE = 1 << 32
 def test_an_edge_inside_an_op_or_of_a_line_without_an_op_is_none() -> None:
     """Lines 10 and 11 are the invocation and the completion of one op; line 12 is no op's, nor is any of the
     second range."""
-    edges = columns(kind=[0, 0, 0, 0, 0], x=[10, 10, 12, 11, 10], y=[11, 12, 20, 20, SECOND_RANGE + 20],
-                    partition=[0, 0, 0, 0, 0], offset=[1, 2, 3, 4, 5], value=[1, 2, 3, 4, 5])
-    lines = columns(line=[10, 11, 20], number=[0, 0, 1])
+    edges = edges_of([10, 10, 12, 11, 10], [11, 12, 20, 20, SECOND_RANGE + 20], [0] * 5)
 
-    found = by_number(edges, lines)
+    found = by_number(edges, op_of([10, 20], {11: 10}))
 
-    assert [found[name].tolist() for name in ("source", "target", "offset")] == [[0], [1], [4]]
+    assert [found[name].tolist() for name in ("source", "target", "row")] == [[0], [1], [3]]
+
+
+def test_lines_of_many_edges_are_looked_up_some_at_a_time() -> None:
+    """More lines than are looked up at once, of two ranges."""
+    count = 100_000
+    ops = [*range(0, count, 2), *range(SECOND_RANGE, SECOND_RANGE + count, 2)]
+    lines = Random(2).choices([*range(count), *range(SECOND_RANGE, SECOND_RANGE + count)], k=count)
+
+    found = op_of(ops, {ops[3] + 1: ops[3]})(np.array(lines))
+
+    number = {line: at for at, line in enumerate(ops)} | {ops[3] + 1: 3}
+    assert found.tolist() == [number.get(line, -1) for line in lines]
+
+
+def test_every_edge_with_one_back_is_kept() -> None:
+    """And few others, also where there are many."""
+    random = np.random.default_rng(3)
+    source, target = (random.integers(0, 1_000, 20_000, dtype=np.int32) for _ in range(2))
+    there = set(zip(source.tolist(), target.tolist(), strict=True))
+    both = np.array([one != other and (other, one) in there
+                     for one, other in zip(source.tolist(), target.tolist(), strict=True)])  # fmt: skip
+
+    kept = two_way(source, target)
+
+    assert kept[both].all()
+    assert kept.sum() <= both.sum() + 200

@@ -2,8 +2,12 @@
 
 It starts no broker. Exit codes: 0 a broker would accept them; 2 it would not, and the reason is on stdout.
 A broker's own settings (its id, its addresses, its folder) need not be named.
+
+`python -m floodmark.broker.check_config --many` answers for many brokers at once: stdin is a JSON list of
+lists of KEY=VALUE, stdout a JSON list of their reasons, null for settings that would be accepted.
 """
 
+import json
 import sys
 from collections.abc import Sequence
 
@@ -17,6 +21,7 @@ listeners=PLAINTEXT://127.0.0.1:9092
 controller.quorum.voters=100@127.0.0.1:9093
 log.dirs=log
 """
+MANY = "--many"
 _PLACE = "--override: "
 
 
@@ -30,6 +35,9 @@ def find_problem(settings: Sequence[str]) -> str | None:
 
 
 def main() -> int:
+    if sys.argv[1:] == [MANY]:
+        json.dump([find_problem(settings) for settings in json.load(sys.stdin)], sys.stdout)
+        return 0
     why = find_problem(sys.argv[1:])
     if why is None:
         return 0

@@ -15,8 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kafka.net.sasl.scram import ScramClient
-
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
 from floodmark.harness.client.error_names import name_of
 from floodmark.harness.errors import UsageError
@@ -115,6 +113,8 @@ class Security:
         if self.mechanism == "PLAIN":
             await _exchange(connection, f"\0{self.username}\0{self.password}".encode(), timeout_s)
             return
+        from kafka.net.sasl.scram import ScramClient  # imports all of kafka-python: half of floodmark's start
+
         scram = ScramClient(self.username.replace("=", "=3D").replace(",", "=2C"), self.password,
                             self.mechanism)
         scram.process_server_first_message(await _exchange(connection, scram.first_message(), timeout_s))

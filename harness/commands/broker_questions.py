@@ -1,11 +1,12 @@
 """Asks the broker's own program whether it would start with a config, and which rules it has.
 The harness does not import the broker (only cluster/memory does), so each question is a process of its own,
-asked before a cluster starts.
+asked before a cluster starts. No question about the same settings is asked twice.
 """
 
 import functools
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 
 import orjson
 
@@ -17,33 +18,58 @@ from floodmark.harness.registered import WORKLOAD
 from floodmark.nemesis.expectations import Words
 
 _TIMEOUT_S = 30.0
-_REFUSED = 2
 REFERENCE = "reference"  # the name of the broker's system
+
+Settings = tuple[str, ...]  # KEY=VALUE of one broker
+
+_refusals: dict[Settings, str | None] = {}  # the answers so far
 
 
 def refuse_config(cluster: Cluster) -> None:
     """Raises UsageError with the broker's own sentence if it would not start. harness/broker_config.py checks
     single values; only the broker checks their combination, and bugs and switches. Other systems' settings
     are not checked."""
-    if cluster.system.get("name") != REFERENCE:
-        return
-    for config in {tuple(sorted(keys.items())) for keys in cluster.config.values()}:
-        why = _refusal(tuple(f"{key}={_value_text(value)}" for key, value in config))
+    for settings in _settings_of(cluster):
+        why = _refusal(settings)
         if why is not None:
             raise UsageError(f"no broker would start with these settings: {why}")
 
 
-@functools.cache
-def _refusal(settings: tuple[str, ...]) -> str | None:
+def ask_about(clusters: Iterable[Cluster]) -> None:
+    """Asks about all these clusters in one process, so that refuse_config need not start one for each."""
+    every = dict.fromkeys(settings for cluster in clusters for settings in _settings_of(cluster))
+    unknown = [settings for settings in every if settings not in _refusals]
+    if unknown:
+        _refusals.update(zip(unknown, _ask(unknown), strict=True))
+
+
+def _settings_of(cluster: Cluster) -> set[Settings]:
+    """What the brokers are started with; nothing if they are not ours."""
+    if cluster.system.get("name") != REFERENCE:
+        return set()
+    return {tuple(f"{key}={_value_text(value)}" for key, value in sorted(keys.items()))
+            for keys in cluster.config.values()}
+
+
+def _refusal(settings: Settings) -> str | None:
     """The broker's reason not to start; None: it would start."""
-    argv = [sys.executable, "-P", "-m", catalog.BROKER_CHECK, *settings]
+    if settings not in _refusals:
+        _refusals[settings], = _ask([settings])
+    return _refusals[settings]
+
+
+def _ask(questions: Sequence[Settings]) -> list[str | None]:
+    """The broker's reason for each of these settings."""
+    argv = [sys.executable, "-P", "-m", catalog.BROKER_CHECK, "--many"]
     try:
-        ran = subprocess.run(argv, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+        ran = subprocess.run(argv, input=orjson.dumps(questions), capture_output=True, timeout=_TIMEOUT_S,
+                             check=False)
+        if ran.returncode == 0:
+            return list(orjson.loads(ran.stdout))
+    except (OSError, subprocess.TimeoutExpired, orjson.JSONDecodeError) as error:
         raise FloodmarkError(f"the broker does not say whether it would start: {error}") from error
-    if ran.returncode not in (0, _REFUSED):
-        raise FloodmarkError(f"the broker does not say whether it would start: {ran.stderr.strip()[-300:]}")
-    return ran.stdout.strip() if ran.returncode == _REFUSED else None
+    why = ran.stderr.decode(errors="replace").strip()[-300:]
+    raise FloodmarkError(f"the broker does not say whether it would start: {why}")
 
 
 def _value_text(value: object) -> str:
@@ -52,12 +78,7 @@ def _value_text(value: object) -> str:
 
 def scenario_words() -> Words:
     """The names that a scenario may use: rules, bugs and switches of the broker, workloads, findings."""
-    argv = [sys.executable, "-P", "-m", catalog.BROKER_NAMES]
-    try:
-        ran = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=True)
-        names = orjson.loads(ran.stdout)
-    except (OSError, subprocess.SubprocessError, orjson.JSONDecodeError) as error:
-        raise FloodmarkError(f"the broker does not say which rules it knows: {error}") from error
+    names = _broker_names()
     return Words(
         generations=tuple(names["generations"]),
         bugs=tuple(names["bugs"]),
@@ -65,3 +86,13 @@ def scenario_words() -> Words:
         workloads=catalog.names(WORKLOAD),
         findings=tuple(sorted(EXPLANATIONS)),
     )
+
+
+@functools.cache
+def _broker_names() -> Mapping[str, Sequence[str]]:
+    argv = [sys.executable, "-P", "-m", catalog.BROKER_NAMES]
+    try:
+        ran = subprocess.run(argv, capture_output=True, timeout=_TIMEOUT_S, check=True)
+        return dict(orjson.loads(ran.stdout))
+    except (OSError, subprocess.SubprocessError, orjson.JSONDecodeError) as error:
+        raise FloodmarkError(f"the broker does not say which rules it knows: {error}") from error

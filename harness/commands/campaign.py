@@ -8,8 +8,8 @@ import asyncio
 import datetime
 import secrets
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,15 +25,17 @@ from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, Stat
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
 from floodmark.harness.campaign.quantities import seconds, time_text
+from floodmark.harness.commands.broker_questions import ask_about, refuse_config
 from floodmark.harness.commands.campaign_index import index_beside
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
 from floodmark.harness.commands.campaign_processes import JudgeProcess
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
 from floodmark.harness.commands.check import refuse_no_files, written
 from floodmark.harness.commands.error_exits import complain, sigterm_handler_restored
-from floodmark.harness.commands.run import commit, planned
+from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import Cluster
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import (
@@ -124,7 +126,7 @@ def run_campaign(options: CampaignOptions) -> int:
         "id": secrets.token_hex(6),
         "began": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
-        "commit": commit(),
+        "commit": own_commit(),
         "seed": secrets.randbelow(2**31) if options.seed is None else options.seed,
         "budget_s": budget_s,
         "runs": options.runs,
@@ -272,17 +274,31 @@ def time_of(words: str) -> float:
 def refuse_impossible_cases(plan: Plan) -> None:
     """Raises UsageError for a case that cannot run: an unknown nemesis or scenario, or a config that no
     broker would start with."""
-    nowhere = RUNS / "never"
+    clusters: list[Cluster] = []  # one of each case
     for one in plan.cases:
-        case = one.case
-        try:
-            if case.scenario is None:
-                planned(options_of(case, 1, nowhere))
-            else:
-                (scenario,) = named(case.scenario)
-                planned(scenario_options(case, scenario, nowhere), scenario.schedule)
-        except UsageError as error:
-            raise UsageError(f"the plan's case {case.title!r} cannot be run: {error}") from error
+        with _saying_which(one.case):
+            _plan_nowhere(one.case, clusters.append)
+    ask_about(clusters)
+    for one, cluster in zip(plan.cases, clusters, strict=True):
+        with _saying_which(one.case):
+            refuse_config(cluster)
+
+
+def _plan_nowhere(case: Case, refuse: Callable[[Cluster], None]) -> None:
+    nowhere = RUNS / "never"
+    if case.scenario is None:
+        planned(options_of(case, 1, nowhere), refuse=refuse)
+    else:
+        (scenario,) = named(case.scenario)
+        planned(scenario_options(case, scenario, nowhere), scenario.schedule, refuse=refuse)
+
+
+@contextmanager
+def _saying_which(case: Case) -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"the plan's case {case.title!r} cannot be run: {error}") from error
 
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:

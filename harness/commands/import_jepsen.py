@@ -24,7 +24,7 @@ from typing import Any
 import click
 
 from floodmark.harness import __version__
-from floodmark.harness.commands.run import commit, pairs
+from floodmark.harness.commands.run import own_commit, pairs
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.importers.history_writer import HistoryLines
 from floodmark.harness.importers.jepsen_common_lines import CommonLines
@@ -174,7 +174,7 @@ def about_of(
     digest = source.digest.hexdigest()
     processes, read_to_the_end = converter.reach.final_reads()
     return {
-        "format": FORMAT, "version": __version__, "commit": commit(), "id": digest[:16],
+        "format": FORMAT, "version": __version__, "commit": own_commit(), "id": digest[:16],
         "cluster": "jepsen", "workload": WORKLOAD, "nodes": nodes,
         "partitions": {
             str(number): {"topic": key, "partition": 0, "replicas": nodes, "cleanup": cleanup}

@@ -20,7 +20,7 @@ import orjson
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog, history
 from floodmark.harness.campaign.rates import wilson
-from floodmark.harness.commands.run import RunOptions, commit, planned, record
+from floodmark.harness.commands.run import RunOptions, own_commit, planned, record
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import reproduction_table, verdict_text
 from floodmark.harness.reports.case_names import ASKED
@@ -137,7 +137,7 @@ def announce(first: First, runs: int, parent: Path) -> None:
     for sentence in settings.inferred:
         click.echo(f"floodmark: {sentence}", err=True)
     about = harmless_data(first.run.about())
-    mine = commit()
+    mine = own_commit()
     if mine is not None and about.get("commit") not in (None, "unknown", mine):
         click.echo(f"floodmark: it was made by version {about.get('version')} (commit "
                    f"{str(about['commit'])[:7]}), today's brokers may differ", err=True)

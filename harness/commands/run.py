@@ -3,12 +3,13 @@
 import asyncio
 import configparser
 import datetime
+import functools
 import os
 import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -128,8 +129,10 @@ def announced(plan: RunPlan) -> str:
             f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 
-def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
-    """The plan for the options, with the given schedule or their own; UsageError for impossible options."""
+def planned(options: RunOptions, schedule: Schedule | None = None, *,
+            refuse: Callable[[Cluster], None] = refuse_config) -> RunPlan:
+    """The plan for the options, with the given schedule or their own; UsageError for impossible options.
+    refuse: raises it for a config that no broker would start with."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     if options.settings == DRAWN:
         options = with_drawn_settings(options, seed)
@@ -147,6 +150,7 @@ def planned(options: RunOptions, schedule: Schedule | None = None) -> RunPlan:
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(options, folder, config, links)
+    refuse(cluster)
     return plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder), links=links)
 
 
@@ -175,7 +179,7 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         folder=options.out,
         run_id=run_id,
         version=__version__,
-        commit=commit(),
+        commit=own_commit(),
         seed=options.seed,
         rules=options.rules,
         cluster=cluster,
@@ -220,8 +224,8 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
 
 
 def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], links: str) -> Cluster:
-    """Makes the cluster, not started; UsageError if no broker would start with these settings."""
-    cluster = catalog.cluster(
+    """Makes the cluster, not started."""
+    return catalog.cluster(
         options.cluster,
         folder,
         options.nodes,
@@ -234,8 +238,6 @@ def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], lin
         topic_config=pairs(options.topic_config, "-t"),
         topics=options.topics,
     )
-    refuse_config(cluster)
-    return cluster
 
 
 def asked_of(options: RunOptions) -> Mapping[str, Any]:
@@ -329,7 +331,13 @@ def record(plan: RunPlan) -> RunResult:
             raise FloodmarkError("interrupted twice: the run ended at once") from error
 
 
-def commit(package: Path = Path(__file__).parents[1]) -> str | None:
+@functools.cache
+def own_commit() -> str | None:
+    """The commit that this process was started from: git is asked once."""
+    return commit(Path(__file__).parents[1])
+
+
+def commit(package: Path) -> str | None:
     """The commit of floodmark's own checkout. None if it was installed otherwise: an enclosing repository (a
     project with its environment inside) is not floodmark's."""
     top = git(package, "rev-parse", "--show-toplevel")

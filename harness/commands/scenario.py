@@ -15,10 +15,11 @@ import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
-from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.broker_questions import ask_about, refuse_config, scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play, system_of
 from floodmark.harness.errors import UnfitCluster, UsageError
+from floodmark.harness.protocols import Cluster
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
@@ -112,25 +113,37 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
 def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Part]:
     """The parts that this cluster can play; the others are printed with their reasons. UsageError if none is
     left, or if no broker would start with a row's settings."""
-    fit, unfit = [], []
+    fit: list[tuple[Part, Cluster]] = []
+    unfit: list[str] = []
     for part in parts:
         why_not = systems.why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
         if why_not is not None:
             unfit.append(f"not played: {part.title}: {why_not}")
             continue
         try:
-            plan = planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule)
+            plan = planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule,
+                           refuse=_refused_later)
             plan.schedule_runner.refuse(plan.schedule)
-            fit.append(part)
+            fit.append((part, plan.cluster))
         except UnfitCluster as error:
             unfit.append(f"not played: {part.title}: {error}")
+        except UsageError as error:
+            raise UsageError(f"{part.scenario.source}: on {part.row.label}: {error}") from error
+    ask_about(made for _, made in fit)
+    for part, made in fit:
+        try:
+            refuse_config(made)
         except UsageError as error:
             raise UsageError(f"{part.scenario.source}: on {part.row.label}: {error}") from error
     if not fit:
         raise UsageError(unfit[0])
     for line in unfit:
         click.echo(line, err=True)
-    return fit
+    return [part for part, _ in fit]
+
+
+def _refused_later(_: Cluster) -> None:
+    """All rows' settings are asked about together."""
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | None = None) -> list[Row]:

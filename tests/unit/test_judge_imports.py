@@ -1,5 +1,5 @@
 """`floodmark check` imports nothing slow before Spark's JVM starts. The rest is imported while it starts
-(checkers/spark/session.py)."""
+(checkers/spark/session.py). No command imports a Kafka library before it needs one."""
 
 import subprocess
 import sys
@@ -13,6 +13,13 @@ SLOW = {"numpy", "pyarrow", "duckdb", "pandas", "networkx"}
 def test_no_slow_import_precedes_spark() -> None:
     code = ("import sys, floodmark.harness.commands.check, floodmark.checkers.judge.job; "
             f"print({SLOW} & sys.modules.keys())")
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "set()"
+
+
+def test_no_command_imports_a_kafka_library_at_once() -> None:
+    code = ("import sys, floodmark.harness.cli, floodmark.harness.commands.check; "
+            "print({'kafka', 'kio', 'confluent_kafka', 'docker'} & sys.modules.keys())")
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "set()"
 

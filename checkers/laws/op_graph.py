@@ -84,7 +84,7 @@ def suspects(graph: Graph, kinds: Iterable[int]) -> Bools:
     return near
 
 
-def pushed(graph: Graph, source: Ints, target: Ints) -> Ints | None:
+def pushed(graph: Graph, source: Numbers, target: Numbers) -> Ints | None:
     """The earliest time at which each op can have taken place; None where that takes too many rounds."""
     latest = graph.inv.copy()
     for _ in range(_PUSHES):
@@ -129,7 +129,8 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints |
     `known`: the components by some of these kinds, each of which counts as one vertex."""
     kinds, count = frozenset(kinds), len(graph.inv)
     edges = graph.among(kinds & {*DEPENDENCIES}, members)
-    source, target, size = graph.source[edges], graph.target[edges], count
+    source, target = graph.source[edges].astype(np.int64), graph.target[edges].astype(np.int64)
+    size = count
     if kinds & {PROCESS, REALTIME}:
         every = np.zeros(count, dtype=np.int64)
         whose = every if REALTIME in kinds else graph.process
@@ -265,10 +266,10 @@ def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterat
 
 
 def pairs_of(graph: Graph, edges: Ints) -> Pairs:
-    source, target = graph.source[edges].astype(np.int64), graph.target[edges]
+    source, target = graph.source[edges].astype(np.int64), graph.target[edges].astype(np.int64)
     # one number for all three, and a stable sort: half the time of a lexsort
     order = np.argsort((source * len(graph.inv) + target) * 2 + (graph.kind[edges] == RW), kind="stable")
-    edges, source, target = edges[order], source[order], target[order].astype(np.int64)
+    edges, source, target = edges[order], source[order], target[order]
     first = np.ones(len(edges), dtype=np.bool_)
     first[1:] = (source[1:] != source[:-1]) | (target[1:] != target[:-1])
     begins = np.flatnonzero(first)

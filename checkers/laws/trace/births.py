@@ -12,7 +12,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE
-from floodmark.checkers.laws.trace.epoch_spans import PIECES
+from floodmark.checkers.laws.trace.epoch_spans import pieces_of
 from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
@@ -70,12 +70,9 @@ def earliest(pieces: Iterable[Piece]) -> Iterator[Piece]:
 def births_of(unit: Unit) -> dict[Key, Births]:
     """Of the partitions of the table `suspected` that have an excuse by the fault budget."""
     found: dict[Key, list[tuple[int | None, Piece]]] = {}
-    if unit.rows(_STRUCK).num_rows:
-        rows = unit.rows(_BIRTHS)
-        for run, partition, epoch, *piece in zip(
-            *(rows[name].to_pylist() for name in rows.column_names), strict=True
-        ):
-            found.setdefault((run, partition), []).append((epoch, Piece(*piece)))
+    columns = (column.to_pylist() for column in unit.rows(_BIRTHS).columns)
+    for run, partition, epoch, *piece in zip(*columns, strict=True):
+        found.setdefault((run, partition), []).append((epoch, Piece(*piece)))
     return {key: Births(pieces) for key, pieces in found.items()}
 
 
@@ -84,9 +81,9 @@ _STRUCK = f"""
     where len(list_filter(excuses, lambda each: each.permit in ({BUDGET}, {BUDGET_MAYBE}))) > 0"""
 # Appends, line by line; and what a start found.
 _BIRTHS = f"""
-    with {PIECES}, struck as ({_STRUCK})
-    select run, partition, epoch, lo, hi, time from apart semi join struck using (run, partition)
-    where appends and lo < hi
+    with struck as ({_STRUCK}), lines as (from timeline semi join struck using (run, partition)),
+    {pieces_of("lines")}
+    select run, partition, epoch, lo, hi, time from apart where appends and lo < hi
     union all
     select run, partition, epoch, lo, hi, born_time as time from epoch_spans
     semi join struck using (run, partition) where "full" = born_time"""

@@ -191,21 +191,25 @@ class Log:
         self.gone += ((*span, None, None, False) for span in (*self.spans, *self.doubled))
 
 
-# Runs of appends. In an append without epochs a leader's records have its epoch; so have a follower's from
-# where that epoch begins. Most appends are of one epoch: only the others are split.
 _OWN = "case when role = 'leader' or \"offset\" >= began_at then t.epoch end"
 _END = f'least("offset"::hugeint + "count", {_HIGHEST})::bigint'
-PIECES = f"""
+
+
+def pieces_of(lines: str) -> str:
+    """CTEs: `apart`, the changes of logs in these lines of the timeline. In an append without epochs a
+    leader's records have its epoch; so have a follower's from where that epoch begins. Most appends are of
+    one epoch: only the others are split."""
+    return f"""
     begun as (
         select run, partition, epoch, min(epoch_start) as began_at
-        from timeline where event = 'become_leader' group by all),
+        from {lines} where event = 'become_leader' group by all),
     changes as (
         select t.run, t.partition, t.node, line, seq, time, event = 'append' as appends, epochs,
             len(epochs) > 1 and event = 'append' as mixed, case when len(epochs) > 0 then
                 nullif(epochs[1][1], -1) else {_OWN} end as epoch,
             case when len(epochs) > 0 then epochs[1][2] else "offset" end as lo,
             case when event = 'append' then {_END} end as hi
-        from timeline t left join begun using (run, partition, epoch)
+        from {lines} t left join begun using (run, partition, epoch)
         where event in ('append', 'truncate', 'start')),
     apart as (
         select * exclude (epochs, mixed), 1 as pos from changes where not coalesce(mixed, false)
@@ -213,7 +217,9 @@ PIECES = f"""
         select run, partition, node, line, seq, time, appends, nullif(epochs[pos][1], -1) as epoch,
             epochs[pos][2] as lo, coalesce(epochs[pos + 1][2], hi) as hi, pos
         from (select *, unnest(range(1, len(epochs) + 1)) as pos from changes where mixed))"""
-_RUNS = f"""{PIECES},
+
+
+_RUNS = f"""{pieces_of("timeline")},
     numbered as (
         select *, count_if(not coalesce(goes_on, false)) over (order by line, pos rows unbounded preceding)
             as number

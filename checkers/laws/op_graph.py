@@ -20,6 +20,7 @@ not agree with time. So an op to which neither applies is on no cycle, and in a 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import networkx as nx
 import numpy as np
@@ -107,7 +108,7 @@ def touching(graph: Graph, begins: Ints, ends: Ints) -> Bools:
     return (last >= 0) & (ends[np.maximum(last, 0)] >= graph.inv)
 
 
-def peeled(source: Ints, target: Ints, count: int) -> Ints:
+def peeled(source: Numbers, target: Numbers, count: int) -> Ints:
     """The vertices that remain after repeatedly removing those without an edge in, or without an edge out."""
     for _ in range(_PEELS):
         into, out = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
@@ -129,7 +130,8 @@ def components(graph: Graph, kinds: Iterable[int], members: Bools, known: Ints |
     `known`: the components by some of these kinds, each of which counts as one vertex."""
     kinds, count = frozenset(kinds), len(graph.inv)
     edges = graph.among(kinds & {*DEPENDENCIES}, members)
-    source, target = graph.source[edges].astype(np.int64), graph.target[edges].astype(np.int64)
+    source: npt.NDArray[Any] = graph.source[edges]
+    target: npt.NDArray[Any] = graph.target[edges]
     size = count
     if kinds & {PROCESS, REALTIME}:
         every = np.zeros(count, dtype=np.int64)
@@ -266,7 +268,7 @@ def shortest_cycles(graph: Graph, kinds: frozenset[int], labels: Ints) -> Iterat
 
 
 def pairs_of(graph: Graph, edges: Ints) -> Pairs:
-    source, target = graph.source[edges].astype(np.int64), graph.target[edges].astype(np.int64)
+    source, target = (column[edges].astype(np.int64) for column in (graph.source, graph.target))
     # one number for all three, and a stable sort: half the time of a lexsort
     order = np.argsort((source * len(graph.inv) + target) * 2 + (graph.kind[edges] == RW), kind="stable")
     edges, source, target = edges[order], source[order], target[order]

@@ -15,6 +15,7 @@ its end, dependencies against time cross the stretch from its end to there. A cy
 edge that agrees with it touches such a stretch (of all paths between two ops of it, one crosses each point
 between them backwards); any other cycle consists of ops that are moved to the same point, along edges that do
 not agree with time. So an op to which neither applies is on no cycle, and in a healthy run few ops are left.
+(With RW nearly all may be left: an op that reads old records comes before ops that were over long ago.)
 """
 
 from collections.abc import Iterable, Iterator
@@ -281,7 +282,7 @@ def pairs_of(graph: Graph, edges: Ints) -> Pairs:
 
 def starts_of(graph: Graph, edges: Ints) -> Bools:
     """The vertices at which the search begins. Every cycle has an edge that does not agree with time: these
-    are the sources of those edges. Those that began last come first, where a cycle goes back in time."""
+    are the sources of those edges. Those that began last are searched first: there it goes back."""
     starts = np.zeros(len(graph.inv), dtype=np.bool_)
     starts[graph.source[edges[graph.against(edges)]]] = True
     return starts

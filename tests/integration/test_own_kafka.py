@@ -120,7 +120,7 @@ def test_a_loss_made_by_hand_is_found(theirs: Somebodys, tmp_path: Path, logs: b
         {"f": "kill", "nodes": ["n1", "n2", "n3"], "moment": {"at": "ack", "partition": 0, "count": 400}},
         {"f": "start", "nodes": ["n1", "n2", "n3"]}]))
     folder = tmp_path / "run"
-    ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "12",
+    ran = floodmark("run", "--bootstrap", theirs.bootstrap, *SHORT, "--duration", "30",
                     "--schedule", schedule, "--i-may-break-this",
                     "--faults", theirs.faults(start="start_short", logs=logs), "--out", folder)
 

@@ -18,11 +18,11 @@ from floodmark.harness import catalog
 from floodmark.harness.commands.scenario import named, rows_of
 from floodmark.harness.commands.scenario_runs import Part, play, system_of
 from floodmark.harness.protocols import PartitionSpec
+from floodmark.nemesis.systems import REFERENCE
 
 NODES = ("n1", "n2", "n3")
 SPECS = [PartitionSpec(key=key, topic="log", partition=key, replicas=NODES) for key in range(4)]
 SCENARIO = "double-failover-by-signals"  # every system plays it
-REFERENCE = "reference"
 
 Say = Callable[[str, Sequence[float], str], None]
 Rate = Callable[[Path, int, str | None], float]  # folder, processes, Kafka's version -> acked op/s
@@ -33,28 +33,26 @@ def bench_kafka(scratch: Path, versions: Sequence[str], repeat: int, say: Say, r
     print("kafka: 3 brokers on this machine, 4 partitions, acks=all, min.insync.replicas=2, workload log",
           flush=True)
     systems: dict[str, str | None] = {REFERENCE: None, **{f"Kafka {one}": one for one in versions}}
-    figures: dict[tuple[str, str], list[float]] = {}
+    figures: dict[tuple[str, str], dict[str, list[float]]] = {}  # title and unit -> system -> figures
 
-    def note(name: str, what: str, figure: float) -> None:
-        figures.setdefault((name, what), []).append(figure)
+    def note(name: str, title: str, unit: str, figure: float) -> None:
+        figures.setdefault((title, unit), {}).setdefault(name, []).append(figure)
 
     for turn in range(repeat):
         for name, kafka in systems.items():
             folder = scratch / f"kafka-{turn}"
             for what, took_s in asyncio.run(start_and_stop(folder / "cluster", kafka)).items():
-                note(name, f"{what}, s", took_s)
+                note(name, what, "s", took_s)
             for processes in (1, 20):
                 figure = rate(folder / f"run-{processes}", processes, kafka)
-                note(name, f"acked sends, {processes} process{'es' if processes > 1 else ''}, op/s", figure)
-            note(name, f"{SCENARIO}, without its judge, s", played(folder / "scenario", kafka))
+                note(name, f"acked sends, {processes} process{'es' if processes > 1 else ''}", "op/s", figure)
+            note(name, f"{SCENARIO}, not judged", "s", played(folder / "scenario", kafka))
             shutil.rmtree(folder, ignore_errors=True)
-    for what in dict.fromkeys(what for _, what in figures):
-        title, unit = what.rsplit(", ", 1)
-        for name in systems:
-            say(f"{title}: {name}", figures[name, what], unit)
+    for (title, unit), of_systems in figures.items():
+        for name, found in of_systems.items():
+            say(f"{title}: {name}", found, unit)
             if name != REFERENCE:
-                against = statistics.median(figures[REFERENCE, what])
-                ratio = statistics.median(figures[name, what]) / against
+                ratio = statistics.median(found) / statistics.median(of_systems[REFERENCE])
                 print(f"  {'against the reference broker':<58}{ratio:>12,.2f}", flush=True)
 
 

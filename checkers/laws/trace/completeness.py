@@ -50,14 +50,13 @@ from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.trace.active_brokers import only_active
 from floodmark.checkers.laws.trace.commits import Commits, commits_of
 from floodmark.checkers.laws.trace.excuses import Case, Excuses, excuses_of
-from floodmark.checkers.laws.trace.isr_times import isr_times_of
+from floodmark.checkers.laws.trace.isr_times import END, isr_times_of
 from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 Row = dict[str, Any]
 Lacked = tuple[str, int | None]  # a replica, and the epoch of records
 _NO_COMMITS = Commits()
-_END = 1 << 64  # a time after all, even less a clock error
 
 
 def completeness(unit: Unit) -> None:
@@ -122,7 +121,7 @@ def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, 
         key, in_isr = (run, partition), []
         for span in spans if key in isr_times else ():
             apart = span["clock_error"] + 1
-            until = (_END if span["gone"] is None else span["gone"]) - apart
+            until = (END if span["gone"] is None else span["gone"]) - apart
             last = isr_times[key].last(who, span["full"] + apart, until)
             if last is not None:
                 in_isr.append((last, span))

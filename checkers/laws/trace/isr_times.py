@@ -13,7 +13,7 @@ from floodmark.checkers.laws.unit import Unit
 
 Key = tuple[int, int]  # run, partition
 Time = tuple[int, int]
-_END = 1 << 64  # a time after all, even less a clock error
+END = 1 << 64  # a time after all, even less a clock error
 
 
 class IsrTimes:
@@ -34,7 +34,7 @@ class IsrTimes:
 
     def in_isr(self, node: str) -> Iterable[Time]:
         """From each ruling that has the node in the ISR until the next ruling."""
-        for ruling, after in pairwise([*self.rulings, {"time": _END}]):
+        for ruling, after in pairwise([*self.rulings, {"time": END}]):
             since = ruling["time"] + ruling["clock_error"] + 1
             until = after["time"] - ruling["clock_error"] - 1
             if since <= until and node in ruling["isr"]:

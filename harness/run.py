@@ -7,8 +7,6 @@ Rules
 
 import datetime
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +25,7 @@ from floodmark.harness.run_location import (
     replacing,
     sync,
 )
+from floodmark.harness.temporary_folder import temporary_folder
 
 FORMAT = 1
 DONE, INTERRUPTED = "done", "interrupted"  # values of run.json's `ended`; any other value is an error
@@ -142,14 +141,10 @@ def create(folder: Path, about: Mapping[str, Any]) -> Run:
     refuse_nonempty(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        new_folder = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        try:
+        with temporary_folder(f".{folder.name}.", folder.parent) as new_folder:
             new_folder.chmod(0o755)
             (new_folder / "run.json").write_bytes(_pretty(about))
             os.rename(new_folder, folder)  # replaces an empty folder, and fails for any other
-        except BaseException:
-            shutil.rmtree(new_folder, ignore_errors=True)
-            raise
     except OSError as error:
         raise FloodmarkError(f"cannot begin the run folder {folder}: {error.strerror}") from error
     return Run(folder=folder)

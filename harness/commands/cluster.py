@@ -10,7 +10,6 @@ import contextlib
 import json
 import signal
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.protocols import Addressed, Cluster, ability, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty
+from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
@@ -217,8 +217,8 @@ def bring_up(
     if out is not None:
         refuse_nonempty(out)
         return _run_until_interrupted(cluster, out, nodes, first_port, made)
-    with tempfile.TemporaryDirectory(prefix="floodmark-", ignore_cleanup_errors=True) as folder:
-        return _run_until_interrupted(cluster, Path(folder), nodes, first_port, made)
+    with temporary_folder("floodmark-") as folder:
+        return _run_until_interrupted(cluster, folder, nodes, first_port, made)
 
 
 def _run_until_interrupted(cluster: str, folder: Path, nodes: int, first_port: int | None,

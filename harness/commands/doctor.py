@@ -12,7 +12,6 @@ import platform
 import shutil
 import socket
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module, metadata
@@ -45,6 +44,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, registered
 from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
+from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 from floodmark.nemesis.compose import Composed, arsenal
 
@@ -319,8 +319,8 @@ def fault_rows(engine: Engine) -> list[FaultRow]:
 
 def _faults_of(name: str) -> frozenset[str]:
     """The faults that this cluster can carry out; it is made but not started."""
-    with tempfile.TemporaryDirectory(prefix="floodmark-") as folder:
-        cluster = catalog.cluster(name, Path(folder), 3, rules=catalog.RULES[-1], bugs=(), config={},
+    with temporary_folder("floodmark-") as folder:
+        cluster = catalog.cluster(name, folder, 3, rules=catalog.RULES[-1], bugs=(), config={},
                                   links="proxied")
         return Composed(arsenal(cluster)).answers
 

@@ -14,8 +14,6 @@ Rules
 
 import datetime
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +33,7 @@ from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_nonempty, write_pieces
+from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_VALID
 
 SHOWN = 8  # partitions named in one line
@@ -82,18 +81,12 @@ def new_folder(folder: Path) -> Iterator[Run]:
     error."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        begun = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        with temporary_folder(f".{folder.name}.", folder.parent) as begun:
+            begun.chmod(0o755)
+            yield Run(folder=begun)
+            os.rename(begun, folder)  # replaces an empty folder, and nothing else
     except OSError as error:
-        raise FloodmarkError(f"cannot begin the run folder {folder}: {error.strerror}") from error
-    try:
-        begun.chmod(0o755)
-        yield Run(folder=begun)
-        os.rename(begun, folder)  # replaces an empty folder, and nothing else
-    except BaseException as error:
-        shutil.rmtree(begun, ignore_errors=True)
-        if isinstance(error, OSError):
-            raise FloodmarkError(f"cannot write the run folder {folder}: {error.strerror}") from error
-        raise
+        raise FloodmarkError(f"cannot write the run folder {folder}: {error.strerror}") from error
 
 
 def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Converter:

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -29,6 +28,7 @@ import docker
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.temporary_folder import temporary_folder
 
 # The abilities, in the order in which they are listed.
 FOLDER = "folder"  # containers see the harness's folders
@@ -123,12 +123,11 @@ def _test_network(client: docker.DockerClient, image: str, run: str) -> Answer:
     began_ns = time.monotonic_ns()
     options: dict[str, Any] = {
         "network_mode": "none", "cap_add": ["NET_ADMIN"], "mem_limit": LIMIT, "memswap_limit": LIMIT}
-    with tempfile.TemporaryDirectory(prefix="floodmark-probe-", ignore_cleanup_errors=True) as folder:
-        shared = Path(folder)
+    with temporary_folder("floodmark-probe-") as shared:
         shared.chmod(0o777)  # the container writes there as another user
         (shared / "word").write_text(run, encoding="ascii")
         answer = _run_test(client, image, run, "network",
-                      {**options, "mounts": [Mount("/probe", folder, type="bind")]})
+                      {**options, "mounts": [Mount("/probe", str(shared), type="bind")]})
         back = shared / "back"
         seen = back.exists() and back.read_text(encoding="ascii") == run
     if "refused" in answer:

@@ -16,11 +16,9 @@ import hashlib
 import importlib.util
 import io
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import threading
 import time
 from collections import deque
@@ -33,6 +31,7 @@ from docker.errors import DockerException, ImageNotFound
 import docker
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.temporary_folder import temporary_folder
 
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
 STAND_IN_BASE = "floodmark-base:1"  # made by docker/base.sh
@@ -290,24 +289,22 @@ def _fetch_wheels(script: Path, into: Path, machine: str) -> str | None:
     """Fetches the wheels; the folder is renamed into place when complete. Returns None, or why that
     failed."""
     into.parent.mkdir(parents=True, exist_ok=True)
-    scratch = tempfile.mkdtemp(dir=into.parent, prefix=".fetching-")
     try:
-        ran = subprocess.run(
-            [script, scratch, machine],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            env={**os.environ, "PYTHON": sys.executable},
-            timeout=_WHEELS_TIMEOUT_S,
-            check=False,
-        )
-        if ran.returncode:
-            return _last_line(ran.stderr)
-        Path(scratch).rename(into)
+        with temporary_folder(".fetching-", into.parent) as scratch:
+            ran = subprocess.run(
+                [script, scratch, machine],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "PYTHON": sys.executable},
+                timeout=_WHEELS_TIMEOUT_S,
+                check=False,
+            )
+            if ran.returncode:
+                return _last_line(ran.stderr)
+            scratch.rename(into)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     return None
 
 

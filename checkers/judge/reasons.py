@@ -190,9 +190,8 @@ def missing_rows(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
         return
     run = RunAt(folder=folder.path)
     is_there = run.has(run.replicas_path)
-    # Partitions whose leader lacks a row, or only others do. (A known leader is one of the replicas.)
-    known = folder.partitions.leader.where(lambda node: node is not None)
-    leaders = known & (folder.replicas.rows_by(folder.partitions.leader, folder.partitions.keys_there) < 0)
+    # Partitions whose leader lacks a row, or only others do.
+    leaders = leader_rowless(folder)
     others = rowless(folder) & ~leaders & is_there
     nobody = np.zeros(len(leaders), dtype=np.bool_)
     for whose, those, is_open in (("the leader", leaders, leaders & open_losses), ("some", others, nobody)):
@@ -205,6 +204,23 @@ def missing_rows(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
         if len(rows) > SHOWN:
             missing = f"replicas.jsonl has no row of {whose} of {len(rows)} partitions"
             yield if_rowless(leads=those is leaders, losses=bool(is_open.any())), missing
+
+
+def leader_rowless(folder: Folder) -> Flags:
+    """The partitions whose leader is known and has no row. (It is one of the replicas.)"""
+    leader = folder.partitions.leader
+    rows = folder.replicas.rows_by(leader, folder.partitions.keys_there)
+    return leader.where(lambda node: node is not None) & (rows < 0)
+
+
+def is_log_start_unknown(folder: Folder) -> Flags:
+    """The partitions whose final log start may be higher than in the rows that are there: the leader's row is
+    missing; or, if the leader is unknown, that of any replica. (A system that shows no rows is assumed to
+    delete nothing.)"""
+    if not folder.observes.replicas:
+        return np.zeros(len(folder.partitions), dtype=np.bool_)
+    leaderless = folder.partitions.leader.where(lambda node: node is None)
+    return leader_rowless(folder) | (leaderless & rowless(folder))
 
 
 def rowless(folder: Folder) -> Flags:

@@ -33,6 +33,7 @@ from floodmark.checkers.judge.claim_gates import (
     reads_committed,
 )
 from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
+from floodmark.checkers.judge.reasons import is_log_start_unknown
 from floodmark.checkers.judge.rulings import NEVER_ENDS
 from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.tables import TABLES
@@ -73,6 +74,7 @@ def tables_of_partitions(runs: Mapping[int, Run]) -> dict[str, pa.Table]:
     return _together({
         "partitions": [partitions_of(*one) for one in judged],
         "replicas": [replicas_of(*one) for one in judged],
+        "log_start_unknown": [log_start_unknown_of(*one) for one in judged],
         "traced": [traced_of(*one) for one in judged if one[1].traced],
     })
 
@@ -163,6 +165,13 @@ def _highest_log_starts(partitions: Partitions, replicas: Replicas) -> Ints:
         there = rows >= 0
         highest[there] = np.maximum(highest[there], log_starts[rows[there]])
     return highest
+
+
+def log_start_unknown_of(number: int, run: Run) -> pa.Table:
+    """A row for each partition whose final log start may be higher than in the rows that are there: its
+    leader's row is missing, or that of any replica, if the leader is unknown."""
+    keys = run.folder.partitions.keys_there[is_log_start_unknown(run.folder)]
+    return _table("log_start_unknown", len(keys), {"run": number, "partition": keys})
 
 
 def _rows_of(node: str, partitions: Partitions, replicas: Replicas) -> Ints:

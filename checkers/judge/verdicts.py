@@ -168,11 +168,19 @@ def doubts(rows: Iterable[Row]) -> Iterator[Reason]:
     """Reasons for rows of which nobody can tell whether they are findings."""
     for row in rows:
         if row["permit"] == DOUBT and row["rank"] == 1:
-            yield (
-                (row["name"],),
-                f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
-                f"{row['partition']} among them, and nothing shows whether they are lost",
-            )
+            yield (row["name"],), doubt(row)
+
+
+def doubt(row: Row) -> str:
+    if row["name"] == finding_names.LOST_WRITE:
+        return (
+            f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
+            f"{row['partition']} among them, and nothing shows whether they are lost"
+        )
+    return (
+        f"replicas.jsonl does not show the log start of partition {row['partition']}, below which nothing is "
+        f"claimed: {row['count']} may be findings"
+    )
 
 
 def stuck(folder: Folder) -> list[dict[str, Any]]:

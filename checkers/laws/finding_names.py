@@ -121,6 +121,14 @@ IF_LEADER_UNKNOWN = (LOST_WRITE, UNSEEN, SAW_THEN_LOST, UNDER_REPLICATED)
 IF_NOT_SETTLED = (DIVERGED, UNDER_REPLICATED, UNSEEN)
 IF_COMPACT = (LOST_WRITE, SAW_THEN_LOST, UNDER_REPLICATED, EPOCH_LINEAGE)
 IF_NOTHING_ACKED = (LOST_WRITE, UNSEEN)
+# Not claimed below the final log start. Where that is unknown, they are too, if there would be any.
+ABOVE_LOG_START = (
+    NONMONOTONIC_POLL,
+    POLL_SKIP,
+    INT_NONMONOTONIC_POLL,
+    INT_POLL_SKIP,
+    UNSAFE_TRUNCATION,
+)
 # A missing line may excuse these; the others rest on the lines that are there.
 SILENT_IF_TRACE_TORN = (
     LEADER_INCOMPLETE,

@@ -81,6 +81,9 @@ TABLES: Mapping[str, pa.Schema] = {
                           weak_acks=FLAG, retried=FLAG, uncommitted=FLAG,
                           unclean_index=INT, unclean_time=INT, unclean_maybe=FLAG, unclean_maybe_time=INT,
                           budget_index=INT, budget_maybe_index=INT),
+    # Partitions whose final log start may be higher than claims_from, because a row of replicas.jsonl is
+    # missing. Others have no row.
+    "log_start_unknown": _schema(partition=INT),
     # transactional: some op of it is a txn; uncommitted: isolation is read_uncommitted; silent: findings with
     # these names are not claimed for any partition of it.
     "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT)),

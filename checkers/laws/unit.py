@@ -16,6 +16,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
+from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.permits import DOUBT
 from floodmark.checkers.laws.tables import FINDINGS, TABLES
 
 Family = Callable[["Unit"], None]  # a family of laws: makes tables and findings
@@ -137,11 +139,17 @@ def opened(
         yield Unit(db, tables)
 
 
+# Below the log start nothing is claimed: where it is unknown, nobody knows whether these are findings.
+_CLAIMED = f"""
+    select f.* replace (case when u.partition is not null and f.name in {finding_names.ABOVE_LOG_START}
+            then {DOUBT} else f.permit end as permit)
+    from found f join runs r using (run) left join log_start_unknown u using (run, partition)
+    where not list_contains(r.silent, f.name)"""
+
+
 def run_families(unit: Unit, families: Sequence[Family]) -> None:
     """Run all these families. Their findings are then rows of `claimed`, which has the columns of FINDINGS:
     without those about which a run is silent. They stay in the database, because there may be a million."""
     for family in families:
         family(unit)
-    unit.view(
-        "claimed", "select f.* from found f join runs r using (run) where not list_contains(r.silent, f.name)"
-    )
+    unit.view("claimed", _CLAIMED)

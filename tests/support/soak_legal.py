@@ -40,6 +40,8 @@ def amounts_to(name: str, before: bytes, after: bytes) -> str:
         return TAMPERING
     if not come and name not in (HISTORY, ROWS):  # a dump or a trace that ends early looks like a shorter one
         return TAMPERING
+    if not come and any(is_unreadable(name, line) for line in gone):  # nothing may be wrong any more
+        return TAMPERING
     if name == TRACE and not all(is_surely_noticed(line) for line in come):
         return QUIET
     return UNREADABLE

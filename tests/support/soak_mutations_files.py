@@ -11,8 +11,9 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
+import twin_observes
 from pyarrow import parquet
-from soak_legal import HARMLESS, QUIET, RUN, TAMPERING, TRACE, UNREADABLE
+from soak_legal import HARMLESS, QUIET, ROWS, RUN, TAMPERING, TRACE, UNREADABLE
 from soak_mutations import Files, mutation, text_file
 from twin_folder import Line
 
@@ -63,6 +64,18 @@ def is_stray(files: Files, name: str) -> bool:
         return False
     partitions = run.get("partitions")
     return isinstance(partitions, dict) and not any(node in one["replicas"] for one in partitions.values())
+
+
+def is_not_promised(files: Files, name: str) -> bool:
+    """A dump, or the replicas' rows, of a system that shows none: no check reads them."""
+    run = about(files)
+    kind = "replicas" if name == ROWS else "dumps" if name.startswith("logs/") else None
+    return run is not None and kind is not None and not twin_observes.shows(run, kind)
+
+
+def is_spare(files: Files, name: str) -> bool:
+    """Whether a judge need not read this file."""
+    return lies_twice(files, name) or is_stray(files, name) or is_not_promised(files, name)
 
 
 @mutation(UNREADABLE)

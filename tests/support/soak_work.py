@@ -18,7 +18,7 @@ from soak_bases import Base, base_of, write_files
 from soak_legal import QUIET, TAMPERING, UNREADABLE, amounts_to
 from soak_mistyped import MISTYPED, mistype
 from soak_mutations import MUTATIONS, Files
-from soak_mutations_files import is_stray, lies_twice
+from soak_mutations_files import is_spare
 from twin_compare import spoken
 
 PROPERTY = Path(__file__).parents[1] / "property"
@@ -115,8 +115,8 @@ def one_mutated(seed: str, number: int, root: Path, base: Base, at: int, here: i
             break
     law = MUTATIONS[name].kind
     kind = law(touched) if law else amounts_to(touched, base.files[touched] or b"", files[touched] or b"")
-    if kind == UNREADABLE and (lies_twice(base.files, touched) or is_stray(base.files, touched)):
-        kind = QUIET  # the other copy can be read, or no check reads it
+    if kind == UNREADABLE and is_spare(base.files, touched):
+        kind = QUIET
     story = f"{name} in {touched} ({kind}) of: {base.story}"
     made = [Asked(number=number, path=write_files(files, root / f"{number}"), story=story, kind=kind,
                   touched=touched, base=at)]

@@ -25,6 +25,7 @@ POLLS = ("nonmonotonic-poll", "poll-skip")
 HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
            "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
            *(f"int-{name}" for name in POLLS), "end-offset-regressed", *twin_cycles.NAMES)
+ABOVE_LOG_START = (*POLLS, *(f"int-{name}" for name in POLLS), "unsafe-truncation")
 UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck", "broker-died"}))  # checked without a trace too
 NAMES = tuple(sorted({*UNTRACED, *twin_trace.NAMES}))
 UNFIT = "unfit"
@@ -58,10 +59,18 @@ def judge(path: Path) -> dict[str, Any]:
     found += twin_order.poll_findings(world)
     found += twin_cycles.cycle_findings(world)
     found += twin_trace.trace_findings(world, unknown)
+    unknown |= {name for name, one in found if perhaps_below_log_start(world, name, one)}
+    found = [(name, one) for name, one in found if not perhaps_below_log_start(world, name, one)]
     unknown |= set(guessing)
     unknown |= {name for name, (_, cause) in found if cause is not None and not cause.sure}
     left_out = twin_observes.not_made(world.run)
     return {**verdict(found, unknown - left_out), "not_made": sorted(left_out)}
+
+
+def perhaps_below_log_start(world: World, name: str, found: Found) -> bool:
+    """Nothing of these is claimed below the final log start, and nobody knows that."""
+    partition = world.partitions.get(found[0][0])
+    return name in ABOVE_LOG_START and partition is not None and not partition.log_start_known
 
 
 def verdict(found: list[tuple[str, Found]], unknown: set[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import twin_observes
 from twin_folder import Folder, Line
 
 
@@ -64,6 +65,7 @@ class Partition:
     rows: dict[str, Line]
     logs: dict[str, list[Line]]  # each readable dump's entries of it, in the file's order
     usable: bool  # the leader is known, and its row and all of its dump are here
+    rows_promised: bool  # the system shows replicas' rows
 
     @property
     def leader_log(self) -> list[Line]:
@@ -77,6 +79,14 @@ class Partition:
         if self.leader in self.rows:
             return int(self.rows[self.leader]["log_start"])
         return max((row["log_start"] for row in self.rows.values()), default=0)
+
+    @property
+    def log_start_known(self) -> bool:
+        """Whether no row that is missing may have a higher one. (A system without rows is taken at its word:
+        it deletes nothing.)"""
+        if not self.rows_promised or self.leader in self.rows:
+            return True
+        return self.leader is None and all(node in self.rows for node in self.replicas)
 
     @property
     def decided_end(self) -> int:
@@ -237,7 +247,8 @@ def partition_of(folder: Folder, key: int, spec: dict[str, Any]) -> Partition:
     leader, isr = leader_of(folder, key, spec["replicas"], rows)
     usable = leader is not None and leader in rows and leader in logs and leader not in folder.damaged
     return Partition(key=key, replicas=spec["replicas"], compact="compact" in (spec.get("cleanup") or ""),
-                     leader=leader, isr=isr, rows=rows, logs=logs, usable=usable)
+                     leader=leader, isr=isr, rows=rows, logs=logs, usable=usable,
+                     rows_promised=twin_observes.shows(folder.run or {}, "replicas"))
 
 
 def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Line]

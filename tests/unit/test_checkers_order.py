@@ -202,6 +202,31 @@ def polls_below_the_log_start_of_a_follower_are_not_checked(tale: Tale) -> None:
     tale.row("n1")["isr"] = 3
 
 
+BELOW_AN_UNKNOWN_LOG_START = {*READ_TO_THE_END, names.NONMONOTONIC_POLL, names.POLL_SKIP}
+
+
+@TALES.tale(unknown=BELOW_AN_UNKNOWN_LOG_START)
+def without_the_leaders_row_polls_may_be_below_the_log_start(tale: Tale) -> None:
+    polls_below_the_log_start_are_not_checked(tale)
+    for node in ("n1", "n2", "n3"):
+        tale.row(node)["absent"] = True
+
+
+@TALES.tale(unknown=BELOW_AN_UNKNOWN_LOG_START)
+def a_followers_row_does_not_show_the_log_start(tale: Tale) -> None:
+    """It may be behind: its leader deletes first."""
+    tale.acked(1, 2, 3, 4).poll(5, (0, 1)).poll(5, (2, 3)).poll(6, (1, 2)).poll(6, (0, 1))
+    tale.drop("n1", 0).drop("n1", 1).drop("n1", 2)
+    tale.row("n1")["absent"] = True
+
+
+@TALES.tale(unknown=READ_TO_THE_END)
+def without_rows_polls_in_order_are_in_order_whatever_the_log_start(tale: Tale) -> None:
+    tale.acked(1, 2, 3).poll(5, (0, 1)).poll(5, (1, 2), (2, 3))
+    for node in ("n1", "n2", "n3"):
+        tale.row(node)["absent"] = True
+
+
 @TALES.tale("end-offset-regressed bug 1")
 def an_end_offset_never_falls_for_one_client(tale: Tale) -> None:
     tale.acked(1, 2).ends(5, 2).ends(5, 1)

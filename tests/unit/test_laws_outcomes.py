@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from unit_rows import claimed_by
+from unit_rows import found_each
 
 from floodmark.checkers.laws.log import log
 from floodmark.checkers.laws.outcomes import outcomes
@@ -24,8 +23,6 @@ from floodmark.checkers.laws.permits import (
     UNCLEAN,
 )
 from floodmark.checkers.laws.permits import UNCLEAN_MAYBE as UNCLEAN_PERHAPS
-from floodmark.checkers.laws.tables import TABLES
-from floodmark.checkers.laws.unit import opened
 from floodmark.checkers.laws.values import values
 
 Row = dict[str, Any]
@@ -35,11 +32,8 @@ READER, FINAL = 50, 900
 
 # One partition led by n1, for which everything may be claimed except from final reads.
 PARTITION: Row = {
-    "partition": 0, "leader": "n1", "leader_known": True, "compact": False, "losses_judged": True,
-    "log_start": 0, "claims_from": 0, "hw": 100, "readable_to": 100, "stable_to": 100,
-    "unseen_judged": False, "by_final_reads": False, "by_any_read": False, "loss_in_doubt": False,
-    "isr_followers": [], "weak_acks": False, "retried": False, "uncommitted": False,
-    "unclean_index": NEVER, "unclean_time": NEVER, "unclean_maybe": False, "unclean_maybe_time": NEVER,
+    "hw": 100, "readable_to": 100, "stable_to": 100, "unseen_judged": False,
+    "unclean_index": NEVER, "unclean_time": NEVER, "unclean_maybe_time": NEVER,
     "budget_index": NEVER, "budget_maybe_index": NEVER,
 }  # fmt: skip
 NO_LOG: Row = {
@@ -55,19 +49,12 @@ def found(*rows: Rows, **partition: Any) -> list[Row]:
 
 def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
     """The same for many runs, all in one unit."""
-    rows: Rows = {name: [] for name in TABLES}
-    for number, (given, partition) in enumerate(runs):
-        for name, each in together(run_of(partition), given).items():
-            rows[name] += [{**row, "run": number} for row in each]
-    tables = {name: pa.Table.from_pylist(each, schema=TABLES[name]) for name, each in rows.items()}
-    with opened(tables) as unit:
-        every = claimed_by(unit, (log, values, outcomes))
-    findings: list[list[Row]] = [[] for _ in rows["partitions"]]
-    for one in every:
-        if one["name"] not in ("malformed-log", "epoch-lineage"):
-            stated = {key: value for key, value in one.items() if value not in (None, [])}
-            findings[one["run"]].append(stated)
-    return findings
+    given = [together(run_of(partition), rows) for rows, partition in runs]
+    return [
+        [{key: value for key, value in one.items() if value != []} for one in findings
+         if one["name"] not in ("malformed-log", "epoch-lineage")]
+        for findings in found_each((log, values, outcomes), given)
+    ]  # fmt: skip
 
 
 def run_of(partition: Row) -> Rows:

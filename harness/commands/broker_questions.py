@@ -6,7 +6,7 @@ asked before a cluster starts. No question about the same settings is asked twic
 import functools
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import orjson
 
@@ -35,12 +35,18 @@ def refuse_config(cluster: Cluster) -> None:
             raise UsageError(f"no broker would start with these settings: {why}")
 
 
-def ask_about(clusters: Iterable[Cluster]) -> None:
-    """Asks about all these clusters in one process, so that refuse_config need not start one for each."""
-    every = dict.fromkeys(settings for cluster in clusters for settings in _settings_of(cluster))
+def refuse_configs(clusters: Sequence[tuple[str, Cluster]]) -> None:
+    """The same for many clusters, with one process for all of them. Each comes with the words with which its
+    error begins."""
+    every = dict.fromkeys(settings for _, cluster in clusters for settings in _settings_of(cluster))
     unknown = [settings for settings in every if settings not in _refusals]
     if unknown:
         _refusals.update(zip(unknown, _ask(unknown), strict=True))
+    for words, cluster in clusters:
+        try:
+            refuse_config(cluster)
+        except UsageError as error:
+            raise UsageError(f"{words}: {error}") from error
 
 
 def _settings_of(cluster: Cluster) -> set[Settings]:

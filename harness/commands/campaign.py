@@ -8,8 +8,8 @@ import asyncio
 import datetime
 import secrets
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, Stat
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
 from floodmark.harness.campaign.quantities import seconds, time_text
-from floodmark.harness.commands.broker_questions import ask_about, refuse_config
+from floodmark.harness.commands.broker_questions import refuse_configs
 from floodmark.harness.commands.campaign_index import index_beside
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
 from floodmark.harness.commands.campaign_processes import JudgeProcess
@@ -274,31 +274,22 @@ def time_of(words: str) -> float:
 def refuse_impossible_cases(plan: Plan) -> None:
     """Raises UsageError for a case that cannot run: an unknown nemesis or scenario, or a config that no
     broker would start with."""
-    clusters: list[Cluster] = []  # one of each case
+    clusters: list[tuple[str, Cluster]] = []
     for one in plan.cases:
-        with _saying_which(one.case):
-            _plan_nowhere(one.case, clusters.append)
-    ask_about(clusters)
-    for one, cluster in zip(plan.cases, clusters, strict=True):
-        with _saying_which(one.case):
-            refuse_config(cluster)
+        words = f"the plan's case {one.case.title!r} cannot be run"
+        try:
+            clusters.append((words, _cluster_nowhere(one.case)))
+        except UsageError as error:
+            raise UsageError(f"{words}: {error}") from error
+    refuse_configs(clusters)
 
 
-def _plan_nowhere(case: Case, refuse: Callable[[Cluster], None]) -> None:
+def _cluster_nowhere(case: Case) -> Cluster:
     nowhere = RUNS / "never"
     if case.scenario is None:
-        planned(options_of(case, 1, nowhere), refuse=refuse)
-    else:
-        (scenario,) = named(case.scenario)
-        planned(scenario_options(case, scenario, nowhere), scenario.schedule, refuse=refuse)
-
-
-@contextmanager
-def _saying_which(case: Case) -> Iterator[None]:
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"the plan's case {case.title!r} cannot be run: {error}") from error
+        return planned(options_of(case, 1, nowhere), ask_broker=False).cluster
+    (scenario,) = named(case.scenario)
+    return planned(scenario_options(case, scenario, nowhere), scenario.schedule, ask_broker=False).cluster
 
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -130,9 +130,9 @@ def announced(plan: RunPlan) -> str:
 
 
 def planned(options: RunOptions, schedule: Schedule | None = None, *,
-            refuse: Callable[[Cluster], None] = refuse_config) -> RunPlan:
-    """The plan for the options, with the given schedule or their own; UsageError for impossible options.
-    refuse: raises it for a config that no broker would start with."""
+            ask_broker: bool = True) -> RunPlan:
+    """The plan for the options, with the given schedule or their own; UsageError for impossible options, and,
+    unless ask_broker is False, for a config that no broker would start with."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     if options.settings == DRAWN:
         options = with_drawn_settings(options, seed)
@@ -150,7 +150,8 @@ def planned(options: RunOptions, schedule: Schedule | None = None, *,
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(options, folder, config, links)
-    refuse(cluster)
+    if ask_broker:
+        refuse_config(cluster)
     return plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder), links=links)
 
 

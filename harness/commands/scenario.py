@@ -15,7 +15,7 @@ import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
-from floodmark.harness.commands.broker_questions import ask_about, refuse_config, scenario_words
+from floodmark.harness.commands.broker_questions import refuse_configs, scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play, system_of
 from floodmark.harness.errors import UnfitCluster, UsageError
@@ -113,37 +113,32 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
 def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Part]:
     """The parts that this cluster can play; the others are printed with their reasons. UsageError if none is
     left, or if no broker would start with a row's settings."""
-    fit: list[tuple[Part, Cluster]] = []
+    fit: list[Part] = []
+    clusters: list[tuple[str, Cluster]] = []
     unfit: list[str] = []
     for part in parts:
+        row = f"{part.scenario.source}: on {part.row.label}"
         why_not = systems.why_not_played(part.scenario.schedule, part.row, system_of(part.kafka))
         if why_not is not None:
             unfit.append(f"not played: {part.title}: {why_not}")
             continue
         try:
             plan = planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule,
-                           refuse=_refused_later)
+                           ask_broker=False)
             plan.schedule_runner.refuse(plan.schedule)
-            fit.append((part, plan.cluster))
         except UnfitCluster as error:
             unfit.append(f"not played: {part.title}: {error}")
+            continue
         except UsageError as error:
-            raise UsageError(f"{part.scenario.source}: on {part.row.label}: {error}") from error
-    ask_about(made for _, made in fit)
-    for part, made in fit:
-        try:
-            refuse_config(made)
-        except UsageError as error:
-            raise UsageError(f"{part.scenario.source}: on {part.row.label}: {error}") from error
+            raise UsageError(f"{row}: {error}") from error
+        fit.append(part)
+        clusters.append((row, plan.cluster))
+    refuse_configs(clusters)
     if not fit:
         raise UsageError(unfit[0])
     for line in unfit:
         click.echo(line, err=True)
-    return [part for part, _ in fit]
-
-
-def _refused_later(_: Cluster) -> None:
-    """All rows' settings are asked about together."""
+    return fit
 
 
 def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | None = None) -> list[Row]:

@@ -11,7 +11,7 @@ from floodmark.broker.check_config import find_problem
 from floodmark.harness import catalog
 from floodmark.harness.campaign import plan as campaign_plan
 from floodmark.harness.commands import broker_questions
-from floodmark.harness.commands.broker_questions import ask_about, refuse_config, scenario_words
+from floodmark.harness.commands.broker_questions import refuse_config, refuse_configs, scenario_words
 from floodmark.harness.commands.campaign import refuse_impossible_cases
 from floodmark.harness.commands.run import own_commit
 from floodmark.harness.commands.scenario import parts_that_fit
@@ -49,7 +49,8 @@ def test_many_clusters_are_asked_about_in_one_process(tmp_path: Path, asked: lis
     fit = [cluster(tmp_path / f"fit-{lag}", replica_lag_time_max_ms=lag) for lag in ("600", "700")]
     slow = cluster(tmp_path / "slow", replica_fetch_wait_max_ms="500", replica_lag_time_max_ms="499")
     slower = cluster(tmp_path / "slower", replica_fetch_wait_max_ms="600", replica_lag_time_max_ms="499")
-    ask_about([fit[0], slow, fit[1], slower])
+    with pytest.raises(UsageError, match=r"^the slow one: no broker would start .*500"):
+        refuse_configs([("the first", fit[0]), ("the slow one", slow), ("", fit[1]), ("the slower", slower)])
     assert len(asked) == 1
     for one in fit:
         refuse_config(one)
@@ -60,7 +61,7 @@ def test_many_clusters_are_asked_about_in_one_process(tmp_path: Path, asked: lis
         assert why is not None
         assert wait in why
         assert str(refused.value) == f"no broker would start with these settings: {why}"
-    ask_about([slower, *fit])
+    refuse_configs([("", one) for one in fit])
     assert len(asked) == 1
 
 

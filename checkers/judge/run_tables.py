@@ -92,6 +92,8 @@ def _table(name: str, rows: int, columns: Mapping[str, Any]) -> pa.Table:
     """The contract's table; a single value is repeated in every row."""
     schema, arrays = TABLES[name], []
     assert columns.keys() == set(schema.names), columns.keys() ^ set(schema.names)
+    if not rows:
+        return schema.empty_table()  # Arrow repeats no list zero times
     for column in schema:
         values = columns[column.name]
         if isinstance(values, (pa.Array, np.ndarray, list)):

@@ -122,7 +122,7 @@ class Soak:
 
     def keep(self, tally: Tally, batch: Sequence[Asked], asked: Asked, laws_broken: Sequence[str]) -> None:
         """Moves the folder (with a copy of the folder it was made from) away, and prints what is wrong."""
-        name = f"{tally.campaign}-{self.seed}-{asked.path.name}"
+        name = f"{tally.campaign}-{self.seed}-{asked.number}"
         place = self.kept / name
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(asked.path, place, symlinks=True)

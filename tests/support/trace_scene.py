@@ -91,8 +91,10 @@ class Scene:
 
     def copy(self, *nodes: str, at: int | None = None) -> None:
         """Each of these appends up to the leader's end, with records of its current epoch, and fetches from
-        there."""
+        there. One that was started again gets its role before."""
         for node in nodes:
+            if self.states[node].epoch == -1:
+                self.obey(node)
             if self.states[node].leo < self.leo:
                 self.append(node, self.leo - self.states[node].leo, role="follower", at=at)
             self.fetch(node)

@@ -49,8 +49,8 @@ def nonmonotonic_send(world: World) -> Iterator[Found]:
         return
     for b, earlier in lower_sends(world, lambda a, b: indexed(a) < indexed(b)):
         if b.process not in world.overlapping:
-            causes = [follows(world, [a, b], acks=True) or retried(world) for a in earlier]
-            yield (b.partition, where(world, b), b.value), every(causes)
+            losses = [follows(world, [a, b], acks=True) for a in earlier]
+            yield (b.partition, where(world, b), b.value), every(losses) or retried(world)
 
 
 def int_nonmonotonic_send(world: World) -> Iterator[Found]:

@@ -250,13 +250,14 @@ def holdings(events: list[Event], starts: dict[int, int]) -> list[Holding]:
 
 
 def epoch_of(append: Event, offset: int, starts: dict[int, int]) -> int | None:
-    """The epoch of one of the appended records. If the line does not have it, a leader's records are of its
-    own epoch, and so are a follower's from the start of that epoch on."""
+    """The epoch of one of the appended records; None: unknown (-1: its batch has none). If the line does not
+    have it, a leader's records are of its own epoch, and so are a follower's from the start of that epoch
+    on."""
     if append["epochs"] is None:
         epoch = int(append["epoch"])
         return epoch if append["role"] == "leader" or offset >= starts.get(epoch, offset + 1) else None
     said = [epoch for epoch, first in append["epochs"] if first <= offset]
-    return said[-1] if said else None
+    return said[-1] if said and said[-1] != -1 else None
 
 
 def void(events: list[Event]) -> dict[int, int]:

@@ -73,8 +73,11 @@ def test_the_judge_does_not_fail(change: Change, tmp_path: Path) -> None:
     assert verdict.failure is None
 
 
-def test_the_judge_does_not_fail_on_a_run_without_partitions(tmp_path: Path) -> None:
-    folder = Tale().write(tmp_path / "run")
+@pytest.mark.parametrize("traced", [False, True])
+def test_the_judge_does_not_fail_on_a_run_without_partitions(tmp_path: Path, traced: bool) -> None:
+    tale = Tale()
+    tale.trace = Story().begin().lines if traced else None
+    folder = tale.write(tmp_path / "run")
     about = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**about, "partitions": {}, "leaders": {}}))
 

@@ -232,6 +232,29 @@ def test_another_record_at_a_committed_offset() -> None:
     assert not judged(Story().elect("n1", 1, ["n1", "n2"]).append("n3", 0).write(1, to=["n2"]))
 
 
+def leaves_and_grows(story: Story) -> Story:
+    """n3 leaves the ISR; then both logs grow."""
+    story.line("c", "isr", leader="n1", epoch=1, isr=["n1", "n2"], partition_epoch=2)
+    return story.append("n3", 0).write(1, to=["n2"]).line("n1", "hw", epoch=1, role="leader")
+
+
+GROWING = [
+    # n3 had the other record while it was a candidate, whatever came later.
+    (leaves_and_grows(mixed().write(1, to=["n2"])), [(CANDIDATE, "other", 0, 1)]),
+    (leaves_and_grows(mixed().write(1, to=["n2"]).append("n3", 0, 2)), [(CANDIDATE, "other", 0, 1)]),
+    # The record of epoch 1 was committed only after n3 had left, or it had another there only then.
+    (leaves_and_grows(mixed().append("n1", 1, role="leader").append("n2", 1)), []),
+    (leaves_and_grows(Story().elect("n1", 1).append("n1", 1, role="leader").commit("n1", 1, 1)), []),
+]
+
+
+def test_a_log_grows_on_after_the_replica_has_left_the_isr() -> None:
+    findings = judged_each([(story, {}) for story, _ in GROWING], "how", "offset", "upto")
+
+    assert [[one for one in some if one[1] == "other"] for some in findings] == [
+        expected for _, expected in GROWING]
+
+
 CUTS = [
     ({"to": 0}, {}, [(CUT, 0, 1), (CANDIDATE, 0, None)]),
     ({"to": 0}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),

@@ -145,25 +145,27 @@ class Commits:
                     later[place] = place + 1
                 place = following(later, place + 1)
 
-    def displaced(self, spans: Sequence[tuple[int, Row]]) -> Iterator[tuple[Row, Epoch]]:
-        """The epochs whose committed records one replica has replaced by others, with the spans that did: the
-        spans come in order, each with the last time at which it matters. Once spans have replaced all
-        committed records of an epoch, later ones show nothing new about that epoch."""
-        coming = sorted(range(len(self.epochs)), key=lambda place: self.epochs[place].full, reverse=True)
+    def displaced(self, spans: Sequence[Row]) -> Iterator[tuple[Row, Epoch, int]]:
+        """The epochs whose committed records one replica has replaced by others, with the spans that did, and
+        how far they did. The spans come in the order of `surely`: what was committed up to this time counts.
+        Once spans have replaced all committed records of an epoch, later ones show nothing new about it."""
+        coming = sorted(range(len(self.epochs)), key=lambda place: self.epochs[place].first, reverse=True)
         left: list[int] = []  # places of the epochs that are committed by now and not yet completely replaced
-        for last, span in spans:
-            surely = last - span["clock_error"] - 1  # an epoch that was complete by then
-            while coming and self.epochs[coming[-1]].full <= surely:
+        for span in spans:
+            lo, hi, surely = span["lo"], span["hi"], span["surely"]
+            while coming and self.epochs[coming[-1]].first <= surely:
                 insort(left, coming.pop())
-            first, end = bisect_left(self.los, span["lo"]), bisect_left(self.los, span["hi"])
-            partly = range(bisect_right(self.tops, span["lo"]), first)
+            first, end = bisect_left(self.los, lo), bisect_left(self.los, hi)
+            partly = range(bisect_right(self.tops, lo), first)
             wholly = left[bisect_left(left, first) : bisect_left(left, end)]
             for place in (*partly, *wholly):
                 epoch = self.epochs[place]
-                if epoch.written in (None, span["epoch"]) or epoch.hi <= span["lo"] or epoch.full > surely:
+                if epoch.written in (None, span["epoch"]) or epoch.first > surely:
                     continue
-                yield span, epoch
-                if place >= first and epoch.hi <= span["hi"]:
+                upto = min(hi, epoch.hi if epoch.full <= surely else epoch.reached_by(surely))
+                if upto > max(lo, epoch.lo):
+                    yield span, epoch, upto
+                if place >= first and upto == epoch.hi:
                     del left[bisect_left(left, place)]
 
 

@@ -49,6 +49,7 @@ from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.tables import FINDINGS
 from floodmark.checkers.laws.trace.active_brokers import only_active
 from floodmark.checkers.laws.trace.commits import Commits, commits_of
+from floodmark.checkers.laws.trace.epoch_spans import END_OF_APPEND
 from floodmark.checkers.laws.trace.excuses import Case, Excuses, excuses_of
 from floodmark.checkers.laws.trace.isr_times import END, isr_times_of
 from floodmark.checkers.laws.unit import Unit
@@ -57,6 +58,11 @@ Key = tuple[int, int]  # run, partition
 Row = dict[str, Any]
 Lacked = tuple[str, int | None]  # a replica, and the epoch of records
 _NO_COMMITS = Commits()
+_FOREVER = (1 << 63) - 1
+_CANDIDATE_SPANS = pa.schema([
+    ("run", pa.int32()), ("partition", pa.int64()), ("node", pa.string()),
+    *((name, pa.int64()) for name in ("epoch", "lo", "hi", "born_time", "born_seq", "full", "surely")),
+])  # fmt: skip
 
 
 def completeness(unit: Unit) -> None:
@@ -113,25 +119,31 @@ def short_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, 
 
 
 def mixed_of(unit: Unit, commits: Mapping[Key, Commits]) -> Iterator[tuple[Key, Lacked, Case]]:
-    """Logs that have another epoch's record where one is committed: from when all of both was there, and
-    while some ruling that was in force then or later has the replica in the ISR."""
-    isr_times = isr_times_of(unit)
-    rows = unit.rows("from mixed_spans order by run, partition, node").to_pylist()
+    """Logs that had another epoch's record where one was committed, when the replica last was a candidate."""
+    unit.load("candidate_spans", pa.Table.from_pylist(list(candidate_spans(unit)), _CANDIDATE_SPANS))
+    rows = unit.rows(_GROWN_SPANS).to_pylist()
     for (run, partition, who), spans in groupby(rows, itemgetter("run", "partition", "node")):
-        key, in_isr = (run, partition), []
-        for span in spans if key in isr_times else ():
-            apart = span["clock_error"] + 1
-            until = (END if span["gone"] is None else span["gone"]) - apart
-            last = isr_times[key].last(who, span["full"] + apart, until)
-            if last is not None:
-                in_isr.append((last, span))
-        for span, epoch in commits[key].displaced(sorted(in_isr, key=itemgetter(0))):
-            offset, upto = max(span["lo"], epoch.lo), min(span["hi"], epoch.hi)
+        key = run, partition
+        for span, epoch, upto in commits[key].displaced(list(spans)):
+            offset = max(span["lo"], epoch.lo)
             # The line that caused it: the one that committed the one record, or appended the other.
             began = span["born_time"], who, span["born_seq"]
             time, node, seq = max(epoch.first_commit(offset), began)
             case = Case(offset, upto, time, node, seq, epoch.written, "other", span["epoch"], upto)
             yield key, (who, epoch.written), case
+
+
+def candidate_spans(unit: Unit) -> Iterator[Row]:
+    """The mixed spans of replicas that were candidates meanwhile. `surely`: what came up to this time had
+    surely happened when the replica was one for the last time."""
+    isr_times = isr_times_of(unit)
+    for span in unit.rows("from mixed_spans").to_pylist():
+        key, apart = (span["run"], span["partition"]), span["clock_error"] + 1
+        until = (END if span["gone"] is None else span["gone"]) - apart
+        if key in isr_times:
+            last = isr_times[key].last(span["node"], span["born_time"] + apart, until)
+            if last is not None:
+                yield {**span, "surely": min(last - apart, _FOREVER)}
 
 
 def together(*found: Iterator[tuple[Key, Lacked, Case]]) -> Iterator[tuple[Key, dict[Lacked, list[Case]]]]:
@@ -234,6 +246,16 @@ _MIXED_SPANS = """
     join traced t on s.run = t.run and s.partition = t.partition and list_contains(t.replicas, s.node)
     asof join last_below b on s.run = b.run and s.partition = b.partition and s.last >= b.low
     where (b.written <> s.epoch and b.top > s.lo) or b.top_before > s.lo"""
+
+# The candidates' spans as far as they reached by then: a span grows with each append.
+_GROWN_SPANS = f"""
+    select s.* replace (case when s.surely >= s."full" then s.hi else least(s.hi, a.reached) end as hi)
+    from candidate_spans s
+    asof left join (
+        select run, partition, node, time, {END_OF_APPEND} as reached
+        from timeline where event = 'append') a
+        on s.run = a.run and s.partition = a.partition and s.node = a.node and s.surely >= a.time
+    order by s.run, s.partition, s.node, s.surely, s.lo"""
 
 _UNSAFE_CUTS = """
     with cuts as (

@@ -192,7 +192,7 @@ class Log:
 
 
 _OWN = "case when role = 'leader' or \"offset\" >= began_at then t.epoch end"
-_END = f'least("offset"::hugeint + "count", {_HIGHEST})::bigint'
+END_OF_APPEND = f'least("offset"::hugeint + "count", {_HIGHEST})::bigint'
 
 
 def pieces_of(lines: str) -> str:
@@ -208,7 +208,7 @@ def pieces_of(lines: str) -> str:
             len(epochs) > 1 and event = 'append' as mixed, case when len(epochs) > 0 then
                 nullif(epochs[1][1], -1) else {_OWN} end as epoch,
             case when len(epochs) > 0 then epochs[1][2] else "offset" end as lo,
-            case when event = 'append' then {_END} end as hi
+            case when event = 'append' then {END_OF_APPEND} end as hi
         from {lines} t left join begun using (run, partition, epoch)
         where event in ('append', 'truncate', 'start')),
     apart as (

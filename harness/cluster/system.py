@@ -72,6 +72,8 @@ class System(Protocol):
     @property
     def software(self) -> JavaSoftware | None: ...  # None: the reference broker's own
     @property
+    def module(self) -> str | None: ...  # its processes are `python -m` this: a place may import it only once
+    @property
     def power(self) -> PowerLoss: ...
     @property
     def frozen(self) -> bool: ...  # all its processes are stopped for good: nothing is mended any more

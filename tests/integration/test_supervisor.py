@@ -1,12 +1,14 @@
 """The supervisor with real processes: nothing survives the harness, however it ends."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_processes import state_of, wait_until
@@ -17,6 +19,45 @@ from floodmark.harness.errors import FloodmarkError
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 WAIT_S = 20.0
 
+# A program that the supervisor imports once.
+PROGRAM = """
+import json, os, random, signal, sys, time
+
+imported_by = os.getpid()
+
+def main():
+    if sys.argv[1] == "sleep":
+        print("here", flush=True)
+        time.sleep(600)
+    if sys.argv[1] == "raise":
+        raise ZeroDivisionError
+    if sys.argv[1] == "exit":
+        sys.exit(int(sys.argv[2]) if sys.argv[2].isdecimal() else sys.argv[2])
+    files = [number for number in range(64) if is_open(number)]
+    with open("/proc/self/comm") as comm:
+        print(json.dumps({
+            "arguments": sys.argv[1:], "imported_by": imported_by, "pid": os.getpid(), "parent": os.getppid(),
+            "files": files, "comm": comm.read().strip(), "stdin": os.readlink("/proc/self/fd/0"),
+            "random": random.random(), "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
+        }))
+    return 7
+
+def is_open(number):
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
+"""
+
+
+@pytest.fixture(autouse=True)
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / "__main__.py").write_text(PROGRAM)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
 # A harness that starts three children, stops one of them, prints their pids and then waits.
 HARNESS = """
 import asyncio, sys
@@ -25,9 +66,10 @@ from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesse
 
 async def main():
     folder = Path(sys.argv[1])
-    processes = await SupervisedProcesses.begin(folder / "keeper.log")
+    processes = await SupervisedProcesses.begin(folder / "keeper.log", "program")
     argv = [sys.executable, "-c", "import time; time.sleep(600)"]
-    pids = [(await processes.spawn(f"n{k}", argv, folder / f"n{k}.log")).pid for k in (1, 2, 3)]
+    pids = [(await processes.spawn("n1", argv, folder / "n1.log")).pid]
+    pids += [(await processes.fork(name, ["sleep"], folder / f"{name}.log")).pid for name in ("n2", "n3")]
     await processes.pause("n2")
     print(processes._supervisor.pid, *pids, flush=True)
     await asyncio.sleep(600)
@@ -83,14 +125,17 @@ def test_the_children_are_out_of_reach_of_a_terminals_ctrl_c(
     assert os.getsid(process.pid) != supervisor
 
 
-def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("forked", [False, True])
+def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path, forked: bool) -> None:
     """When the call returns, a killed process is gone and a paused one is stopped; a kill reaches a stopped
     one."""
 
     async def story() -> None:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")
+        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
         try:
-            process = await processes.spawn("n1", SLEEPER, tmp_path / "n1.log")
+            log = tmp_path / "n1.log"
+            process = await (processes.fork("n1", ["sleep"], log) if forked
+                             else processes.spawn("n1", SLEEPER, log))
             for _ in range(20):
                 await processes.pause("n1")
                 assert state_of(process.pid) == "T"
@@ -102,6 +147,75 @@ def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path) -> None:
             assert state_of(process.pid) is None
             assert not processes.lives("n1")
             assert processes.died == []
+        finally:
+            await processes.end()
+
+    asyncio.run(story())
+
+
+def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> None:
+    """It has its own arguments, log, name, signal handlers and random numbers, and no open files."""
+
+    async def story() -> list[dict[str, Any]]:
+        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
+        try:
+            for name in ("n1", "n2"):
+                forked = await processes.fork(name, ["say", name], tmp_path / f"{name}.log")
+                await asyncio.wait_for(forked.ended.wait(), WAIT_S)
+            assert "exit code 7" in processes.died_words["n1"]
+            return [{**json.loads((tmp_path / f"{name}.log").read_text()),
+                     "supervisor": processes._supervisor.pid} for name in ("n1", "n2")]
+        finally:
+            await processes.end()
+
+    said = asyncio.run(story())
+    for name, one in zip(("n1", "n2"), said, strict=True):
+        assert one["arguments"] == ["say", name]
+        assert one["comm"] == name
+        assert one["stdin"] == os.devnull
+        assert one["files"] == [0, 1, 2]
+        assert one["imported_by"] == one["parent"] == one["supervisor"] != one["pid"]
+        assert one["term"]
+    assert said[0]["random"] != said[1]["random"]
+    assert (tmp_path / "keeper.log").read_text() == ""
+
+
+def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
+    async def story() -> dict[str, str]:
+        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
+        try:
+            for name, arguments in ENDS.items():
+                forked = await processes.fork(name, arguments, tmp_path / f"{name}.log")
+                await asyncio.wait_for(forked.ended.wait(), WAIT_S)
+            await processes.fork("n5", ["sleep"], tmp_path / "n5.log")
+            await processes.terminate("n5", timeout_s=WAIT_S)
+            assert processes.died == [*ENDS]
+            return dict(processes.died_words)
+        finally:
+            await processes.end()
+
+    words = asyncio.run(story())
+    assert "exit code 3" in words["n1"]
+    assert "exit code 1" in words["n2"]
+    assert "the disk is full" in words["n2"]
+    assert "exit code 1" in words["n3"]
+    assert "ZeroDivisionError" in words["n3"]
+
+
+ENDS = {"n1": ["exit", "3"], "n2": ["exit", "the disk is full"], "n3": ["raise"]}
+
+
+def test_a_module_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
+    """And other processes go on."""
+    (tmp_path / "program" / "__main__.py").write_text("import nothing_of_that_name")
+
+    async def story() -> None:
+        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
+        try:
+            await processes.spawn("n1", SLEEPER, tmp_path / "n1.log")
+            with pytest.raises(FloodmarkError, match="nothing_of_that_name"):
+                await processes.fork("n2", [], tmp_path / "n2.log")
+            assert (processes.lives("n1"), processes.lives("n2")) == (True, False)
         finally:
             await processes.end()
 

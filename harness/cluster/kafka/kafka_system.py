@@ -117,6 +117,7 @@ class KafkaSystem:
         self.power = power
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
+        self.module: str | None = None
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}

@@ -52,7 +52,7 @@ def local_cluster(folder: Path, system: System, *, links: str, first_port: int |
         except BaseException:
             ports.close()
             raise
-        processes = Processes(layout)
+        processes = Processes(layout, system.module)
         return House(layout=layout, hosts=processes, network=processes.network,
                      disks=Files(processes, system.power), close=ports.close)
 
@@ -60,18 +60,19 @@ def local_cluster(folder: Path, system: System, *, links: str, first_port: int |
 
 
 class Processes:
-    """The processes of one supervisor, see harness.cluster.hosts: Hosts; `network` is their links."""
+    """The processes of one supervisor, see harness.cluster.hosts: Hosts; `network` is their links. module:
+    see System."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, module: str | None) -> None:
         self.expects_exit: ExpectsExit = expects_no_exit
         self.command: Command = no_command
         self.network = Links()
-        self._layout = layout
+        self._layout, self._module = layout, module
         self._processes: SupervisedProcesses | None = None
 
     async def begin(self) -> None:
         """Starts the supervisor, and the links process if links are proxied."""
-        self._processes = await SupervisedProcesses.begin(self._layout.work("keeper.log"))
+        self._processes = await SupervisedProcesses.begin(self._layout.work("keeper.log"), self._module)
         self._processes.expects_exit = self.expects_exit
         if self._layout.links:
             lines = await control_client.open_lines(self._processes.links_socket(), "the links process")
@@ -82,8 +83,11 @@ class Processes:
 
     async def spawn(self, name: str) -> None:
         program, *arguments = self.command(name)
-        argv = [*PROGRAMS.get(program, (program,)), *arguments]
-        await self._kept.spawn(name, argv, self._layout.log_of(name))
+        log = self._layout.log_of(name)
+        if self._module is not None and [program, *arguments[:2]] == [PYTHON, "-m", self._module]:
+            await self._kept.fork(name, arguments[2:], log)
+        else:
+            await self._kept.spawn(name, [*PROGRAMS.get(program, (program,)), *arguments], log)
 
     async def kill(self, name: str) -> None:
         await self._kept.kill(name)

@@ -1,7 +1,8 @@
 """The parent process of brokers, controller and links; it makes sure that none of them outlives the harness.
 
-Run as `python -m floodmark.harness.cluster.local.supervisor HARNESS_PID`, with one end of a socket pair as
-its standard input. It imports only the standard library, so that it starts quickly.
+Run as `python -m floodmark.harness.cluster.local.supervisor HARNESS_PID [MODULE]`, with one end of a socket
+pair as its standard input. It imports only the standard library, so that it starts quickly, and then MODULE,
+from which it can fork processes (forked_process.py). What the module is, it does not know.
 
 Rules
 1. When the socket from the harness closes, or the harness is no longer its parent, the supervisor kills every
@@ -14,10 +15,12 @@ Rules
    broker.
 
 JSON lines. Requests: {"id":1,"do":"spawn","name":"n1","argv":[...],"log":PATH} (and "stdin": a descriptor
-that the supervisor inherited), {"id":2,"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answers:
+that the supervisor inherited), {"id":1,"do":"fork","name":"n1","arguments":[...],"log":PATH}, {"id":2,
+"do":"kill"|"pause"|"resume"|"terminate","name":"n1"}. Answers:
 {"id":1,"ok":{...}} or {"id":1,"error":"..."}. Events: {"exit":"n1","pid":7,"code":-9}.
 """
 
+import contextlib
 import ctypes
 import json
 import os
@@ -30,30 +33,38 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-PR_SET_PDEATHSIG = 1
+from floodmark.harness.cluster.local.forked_process import ForkedProcess, Main, load
+
+PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 PARENT_LOOK_S = 0.5  # how often it checks that the harness is still its parent
 REAP_S = 10.0
+_STARTS = ("spawn", "fork")
 
 
 @dataclass(slots=True, kw_only=True)
 class Child:
     name: str
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     paused: bool = False
     killers: list[int] = field(default_factory=list)  # ids to answer when it has been waited for
     pausers: list[int] = field(default_factory=list)  # ids to answer when the kernel has stopped it
 
 
 class Supervisor:
-    """Starts, signals and waits for the children; `harness` is the socket to answer on."""
+    """Starts, signals and waits for the children. harness: the socket to answer on; module: what can be
+    forked."""
 
-    def __init__(self, harness: socket.socket) -> None:
+    def __init__(self, harness: socket.socket, module: str | None) -> None:
         self._harness = harness
+        self._module = module
+        self._main: Main | None = None
+        self.has_loaded_ahead = module is None
         self._children: dict[str, Child] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
         self._me = os.getpid()
         self._actions: Mapping[str, Callable[[int, Mapping[str, Any]], None]] = {
             "spawn": self._spawn,
+            "fork": self._fork,
             "kill": self._kill,
             "pause": self._pause,
             "resume": self._resume,
@@ -64,8 +75,10 @@ class Supervisor:
         """Carries out one request line; an error is the answer."""
         request = json.loads(line)
         try:
+            if request["do"] in _STARTS and request["name"] in self._children:
+                raise ValueError(f"{request['name']} is running already")
             self._actions[request["do"]](request["id"], request)
-        except (KeyError, OSError, subprocess.SubprocessError) as error:
+        except Exception as error:
             self._send({"id": request["id"], "error": f"{type(error).__name__}: {error}"})
 
     def handle_stops_and_exits(self) -> None:
@@ -92,11 +105,20 @@ class Supervisor:
                 print(f"{child.name} (pid {child.process.pid}) was killed but is not gone", file=sys.stderr)
         self._children.clear()
 
+    def load_ahead(self) -> None:
+        """Imports the module while the harness requests nothing. Its errors are reported to who forks."""
+        self.has_loaded_ahead = True
+        with contextlib.suppress(Exception):
+            self._load()
+
+    def _load(self) -> Main:
+        if self._module is None:
+            raise ValueError("this supervisor has no module to fork")
+        if self._main is None:
+            self._main = load(self._module)
+        return self._main
+
     def _spawn(self, request_id: int, request: Mapping[str, Any]) -> None:
-        name = request["name"]
-        if name in self._children:
-            self._send({"id": request_id, "error": f"{name} is running already"})
-            return
         stdin = request.get("stdin", subprocess.DEVNULL)
         with open(request["log"], "ab") as log:
             process = subprocess.Popen(
@@ -108,6 +130,21 @@ class Supervisor:
             )
         if stdin != subprocess.DEVNULL:
             os.close(stdin)  # or the harness would not see when the child closes it
+        self._started(request_id, request["name"], process)
+
+    def _fork(self, request_id: int, request: Mapping[str, Any]) -> None:
+        name = request["name"]
+
+        def before() -> None:
+            self._before_exec()
+            self._libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0)  # what `ps` and `top` call it
+
+        main = self._load()
+        with open(request["log"], "ab") as log:
+            process = ForkedProcess(main, request["arguments"], log.fileno(), before)
+        self._started(request_id, name, process)
+
+    def _started(self, request_id: int, name: str, process: subprocess.Popen[bytes] | ForkedProcess) -> None:
         self._children[name] = Child(name=name, process=process)
         self._send({"id": request_id, "ok": {"pid": process.pid}})
 
@@ -160,9 +197,9 @@ def _has_stopped(pid: int) -> bool:
         return False  # it ended instead
 
 
-def serve(harness: socket.socket, harness_pid: int) -> None:
+def serve(harness: socket.socket, harness_pid: int, module: str | None) -> None:
     """Serves until the harness is gone."""
-    supervisor = Supervisor(harness)
+    supervisor = Supervisor(harness, module)
     waker, woken = socket.socketpair()
     waker.setblocking(False)
     woken.setblocking(False)
@@ -174,7 +211,10 @@ def serve(harness: socket.socket, harness_pid: int) -> None:
     pending = b""
     try:
         while os.getppid() == harness_pid:
-            ready = {key.fileobj for key, _ in selector.select(PARENT_LOOK_S)}
+            wait_s = PARENT_LOOK_S if supervisor.has_loaded_ahead else 0
+            ready = {key.fileobj for key, _ in selector.select(wait_s)}
+            if not ready and not supervisor.has_loaded_ahead:
+                supervisor.load_ahead()
             if woken in ready:
                 woken.recv(4096)
                 supervisor.handle_stops_and_exits()
@@ -200,7 +240,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     harness = socket.socket(fileno=os.dup(0))
-    serve(harness, int(sys.argv[1]))
+    serve(harness, int(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else None)
 
 
 if __name__ == "__main__":

@@ -55,13 +55,14 @@ class SupervisedProcesses:
         self.expects_exit: ExpectsExit = expects_no_exit  # whether this exit (name, code) was expected
 
     @classmethod
-    async def begin(cls, log: Path) -> "SupervisedProcesses":
-        """Starts the supervisor."""
+    async def begin(cls, log: Path, module: str | None = None) -> "SupervisedProcesses":
+        """Starts the supervisor. module: a program, as of `python -m`, for `fork`."""
         ours, its = socket.socketpair()
         to_links, links_stdin = socket.socketpair()
         with its, links_stdin, log.open("ab") as errors:
             supervisor = subprocess.Popen(
-                [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.supervisor", str(os.getpid())],
+                [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.supervisor", str(os.getpid()),
+                 *([module] if module is not None else [])],
                 stdin=its.fileno(),
                 stdout=errors,
                 stderr=errors,
@@ -82,15 +83,22 @@ class SupervisedProcesses:
     async def spawn(self, name: str, argv: Sequence[str], log: Path, *, links: bool = False
                    ) -> SupervisedProcess:
         """Starts a process. links: it gets the links' socket as its standard input."""
+        besides: dict[str, Any] = {"stdin": self._links_stdin} if links else {}
+        return await self._start("spawn", name, log, argv=list(argv), **besides)
+
+    async def fork(self, name: str, arguments: Sequence[str], log: Path) -> SupervisedProcess:
+        """Starts a process of the module that was given to `begin`."""
+        return await self._start("fork", name, log, arguments=list(arguments))
+
+    async def _start(self, how: str, name: str, log: Path, **besides: Any) -> SupervisedProcess:
         if name in self._alive:
             raise FloodmarkError(f"cannot start {name}: it is running")
-        besides: dict[str, Any] = {"stdin": self._links_stdin} if links else {}
         # Added before the supervisor can report its exit: answer and event come over one ordered connection.
         process = SupervisedProcess(pid=0, log=log)
         self._logs[name] = log
         self._alive[name] = process
         try:
-            ok = await self._ask("spawn", name=name, argv=list(argv), log=str(log), **besides)
+            ok = await self._ask(how, name=name, log=str(log), **besides)
         except control_client.ControlError:
             self._alive.pop(name, None)
             raise

@@ -28,6 +28,7 @@ from floodmark.harness.schedule.failpoints import POINTS
 from floodmark.harness.trace import Raw
 
 NAME = "reference"
+BROKER = "floodmark.broker"
 LOOK_S = 1.0  # for one control socket to answer with its state
 FREEZE_S = 5.0
 ASK_S = 10.0
@@ -47,6 +48,7 @@ class ReferenceSystem:
         self.lacks: Mapping[type, str] = {}
         self.not_shown = self.read_from_files = frozenset[str]()
         self.software: JavaSoftware | None = None
+        self.module: str | None = BROKER
         self.power: PowerLoss = power_loss
         self.points = frozenset(POINTS)
         self.traced_events: frozenset[str] | None = None
@@ -67,7 +69,7 @@ class ReferenceSystem:
 
     def command(self, name: str) -> Sequence[str]:
         settings = self._layout.places[name].inside(self._layout.properties_of(name))
-        return [PYTHON, "-m", "floodmark.broker", "--config", settings]
+        return [PYTHON, "-m", BROKER, "--config", settings]
 
     def number(self, partitions: Sequence[PartitionSpec]) -> None:
         self.partitions += tuple(partitions)

@@ -34,10 +34,11 @@ def main():
     if sys.argv[1] == "exit":
         sys.exit(int(sys.argv[2]) if sys.argv[2].isdecimal() else sys.argv[2])
     files = [number for number in range(64) if is_open(number)]
-    with open("/proc/self/comm") as comm:
+    with open("/proc/self/comm") as comm, open("/proc/self/cmdline") as line:
         print(json.dumps({
             "arguments": sys.argv[1:], "imported_by": imported_by, "pid": os.getpid(), "parent": os.getppid(),
-            "files": files, "comm": comm.read().strip(), "stdin": os.readlink("/proc/self/fd/0"),
+            "files": files, "comm": comm.read().strip(), "line": line.read().strip(chr(0)),
+            "stdin": os.readlink("/proc/self/fd/0"),
             "random": random.random(), "term": signal.getsignal(signal.SIGTERM) == signal.SIG_DFL,
         }))
     return 7
@@ -172,6 +173,7 @@ def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> 
     for name, one in zip(("n1", "n2"), said, strict=True):
         assert one["arguments"] == ["say", name]
         assert one["comm"] == name
+        assert one["line"] == f"{sys.executable} -P -m program say {name}"
         assert one["stdin"] == os.devnull
         assert one["files"] == [0, 1, 2]
         assert one["imported_by"] == one["parent"] == one["supervisor"] != one["pid"]

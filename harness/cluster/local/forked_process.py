@@ -4,9 +4,10 @@ To start Python and import a broker takes 0.2 s of CPU time, a fork 0.01 s; a cl
 and one more after each kill. A fork is a process like any other: it can be killed, stopped and waited for.
 
 Rules
-1. Imports only the standard library. The process that forks has one thread.
+1. The process that forks has one thread.
 2. The child keeps nothing of its parent but the imported modules: no open file, no signal handler, no
    buffered output. (Python's random module seeds itself anew in a fork.)
+3. Its command line (`ps`, `pgrep -f`) is that of a process of its own.
 """
 
 import gc
@@ -18,27 +19,35 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from typing import NoReturn, cast
+from typing import NamedTuple, NoReturn
 
-Main = Callable[[], int]
+from setproctitle import setproctitle
 
 _CLOSED_FROM, _CLOSED_TO = 3, 1 << 20  # file descriptors
 _HANDLED = (signal.SIGTERM, signal.SIGCHLD)  # by the process that forks
 _LOOK_S = 0.01
 
 
-def load(module: str) -> Main:
-    """Imports what `python -m module` runs: the `main` of the package's __main__."""
-    main = cast(Main, importlib.import_module(f"{module}.__main__").main)
+class Program(NamedTuple):
+    """What `python -m module` runs."""
+
+    module: str
+    main: Callable[[], int]
+
+
+def load(module: str) -> Program:
+    """Imports the package's __main__, which has a `main`."""
+    main = importlib.import_module(f"{module}.__main__").main
     gc.freeze()  # a search for garbage would copy the pages that the forks share
-    return main
+    return Program(module, main)
 
 
 class ForkedProcess:
     """Has what the supervisor uses of subprocess.Popen. log: an open descriptor, for stdout and stderr;
     before: called first in the child."""
 
-    def __init__(self, main: Main, arguments: Sequence[str], log: int, before: Callable[[], None]) -> None:
+    def __init__(self, program: Program, arguments: Sequence[str], log: int, before: Callable[[], None]
+                 ) -> None:
         self._code: int | None = None
         sys.stdout.flush()
         sys.stderr.flush()
@@ -46,7 +55,7 @@ class ForkedProcess:
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         self.pid = os.fork()
         if self.pid == 0:
-            _run(main, arguments, log, before)
+            _run(program, arguments, log, before)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def poll(self) -> int | None:
@@ -75,20 +84,21 @@ class ForkedProcess:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(main: Main, arguments: Sequence[str], log: int, before: Callable[[], None]) -> NoReturn:
+def _run(program: Program, arguments: Sequence[str], log: int, before: Callable[[], None]) -> NoReturn:
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        setproctitle(" ".join([sys.executable, "-P", "-m", program.module, *arguments]))
         before()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.closerange(_CLOSED_FROM, _CLOSED_TO)
         sys.argv[1:] = arguments
-        code = _exit_code(main)
+        code = _exit_code(program.main)
     finally:
         try:
             sys.stdout.flush()
@@ -97,7 +107,7 @@ def _run(main: Main, arguments: Sequence[str], log: int, before: Callable[[], No
             os._exit(code)  # the parent's frames are below this one: nothing of them may run
 
 
-def _exit_code(main: Main) -> int:
+def _exit_code(main: Callable[[], int]) -> int:
     """As of `sys.exit(main())`."""
     try:
         return main()

@@ -1,8 +1,8 @@
 """The parent process of brokers, controller and links; it makes sure that none of them outlives the harness.
 
 Run as `python -m floodmark.harness.cluster.local.supervisor HARNESS_PID [MODULE]`, with one end of a socket
-pair as its standard input. It imports only the standard library, so that it starts quickly, and then MODULE,
-from which it can fork processes (forked_process.py). What the module is, it does not know.
+pair as its standard input. It imports little, so that it starts quickly, and then MODULE, from which it can
+fork processes (forked_process.py). What the module is, it does not know.
 
 Rules
 1. When the socket from the harness closes, or the harness is no longer its parent, the supervisor kills every
@@ -33,7 +33,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from floodmark.harness.cluster.local.forked_process import ForkedProcess, Main, load
+from floodmark.harness.cluster.local.forked_process import ForkedProcess, Program, load
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 PARENT_LOOK_S = 0.5  # how often it checks that the harness is still its parent
@@ -57,7 +57,7 @@ class Supervisor:
     def __init__(self, harness: socket.socket, module: str | None) -> None:
         self._harness = harness
         self._module = module
-        self._main: Main | None = None
+        self._program: Program | None = None
         self.has_loaded_ahead = module is None
         self._children: dict[str, Child] = {}
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -111,12 +111,12 @@ class Supervisor:
         with contextlib.suppress(Exception):
             self._load()
 
-    def _load(self) -> Main:
+    def _load(self) -> Program:
         if self._module is None:
             raise ValueError("this supervisor has no module to fork")
-        if self._main is None:
-            self._main = load(self._module)
-        return self._main
+        if self._program is None:
+            self._program = load(self._module)
+        return self._program
 
     def _spawn(self, request_id: int, request: Mapping[str, Any]) -> None:
         stdin = request.get("stdin", subprocess.DEVNULL)
@@ -139,9 +139,9 @@ class Supervisor:
             self._before_exec()
             self._libc.prctl(PR_SET_NAME, name.encode(), 0, 0, 0)  # what `ps` and `top` call it
 
-        main = self._load()
+        program = self._load()
         with open(request["log"], "ab") as log:
-            process = ForkedProcess(main, request["arguments"], log.fileno(), before)
+            process = ForkedProcess(program, request["arguments"], log.fileno(), before)
         self._started(request_id, name, process)
 
     def _started(self, request_id: int, name: str, process: subprocess.Popen[bytes] | ForkedProcess) -> None:

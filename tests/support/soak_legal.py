@@ -34,6 +34,8 @@ def amounts_to(name: str, before: bytes, after: bytes) -> str:
     first = len(common(old, new))
     last = len(common(old[first:][::-1], new[first:][::-1]))
     gone, come = old[first:len(old) - last], new[first:len(new) - last]
+    if name == HISTORY and is_torn(after) and not gone:  # half a line at the end is ignored
+        return QUIET if come else TAMPERING
     if len(gone) == len(come) and all(same(*pair) for pair in zip(gone, come, strict=True)):
         return HARMLESS
     if not all(is_unreadable(name, line) for line in come):
@@ -45,6 +47,12 @@ def amounts_to(name: str, before: bytes, after: bytes) -> str:
     if name == TRACE and not all(is_surely_noticed(line) for line in come):
         return QUIET
     return UNREADABLE
+
+
+def is_torn(history: bytes) -> bool:
+    """Whether it ends with a line that has no line feed and cannot be read."""
+    lines = lines_of(history)
+    return bool(lines) and not history.endswith(b"\n") and is_unreadable(HISTORY, lines[-1])
 
 
 def lines_of(data: bytes) -> list[bytes]:

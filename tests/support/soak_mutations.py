@@ -226,7 +226,7 @@ def blank_lines_come(files: Files, random: Random) -> str | None:
     return put(files, name, [*lines[:spot], *blank, *lines[spot:]])
 
 
-@mutation(HARMLESS)
+@mutation()
 def the_last_line_feed_goes(files: Files, random: Random) -> str | None:
     picked = text_file(files, random)
     if picked is None or not picked[1].endswith(b"\n"):

@@ -222,13 +222,13 @@ def excuse_of_all(world: World, trace: Trace, partition: Partition, records: lis
                   at: Event | None = None) -> Cause | None:
     """The cause that permits all of these records to be missing. `at`: the line that shows it; an election
     that certainly came later is no excuse by itself. But a record whose loss is permitted in the end is
-    excused everywhere, and so are those of its epoch, which were lost with it."""
-    gone = {record: lost_with_permission(world, trace, partition, record) for record in records}
+    excused everywhere, and so are those of its epoch behind it, which were lost with it."""
     causes = []
     for epoch in {epoch for _, epoch in records}:
-        with_it = first(cause for other, cause in gone.items() if other[1] == epoch)
+        of_epoch = sorted(record for record in records if record[1] == epoch)
+        with_it = lost_with_permission(world, trace, partition, of_epoch[0])
         causes.append(first([with_it, of_all(
-            [excuse(world, trace, partition, record, at) for record in records if record[1] == epoch])]))
+            [excuse(world, trace, partition, record, at) for record in of_epoch])]))
     return None if None in causes else first(causes)
 
 

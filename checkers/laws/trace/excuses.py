@@ -4,9 +4,9 @@ Records lost by an unclean election that was allowed are excused from that elect
 it too) if they were written in an epoch before it. Records lost by copies struck beyond the budget are
 excused from the election of a struck leader on if they were written before the copies were struck, all of
 them; what the cluster wrote since is not, even in the same epoch. These excuses are the column `excuses` of
-`traced`. And a record whose final loss is permitted (by_value.cause) is excused everywhere; but a record that
-is in the leader's final log, or that was written after the loss of the others, was not lost, whatever else
-was lost at its offset.
+`traced`. And a record whose final loss is permitted (by_value.cause) is excused everywhere, and so are those
+of its epoch that a replica lacks behind it; but a record that is in the leader's final log, or that was
+written after the loss of the others, was not lost, whatever else was lost at its offset.
 """
 
 from bisect import bisect_right
@@ -115,12 +115,8 @@ class Excuses:
         self.by_epoch = [each for each in excuses if each.is_by_epoch]
         self.lowest_cause = min((each.cause for each in lost.values()), default=None)
 
-    def permit(self, case: Case, *, timed: bool) -> int | None:
-        """What permits the case; of two permits the first that applies. The trace may permit what no final
-        log shows."""
-        return lowest(self.cause(case), *(each.permits(case, timed=timed) for each in self.excuses))
-
     def cause(self, case: Case) -> int | None:
+        """What permits the final loss of its first record."""
         lost = self.lost.get(case.offset)
         if lost is None or case.written in lost.there:
             return None
@@ -138,8 +134,13 @@ class Excuses:
         `newest`: all cases are of one line, and no record was written in a later epoch; if an unclean
         election permits that one, the others need no check."""
         found: tuple[Case, int] | None = None
+        lost_below: dict[int | None, int] = {}  # what permits the final loss of a record, by its epoch
         for case in cases:
-            permit = self.permit(case, timed=timed)
+            cause = lowest(self.cause(case), lost_below.get(case.written))
+            if cause is not None:
+                lost_below[case.written] = cause
+            # Of two permits the first that applies. The trace may permit what no final log shows.
+            permit = lowest(cause, *(each.permits(case, timed=timed) for each in self.excuses))
             if permit is None:
                 return self.from_first_uncovered(case, timed=timed), None
             if found is None or permit < found[1]:

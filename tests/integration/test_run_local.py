@@ -30,7 +30,7 @@ def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), **chan
     concurrency = changes.get("concurrency", 8)
     return runner.RunPlan(**{
         "folder": folder, "run_id": RUN_ID, "version": "0", "commit": "0", "seed": 5, "rules": "kip-320",
-        "cluster": cluster, "partitions": partitions, "schedule": schedule, "duration_s": 3.0,
+        "cluster": cluster, "partitions": partitions, "schedule": schedule, "duration_s": 6.0,
         "concurrency": concurrency, "rate": 500.0,
         "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload(workload, WorkloadSettings(

@@ -202,9 +202,14 @@ def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
     assert "the disk is full" in words["n2"]
     assert "exit code 1" in words["n3"]
     assert "ZeroDivisionError" in words["n3"]
+    assert "exit code 1" in words["n4"]
+    assert "TypeError" in words["n4"]
 
 
-ENDS = {"n1": ["exit", "3"], "n2": ["exit", "the disk is full"], "n3": ["raise"]}
+ENDS: dict[str, list[Any]] = {
+    "n1": ["exit", "3"], "n2": ["exit", "the disk is full"], "n3": ["raise"],
+    "n4": [4],  # it fails before the program begins: this is no text
+}
 
 
 def test_a_module_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:

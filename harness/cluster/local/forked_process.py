@@ -44,19 +44,21 @@ def load(module: str) -> Program:
 
 class ForkedProcess:
     """Has what the supervisor uses of subprocess.Popen. log: an open descriptor, for stdout and stderr;
-    before: called first in the child."""
+    before: called in the child, before the program."""
 
     def __init__(self, program: Program, arguments: Sequence[str], log: int, before: Callable[[], None]
                  ) -> None:
         self._code: int | None = None
         sys.stdout.flush()
         sys.stderr.flush()
-        # A signal that comes to the child while it still has our handlers would be lost: it waits.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        # Nobody may signal the child before it is set up: it would lose a SIGTERM, or stop and outlive us.
+        setting_up, child_end = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
             _run(program, arguments, log, before)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(child_end)
+        os.read(setting_up, 1)  # until the child has closed its end, or has ended
+        os.close(setting_up)
 
     def poll(self) -> int | None:
         if self._code is None:
@@ -90,15 +92,16 @@ def _run(program: Program, arguments: Sequence[str], log: int, before: Callable[
         signal.set_wakeup_fd(-1)
         for number in _HANDLED:
             signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        setproctitle(" ".join([sys.executable, "-P", "-m", program.module, *arguments]))
-        before()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        os.closerange(_CLOSED_FROM, _CLOSED_TO)
+        setproctitle(" ".join([sys.executable, "-P", "-m", program.module, *arguments]))
+        before()
+        os.closerange(_CLOSED_FROM, _CLOSED_TO)  # the pipe too: the parent goes on
         sys.argv[1:] = arguments
         code = _exit_code(program.main)
+    except BaseException:
+        traceback.print_exc()
     finally:
         try:
             sys.stdout.flush()
@@ -108,13 +111,11 @@ def _run(program: Program, arguments: Sequence[str], log: int, before: Callable[
 
 
 def _exit_code(main: Callable[[], int]) -> int:
-    """As of `sys.exit(main())`."""
+    """As of `sys.exit(main())`, except for errors."""
     try:
         return main()
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         print(end.code, file=sys.stderr)
-    except BaseException:
-        traceback.print_exc()
-    return 1
+        return 1

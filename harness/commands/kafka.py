@@ -1,10 +1,11 @@
-"""Fetches Apache Kafka's jars, or finds them in the cache: `floodmark kafka get`."""
+"""Fetches Apache Kafka's jars, or finds them in the cache, and their class archive: `floodmark kafka get`."""
 
 import os
 from pathlib import Path
 
 import click
 
+from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.distribution import distribution
 
 _FORMS = {"zookeeper": "with ZooKeeper", "kraft": "in KRaft mode"}
@@ -23,6 +24,7 @@ def get(version_or_folder: str) -> int:
     megabytes = sum(path.stat().st_size for path in paths) / 1e6
     if not said:
         click.echo("nothing had to be fetched", err=True)
+    class_archive.make(found, say, again=True)
     click.echo(f"Kafka {found.version}, {_FORMS[found.form]}: {len(paths)} jars, {megabytes:.0f} MB; Java: "
                f"{found.java}")
     click.echo(paths[0].parent)

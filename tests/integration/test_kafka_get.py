@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ from click.testing import CliRunner, Result
 from real_kafka import skip_without
 
 from floodmark.harness.cli import main
-from floodmark.harness.cluster.kafka import jars
+from floodmark.harness.cluster.kafka import class_archive, jars
 from floodmark.harness.cluster.kafka.distribution import distribution
+from floodmark.harness.cluster.kafka.jvm import JVM
 
 SETTINGS = """<settings>
   <localRepository>{repository}</localRepository>
@@ -69,6 +71,7 @@ def test_the_tested_versions(version: str) -> None:
     again = get(version)
     assert again.exit_code == 0, again.output
     assert "nothing had to be fetched" in again.stderr
+    assert "no class-data archive" not in again.stderr
     said: list[str] = []
     found = distribution(version, said.append)
 
@@ -77,3 +80,9 @@ def test_the_tested_versions(version: str) -> None:
     assert f"kafka-tools-{version}.jar" in found.classpath
     assert any(f"{name}-" in found.classpath for name in ("slf4j-reload4j", "log4j-slf4j-impl"))
     assert ("zookeeper-" in found.classpath) or found.form == "kraft"
+    # with -Xshare:on Java refuses to start with an archive that it cannot use
+    use = [word.replace("auto", "on") for word in class_archive.options(found)]
+    assert use
+    call = [found.java, *JVM, *use, "-cp", found.classpath, "kafka.tools.StorageTool", "random-uuid"]
+    started = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert started.returncode == 0, started.stdout + started.stderr

@@ -336,7 +336,7 @@ def the_leader_against_the_rows(folder: RunFolder, random: Random) -> Expect | N
     del folder.run["leaders"]
     for row in folder.rows:
         row["epoch"] = 1000
-    first, second, third = (folder.row(node, partition) for node in NODES)
+    first, second, third = [folder.row(node, partition) for node in NODES]
     first["leader"], second["leader"], third["leader"] = "n2", "n1", "n1"
     lost = set() if folder.run["settled"] else {"lost-write"}
     names = {"unseen", "saw-then-lost", "under-replicated"} | lost

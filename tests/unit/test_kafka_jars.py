@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from floodmark.harness.cli import main
-from floodmark.harness.cluster.kafka import jars
+from floodmark.harness.cluster.kafka import class_archive, jars
 from floodmark.harness.cluster.kafka.distribution import distribution, form_of, is_version
 from floodmark.harness.errors import FloodmarkError
 
@@ -58,7 +58,8 @@ class Machine:
         self.calls_file = folder / "calls"
         self.java('openjdk version "17.0.15" 2025-04-15')
         self.maven()
-        self.environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(folder / "cache")}
+        self.environment = {"PATH": str(self.programs), "XDG_CACHE_HOME": str(folder / "cache"),
+                            class_archive.UNWANTED: "1"}
 
     def put(self, name: str, text: str) -> None:
         (self.programs / name).write_text(text)

@@ -14,7 +14,7 @@ from floodmark.harness.cluster.containers.engine_client import engine_errors
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 
-DOCKERFILE = "Dockerfile"
+DOCKERFILE, ARCHIVE_SCRIPT = "Dockerfile", "class_archive.sh"
 JAVA = 17  # of Debian 12
 STAND_IN = images.StandIn(tag="floodmark-base-java:1", packages=(f"openjdk-{JAVA}-jre-headless",))
 
@@ -26,7 +26,9 @@ def image_of(client: docker.DockerClient, software: JavaSoftware, say: images.Sa
     if software.needs_java > JAVA:
         raise FloodmarkError(f"Kafka {software.version} needs Java {software.needs_java}, and the image is "
                              f"built with Java {JAVA}: run it with --cluster local")
-    files = {DOCKERFILE: ((images.context_folder() / "kafka" / DOCKERFILE).read_bytes(), False)}
+    folder = images.context_folder() / "kafka"
+    files = {DOCKERFILE: ((folder / DOCKERFILE).read_bytes(), False),
+             ARCHIVE_SCRIPT: ((folder / ARCHIVE_SCRIPT).read_bytes(), True)}
     files |= {f"libs/{jar.name}": (jar.read_bytes(), False) for jar in software.jars}
     return images.built(client, "kafka", files, say, stand_in=STAND_IN)
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 
+from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
 from floodmark.harness.cluster.kafka.distribution import Distribution, distribution
 from floodmark.harness.cluster.kafka.forms import Form
@@ -52,8 +53,14 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
 
 @functools.cache
 def found(version_or_dir: str) -> Distribution:
-    """The distribution; cached, because every jar's checksum is verified."""
-    return distribution(version_or_dir, lambda line: print(line, file=sys.stderr, flush=True))
+    """The distribution, with its class-data archive; cached, because every jar's checksum is verified."""
+    kafka = distribution(version_or_dir, _say)
+    class_archive.make(kafka, _say)
+    return kafka
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _form(kafka: Distribution, rules: str, config: Mapping[str, str], ids: Mapping[str, int]) -> Form:

@@ -116,7 +116,7 @@ def _one_at_a_time(folder: Path, say: Say) -> Iterator[None]:
     deadline = time.monotonic() + LOCK_TIMEOUT_S
     with lock:
         waiting = False
-        while not _locked(lock.fileno()):
+        while not locked(lock.fileno()):
             if time.monotonic() > deadline:
                 raise FloodmarkError(f"another process has been fetching jars for {LOCK_TIMEOUT_S:g} s (it "
                                      f"locks {folder / '.lock'}): end it, or wait for it")
@@ -127,7 +127,7 @@ def _one_at_a_time(folder: Path, say: Say) -> Iterator[None]:
         yield
 
 
-def _locked(number: int) -> bool:
+def locked(number: int) -> bool:
     try:
         fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -176,7 +176,7 @@ def _maven(version: str, target: Path, say: Say) -> None:
     call = [maven, "-B", "-C", "-U", "-f", str(POM), "-P", profile, f"-Dkafka.version={version}", *_COPY,
             f"-DoutputDirectory={target}"]
     lines = deque[str](maxlen=400)
-    with _running(call) as process:
+    with running(call) as process:
         progress = _Progress(say)
         for line in _lines_of(process):
             lines.append(_ESCAPES.sub("", line).strip())
@@ -187,7 +187,7 @@ def _maven(version: str, target: Path, say: Say) -> None:
 
 
 @contextmanager
-def _running(call: list[str]) -> Iterator[subprocess.Popen[str]]:
+def running(call: list[str]) -> Iterator[subprocess.Popen[str]]:
     """Runs a process in a group of its own, which is killed at the block's end: mvn is a script that starts
     Java."""
     process = subprocess.Popen(call, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,

@@ -1,4 +1,4 @@
-"""Builds the Java command of a Kafka process: memory, threads, logging, class path.
+"""Builds the Java command of a Kafka process: memory, threads, class-data archive, logging, class path.
 Log lines go to standard output, which becomes the process's log. Each begins with date and time in UTC, with
 milliseconds, and the level.
 """
@@ -7,12 +7,14 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.layout import ProcessAddresses
 
 # A test's broker needs little memory, and only the fast compiler, because it does not run long.
 JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ActiveProcessorCount=2",
        "-Xss256k", "-XX:-UsePerfData", "-Djava.awt.headless=true", "-Duser.timezone=UTC")
+IMAGE_OPTIONS = "classes.options"  # beside libs/, see docker/kafka/Dockerfile
 _PATTERN = "[%d{yyyy-MM-dd HH:mm:ss,SSS}] %p %m (%c)%n"
 _LOG4J = f"""log4j.rootLogger=INFO, out
 log4j.appender.out=org.apache.log4j.ConsoleAppender
@@ -46,6 +48,17 @@ def java_command(kafka: Distribution, place: ProcessAddresses, main: str, argume
     seen = place.inside(logging)
     paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
              else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
-    return [place.inside(kafka.java), *JVM, *flags, f"-Dlog4j.configuration=file:{seen}/log4j.properties",
+    return [place.inside(kafka.java), *JVM, *_archive_options(kafka, place), *flags,
+            f"-Dlog4j.configuration=file:{seen}/log4j.properties",
             f"-Dlog4j2.configurationFile={seen}/log4j2.yaml", "-cp", paths, main,
             *map(place.inside, arguments)]
+
+
+def _archive_options(kafka: Distribution, place: ProcessAddresses) -> Sequence[str]:
+    """The options for a class-data archive. The image that is built from Kafka's jars has a file with them,
+    which is empty if it has no archive."""
+    libs = kafka.jars[0].parent
+    inside = Path(place.inside(libs))
+    if inside == libs:
+        return class_archive.options(kafka)
+    return [f"@{inside.parent / IMAGE_OPTIONS}"] if kafka.image is None else []

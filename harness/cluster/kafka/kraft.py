@@ -26,6 +26,7 @@ from typing import Any
 
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster import admin_requests
+from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
 from floodmark.harness.cluster.kafka.forms import ControllerState
@@ -152,8 +153,9 @@ class KRaft:
         settings.write_text("".join(property_line(key, value) for key, value in lines.items()),
                             encoding="utf-8")
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
-        argv = [str(self._kafka.java), *JVM, "-cp", self._kafka.classpath, "kafka.tools.StorageTool",
-                "format", "-t", cluster_id, "-c", str(settings), *self.feature_options()]
+        java = [str(self._kafka.java), *JVM, *class_archive.options(self._kafka)]
+        argv = [*java, "-cp", self._kafka.classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id,
+                "-c", str(settings), *self.feature_options()]
         try:
             ran = subprocess.run(argv, capture_output=True, text=True, check=False,
                                  timeout=FORMAT_TIMEOUT_S, stdin=subprocess.DEVNULL)

@@ -1,0 +1,111 @@
+"""Makes and finds class-data archives of Apache Kafka (Java's AppCDS): with one it starts quicker.
+
+    CACHE/floodmark/kafka/archives/4.3.1-KEY.jsa        45 MB
+
+Rules
+1. The name's KEY is a hash of the Java, the class path, and each jar's size and time: with any other, Java
+   would ignore the archive.
+2. One that is missing is made before the first cluster starts (docker/kafka/class_archive.sh, some seconds),
+   once: one process makes it, others start without it meanwhile. If it fails it leaves a note, and is not
+   tried again until `floodmark kafka get` asks for it. Kafka starts without an archive too.
+3. It gets its name when it is complete. Only the newest few are kept.
+4. The image of Apache Kafka for containers has an archive of its own (docker/kafka/Dockerfile).
+"""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+from floodmark.harness.cluster.kafka import jars
+from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.temporary_folder import temporary_folder
+
+SCRIPT = jars.POM.with_name("class_archive.sh")
+UNWANTED = "FLOODMARK_NO_CLASS_ARCHIVE"  # set in the environment: none is made
+TIMEOUT_S = 180.0
+KEPT = 8
+SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"
+
+
+def path_of(kafka: Distribution) -> Path:
+    """The path of the archive for this Java and these jars."""
+    java = kafka.java.resolve()
+    try:
+        release = (java.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        release = ""
+    identity = (str(java), release, kafka.classpath, [_stamp(jar) for jar in kafka.jars])
+    key = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
+    return jars.cache_folder() / "archives" / f"{kafka.version}-{key}{SUFFIX}"
+
+
+def _stamp(jar: Path) -> tuple[int, int] | None:
+    try:
+        status = jar.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def options(kafka: Distribution) -> tuple[str, ...]:
+    """The JVM options that use it; none if there is none."""
+    archive = path_of(kafka)
+    # Silent, because a JVM that cannot use the archive would print that into the broker's log.
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable") if archive.is_file() else ()
+
+
+def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False) -> None:
+    """Makes the archive if there is none, with progress to `say`; an image's Kafka needs none here. again:
+    even if that has failed before. Errors are only printed."""
+    if kafka.image is not None:
+        return
+    archive = path_of(kafka)
+    failed = archive.with_suffix(FAILED_SUFFIX)
+    if archive.is_file() or UNWANTED in os.environ or (failed.is_file() and not again):
+        return
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+        with (archive.parent / ".lock").open("w") as lock:
+            if not jars.locked(lock.fileno()) or archive.is_file():
+                return
+            say(f"making a class-data archive, with which Kafka {kafka.version} starts quicker (once)")
+            why = _made(kafka, archive)
+            if why is not None:
+                failed.write_text(f"{why}\n", encoding="utf-8")
+                say(f"no class-data archive: {why} (Kafka starts without it)")
+                return
+        failed.unlink(missing_ok=True)
+        _prune(archive)
+    except OSError as error:
+        say(f"no class-data archive: {error} (Kafka starts without it)")
+
+
+def _made(kafka: Distribution, archive: Path) -> str | None:
+    """Runs the script; why there is no archive, or None."""
+    with temporary_folder(".making-", archive.parent) as folder, closing(Ports()) as ports:
+        out = folder / archive.name
+        call = ["sh", str(SCRIPT), str(out), str(ports.choose()), str(ports.choose()), str(kafka.java),
+                kafka.classpath]
+        with jars.running(call) as process:
+            try:
+                printed, _ = process.communicate(timeout=TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                return f"{SCRIPT} took longer than {TIMEOUT_S:g} s"
+        if process.returncode or not out.is_file():
+            lines = [line for line in printed.splitlines() if line.strip()]
+            summary = [lines[0].rstrip(":"), lines[-1][-300:]] if lines else [f"{SCRIPT} printed nothing"]
+            return ": ".join(dict.fromkeys(summary))
+        os.replace(out, archive)
+    return None
+
+
+def _prune(newest: Path) -> None:
+    """Removes the oldest archives. A process that has one of them open keeps it."""
+    others = [path for path in newest.parent.glob(f"*{SUFFIX}") if path != newest]
+    by_age = sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    for path in by_age[KEPT - 1:]:
+        path.unlink(missing_ok=True)

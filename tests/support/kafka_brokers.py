@@ -14,11 +14,11 @@ from base64 import urlsafe_b64encode
 from pathlib import Path
 
 from raw import Raw
-from real_kafka import CLUSTER_ID, COMMON, JVM, READY_S, run_tool
+from real_kafka import CLUSTER_ID, COMMON, READY_S, java, run_tool
 
 from floodmark.broker.wire.api_keys import METADATA
 from floodmark.broker.wire.codec import make, request_parts
-from floodmark.harness.cluster.kafka.distribution import distribution
+from floodmark.harness.cluster.kafka.choice import found
 from floodmark.harness.cluster.ports import HOST, Ports
 
 CONTROLLER = 100
@@ -28,7 +28,7 @@ class KafkaBrokers:
     """Brokers 1..3 and the controller; as a context it kills what still runs at the end."""
 
     def __init__(self, folder: Path, version: str, **keys: str) -> None:
-        self.folder, self.kafka = folder, distribution(version)
+        self.folder, self.kafka = folder, found(version)
         self.brokers = (1, 2, 3)
         self._ports = Ports()
         self.port = {node: self._ports.choose() for node in (CONTROLLER, *self.brokers)}
@@ -73,7 +73,7 @@ class KafkaBrokers:
     def start(self, node: int) -> None:
         with (self.folder / f"n{node}.out").open("ab") as output:
             self._processes[node] = subprocess.Popen(
-                [self.kafka.java, *JVM, "-cp", self.kafka.classpath, "kafka.Kafka",
+                [*java(self.kafka), "-cp", self.kafka.classpath, "kafka.Kafka",
                  str(self.folder / f"n{node}.properties")],
                 stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.folder)
 

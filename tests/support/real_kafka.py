@@ -16,7 +16,9 @@ from typing import IO
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from floodmark.harness.cluster.kafka.distribution import Distribution, distribution
+from floodmark.harness.cluster.kafka import class_archive
+from floodmark.harness.cluster.kafka.choice import found
+from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.errors import FloodmarkError
 
@@ -43,7 +45,7 @@ class RealKafka:
     def __init__(self, folder: Path, version: str, **keys: str) -> None:
         self.folder = folder
         self.log_dir = folder / "logs"
-        self.kafka: Distribution = distribution(version)
+        self.kafka: Distribution = found(version)
         self._keys = {key.replace("__", "."): value for key, value in keys.items()}
         self._ports = Ports()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -102,7 +104,7 @@ class RealKafka:
         output = (self.folder / f"{name}.out").open("wb")
         self._outputs.append(output)
         self._processes.append(subprocess.Popen(
-            [self.kafka.java, *JVM, *self._logging(), "-cp", self.kafka.classpath, main_class, config],
+            [*java(self.kafka), *self._logging(), "-cp", self.kafka.classpath, main_class, config],
             stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.folder))
 
     def _logging(self) -> list[str]:
@@ -147,6 +149,11 @@ class RealKafka:
             future.result(30)
 
 
+def java(kafka: Distribution) -> list[str]:
+    """A broker's command up to its class path."""
+    return [str(kafka.java), *JVM, *class_archive.options(kafka)]
+
+
 def run_tool(kafka: Distribution, main_class: str, *words: str) -> str:
     done = subprocess.run([kafka.java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
                            "-cp", kafka.classpath, main_class, *words],
@@ -172,9 +179,9 @@ def quiet() -> logging.Logger:
 
 
 def skip_without(version: str) -> None:
-    """Skips a test if that Kafka is not available; the reason says why."""
+    """Skips a test if that Kafka is not available; the reason says why. Makes its class-data archive."""
     try:
-        distribution(version)
+        found(version)
     except FloodmarkError as error:
         pytest.skip(str(error))
 

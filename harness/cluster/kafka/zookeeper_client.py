@@ -10,17 +10,20 @@ Rules
    formula (ZooKeeperServer.generatePasswd). Deleting the registration instead would leave the session alive,
    and its broker would never register again.
 3. If ZooKeeper does not answer in time, a ZooKeeperSilent is raised.
+4. Only one thread opens our session, others wait for it; once closed it stays closed. A client that nobody
+   closes tries to connect for ever, many times a second.
 """
 
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import KazooException, NoNodeError
+from kazoo.exceptions import ConnectionClosedError, KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import KazooRetry
 
@@ -70,6 +73,8 @@ class ZooKeeperClient:
     def __init__(self, address: Address) -> None:
         self._hosts = f"{address[0]}:{address[1]}"
         self._own: Any = None
+        self._closed = False
+        self._opening = threading.Lock()
 
     async def look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
         """The state of those of these partitions that exist, and of all brokers."""
@@ -95,10 +100,9 @@ class ZooKeeperClient:
         return True
 
     async def close(self) -> None:
-        """Closes our session. Safe to call twice."""
-        own, self._own = self._own, None
-        if own is not None:
-            await asyncio.to_thread(_end, own)
+        """Closes our session for good. Safe to call twice."""
+        self._closed = True
+        await asyncio.to_thread(self._close)
 
     # -- in a thread --------------------------------------------------------------------------------------
 
@@ -113,15 +117,24 @@ class ZooKeeperClient:
 
     def _connected(self) -> Any:
         """The client with our own session; the first call opens it."""
-        if self._own is None:
-            own = _client(self._hosts)
-            try:
-                own.start(timeout=CONNECT_S)
-            except BaseException:
+        with self._opening:
+            if self._closed:
+                raise ConnectionClosedError("closed")
+            if self._own is None:
+                own = _client(self._hosts)
+                try:
+                    own.start(timeout=CONNECT_S)
+                except BaseException:
+                    _end(own)
+                    raise
+                self._own = own
+            return self._own
+
+    def _close(self) -> None:
+        with self._opening:
+            own, self._own = self._own, None
+            if own is not None:
                 _end(own)
-                raise
-            self._own = own
-        return self._own
 
     def _look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
         own = self._connected()

@@ -1,0 +1,96 @@
+"""ZooKeeper's client: it opens one session, whoever asks meanwhile, and leaves none. Without a ZooKeeper."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("kazoo")
+
+from kazoo.exceptions import ConnectionLoss
+
+from floodmark.harness.cluster.kafka import zookeeper_client
+from floodmark.harness.cluster.kafka.zookeeper_client import ZooKeeperClient, ZooKeeperSilent
+
+
+class Slow:
+    """A client of kazoo that connects when it may, and answers nothing."""
+
+    def __init__(self, may_connect: threading.Event) -> None:
+        self.connecting, self.open = threading.Event(), False
+        self._may_connect = may_connect
+
+    def start(self, timeout: float) -> None:
+        self.connecting.set()
+        assert self._may_connect.wait(20)
+        self.open = True
+
+    def stop(self) -> None:
+        self.open = False
+
+    def close(self) -> None:
+        assert not self.open
+
+    def get_async(self, path: str) -> Any:
+        raise ConnectionLoss(path)
+
+
+@pytest.fixture
+def may_connect() -> threading.Event:
+    return threading.Event()
+
+
+@pytest.fixture
+def made(may_connect: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[Slow]:
+    """The clients of kazoo so far."""
+    made: list[Slow] = []
+
+    def client(hosts: str, **options: Any) -> Slow:
+        made.append(Slow(may_connect))
+        return made[-1]
+
+    monkeypatch.setattr(zookeeper_client, "_client", client)
+    return made
+
+
+def test_one_session_is_opened_however_many_ask(made: list[Slow], may_connect: threading.Event) -> None:
+    async def story() -> None:
+        client = ZooKeeperClient(("127.0.0.1", 1))
+        asked = [asyncio.ensure_future(client.look(())) for _ in range(3)]
+        await until(lambda: bool(made))
+        may_connect.set()
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        assert {type(answer) for answer in answers} == {ZooKeeperSilent}
+        assert [one.open for one in made] == [True]
+        await client.close()
+        await client.close()
+
+    asyncio.run(story())
+    assert [one.open for one in made] == [False]
+
+
+def test_a_session_that_is_being_opened_is_closed_too(made: list[Slow], may_connect: threading.Event) -> None:
+    """And none is opened afterwards."""
+    async def story() -> None:
+        client = ZooKeeperClient(("127.0.0.1", 1))
+        asked = asyncio.ensure_future(client.look(()))
+        await until(lambda: bool(made) and made[0].connecting.is_set())
+        closing = asyncio.ensure_future(client.close())
+        await asyncio.sleep(0)
+        may_connect.set()
+        with pytest.raises(ZooKeeperSilent):
+            await asked
+        await closing
+        with pytest.raises(ZooKeeperSilent):
+            await client.look(())
+
+    asyncio.run(story())
+    assert [one.open for one in made] == [False]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)

@@ -6,9 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-pytest.importorskip("kazoo")
-
 from kazoo.exceptions import ConnectionLoss
 
 from floodmark.harness.cluster.kafka import zookeeper_client

@@ -13,7 +13,6 @@ Rules
 4. One process builds at a time. If it fails it leaves a note, and nobody tries again without being asked.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,14 +20,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pyspark
 
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.user_cache import alone, cache_folder, keep_newest
 
 BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # set in the environment of the process that builds: the path to write
 UNWANTED = ("CI", "FLOODMARK_NO_CLASS_ARCHIVE")  # set in the environment: nothing is built unless asked
@@ -46,7 +45,6 @@ def archive_path(java: Path) -> Path:
         about = release.read_bytes()
     except OSError:
         about = b""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     spark = Path(pyspark.__file__).parent
     try:
         installed = str((spark / "jars").stat().st_mtime_ns)
@@ -54,7 +52,7 @@ def archive_path(java: Path) -> Path:
         installed = ""
     identity = (str(real).encode(), about, str(spark).encode(), installed.encode())
     key = hashlib.sha256(b"\0".join(identity)).hexdigest()[:16]
-    return cache / "floodmark" / f"spark-{pyspark.__version__}-{key}{SUFFIX}"
+    return cache_folder() / f"spark-{pyspark.__version__}-{key}{SUFFIX}"
 
 
 def options(java: Path) -> str:
@@ -101,19 +99,6 @@ def lower_priority() -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-@contextmanager
-def alone(folder: Path) -> Iterator[bool]:
-    """Whether no other process builds here; until the end none will."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "archive.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
 def build(java: Path) -> Path:
     """Judge a tiny run in a process of its own, whose JVM writes the archive at its end."""
     archive = archive_path(java)
@@ -137,16 +122,8 @@ def build(java: Path) -> Path:
             raise FloodmarkError(f"the class archive was not built: {why}")
         os.replace(fresh, archive)
     failed.unlink(missing_ok=True)
-    prune(archive)
+    keep_newest(archive, f"spark-*{SUFFIX}", KEPT)
     return archive
-
-
-def prune(newest: Path) -> None:
-    """Remove old archives. A process that has one of them open keeps it."""
-    others = [path for path in newest.parent.glob(f"spark-*{SUFFIX}") if path != newest]
-    by_age = sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in by_age[KEPT - 1 :]:
-        path.unlink(missing_ok=True)
 
 
 # A run with errors, so that every check's code is loaded.
@@ -212,7 +189,7 @@ def main() -> None:
     try:
         java = find_java()
         archive = archive_path(java)
-        with alone(archive.parent) as may_build:
+        with alone(archive.parent / "archive.lock") as may_build:
             if may_build and not archive.is_file():
                 print(f"making {archive}: the judge then starts quicker (half a minute, once)", flush=True)
                 build(java)

@@ -13,6 +13,7 @@ work=$out.work
 broker='' zookeeper=''
 tidy() {
   for pid in $broker $zookeeper; do kill -9 "$pid" 2>/dev/null || true; done
+  wait
   rm -rf "$work"
 }
 trap tidy EXIT

@@ -1,6 +1,5 @@
 """The class-data archive: one per environment, built by one process at a time, or in the background."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -29,20 +28,6 @@ def started_commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[li
     for name in (*jvm_cds.UNWANTED, jvm_cds.BUILDING):
         monkeypatch.delenv(name, raising=False)
     return commands
-
-
-def test_only_the_newest_archives_are_kept(tmp_path: Path) -> None:
-    for age in range(6):
-        path = tmp_path / f"spark-4.3.0-{age}.jsa"
-        path.touch()
-        os.utime(path, (1000 - age, 1000 - age))
-    (tmp_path / "something-else").touch()
-    newest = tmp_path / "spark-4.3.0-5.jsa"  # the oldest by its time, but the one just built
-
-    jvm_cds.prune(newest)
-
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "something-else", "spark-4.3.0-0.jsa", "spark-4.3.0-1.jsa", "spark-4.3.0-5.jsa"]  # fmt: skip
 
 
 def test_a_missing_archive_is_built_in_the_background(started: list[list[str]]) -> None:
@@ -76,13 +61,6 @@ def test_nothing_is_built_if_the_cache_is_no_folder(started: list[list[str]], tm
     (tmp_path / "floodmark").touch()
 
     assert not jvm_cds.build_in_background(JAVA)
-
-
-def test_one_process_builds_at_a_time(tmp_path: Path) -> None:
-    with jvm_cds.alone(tmp_path / "cache") as first, jvm_cds.alone(tmp_path / "cache") as second:
-        assert (first, second) == (True, False)
-    with jvm_cds.alone(tmp_path / "cache") as third:
-        assert third
 
 
 def test_a_failed_build_leaves_only_a_note(

@@ -282,7 +282,7 @@ def test_two_runs_at_once_build_once(folder: Path) -> None:
 
     assert len(engine.built) == 1
     assert len(set(found)) == 1
-    assert messages == ["another run is building the images: waiting for it"]
+    assert messages == ["another process is building the images: waiting for it"]
 
 
 def test_a_wheel_has_no_dockerfile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

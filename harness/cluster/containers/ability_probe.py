@@ -29,6 +29,7 @@ from floodmark.harness.cluster.containers.engine_client import address, engine_e
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.temporary_folder import temporary_folder
+from floodmark.harness.user_cache import cache_folder
 
 # The abilities, in the order in which they are listed.
 FOLDER = "folder"  # containers see the harness's folders
@@ -245,7 +246,7 @@ def _key(client: docker.DockerClient, image: str) -> str:
 
 
 def _file() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark" / "abilities.json"
+    return cache_folder() / "abilities.json"
 
 
 def _cached(key: str) -> Abilities | None:

@@ -10,8 +10,6 @@ Rules
 4. Everything here blocks; a caller with an event loop uses a thread.
 """
 
-import contextlib
-import fcntl
 import hashlib
 import importlib.util
 import io
@@ -20,9 +18,8 @@ import subprocess
 import sys
 import tarfile
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +29,7 @@ import docker
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.temporary_folder import temporary_folder
+from floodmark.harness.user_cache import cache_folder, one_at_a_time
 
 OFFICIAL_BASE = "python:3.11-slim-bookworm"
 STAND_IN_BASE = "floodmark-base:1"  # made by docker/base.sh
@@ -42,7 +40,6 @@ _PULL_TIMEOUT_S = 300.0
 _STAND_IN_TIMEOUT_S = 300
 _WHEELS_TIMEOUT_S = 120
 _STEP_TIMEOUT_S = 600  # for one step of a build without any output
-_LOCK_TIMEOUT_S = 900.0
 
 Say = Callable[[str], None]
 Files = Mapping[str, tuple[bytes, bool]]  # name in the context -> content, and whether it is executable
@@ -118,7 +115,7 @@ def built(client: docker.DockerClient, target: str, files: Files, say: Say, *, s
         found = _found(client, target, files, stand_in)
         if found:
             return found
-        with _one_at_a_time(say):
+        with one_at_a_time(cache_folder() / "images.lock", "building the images", say):
             base = base_image(client, say, stand_in)
             name = _name(client, target, files, base)
             if not _id(client, name):  # another run may have built it meanwhile
@@ -235,40 +232,6 @@ def _last_line(text: str) -> str:
 # -- what the build needs ------------------------------------------------------------------------
 
 
-def _cache() -> Path:
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FloodmarkError(f"{folder} cannot be made ({error}): set XDG_CACHE_HOME elsewhere") from error
-    return folder
-
-
-@contextlib.contextmanager
-def _one_at_a_time(say: Say) -> Iterator[None]:
-    """Holds a lock while images are built; a second process waits. The lock ends with its process."""
-    path = _cache() / "images.lock"
-    deadline = time.monotonic() + _LOCK_TIMEOUT_S
-    with path.open("w") as lock:
-        announced = False
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                pass
-            if time.monotonic() > deadline:
-                raise FloodmarkError(
-                    f"another process has held {path} for {_LOCK_TIMEOUT_S:g} s to build images: "
-                    "end it, or wait for it"
-                )
-            if not announced:
-                say("another run is building the images: waiting for it")
-                announced = True
-            time.sleep(0.1)
-        yield
-
-
 def _wheels(client: docker.DockerClient, folder: Path, say: Say) -> dict[str, tuple[bytes, bool]]:
     """The broker's libraries for the engine's machine, so that the build needs no network. Empty: the build
     gets them from the package index itself."""
@@ -276,7 +239,7 @@ def _wheels(client: docker.DockerClient, folder: Path, say: Say) -> dict[str, tu
     if not any(vendored.glob("*.whl")):
         machine = str(client.version().get("Arch", ""))
         wanted = hashlib.sha256((folder / "requirements.txt").read_bytes()).hexdigest()[:12]
-        vendored = _cache() / "wheels" / f"{wanted}-{machine}"
+        vendored = cache_folder() / "wheels" / f"{wanted}-{machine}"
         if not vendored.is_dir():
             why = _fetch_wheels(folder / "vendor.sh", vendored, machine)
             if why is not None:

@@ -23,6 +23,7 @@ from floodmark.harness.cluster.kafka import jars
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.temporary_folder import temporary_folder
+from floodmark.harness.user_cache import alone, keep_newest
 
 SCRIPT = jars.POM.with_name("class_archive.sh")
 UNWANTED = "FLOODMARK_NO_CLASS_ARCHIVE"  # set in the environment: none is made
@@ -68,9 +69,8 @@ def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False
     if archive.is_file() or UNWANTED in os.environ or (failed.is_file() and not again):
         return
     try:
-        archive.parent.mkdir(parents=True, exist_ok=True)
-        with (archive.parent / ".lock").open("w") as lock:
-            if not jars.locked(lock.fileno()) or archive.is_file():
+        with alone(archive.parent / ".lock") as may_make:
+            if not may_make or archive.is_file():
                 return
             say(f"making a class-data archive, with which Kafka {kafka.version} starts quicker (once)")
             why = _made(kafka, archive)
@@ -79,7 +79,7 @@ def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False
                 say(f"no class-data archive: {why} (Kafka starts without it)")
                 return
         failed.unlink(missing_ok=True)
-        _prune(archive)
+        keep_newest(archive, f"*{SUFFIX}", KEPT)
     except OSError as error:
         say(f"no class-data archive: {error} (Kafka starts without it)")
 
@@ -101,11 +101,3 @@ def _made(kafka: Distribution, archive: Path) -> str | None:
             return ": ".join(dict.fromkeys(summary))
         os.replace(out, archive)
     return None
-
-
-def _prune(newest: Path) -> None:
-    """Removes the oldest archives. A process that has one of them open keeps it."""
-    others = [path for path in newest.parent.glob(f"*{SUFFIX}") if path != newest]
-    by_age = sorted(others, key=lambda path: path.stat().st_mtime_ns, reverse=True)
-    for path in by_age[KEPT - 1:]:
-        path.unlink(missing_ok=True)

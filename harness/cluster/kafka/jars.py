@@ -12,7 +12,6 @@ Rules
 4. A cached version needs neither Maven nor a network.
 """
 
-import fcntl
 import hashlib
 import json
 import os
@@ -29,13 +28,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
+from floodmark.harness import user_cache
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.user_cache import one_at_a_time
 
 Say = Callable[[str], None]
 
 POM = Path(__file__).resolve().parents[3] / "docker" / "kafka" / "pom.xml"
 SILENCE_S = 120.0  # how long Maven may print nothing
-LOCK_TIMEOUT_S = 900.0
 PROGRESS_EVERY_S = 3.0
 MANIFEST = "manifest.json"
 _COMING = ".coming-"
@@ -58,7 +58,7 @@ def get(version: str, say: Say) -> tuple[Path, ...]:
     found = _cached(folder, say)
     if found is not None:
         return found
-    with _one_at_a_time(folder.parent, say):
+    with one_at_a_time(folder.parent / ".lock", "fetching jars of Kafka", say):  # all share Maven's own cache
         found = _cached(folder, say)  # another process may have fetched them meanwhile
         if found is None:
             _fetch(folder, version, say)
@@ -75,8 +75,7 @@ def tested() -> tuple[str, ...]:
 
 
 def cache_folder() -> Path:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache.absolute() / "floodmark" / "kafka"
+    return user_cache.cache_folder() / "kafka"
 
 
 # -- the cache ------------------------------------------------------------------------------------------
@@ -103,36 +102,6 @@ def _cached(folder: Path, say: Say) -> tuple[Path, ...] | None:
 def sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextmanager
-def _one_at_a_time(folder: Path, say: Say) -> Iterator[None]:
-    """Holds a lock while jars are fetched; a second process waits. All versions share Maven's own cache."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / ".lock").open("w")
-    except OSError as error:
-        raise FloodmarkError(f"{folder} cannot be made ({error}): set XDG_CACHE_HOME elsewhere") from error
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    with lock:
-        waiting = False
-        while not locked(lock.fileno()):
-            if time.monotonic() > deadline:
-                raise FloodmarkError(f"another process has been fetching jars for {LOCK_TIMEOUT_S:g} s (it "
-                                     f"locks {folder / '.lock'}): end it, or wait for it")
-            if not waiting:
-                say("another process is fetching jars of Kafka: waiting for it")
-                waiting = True
-            time.sleep(0.1)
-        yield
-
-
-def locked(number: int) -> bool:
-    try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # -- fetching -----------------------------------------------------------------------------------------------

@@ -12,10 +12,8 @@ compressed.
 
 import contextlib
 import functools
-import os
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 from string import Template
 from typing import Any
 
@@ -23,6 +21,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports.html.elements import package_file
 from floodmark.harness.reports.html.facts import RunFacts
 from floodmark.harness.run import write_whole
+from floodmark.harness.user_cache import cache_folder
 
 LEFT = 92  # pixels for the names of lanes and axes
 LANE = 34
@@ -37,8 +36,7 @@ def library() -> str | None:
         import vl_convert
     except ImportError:
         return None
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "floodmark"
-    cached = cache / f"vega-{version('vl-convert-python')}.js"
+    cached = cache_folder() / f"vega-{version('vl-convert-python')}.js"
     try:
         return cached.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

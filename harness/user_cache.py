@@ -1,0 +1,74 @@
+"""The user's cache folder: what is fetched or built once, by whichever run needs it first, and serves all.
+
+Rules
+1. A lock is a file that the kernel unlocks however its process ends; the file stays, otherwise two processes
+   could lock two files of the same name.
+2. What is cached gets its name only when it is complete.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from floodmark.harness.errors import FloodmarkError
+
+LOCK_TIMEOUT_S = 900.0
+
+
+def cache_folder() -> Path:
+    """The folder; it may not exist yet."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache.absolute() / "floodmark"
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[bool]:
+    """Whether no other process holds the lock; until the end none will. OSError if the file cannot be
+    made."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as file:
+        yield _locked(file.fileno())
+
+
+@contextmanager
+def one_at_a_time(lock: Path, doing: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Holds the lock; waits while another process holds it, and says that once. doing: what it is held
+    for, as in `fetching the jars`."""
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    except OSError as error:
+        raise FloodmarkError(f"{lock.parent} cannot be made ({error}): set XDG_CACHE_HOME elsewhere"
+                             ) from error
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    with file:
+        waiting = False
+        while not _locked(file.fileno()):
+            if time.monotonic() > deadline:
+                raise FloodmarkError(f"another process has been {doing} for {LOCK_TIMEOUT_S:g} s (it locks "
+                                     f"{lock}): end it, or wait for it")
+            if not waiting:
+                say(f"another process is {doing}: waiting for it")
+                waiting = True
+            time.sleep(0.1)
+        yield
+
+
+def _locked(number: int) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def keep_newest(path: Path, pattern: str, most: int) -> None:
+    """Removes the oldest files of the pattern beside this one, which stays: `most` are left at most. A
+    process that has one of them open keeps it."""
+    others = [other for other in path.parent.glob(pattern) if other != path]
+    by_age = sorted(others, key=lambda other: other.stat().st_mtime_ns, reverse=True)
+    for old in by_age[most - 1:]:
+        old.unlink(missing_ok=True)

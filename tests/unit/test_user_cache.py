@@ -1,0 +1,76 @@
+"""The user's cache folder: its place, its locks, what is kept."""
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from floodmark.harness import user_cache
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.user_cache import alone, cache_folder, keep_newest, one_at_a_time
+
+
+def test_its_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "floodmark"
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert cache_folder() == Path.home() / ".cache" / "floodmark"
+
+
+def test_one_is_alone(tmp_path: Path) -> None:
+    lock = tmp_path / "cache" / "lock"
+    with alone(lock) as first, alone(lock) as second:
+        assert (first, second) == (True, False)
+    with alone(lock) as third:
+        assert third
+
+
+def test_the_second_waits_and_says_so_once(tmp_path: Path) -> None:
+    lines: list[str] = []
+    waits, order = threading.Event(), []
+
+    def report(line: str) -> None:
+        lines.append(line)
+        waits.set()
+
+    def second() -> None:
+        with one_at_a_time(tmp_path / "lock", "making tea", report):
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with one_at_a_time(tmp_path / "lock", "making tea", lines.append):
+        thread.start()
+        assert waits.wait(20)
+        order.append("first")
+    thread.join(20)
+    assert order == ["first", "second"]
+    assert lines == ["another process is making tea: waiting for it"]
+
+
+def test_it_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_cache, "LOCK_TIMEOUT_S", 0.2)
+    with (one_at_a_time(tmp_path / "lock", "making tea", print),
+          pytest.raises(FloodmarkError, match=r"has been making tea for 0.2 s \(it locks .*/lock\): end it"),
+          one_at_a_time(tmp_path / "lock", "making tea", print)):
+        raise AssertionError
+
+
+def test_a_cache_that_cannot_be_made() -> None:
+    with (pytest.raises(FloodmarkError, match="set XDG_CACHE_HOME elsewhere"),
+          one_at_a_time(Path("/dev/null/lock"), "making tea", print)):
+        raise AssertionError
+
+
+def test_only_the_newest_are_kept(tmp_path: Path) -> None:
+    for age in range(6):
+        path = tmp_path / f"spark-4.3.0-{age}.jsa"
+        path.touch()
+        os.utime(path, (1000 - age, 1000 - age))
+    (tmp_path / "something-else").touch()
+    newest = tmp_path / "spark-4.3.0-5.jsa"  # the oldest by its time, but the one just built
+
+    keep_newest(newest, "spark-*.jsa", 3)
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "something-else", "spark-4.3.0-0.jsa", "spark-4.3.0-1.jsa", "spark-4.3.0-5.jsa"]  # fmt: skip

@@ -91,6 +91,8 @@ def test_it_listens_on_its_containers_address(layout: Layout) -> None:
     assert keys["advertised.listeners"] == (
         f"CLIENTS://127.0.0.1:{layout.places['n2'].advertised[1]},BROKERS://198.19.0.12:9090")
     assert keys["controller.quorum.voters"] == "100@198.19.0.110:9092"
+    its = dict(line.split("=", 1) for line in layout.properties_of(CONTROLLER).read_text().splitlines())
+    assert its["advertised.listeners"] == "CONTROLLER://198.19.0.110:9092"
 
 
 def test_a_broker_formats_only_an_unformatted_disk(layout: Layout, tmp_path: Path) -> None:

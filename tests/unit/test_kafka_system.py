@@ -110,6 +110,9 @@ def test_proxied_brokers_dial_each_other_by_name(layouts: dict[str, Layout], fou
     for node in layout.nodes:
         assert f"BROKERS://{node}:{second[node]}" in written(layout, node)["advertised.listeners"]
         assert f"BROKERS://127.0.0.1:{second[node]}" in written(layout, node)["listeners"]
+    controller = layout.places[CONTROLLER].control[1]
+    assert written(layout, CONTROLLER)["advertised.listeners"] == f"CONTROLLER://{CONTROLLER}:{controller}"
+    assert {link["port"] for link in layout.links_config() if link["listener"] == CONTROLLER} == {controller}
     hosts = {name: dict(reversed(line.split()) for line in layout.hosts_of(name).read_text().splitlines()[1:])
              for name in IDS}
     assert hosts["n1"] == {"n2": "127.0.1.1", "n3": "127.0.1.1", CONTROLLER: "127.0.1.1"}
@@ -120,6 +123,17 @@ def test_proxied_brokers_dial_each_other_by_name(layouts: dict[str, Layout], fou
     assert {link["to"][1] for link in links if link["dialer"] == "n1" and link["listener"] == "n2"} == {
         second["n2"]}
     assert f"-Djdk.net.hosts.file={layout.hosts_of('n1')}" in runs.command("n1")
+
+
+@pytest.mark.parametrize(("version", "advertises"), [("3.8.1", False), ("3.9.2", True), ("4.3.1", True)])
+def test_the_controller_advertises_an_address_where_it_may(layouts: dict[str, Layout], version: str,
+                                                           advertises: bool) -> None:
+    """Without links its own; Kafka refuses the key before 3.9."""
+    layout = layouts["direct"]
+    KRaft(replace(KAFKA, version=version), {}, IDS).write_files(layout)
+    host, port = layout.places["n1"].controller
+    given = written(layout, CONTROLLER).get("advertised.listeners")
+    assert given == (f"CONTROLLER://{host}:{port}" if advertises else None)
 
 
 def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: None) -> None:

@@ -95,8 +95,13 @@ def version_of(word: str) -> str:
 
 def form_of(version: str) -> Form:
     """The mode of a version: ZooKeeper below 3.3, else KRaft."""
-    major, minor = (int(number) for number in version.split(".")[:2])
-    return "zookeeper" if (major, minor) < _FIRST_KRAFT else "kraft"
+    return "zookeeper" if release_of(version) < _FIRST_KRAFT else "kraft"
+
+
+def release_of(version: str) -> tuple[int, int]:
+    """Its major and minor number."""
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 # -- an unpacked distribution -------------------------------------------------------------------------------

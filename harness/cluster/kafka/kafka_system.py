@@ -38,7 +38,7 @@ from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.broker_metadata import BrokerMetadata, Metadata
 from floodmark.harness.cluster.kafka.distribution import Distribution
-from floodmark.harness.cluster.kafka.forms import Form
+from floodmark.harness.cluster.kafka.forms import ControllerState, Form
 from floodmark.harness.cluster.kafka.hosts_files import write_hosts
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
@@ -258,7 +258,7 @@ class KafkaSystem:
         await asyncio.gather(*(
             self._hosts.pause(node) if node in answering else self._hosts.kill(node)
             for node in self.nodes if self._hosts.lives(node)))
-        state = await self._form.controller_state(self.partitions)
+        state = await self._last_decisions()
         if self._hosts.lives(CONTROLLER):
             await self._hosts.pause(CONTROLLER)
         decided = state.partitions if state else {}
@@ -267,6 +267,17 @@ class KafkaSystem:
         log_dirs = dict(zip(nodes, found, strict=True))
         replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided, log_dirs)
         return replace(looks[-1], replicas=replicas, partitions=decided)
+
+    async def _last_decisions(self) -> ControllerState | None:
+        """The controller's decisions once every broker is stopped. On a busy machine ZooKeeper may not answer
+        at once."""
+        deadline_s = time.monotonic() + FREEZE_S
+        while True:
+            state = await self._form.controller_state(self.partitions)
+            answers = self._hosts.lives(CONTROLLER) and not self._hosts.paused(CONTROLLER)
+            if state is not None or not answers or time.monotonic() > deadline_s:
+                return state
+            await asyncio.sleep(BETWEEN_LOOKS_S)
 
     async def expire(self, node: str) -> None:
         self._layout.known(node)

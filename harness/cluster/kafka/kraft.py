@@ -12,6 +12,9 @@ Rules
    must shrink.
 6. A feature (KIP-584) is given like a setting, by name and level, and is passed to the format command. A
    feature that a version does not have need not be turned off.
+7. Since 3.9 (KIP-853) a broker that has to connect again goes to the address that the controller advertises,
+   not to that of controller.quorum.voters. So the controller advertises its name, as brokers do: otherwise a
+   broker that is cut from it would still hear its decisions.
 """
 
 import asyncio
@@ -27,7 +30,7 @@ from typing import Any
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.kafka import class_archive
-from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
 from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
 from floodmark.harness.cluster.kafka.forms import ControllerState
 from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
@@ -51,7 +54,8 @@ FEATURES = frozenset({
     "eligible.leader.replicas.version", "group.version", "kraft.version", "metadata.version",
     "share.version", "streams.version", "transaction.version",
 })
-ELR, FIRST_WITH_ELR = "eligible.leader.replicas.version", 4  # KIP-966; on in new clusters from 4.1
+FIRST_ADVERTISED = (3, 9)  # older controllers refuse advertised.listeners
+ELR, FIRST_WITH_ELR = "eligible.leader.replicas.version", (4, 0)  # KIP-966; on in new clusters from 4.1
 
 PREFERRED: Mapping[str, str] = {
     "auto.create.topics.enable": "false",
@@ -87,7 +91,7 @@ class KRaft:
         self.waiting_line = "Waiting for the controller to acknowledge that we are caught up"
         self.decides_alone = True
         self._features = {key: level for key, level in given.items() if key in FEATURES
-                          and not ((key, level) == (ELR, "0") and _major(kafka.version) < FIRST_WITH_ELR)}
+                          and not ((key, level) == (ELR, "0") and release_of(kafka.version) < FIRST_WITH_ELR)}
         self.about: Mapping[str, Any] = {"features": self._features} if self._features else {}
         settings = {key: value for key, value in given.items() if key not in FEATURES}
         self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **settings}.items()))
@@ -133,8 +137,11 @@ class KRaft:
                 for listener in (CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER)),
         }
         if place.is_controller:
+            advertised = f"{CONTROLLER_LISTENER}://{_host_port(self._advertised_controller)}"
+            may_advertise = release_of(self._kafka.version) >= FIRST_ADVERTISED
             return {"process.roles": "controller", **lines,
-                    "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}"}
+                    "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}",
+                    **({"advertised.listeners": advertised} if may_advertise else {})}
         advertised = advertised_to_brokers(self._layout, name)
         return {
             "process.roles": "broker", **lines,
@@ -144,6 +151,13 @@ class KRaft:
                                     f"{BROKERS_LISTENER}://{_host_port(advertised)}",
             "inter.broker.listener.name": BROKERS_LISTENER,
         }
+
+    @property
+    def _advertised_controller(self) -> tuple[str, int]:
+        """Where brokers reach the controller, each over its own link (rule 7)."""
+        assert self._layout is not None
+        return (advertised_to_brokers(self._layout, CONTROLLER) if self._layout.link_hosts
+                else self._layout.places[CONTROLLER].controller)
 
     def _format(self, home: Path) -> None:
         """Formats the controller's folder with its settings and with the folder's path on this machine."""
@@ -261,11 +275,6 @@ class KRaft:
 
     async def close(self) -> None:
         pass
-
-
-def _major(version: str) -> int:
-    head = version.partition(".")[0]
-    return int(head) if head.isdecimal() else FIRST_WITH_ELR
 
 
 def _host_port(address: tuple[str, int]) -> str:

@@ -137,11 +137,11 @@ class KRaft:
                 for listener in (CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER)),
         }
         if place.is_controller:
-            advertised = f"{CONTROLLER_LISTENER}://{_host_port(self._advertised_controller)}"
+            its_own = f"{CONTROLLER_LISTENER}://{_host_port(self._advertised_controller)}"
             may_advertise = release_of(self._kafka.version) >= FIRST_ADVERTISED
             return {"process.roles": "controller", **lines,
                     "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}",
-                    **({"advertised.listeners": advertised} if may_advertise else {})}
+                    **({"advertised.listeners": its_own} if may_advertise else {})}
         advertised = advertised_to_brokers(self._layout, name)
         return {
             "process.roles": "broker", **lines,

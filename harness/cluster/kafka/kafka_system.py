@@ -7,8 +7,8 @@ Freezing, and why what is read afterwards is true
 1. The controller is stopped first (SIGSTOP). From then on no leader can be elected and no ISR can change,
    because only the controller decides that. Its decisions are in its records, which are read after it has
    stopped.
-2. Then the brokers are observed until SAME_LOOKS views in a row agree: what the controller had sent has
-   arrived, and replicas have fetched what they lacked. Views that never agree are no failure: the comparison
+2. Then the brokers are observed until SAME_LOOKS views in a row agree and all that run answer: what the
+   controller had sent has arrived, and replicas have fetched what they lacked. Views that never agree are no failure: the comparison
    with the view before the final reads finds what moves (settle.what_moved).
 3. Then every broker is stopped. Its files stay as they are, also those that only the page cache has. LEO and
    log start are read from the files, so that replicas.jsonl agrees with the dumps, whatever happened after
@@ -249,7 +249,8 @@ class KafkaSystem:
             await self._hosts.pause(CONTROLLER)
         looks = [await self.look()]
         deadline_s = time.monotonic() + FREEZE_S
-        while len({_state_of(look) for look in looks[-SAME_LOOKS:]}) > 1 or len(looks) < SAME_LOOKS:
+        while (len(looks) < SAME_LOOKS or len({_state_of(look) for look in looks[-SAME_LOOKS:]}) > 1
+               or not self._shows_all(looks[-1])):
             if time.monotonic() > deadline_s:
                 break
             await asyncio.sleep(BETWEEN_LOOKS_S)
@@ -267,6 +268,13 @@ class KafkaSystem:
         log_dirs = dict(zip(nodes, found, strict=True))
         replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided, log_dirs)
         return replace(looks[-1], replicas=replicas, partitions=decided)
+
+    def _shows_all(self, look: View) -> bool:
+        """Whether each replica of the brokers that can answer is in the view: on a busy machine they may be
+        slow, and views without them agree too."""
+        able = self._answering()
+        return all((node, spec.key) in look.replicas
+                   for spec in self.partitions for node in spec.replicas if node in able)
 
     async def _last_decisions(self) -> ControllerState | None:
         """The controller's decisions once every broker is stopped. On a busy machine ZooKeeper may not answer

@@ -10,10 +10,11 @@ from floodmark.harness.cluster.ports import HOST
 
 
 def advertised_to_brokers(layout: Layout, node: str) -> Address:
-    """The address that the node advertises to other brokers."""
+    """The address that the node, or the controller, advertises to brokers."""
+    place = layout.places[node]
     if not layout.link_hosts:
-        return layout.places[node].control
-    return node, layout.places[node].control[1]  # all links to it listen on this port, at different addresses
+        return place.controller if place.is_controller else place.control
+    return node, place.control[1]  # all links to it listen on this port, at different addresses
 
 
 def write_hosts(layout: Layout) -> None:

@@ -136,28 +136,21 @@ class KRaft:
                 f"{listener}:PLAINTEXT"
                 for listener in (CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER)),
         }
+        advertised = _host_port(advertised_to_brokers(self._layout, name))
         if place.is_controller:
-            its_own = f"{CONTROLLER_LISTENER}://{_host_port(self._advertised_controller)}"
             may_advertise = release_of(self._kafka.version) >= FIRST_ADVERTISED
             return {"process.roles": "controller", **lines,
                     "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}",
-                    **({"advertised.listeners": its_own} if may_advertise else {})}
-        advertised = advertised_to_brokers(self._layout, name)
+                    **({"advertised.listeners": f"{CONTROLLER_LISTENER}://{advertised}"} if may_advertise
+                       else {})}
         return {
             "process.roles": "broker", **lines,
             "listeners": f"{CLIENTS_LISTENER}://{_host_port(place.listens)},"
                          f"{BROKERS_LISTENER}://{_host_port(place.control)}",
             "advertised.listeners": f"{CLIENTS_LISTENER}://{_host_port(place.advertised)},"
-                                    f"{BROKERS_LISTENER}://{_host_port(advertised)}",
+                                    f"{BROKERS_LISTENER}://{advertised}",
             "inter.broker.listener.name": BROKERS_LISTENER,
         }
-
-    @property
-    def _advertised_controller(self) -> tuple[str, int]:
-        """Where brokers reach the controller, each over its own link (rule 7)."""
-        assert self._layout is not None
-        return (advertised_to_brokers(self._layout, CONTROLLER) if self._layout.link_hosts
-                else self._layout.places[CONTROLLER].controller)
 
     def _format(self, home: Path) -> None:
         """Formats the controller's folder with its settings and with the folder's path on this machine."""

@@ -26,31 +26,27 @@ from typing import Any
 
 import pyspark
 
+from floodmark.harness import class_archives
+from floodmark.harness.class_archives import FAILED_SUFFIX, SUFFIX
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.user_cache import alone, cache_folder, keep_newest
 
 BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # set in the environment of the process that builds: the path to write
-UNWANTED = ("CI", "FLOODMARK_NO_CLASS_ARCHIVE")  # set in the environment: nothing is built unless asked
+UNWANTED = ("CI", class_archives.UNWANTED)  # set in the environment: nothing is built unless asked
 BUILD_TIMEOUT_S = 900  # enough for a busy machine
 KEPT = 3
-SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"
 _SCRATCH = ".building-"
 
 
 def archive_path(java: Path) -> Path:
     """The path of the archive for this JVM and this Spark."""
-    real = java.resolve()
-    release = real.parent.parent / "release"
-    try:
-        about = release.read_bytes()
-    except OSError:
-        about = b""
+    real, release = class_archives.identity(java)
     spark = Path(pyspark.__file__).parent
     try:
         installed = str((spark / "jars").stat().st_mtime_ns)
     except OSError:
         installed = ""
-    identity = (str(real).encode(), about, str(spark).encode(), installed.encode())
+    identity = (real.encode(), release, str(spark).encode(), installed.encode())
     key = hashlib.sha256(b"\0".join(identity)).hexdigest()[:16]
     return cache_folder() / f"spark-{pyspark.__version__}-{key}{SUFFIX}"
 
@@ -61,13 +57,8 @@ def options(java: Path) -> str:
     if to_write:
         return f"-XX:ArchiveClassesAtExit={to_write}"
     archive = archive_path(java)
-    # Spark splits the options at blanks, so a path with a blank is not used. Silent, because a JVM that
-    # cannot use the archive would print that on standard output.
-    return (
-        f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable"
-        if archive.is_file() and " " not in str(archive)
-        else ""
-    )
+    # Spark splits the options at blanks, so a path with a blank is not used.
+    return " ".join(class_archives.options(archive)) if " " not in str(archive) else ""
 
 
 def build_in_background(java: Path) -> subprocess.Popen[bytes] | None:

@@ -19,6 +19,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+from floodmark.harness import class_archives
+from floodmark.harness.class_archives import FAILED_SUFFIX, SUFFIX, UNWANTED
 from floodmark.harness.cluster.kafka import jars
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.ports import Ports
@@ -26,20 +28,14 @@ from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.user_cache import alone, keep_newest
 
 SCRIPT = jars.POM.with_name("class_archive.sh")
-UNWANTED = "FLOODMARK_NO_CLASS_ARCHIVE"  # set in the environment: none is made
 TIMEOUT_S = 180.0
 KEPT = 8
-SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"
 
 
 def path_of(kafka: Distribution) -> Path:
     """The path of the archive for this Java and these jars."""
-    java = kafka.java.resolve()
-    try:
-        release = (java.parent.parent / "release").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        release = ""
-    identity = (str(java), release, kafka.classpath, [_stamp(jar) for jar in kafka.jars])
+    stamps = [_stamp(jar) for jar in kafka.jars]
+    identity = (*class_archives.identity(kafka.java), kafka.classpath, stamps)
     key = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     return jars.cache_folder() / "archives" / f"{kafka.version}-{key}{SUFFIX}"
 
@@ -54,9 +50,7 @@ def _stamp(jar: Path) -> tuple[int, int] | None:
 
 def options(kafka: Distribution) -> tuple[str, ...]:
     """The JVM options that use it; none if there is none."""
-    archive = path_of(kafka)
-    # Silent, because a JVM that cannot use the archive would print that into the broker's log.
-    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable") if archive.is_file() else ()
+    return class_archives.options(path_of(kafka))
 
 
 def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False) -> None:

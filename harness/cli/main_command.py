@@ -322,6 +322,8 @@ def scenario_show(name: str) -> int:
 @click.option("--rules", metavar="GENERATION", show_default="all",
               help="Only the rows of this protocol generation.")
 @click.option("--sample", is_flag=True, help="For each scenario, one row that shows harm and one control.")
+@click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True,
+              help="How often each row is played, each time on a new cluster.")
 @cluster_option
 @kafka_option
 @click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True,
@@ -332,7 +334,7 @@ def scenario_show(name: str) -> int:
 def scenario_run(name: str | None, **options: Any) -> int:
     """Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.
 
-    Exits 0 only if every row came out as expected, else 4.
+    Exits 0 only if every play came out as expected, else 4.
     """
     from floodmark.harness.commands.scenario import run_scenarios
 

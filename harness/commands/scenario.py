@@ -5,8 +5,10 @@ Every row says what must be found; a table shows what was found.
 import datetime
 import shlex
 import shutil
+import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -85,8 +87,8 @@ def named(name: str) -> tuple[Scenario, ...]:
 # -- run ------------------------------------------------------------------------------------------------
 
 def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: bool, cluster: str,
-                  at_once: int, out: Path | None, kafka: str | None = None) -> int:
-    """Plays the rows, judges them in one call, and compares; exit 0 only if every row is as expected."""
+                  times: int, at_once: int, out: Path | None, kafka: str | None = None) -> int:
+    """Plays the rows, judges all plays in one call, and compares; exit 0 only if each is as expected."""
     if (name is None) == (not every):
         raise UsageError("name a scenario, or give --all")
     chosen = scenario.shipped(scenario_words()) if name is None else named(name)
@@ -97,7 +99,8 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
     parent = out or RUNS / f"scenario-{datetime.datetime.now():%Y%m%dT%H%M%S}"
     refuse_nonempty(parent)
-    parts = parts_that_fit(parts, cluster, parent)
+    once = parts_that_fit(parts, cluster, parent)
+    parts = [replace(part, turn=turn) for turn in range(1, times + 1) for part in once]
     catalog.can_judge()
     click.echo(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}", err=True)
     outcomes = judge_runs(play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(
@@ -175,15 +178,36 @@ def judge_runs(plays: Sequence[Played]) -> list[Outcome]:
 # -- output --------------------------------------------------------------------------------------------
 
 def table(outcomes: Sequence[Outcome]) -> str:
+    """A line for each row: its median seconds, and how many of its plays ended as expected."""
     rows = [("scenario", "zoo", "rules", "expected", "found", "seconds", "")]
-    rows += [
-        (harmless(outcome.played.part.scenario.name), harmless(outcome.played.part.scenario.zoo),
-         outcome.played.part.row.label,
-         outcome.played.part.row.expected(), found(outcome.verdict), f"{outcome.played.seconds:.1f}",
-         "NOT as expected" if outcome.differences_found else "as expected")
-        for outcome in outcomes
-    ]
+    for plays in plays_of_rows(outcomes):
+        part = plays[0].played.part
+        seconds = statistics.median(one.played.seconds for one in plays)
+        rows.append((harmless(part.scenario.name), harmless(part.scenario.zoo), part.row.label,
+                     part.row.expected(), found_in(plays), f"{seconds:.1f}", as_expected(plays)))
     return ruled_table(rows)
+
+
+def plays_of_rows(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
+    """The plays of each row of each scenario, in the order of their first."""
+    plays: dict[tuple[str, str], list[Outcome]] = {}
+    for outcome in outcomes:
+        part = outcome.played.part
+        plays.setdefault((part.scenario.name, part.row.label), []).append(outcome)
+    return list(plays.values())
+
+
+def found_in(plays: Sequence[Outcome]) -> str:
+    """What was found; if the plays differ, how often each."""
+    counts = Counter(found(one.verdict) for one in plays).most_common()
+    return counts[0][0] if len(counts) == 1 else " | ".join(f"{count}x {what}" for what, count in counts)
+
+
+def as_expected(plays: Sequence[Outcome]) -> str:
+    right = sum(not one.differences_found for one in plays)
+    if len(plays) == 1:
+        return "as expected" if right else "NOT as expected"
+    return f"{right} of {len(plays)} as expected"
 
 
 def found(verdict: Verdict | None) -> str:
@@ -207,7 +231,8 @@ def print_unexpected(outcomes: Sequence[Outcome]) -> None:
             click.echo(verdict_text.report(outcome.played.folder, parts, about))
     again = sum(outcome.played.tries > 1 for outcome in outcomes)
     repeated = f", {again} of them after a repetition" if again else ""
-    click.echo(f"\n{many(len(outcomes), 'row')}, {len(outcomes) - len(wrong)} as expected{repeated}")
+    what = "row" if all(one.played.part.turn == 1 for one in outcomes) else "play"
+    click.echo(f"\n{many(len(outcomes), what)}, {len(outcomes) - len(wrong)} as expected{repeated}")
     harmed = next((one for one in outcomes if one.verdict and one.verdict.valid is False), None)
     if harmed is not None and harmed.verdict is not None:
         worst = verdict_text.worst_first(report.as_json(harmed.verdict)["findings"])[0]["name"]
@@ -221,6 +246,7 @@ def as_json(outcome: Outcome) -> Mapping[str, Any]:
     row = part.row
     return {
         "scenario": part.scenario.name, "zoo": part.scenario.zoo, "folder": outcome.played.folder.name,
+        "time": part.turn,
         "rules": row.rules, "bugs": list(row.bugs), "switches": list(row.switches),
         "config": dict(row.config), "control": row.control,
         "expected": {key: sorted(getattr(row, key)) for key in ("latent", "manifest", "permitted", "also")},

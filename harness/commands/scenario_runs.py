@@ -41,16 +41,21 @@ class Part:
     scenario: Scenario
     row: Row
     kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
+    turn: int = 1  # of the --times plays of this row
 
     @property
     def title(self) -> str:
         on = "" if self.kafka is None else f"Kafka {self.kafka}, "
-        return f"{self.scenario.name} on {on}{self.row.label}"
+        return f"{self.scenario.name} on {on}{self.row.label}{self._of_turn(', time ')}"
 
     @property
     def folder_name(self) -> str:
         """The run folder's name, without a comma: Kafka's log.dirs is a list."""
-        return f"{self.scenario.name}-{self.row.label.replace(' ', '+').replace(',', '+')}"
+        label = self.row.label.replace(" ", "+").replace(",", "+")
+        return f"{self.scenario.name}-{label}{self._of_turn('-time-')}"
+
+    def _of_turn(self, before: str) -> str:
+        return f"{before}{self.turn}" if self.turn > 1 else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

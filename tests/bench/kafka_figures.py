@@ -37,6 +37,7 @@ def bench_kafka(scratch: Path, versions: Sequence[str], repeat: int, say: Say, r
 
     def note(name: str, title: str, unit: str, figure: float) -> None:
         figures.setdefault((title, unit), {}).setdefault(name, []).append(figure)
+        print(f"    round {turn + 1} of {repeat}: {name}, {title}: {figure:,.4g} {unit}", flush=True)
 
     for turn in range(repeat):
         for name, kafka in systems.items():

@@ -42,6 +42,9 @@ control = true
 '''
 
 
+ENDS_OF_TWO = ("2 of 2 as expected", "2 of 2 as expected", "0 of 2 as expected")
+
+
 def own(folder: Path, text: str = OWN) -> Path:
     file = folder / "own.toml"
     file.write_text(text)
@@ -116,6 +119,25 @@ def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) ->
     assert [(parent / row["folder"] / "verdict.json").is_file() for row in saved] == [True] * 3
     assert answer.err.index("[1/3]") < answer.err.index("[3/3]") < answer.err.index("judging 3 runs")
     wait_until_gone(parent)
+
+
+@pytest.mark.spark
+def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> None:
+    """Three rows twice: a line for each row, a folder for each play, a complaint for each that is wrong."""
+    parent = tmp_path / "out"
+    answer = floodmark("scenario", "run", own(tmp_path), "--times", "2", "--cluster", "memory",
+                       "--out", parent)
+    assert answer.code == 4, answer.out + answer.err
+    rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
+    ends = [row.rstrip().endswith(end) for row, end in zip(rows, ENDS_OF_TWO, strict=True)]
+    assert ends == [True] * 3, rows
+    complaints = [line for line in answer.out.splitlines() if line.startswith("NOT as expected: ")]
+    assert [line.partition(": permitted ")[0] for line in complaints] == [
+        "NOT as expected: own on high-watermark", "NOT as expected: own on high-watermark, time 2"]
+    assert "6 plays, 4 as expected" in answer.out
+    saved = json.loads((parent / "scenarios.json").read_text())
+    assert [row["time"] for row in saved] == [1, 1, 1, 2, 2, 2]
+    assert len({row["folder"] for row in saved}) == 6
 
 
 @pytest.mark.cluster

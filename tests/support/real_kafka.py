@@ -19,13 +19,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.choice import found
 from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.jvm import JVM, logging_options, write_logging
 from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.errors import FloodmarkError
 
 READY_S = 90.0
 CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAA"
-JVM = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:ActiveProcessorCount=2",
-       "-XX:-UsePerfData")
 COMMON = {
     "num.network.threads": "1", "num.io.threads": "2", "background.threads": "1",
     "auto.create.topics.enable": "false", "group.initial.rebalance.delay.ms": "0",
@@ -52,6 +51,7 @@ class RealKafka:
         self._outputs: list[IO[bytes]] = []
 
     def __enter__(self) -> "RealKafka":
+        write_logging(self.folder)
         try:
             port, other = self._ports.choose(), self._ports.choose()
             self.bootstrap = f"{HOST}:{port}"
@@ -103,20 +103,10 @@ class RealKafka:
     def _start(self, name: str, main_class: str, config: str) -> None:
         output = (self.folder / f"{name}.out").open("wb")
         self._outputs.append(output)
+        logging_words = logging_options(str(self.folder))
         self._processes.append(subprocess.Popen(
-            [*java(self.kafka), *self._logging(), "-cp", self.kafka.classpath, main_class, config],
+            [*java(self.kafka), *logging_words, "-cp", self.kafka.classpath, main_class, config],
             stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=self.folder))
-
-    def _logging(self) -> list[str]:
-        old = self.folder / "log4j.properties"
-        old.write_text("log4j.rootLogger=INFO, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\n"
-                       "log4j.appender.out.layout=org.apache.log4j.PatternLayout\n"
-                       "log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n\n")
-        new = self.folder / "log4j2.yaml"
-        new.write_text("Configuration:\n  Appenders:\n    Console:\n      name: out\n      PatternLayout:\n"
-                       "        pattern: '%d %p %m (%c)%n'\n  Loggers:\n    Root:\n      level: INFO\n"
-                       "      AppenderRef:\n      - ref: out\n")
-        return [f"-Dlog4j.configuration=file:{old}", f"-Dlog4j2.configurationFile={new}"]
 
     def tool(self, main_class: str, *words: str) -> str:
         """The output of one of Kafka's command-line tools."""

@@ -41,17 +41,20 @@ def write_logging(folder: Path) -> None:
     (folder / "log4j2.yaml").write_text(_LOG4J2, encoding="utf-8")
 
 
+def logging_options(folder: str) -> list[str]:
+    """The options for the files of write_logging; folder: its path as the process sees it."""
+    return [f"-Dlog4j.configuration=file:{folder}/log4j.properties",
+            f"-Dlog4j2.configurationFile={folder}/log4j2.yaml"]
+
+
 def java_command(kafka: Distribution, place: ProcessAddresses, main: str, arguments: Sequence[Path], *,
                  logging: Path, flags: Sequence[str] = ()) -> list[str]:
     """The command, with every path as the process sees it. logging: the folder of write_logging. If
     kafka.image is set, the jars are those of the image."""
-    seen = place.inside(logging)
     paths = (os.pathsep.join(map(place.inside, kafka.jars)) if kafka.image is None
              else str(Path(place.inside(kafka.jars[0].parent)) / "*"))
     return [place.inside(kafka.java), *JVM, *_archive_options(kafka, place), *flags,
-            f"-Dlog4j.configuration=file:{seen}/log4j.properties",
-            f"-Dlog4j2.configurationFile={seen}/log4j2.yaml", "-cp", paths, main,
-            *map(place.inside, arguments)]
+            *logging_options(place.inside(logging)), "-cp", paths, main, *map(place.inside, arguments)]
 
 
 def _archive_options(kafka: Distribution, place: ProcessAddresses) -> Sequence[str]:

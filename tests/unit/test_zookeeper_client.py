@@ -87,6 +87,75 @@ def test_a_session_that_is_being_opened_is_closed_too(made: list[Slow], may_conn
     assert [one.open for one in made] == [False]
 
 
+def test_a_silent_zookeeper_holds_up_no_other(made: list[Slow], may_connect: threading.Event) -> None:
+    """However many ask it, other threads of the process are there for others."""
+    async def story() -> None:
+        client = ZooKeeperClient(("127.0.0.1", 1))
+        asked = [asyncio.ensure_future(client.look(())) for _ in range(40)]
+        await until(lambda: bool(made) and made[0].connecting.is_set())
+        other = asyncio.ensure_future(asyncio.to_thread(lambda: "answered"))
+        await asyncio.wait([other, *asked], return_when=asyncio.FIRST_COMPLETED)
+        assert other.done()
+        assert not any(one.done() for one in asked)
+        may_connect.set()
+        await asyncio.gather(*asked, return_exceptions=True)
+        await client.close()
+
+    asyncio.run(story())
+
+
+def test_a_session_is_ended_though_zookeeper_was_silent_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def close_session(hosts: str, session: int) -> None:
+        asked.append(session)
+        if len(asked) == 1:
+            raise ConnectionLoss
+
+    async def story() -> None:
+        client = ZooKeeperClient(("127.0.0.1", 1))
+        monkeypatch.setattr(client, "_connected", lambda: Registration(owner=7))
+        assert await client.expire(1)
+        await client.close()
+
+    monkeypatch.setattr(zookeeper_client, "_close_session", close_session)
+    asyncio.run(story())
+    assert asked == [7, 7]
+
+
+def test_a_session_is_not_ended_if_zookeeper_stays_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def close_session(hosts: str, session: int) -> None:
+        asked.append(session)
+        raise ConnectionLoss
+
+    async def story() -> None:
+        client = ZooKeeperClient(("127.0.0.1", 1))
+        monkeypatch.setattr(client, "_connected", lambda: Registration(owner=7))
+        with pytest.raises(ZooKeeperSilent, match=r"does not answer \(ConnectionLoss\)"):
+            await client.expire(1)
+        await client.close()
+
+    monkeypatch.setattr(zookeeper_client, "_close_session", close_session)
+    asyncio.run(story())
+    assert asked == [7] * zookeeper_client.EXPIRE_TRIES
+
+
+class Registration:
+    """A client of kazoo and its answer about a broker: registered by a session."""
+
+    def __init__(self, owner: int) -> None:
+        self.ephemeralOwner = owner
+
+    def get_async(self, path: str) -> "Registration":
+        assert path == "/brokers/ids/1"
+        return self
+
+    def get(self, timeout: float) -> tuple[bytes, "Registration"]:
+        return b"", self
+
+
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():

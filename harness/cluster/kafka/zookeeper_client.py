@@ -12,6 +12,8 @@ Rules
 3. If ZooKeeper does not answer in time, a ZooKeeperSilent is raised.
 4. Only one thread opens our session, others wait for it; once closed it stays closed. A client that nobody
    closes tries to connect for ever, many times a second.
+5. Each client has threads of its own: one that waits for a silent ZooKeeper holds up no other cluster.
+6. Ending a session twice is harmless, so it is tried again if ZooKeeper does not answer in time.
 """
 
 import asyncio
@@ -19,6 +21,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,6 +40,8 @@ CONTROLLER = "/controller"
 SESSION_S = 30.0  # of our own session: a paused ZooKeeper must not end it
 CONNECT_S = 5.0
 ANSWER_S = 1.0
+THREADS = 4
+EXPIRE_TRIES = 3
 _SECRET = 0xB3415C00  # ZooKeeperServer.superSecret
 _PASSWORD_BYTES = 16
 _QUIET = logging.getLogger("floodmark.kazoo")
@@ -75,6 +80,7 @@ class ZooKeeperClient:
         self._own: Any = None
         self._closed = False
         self._opening = threading.Lock()
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="zookeeper")
 
     async def look(self, partitions: Sequence[tuple[str, int]]) -> Registered:
         """The state of those of these partitions that exist, and of all brokers."""
@@ -83,11 +89,8 @@ class ZooKeeperClient:
     async def session_of(self, broker: int) -> int | None:
         """The session of this broker's registration; None: it is not registered."""
         def ask() -> int | None:
-            try:
-                _, stat = self._connected().get(f"{BROKERS}/{broker}")
-            except NoNodeError:
-                return None
-            return int(stat.ephemeralOwner)
+            found = _answer(self._connected().get_async(f"{BROKERS}/{broker}"))
+            return None if found is None else int(found[1].ephemeralOwner)
         return await self._in_a_thread(ask)
 
     async def expire(self, broker: int) -> bool:
@@ -96,21 +99,29 @@ class ZooKeeperClient:
         session = await self.session_of(broker)
         if session is None:
             return False
-        await self._in_a_thread(lambda: _close_session(self._hosts, session), CONNECT_S + ANSWER_S)
+        for tried in range(1, EXPIRE_TRIES + 1):
+            try:
+                await self._in_a_thread(lambda: _close_session(self._hosts, session))
+                break
+            except ZooKeeperSilent:
+                if tried == EXPIRE_TRIES:
+                    raise
         return True
 
     async def close(self) -> None:
         """Closes our session for good. Safe to call twice."""
         self._closed = True
         await asyncio.to_thread(self._close)
+        self._threads.shutdown(wait=False)
 
     # -- in a thread --------------------------------------------------------------------------------------
 
-    async def _in_a_thread(self, ask: Callable[[], Result], timeout_s: float = CONNECT_S + ANSWER_S
-                           ) -> Result:
+    async def _in_a_thread(self, ask: Callable[[], Result]) -> Result:
+        if self._closed:
+            raise ZooKeeperSilent(f"the client of ZooKeeper at {self._hosts} is closed")
         try:
-            async with asyncio.timeout(timeout_s):
-                return await asyncio.to_thread(ask)
+            async with asyncio.timeout(CONNECT_S + ANSWER_S):
+                return await asyncio.get_running_loop().run_in_executor(self._threads, ask)
         except (KazooException, KazooTimeoutError, TimeoutError) as error:
             raise ZooKeeperSilent(f"ZooKeeper at {self._hosts} does not answer ({type(error).__name__}): it "
                                   f"may be paused, killed, or starting") from error

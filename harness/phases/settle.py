@@ -26,6 +26,7 @@ from floodmark.harness.protocols import (
     PartitionSpec,
     ReplicaView,
     Session,
+    Unknown,
     View,
     Workload,
 )
@@ -162,13 +163,20 @@ def what_moved(before: View, after: View, specs: Sequence[PartitionSpec]) -> str
             old, new = before.replicas.get((node, spec.key)), after.replicas.get((node, spec.key))
             if old is None or new is None:
                 return f"{node} did not report its state of partition {spec.key}"
-            if _movable_state(old) != _movable_state(new):
+            if _has_moved(old, new):
                 return f"partition {spec.key} changed on {node} while it was read"
     return None
 
 
-def _movable_state(own: ReplicaView) -> tuple[object, ...]:
-    return own.epoch, own.isr if own.isr is UNKNOWN else frozenset(own.isr), own.leo, own.hw
+def _has_moved(old: ReplicaView, new: ReplicaView) -> bool:
+    """Whether the LEO is another one or unknown, or another field had two known values."""
+    pairs = ((old.epoch, new.epoch), (_members(old), _members(new)), (old.hw, new.hw))
+    return (UNKNOWN in (old.leo, new.leo) or old.leo != new.leo
+            or any(was != now and UNKNOWN not in (was, now) for was, now in pairs))
+
+
+def _members(own: ReplicaView) -> frozenset[str] | Unknown:
+    return own.isr if isinstance(own.isr, Unknown) else frozenset(own.isr)
 
 
 def uneven_replicas(view: View, specs: Sequence[PartitionSpec]) -> list[str]:

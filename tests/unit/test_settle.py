@@ -20,7 +20,7 @@ from floodmark.harness.phases.settle import (
     uneven_replicas,
     what_moved,
 )
-from floodmark.harness.protocols import Session, View
+from floodmark.harness.protocols import UNKNOWN, Session, View
 from floodmark.harness.reports.progress import line_of
 from floodmark.harness.runner import Progress
 from floodmark.workloads.log import send
@@ -52,7 +52,18 @@ def test_an_unchanged_cluster_did_not_move() -> None:
                       [SPEC]) is None
 
 
+@pytest.mark.parametrize("unknown", [{"hw": UNKNOWN}, {"epoch": UNKNOWN}, {"isr": UNKNOWN}])
+def test_what_one_look_does_not_show_has_not_moved(unknown: dict[str, Any]) -> None:
+    """A broker that is slow to answer shows less; its log's end must be known both times."""
+    after = look(replica("n1"), replica("n2", **unknown), replica("n3"))
+    assert what_moved(look(), after, [SPEC]) is None
+    assert what_moved(after, look(), [SPEC]) is None
+
+
 @pytest.mark.parametrize("after", [
+    look(replica("n1"), replica("n2", leo=UNKNOWN), replica("n3")),
+    look(replica("n1"), replica("n2", leo=UNKNOWN, hw=UNKNOWN, epoch=UNKNOWN), replica("n3")),
+    look(replica("n1"), replica("n2", hw=UNKNOWN, leo=7), replica("n3")),
     look(leader="n2"),
     look(epoch=3),
     look(isr=("n1", "n2")),

@@ -10,6 +10,7 @@ import contextlib
 import json
 import signal
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, 
 from floodmark.harness.commands.error_exits import sigterm_handler_restored
 from floodmark.harness.commands.run import pairs
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
-from floodmark.harness.protocols import Addressed, Cluster, ability, why_not
+from floodmark.harness.protocols import Addressed, Cluster, Cuts, Expires, Pauses, PowerCuts, ability, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.temporary_folder import temporary_folder
@@ -29,14 +30,17 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
-HINTS = """\
-From another terminal: floodmark cluster state
-                       floodmark cluster kill|start|stop|pause|resume|expire|power-cut NODE...
-                       floodmark cluster cut NODE... | heal
+CLIENTS = {  # what a system's clients can do, by its name
+    catalog.REFERENCE: """\
 Clients can list, create, describe, alter and delete topics, produce (also idempotently) with any compression,
 assign partitions and read them, and ask for offsets by time.
 There are no consumer groups and no transactions: subscribe, commit and init_transactions are refused at once.
-Ctrl-C ends it."""
+""",
+    "kafka": """\
+This is Apache Kafka {version}: its clients and tools work as with any other. A topic must be created before
+it is used (auto.create.topics.enable=false).
+""",
+}
 
 
 def up(cluster: Cluster, folder: Path) -> int:
@@ -115,6 +119,19 @@ def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
     return shown[0], shown[1], shown[2], "leads" if leader == node else leader or "nobody"
 
 
+def hints(cluster: Cluster) -> str:
+    """What can be done with this cluster, for people: only what its system and place can do."""
+    acts = ["kill", "start", "stop"]
+    acts += ["pause", "resume"] if ability(cluster, Pauses) else []
+    acts += ["expire"] if ability(cluster, Expires) else []
+    acts += ["power-cut"] if ability(cluster, PowerCuts) else []
+    words = ["state", f"{'|'.join(acts)} NODE..."]
+    words += ["cut NODE... | heal"] if ability(cluster, Cuts) else []
+    commands = textwrap.indent("".join(f"floodmark cluster {one}\n" for one in words), " " * 23)
+    clients = CLIENTS.get(cluster.system["name"], "").format_map(cluster.system)
+    return f"From another terminal: {commands.lstrip()}{clients}Ctrl-C ends it."
+
+
 async def _up(cluster: Cluster, folder: Path) -> int:
     stop_event = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -123,7 +140,7 @@ async def _up(cluster: Cluster, folder: Path) -> int:
         if not await _start(cluster, stop_event):
             return EXIT_HARNESS
         async with open_server(ClusterServer(cluster=cluster, say=_say), folder):
-            _say(f"{len(cluster.nodes)} brokers are up; data and logs are in {folder}\n{HINTS}")
+            _say(f"{len(cluster.nodes)} brokers are up; data and logs are in {folder}\n{hints(cluster)}")
             print(bootstrap(cluster), flush=True)
             await _watch(cluster, stop_event)
     finally:

@@ -126,14 +126,11 @@ def focus_of(sought: Json | None) -> int | None:
 
 def announce(first: First, runs: int, parent: Path) -> None:
     settings = first.settings
-    by = {kind: sum(one.by == kind for one in reproduction_table.shown_anchors(first.anchors))
-          for kind in ("asked", "acks", "state", "after", "time")}
     click.echo(
         f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
         f"{many(len(settings.nodes), 'node')}, rules {settings.rules}, seed {settings.seed}, "
         f"{settings.duration_s:g} s each; folder {parent}\n"
-        f"moments: {by['asked']} unchanged; of those by time {by['acks']} by acks, "
-        f"{by['after']} relative to the entry before, {by['time']} by time", err=True)
+        f"moments: {reproduction_table.moments_text(first.anchors)}", err=True)
     for sentence in settings.inferred:
         click.echo(f"floodmark: {sentence}", err=True)
     about = harmless_data(first.run.about())

@@ -11,6 +11,7 @@ Rules
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,9 +157,20 @@ def nearness(all_apart: Sequence[StrikeDifference]) -> dict[str, float]:
 # -- text ---------------------------------------------------------------------------------------------------
 
 
+_ANCHOR_WORDS = {"asked": "as before", "acks": "by acks", "state": "by leader and ISR",
+                 "after": "relative to the entry before", "time": "by time"}  # ReanchoredEntry.by
+
+
 def shown_anchors(anchors: Sequence[ReanchoredEntry]) -> list[ReanchoredEntry]:
     """The faults, and other entries whose anchor is new."""
     return [one for one in anchors if one.then.f not in ACTS or one.by != "asked"]
+
+
+def moments_text(anchors: Sequence[ReanchoredEntry]) -> str:
+    """How many moments are as they were, and what has replaced the others: `4 as before, 1 by acks`."""
+    counts = Counter(one.by for one in shown_anchors(anchors))
+    parts = [f"{counts[kind]} {words}" for kind, words in _ANCHOR_WORDS.items() if counts[kind]]
+    return ", ".join(parts) or "none"
 
 
 def table(anchors: Sequence[ReanchoredEntry], attempts: Sequence[Attempt], basis: AnchorBasis) -> str:

@@ -181,6 +181,20 @@ def test_the_worst_or_the_named_finding_is_sought() -> None:
         sought_in(given, "stuck")
 
 
+@pytest.mark.parametrize(("kinds", "text"), [
+    (["asked", "asked"], "2 as before"),
+    (["time", "acks", "asked", "state", "after", "acks"],
+     "1 as before, 2 by acks, 1 by leader and ISR, 1 relative to the entry before, 1 by time"),
+    ([], "none"),
+])
+def test_the_moments_are_counted_by_what_replaced_them(kinds: list[str], text: str) -> None:
+    """A step that is no fault counts only if its moment is new."""
+    kill, waits = Entry(f="kill", nodes=("n1",)), Entry(f="wait", moment={"at": "state", "healthy": True})
+    anchors = [ReanchoredEntry(position=0, then=kill, now=kill, strike=None, by=by, why="") for by in kinds]
+    anchors.append(ReanchoredEntry(position=1, then=waits, now=waits, strike=None, by="asked", why=""))
+    assert reproduction_table.moments_text(anchors) == text
+
+
 def test_a_fault_right_after_a_wait_is_described_by_the_wait() -> None:
     """`at once` alone would not help; the row also shows the anchor and how closely it was repeated."""
     wait = Entry(f="wait", moment={"at": "state", "partition": 0, "replica": "n3", "field": "leo", "is": "==",

@@ -96,6 +96,7 @@ class PartitionView:
     epoch: int
     isr: tuple[str, ...]
     partition_epoch: int
+    elr: tuple[str, ...] = ()  # eligible leader replicas, outside the ISR (KIP-966); few systems have any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

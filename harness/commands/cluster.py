@@ -93,7 +93,7 @@ def table(answer: Mapping[str, Any]) -> str:
             *(
                 ("?", "?", "?")
                 if truth is None
-                else (truth["leader"] or "none", str(truth["epoch"]), " ".join(truth["isr"]))
+                else (truth["leader"] or "none", str(truth["epoch"]), _members(truth))
             ),
         )
         for node in one["replicas"]:
@@ -109,6 +109,12 @@ def _condition(answer: Mapping[str, Any], node: str) -> str:
     if node in answer.get("paused", ()):
         return "paused, fenced" if fenced else "paused"
     return "fenced" if fenced else "up"
+
+
+def _members(truth: Mapping[str, Any]) -> str:
+    """The ISR, and the eligible leader replicas if there are any: `n1 (ELR n2 n3)`."""
+    elr = truth.get("elr")
+    return " ".join([*truth["isr"], *([f"(ELR {' '.join(elr)})"] if elr else [])])
 
 
 def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:

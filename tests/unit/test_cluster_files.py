@@ -249,3 +249,16 @@ def test_the_table_shows_a_broker_without_an_answer_as_silent() -> None:
         "log-0      n1      3      n1   n1       12   11  3      leads",
         "                               n2       -    -   -      (silent)",
     ]
+
+
+@pytest.mark.parametrize(("isr", "elr", "shown"), [
+    (["n1"], ["n2"], "n1 (ELR n2)"), ([], ["n1", "n2"], "(ELR n1 n2)"), (["n1", "n2"], [], "n1 n2"),
+])
+def test_the_table_shows_eligible_leader_replicas_beside_the_isr(
+        isr: list[str], elr: list[str], shown: str) -> None:
+    answer = {
+        "bootstrap": "127.0.0.1:9092", "nodes": ["n1"], "running": ["n1"], "unfenced": ["n1"], "died": [],
+        "cuts": [],
+        "partitions": [{"key": 0, "topic": "log", "partition": 0, "replicas": ["n1"],
+                        "truth": {"leader": "n1", "epoch": 3, "isr": isr, "elr": elr}, "views": {}}]}
+    assert f"  {shown}  " in table(answer).splitlines()[-1]

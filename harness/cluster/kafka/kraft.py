@@ -245,7 +245,8 @@ class KRaft:
                 spec.key: PartitionView(
                     partition=spec.key, epoch=state.epoch, partition_epoch=state.partition_epoch,
                     leader=None if state.leader == NO_LEADER else self._nodes[state.leader],
-                    isr=tuple(self._nodes[broker] for broker in state.isr))
+                    isr=tuple(self._nodes[broker] for broker in state.isr),
+                    elr=tuple(self._nodes[broker] for broker in state.elr))
                 for spec in partitions
                 if (state := decided.get((spec.topic, spec.partition))) is not None},
             unfenced=unfenced if self._features_asserted else frozenset())

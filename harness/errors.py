@@ -5,6 +5,10 @@ class FloodmarkError(Exception):
     """An operating error, not a bug in floodmark: shown as one sentence without a traceback. Exit code 4."""
 
 
+class WrongDisk(FloodmarkError):
+    """A broker cannot join its cluster because its files are another cluster's: not the broker's bug."""
+
+
 class UsageError(FloodmarkError):
     """The command line or an input file is wrong: exit code 2."""
 

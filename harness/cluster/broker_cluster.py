@@ -18,7 +18,7 @@ from floodmark.harness.cluster.hosts import House
 from floodmark.harness.cluster.layout import LINKS, Layout
 from floodmark.harness.cluster.system import System
 from floodmark.harness.cluster.waiting import wait_until
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError, WrongDisk
 from floodmark.harness.protocols import CLIENTS, Met, PartitionSpec, View
 
 START_S = 180.0  # for all processes to be up and unfenced; a busy machine starts slowly
@@ -49,6 +49,7 @@ class BrokerCluster:
         self._house: House | None = None
         self._crashes: list[Met] = []
         self._was_up = False
+        self._wrong_disks: dict[str, str] = {}  # node -> why it cannot join
 
     @property
     def partitions(self) -> tuple[PartitionSpec, ...]:
@@ -109,6 +110,8 @@ class BrokerCluster:
         dead = [name for name in self._at.names if not house.hosts.lives(name)]
         started = await asyncio.gather(*(self.start_node(name) for name in dead), return_exceptions=True)
         for name, outcome in zip(dead, started, strict=True):
+            if isinstance(outcome, WrongDisk):
+                self._wrong_disks[name] = str(outcome)
             if isinstance(outcome, FloodmarkError):
                 residue.append(f"{name} does not run: {outcome}")
             elif outcome is not None:
@@ -142,6 +145,7 @@ class BrokerCluster:
         if self._house is None:
             return []
         failures = [] if self._house.hosts.lost is None else [self._house.hosts.lost]
+        failures += self._wrong_disks.values()
         for name, words in self._house.hosts.died_words.items():
             lacked = machine_failure(words)
             if name == LINKS:

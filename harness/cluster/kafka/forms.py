@@ -32,6 +32,8 @@ class Form(Protocol):
     @property
     def waiting_line(self) -> str: ...  # what a broker logs while it waits for its controller
     @property
+    def stranger_line(self) -> str: ...  # what it logs if its log directory is another cluster's
+    @property
     def lacks(self) -> Mapping[type, str]: ...  # abilities that this form does not have, and why
 
     def write_files(self, layout: Layout) -> None: ...  # all files that its processes read at start

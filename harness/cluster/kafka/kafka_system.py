@@ -47,7 +47,7 @@ from floodmark.harness.cluster.kafka.settings import effective
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
 from floodmark.harness.cluster.layout import Address, Layout
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError, WrongDisk
 from floodmark.harness.logdir.segments import segments_of
 from floodmark.harness.protocols import (
     CONTROLLER,
@@ -187,7 +187,8 @@ class KafkaSystem:
 
     async def is_up(self, name: str) -> bool:
         """Whether the broker answers, or has waited for its controller for CONTROLLER_S: it opens its
-        listeners only when the controller has acknowledged it, and that may be down or cut off."""
+        listeners only when the controller has acknowledged it, and that may be down or cut off.
+        WrongDisk if its log directory is another cluster's: in KRaft mode it would go on asking."""
         if name == CONTROLLER:
             return await self._form.controller_is_up()
         reached = {name: self._asked(name)}
@@ -195,8 +196,11 @@ class KafkaSystem:
         return bool(answers) or self._waits_for_controller(name)
 
     def _waits_for_controller(self, name: str) -> bool:
-        start = self._starts[name]
-        if start.waits_since_s is None and self._form.waiting_line in self._said(name):
+        start, said = self._starts[name], self._said(name)
+        if self._form.stranger_line in said:
+            raise WrongDisk(f"{name} cannot join: the cluster.id in its log directory is that of another "
+                            f"cluster ({self._form.stranger_line}); see {self._layout.log_of(name)}")
+        if start.waits_since_s is None and self._form.waiting_line in said:
             start.waits_since_s = time.monotonic()
         return start.waits_since_s is not None and time.monotonic() - start.waits_since_s > CONTROLLER_S
 

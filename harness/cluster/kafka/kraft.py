@@ -89,6 +89,7 @@ class KRaft:
     def __init__(self, kafka: Distribution, given: Mapping[str, str], ids: Mapping[str, int]) -> None:
         self.name = "kraft"
         self.waiting_line = "Waiting for the controller to acknowledge that we are caught up"
+        self.stranger_line = "because the controller returned error INCONSISTENT_CLUSTER_ID"
         self.decides_alone = True
         self._features = {key: level for key, level in given.items() if key in FEATURES
                           and not ((key, level) == (ELR, "0") and release_of(kafka.version) < FIRST_WITH_ELR)}

@@ -84,6 +84,7 @@ class ZooKeeper:
                  ) -> None:
         self.name = "zookeeper"
         self.waiting_line = "Waiting until connected."
+        self.stranger_line = "InconsistentClusterIdException"
         self.decides_alone = False
         self.about: Mapping[str, Any] = {}
         version = PROTOCOL_VERSIONS[rules]

@@ -19,7 +19,14 @@ from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
-from floodmark.harness.cluster.kafka.metadata_log import Decisions, PartitionState, apply_record
+from floodmark.harness.cluster.kafka.metadata_log import (
+    FOLDER,
+    SEGMENT,
+    Decisions,
+    MetadataLog,
+    PartitionState,
+    apply_record,
+)
 from floodmark.harness.cluster.kafka.settings import OURS, effective, property_line
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
@@ -298,3 +305,27 @@ def test_features_other_than_requested_are_refused_by_name() -> None:
     refuse_other_features({"a": 1, "gone": 0}, {"a": 1, "of no interest": 3}, "4.3.1")
     with pytest.raises(FloodmarkError, match=r"4\.3\.1 .*: a has level 2, not 1; elr has level 0, not 1$"):
         refuse_other_features({"elr": 1, "a": 1}, {"a": 2}, "4.3.1")
+
+
+def test_a_metadata_log_that_is_created_while_it_is_opened_is_read_the_next_time(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / FOLDER).mkdir()
+    open_file = Path.open
+
+    def open_too_early(path: Path, *words: Any, **options: Any) -> Any:
+        if path.name == SEGMENT and not path.exists():
+            path.touch()
+            raise FileNotFoundError(path)
+        return open_file(path, *words, **options)
+
+    monkeypatch.setattr(Path, "open", open_too_early)
+    log = MetadataLog(tmp_path)
+    assert log.decisions() == Decisions()
+    assert log.decisions() == Decisions()
+
+
+def test_a_metadata_log_without_its_start_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "00000000000000000042.log").touch()
+    with pytest.raises(FloodmarkError, match="no longer begins at offset 0"):
+        MetadataLog(tmp_path).decisions()

@@ -74,7 +74,8 @@ class MetadataLog:
                 file.seek(self._at)
                 data = file.read()
         except FileNotFoundError:
-            if self._at or any(self._folder.glob("*.log")):
+            later = [path for path in self._folder.glob("*.log") if path.name != SEGMENT]  # it may come now
+            if self._at or later:
                 raise FloodmarkError(f"{self._folder} no longer begins at offset 0, so the controller's "
                                      "decisions are unknown") from None
             return self._decisions

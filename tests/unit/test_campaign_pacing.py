@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import selectors
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from jumping_clock import JumpingLoop, run_with_jumps
 from nights import ABOUT, CRASH, CUT, LOST
 
 from floodmark.harness.campaign.cases import Case
@@ -128,27 +128,6 @@ def test_the_first_run_needs_only_its_own_time() -> None:
 # -- a whole campaign ---------------------------------------------------------------------------------------
 
 
-class VirtualTime(asyncio.SelectorEventLoop):
-    """An event loop that never waits: its clock jumps to the next event."""
-
-    def __init__(self) -> None:
-        super().__init__(_AtOnce(self))
-        self.now_s = 1_000_000.0
-
-    def time(self) -> float:
-        return self.now_s
-
-
-class _AtOnce(selectors.DefaultSelector):
-    def __init__(self, loop: VirtualTime) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._loop.now_s += timeout or 0.0
-        return super().select(0)
-
-
 @dataclass(kw_only=True)
 class SimulatedMachine:
     """Durations on a simulated machine. slower: by how much per hour; finds: which runs show a new cause."""
@@ -197,7 +176,7 @@ class SimulatedMachine:
 
     def look(self, state: State) -> None:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualTime)
+        assert isinstance(loop, JumpingLoop)
         loop.now_s += self.duration_of(self.pages_s)
 
 
@@ -206,7 +185,7 @@ def time_spent(
 ) -> float:
     """Seconds that a campaign on this machine takes."""
     plan = read(PLAN, "plan")
-    journal, loop = Journal(tmp_path / "journal.jsonl"), VirtualTime()
+    journal, loop = Journal(tmp_path / "journal.jsonl"), JumpingLoop(now_s=1_000_000.0)
     conductor = Conductor(
         at=CampaignAt(folder=tmp_path), plan=plan, bounds=Bounds(budget_s=budget_s),
         about={**ABOUT, "seed": 1, "bank": []}, ledger_path=tmp_path / "ledger.json", journal=journal,
@@ -217,8 +196,7 @@ def time_spent(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(os, "fsync", lambda _: None)  # no waiting for the disk
     machine.began_s = loop.now_s
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        state = runner.run(conductor.conduct())
+    state = run_with_jumps(conductor.conduct(), loop)
     journal.close()
     assert state.why_ended == "the time is over"
     return state.spent_s

@@ -12,7 +12,7 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from floodmark.harness.errors import UsageError
 
@@ -134,12 +134,24 @@ def why_not(key: str, value: str) -> str | None:
 
 def as_broker_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
     """Replace topic keys by the reference broker's keys for all its topics. UsageError for any other key."""
+    return {TOPIC_KEYS.get(key, key): value for key, value in checked_topic_keys(topic_config).items()}
+
+
+def checked_topic_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
+    """Check a topic's config; UsageError names the first key that no topic of the reference broker knows, or
+    the first value that is not valid."""
     topic_keys = {*TOPIC_KEYS, "min.insync.replicas", "unclean.leader.election.enable"}
     for key in topic_config:
         if key not in topic_keys:
             raise UsageError(f"-t {key}: no topic of the reference broker knows this key; valid keys: "
                              f"{', '.join(sorted(topic_keys))}")
-    return checked(topic_config, before="-t ")
+    checked(topic_config, before="-t ")
+    return dict(topic_config)
+
+
+def in_force(broker_config: Mapping[str, Any], topic_config: Mapping[str, str]) -> dict[str, Any]:
+    """The settings of a topic on a broker, by the broker's keys: its own override the broker's."""
+    return {**broker_config, **{TOPIC_KEYS.get(key, key): value for key, value in topic_config.items()}}
 
 
 def checked(given: Mapping[str, str], *, before: str = "-c ") -> dict[str, str]:

@@ -159,8 +159,8 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
             topics: Mapping[str, Mapping[str, str]] | None = None) -> Cluster:
     """Make this cluster; it is not started. kafka: the Apache Kafka to run, a version, a folder or an image;
     None: the reference broker. topic_config: Kafka's keys for every new topic. topics: Kafka's keys for
-    single topics, for Apache Kafka only. first_port: the first broker's port for clients; None: free ports.
-    trace: whether its processes write traces."""
+    single topics, where a system runs in PLACES. first_port: the first broker's port for clients; None: free
+    ports. trace: whether its processes write traces."""
     make = _factory_of(CLUSTER, name, CLUSTERS, Cluster)
     if kafka is not None and name not in PLACES:
         raise UsageError(f"the {name} cluster does not run Apache Kafka; {' and '.join(sorted(PLACES))} do: "
@@ -183,7 +183,8 @@ def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, 
     """Make the system that runs in a cluster. UsageError for settings that it does not take."""
     if kafka is None:
         return _load(SYSTEMS[REFERENCE])(
-            nodes, rules=rules, bugs=bugs, config={**config, **as_broker_keys(topic_config or {})})
+            nodes, rules=rules, bugs=bugs, config={**config, **as_broker_keys(topic_config or {})},
+            topics=topics)
     return _load(SYSTEMS[KAFKA])(nodes, version_or_dir=kafka, rules=rules, bugs=bugs, config=config,
                                  topic_config=topic_config or {}, topics=topics or {})
 

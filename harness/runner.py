@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.broker_config import in_force
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
@@ -290,8 +291,11 @@ class _OngoingRun:
 
 
 def guarantees(plan: RunPlan) -> dict[str, Any]:
-    """run.json's `guarantees`: the workload's, and the weakest settings of all nodes."""
-    configs = list(plan.cluster.config.values()) or [{}]
+    """run.json's `guarantees`: the workload's, and the weakest settings of all nodes and topics."""
+    own = plan.cluster.system.get("topics", {})
+    topics = [own.get(topic, {}) for topic in sorted({spec.topic for spec in plan.partitions})] or [{}]
+    nodes = list(plan.cluster.config.values()) or [{}]
+    configs = [in_force(keys, topic) for keys in nodes for topic in topics]
     least_isr = min(int(keys.get("min.insync.replicas", 1)) for keys in configs)
     return {
         "acks": "all", "idempotence": False, "retries": 0, "isolation": "read_uncommitted",

@@ -27,6 +27,7 @@ PARTITIONS_AT_MOST = 10_000
 CONCURRENCY_AT_MOST = 10_000
 ENTRIES_AT_MOST = 100_000  # of a schedule
 BATCH_SIZES_AT_MOST, BATCH_AT_MOST = 100, 1000
+REST_AT_MOST = 10**9
 DURATION_AT_MOST_S = 7 * 86_400.0
 _NOT_SETTINGS = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
@@ -126,7 +127,8 @@ def _load(saved: Any, source: str) -> LoadShape:
         batch_sizes=tuple(int_in("a batch size", size, 1, BATCH_AT_MOST) for size in sizes),
         compression=compression, in_flight=int_in("in_flight", saved["in_flight"], 1, 5),
         readers_every=int_in("readers_every", saved["readers_every"], 2, CONCURRENCY_AT_MOST),
-        idempotent_every=int_in("idempotent_every", saved.get("idempotent_every", 0), 0, CONCURRENCY_AT_MOST))
+        idempotent_every=int_in("idempotent_every", saved.get("idempotent_every", 0), 0, CONCURRENCY_AT_MOST),
+        rest_for=int_in("rest_for", saved.get("rest_for", 0), 0, REST_AT_MOST))
 
 
 def _refuse(source: str, problem: str) -> NoReturn:

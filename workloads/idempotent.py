@@ -244,7 +244,7 @@ class IdempotentWorkload:
         """Draw intents without list_offsets: the library lists offsets without a leader epoch, so that a
         zombie leader's answer could make a correct cluster look broken."""
         share = reading_share(process, self._settings)
-        drawn = intents(self._keys, self._values, share, random, self._settings.load.batch_sizes)
+        drawn = intents(self._keys, self._values, share, random, self._settings.load)
         return (intent for intent in drawn if intent.f != "list_offsets")
 
     def probe(self, partition: int) -> Intent:

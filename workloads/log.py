@@ -15,7 +15,7 @@ from typing import Any
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.errors import UsageError
 from floodmark.harness.op import Intent, Outcome, Send, Type
-from floodmark.harness.protocols import Session, Workload, WorkloadSettings
+from floodmark.harness.protocols import LoadShape, Session, Workload, WorkloadSettings
 
 NAME = "log"
 _READING_SHARE = {True: 0.95, False: 0.0}  # of a reader's ops, of a writer's
@@ -97,7 +97,7 @@ class LogWorkload:
 
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
         share = reading_share(process, self._settings)
-        return intents(self._keys, self._values, share, random, self._settings.load.batch_sizes)
+        return intents(self._keys, self._values, share, random, self._settings.load)
 
     def probe(self, partition: int) -> Intent:
         return send(partition, [next(self._values)])
@@ -130,13 +130,13 @@ def reading_share(process: int, settings: WorkloadSettings) -> float:
 
 
 def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random,
-            batch_sizes: Sequence[int]) -> Iterator[Intent]:
+            load: LoadShape) -> Iterator[Intent]:
     """Draw intents without end. The first read is an assign; so is the one after each series of reads."""
     left, assigned = 0, tuple(keys[:1])
     while True:
         if random.random() >= share:
-            size = random.choice(batch_sizes)
-            yield send(random.choice(keys), [next(values) for _ in range(size)])
+            sent = [next(values) for _ in range(random.choice(load.batch_sizes))]
+            yield send(random.choice(busy_keys(keys, sent[0], load.rest_for)), sent)
         elif left == 0:
             left = random.randint(*_READS_PER_ASSIGN)
             assigned = tuple(sorted(random.sample(keys, random.randint(1, min(2, len(keys))))))
@@ -147,6 +147,14 @@ def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Ra
                 yield Intent(f="list_offsets", partitions=(random.choice(assigned),))
             else:
                 yield Intent(f="poll")
+
+
+def busy_keys(keys: Sequence[int], value: int, rest_for: int) -> Sequence[int]:
+    """The partitions that this value may be sent to. While a partition rests, what its brokers think of one
+    another is not overtaken by new records."""
+    if not rest_for or len(keys) < 2:
+        return keys
+    return Random(value // rest_for).sample(keys, len(keys) // 2)
 
 
 def send(partition: int, values: Sequence[int]) -> Intent:

@@ -1,5 +1,5 @@
-"""Sends CreateTopics, ElectLeaders, AlterPartitionReassignments and ApiVersions to a broker, with the
-harness's codec.
+"""Sends CreateTopics, IncrementalAlterConfigs, ElectLeaders, AlterPartitionReassignments and ApiVersions to a
+broker, with the harness's codec.
 
 Rules
 1. Each call makes one connection, one request and gets one answer, within a time-out; it never uses a link.
@@ -20,17 +20,21 @@ from kafka.protocol.admin import (
     CreateTopicsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from floodmark.harness.errors import FloodmarkError
 
 CREATE_TOPICS_VERSION = 4
+ALTER_CONFIGS_VERSION = 0
 ELECT_LEADERS_VERSION = 2
 REASSIGN_VERSION = 0
 API_VERSIONS_VERSION = 3
 PREFERRED = 0
 UNCLEAN = 1
+TOPIC, SET = 2, 0  # a kind of resource, an operation of IncrementalAlterConfigs
 NOT_NEEDED = "ELECTION_NOT_NEEDED"
 _correlation_ids = itertools.count(1)
 
@@ -71,6 +75,33 @@ async def create_topics(
             raise FloodmarkError(
                 f"topic {topic.name!r} was not created: {error_name(topic.error_code)}"
                 f"{': ' + topic.error_message if topic.error_message else ''}"
+            )
+
+
+async def alter_topic_configs(
+    to: Address, configs: Mapping[str, Mapping[str, str]], *, timeout_s: float
+) -> None:
+    """Sets these configs of existing topics; FloodmarkError if one is refused. configs: topic name -> Kafka's
+    keys."""
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    request = IncrementalAlterConfigsRequest[ALTER_CONFIGS_VERSION](
+        resources=[
+            resource(
+                resource_type=TOPIC,
+                resource_name=name,
+                configs=[resource.AlterableConfig(name=key, config_operation=SET, value=value)
+                         for key, value in sorted(keys.items())],
+            )
+            for name, keys in sorted(configs.items())
+        ],
+        validate_only=False,
+    )
+    answer = await _ask(to, request, IncrementalAlterConfigsResponse, ALTER_CONFIGS_VERSION, timeout_s)
+    for one in answer.responses:
+        if one.error_code != 0:
+            raise FloodmarkError(
+                f"the configs of topic {one.resource_name!r} were not altered: {error_name(one.error_code)}"
+                f"{': ' + one.error_message if one.error_message else ''}"
             )
 
 

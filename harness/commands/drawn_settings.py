@@ -19,6 +19,7 @@ from floodmark.harness.schedule.patterns import SESSION_S
 SESSION, LAG, WAIT = "broker.session.timeout.ms", "replica.lag.time.max.ms", "replica.fetch.wait.max.ms"
 LEAST_ISR, FLUSH, SEGMENT = "min.insync.replicas", "log.flush.interval.messages", "log.segment.bytes"
 CHECKPOINT = "replica.high.watermark.checkpoint.interval.ms"
+UNCLEAN = "unclean.leader.election.enable"
 LOG, IDEMPOTENT = "log", "idempotent"
 _COMPRESSIONS = {LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "snappy", "lz4", "zstd")}
 _SMALL_BATCH = 4  # records
@@ -29,7 +30,7 @@ _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 class RequestedSettings:
     """The options of `floodmark run`. given: the options that the user set. library: whether Kafka's library
     can reach the cluster. reference: whether the reference broker runs: other systems' settings are unknown
-    here."""
+    here. of_topics: whether topics can have configs of their own."""
 
     given: Collection[str]
     nodes: int
@@ -40,11 +41,13 @@ class RequestedSettings:
     config: Mapping[str, str]  # the given keys, by the brokers' names
     library: bool
     reference: bool = True
+    of_topics: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """The drawn settings. config: only the drawn keys; recorded: run.json's `drawn`."""
+    """The drawn settings. config: only the drawn keys; topic_config: those that the topic itself has, which
+    override it; recorded: run.json's `drawn`."""
 
     nodes: int
     partitions: int
@@ -52,6 +55,7 @@ class Drawn:
     workload: str
     config: Mapping[str, str]
     load: LoadShape
+    topic_config: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -78,12 +82,18 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
     load = _load(random, workload, library=requested.library and requested.acks == "all")
     if config.get(SEGMENT) == str(4 << 10) and max(load.batch_sizes) > _SMALL_BATCH:
         config[SEGMENT] = str(16 << 10)  # a file every few batches: the brokers would do little else
+    of_topic = _topic_config(random, config, requested.config)
     if not requested.reference:
         config = {key: value for key, value in config.items() if key in (LEAST_ISR, FLUSH)}
+    if not (requested.reference and requested.of_topics):
+        of_topic = {}
+    if of_topic:
+        config[LEAST_ISR] = "1"  # an administrator altered the topic; its brokers have Kafka's default
     values = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload}
     recorded = {**{key: value for key, value in values.items() if key not in requested.given}, **config}
+    recorded |= {"topic_config": of_topic} if of_topic else {}
     return Drawn(nodes=nodes, partitions=partitions, replication_factor=factor, workload=workload,
-                 config=config, load=load, recorded=recorded)
+                 config=config, load=load, topic_config=of_topic, recorded=recorded)
 
 
 def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, str]:
@@ -107,6 +117,14 @@ def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, 
     return {key: value for key, value in drawn.items() if key not in given}
 
 
+def _topic_config(random: Random, drawn: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The drawn min.insync.replicas as the topic's own, in a third of the runs; with it Kafka's default for
+    unclean elections, written down."""
+    if random.random() >= 1 / 3 or LEAST_ISR not in drawn:
+        return {}
+    return {LEAST_ISR: drawn[LEAST_ISR], **({} if UNCLEAN in given else {UNCLEAN: "false"})}
+
+
 def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
     """A given number; an invalid value is refused later, by the code that uses it."""
     value = given.get(key, "")
@@ -118,9 +136,10 @@ def _load(random: Random, workload: str, *, library: bool) -> LoadShape:
     sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
     compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
+    rest_for = random.choice((0, 0, 0, 300, 1000, 3000))
     if workload not in _COMPRESSIONS:  # of another distribution: it may not support this
         return USUAL_LOAD
     idempotent_every = idempotent_every if library and workload == LOG else 0
     return LoadShape(batch_sizes=sizes, compression=compression, readers_every=readers_every,
                      in_flight=in_flight if workload == IDEMPOTENT or idempotent_every else 1,
-                     idempotent_every=idempotent_every)
+                     idempotent_every=idempotent_every, rest_for=rest_for)

@@ -217,10 +217,12 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
         config=drawn_settings.broker_keys(given),
         # A schedule's own sends may say whom they ask, which the library chooses for itself.
         library=options.cluster in catalog.PLACES and options.schedule_file is None,
-        reference=options.kafka is None), seed)
+        reference=options.kafka is None,
+        of_topics=options.cluster in catalog.PLACES and not options.assignment), seed)
     return replace(
         options, nodes=drawn.nodes, partitions=drawn.partitions, workload=drawn.workload, load=drawn.load,
         replication_factor=drawn.replication_factor, drawn=drawn.recorded,
+        topics={TOPIC: drawn.topic_config} if drawn.topic_config else {},
         config=(*(f"{key}={value}" for key, value in drawn.config.items()), *options.config))
 
 
@@ -278,7 +280,8 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         partitions=tuple(range(options.partitions)),
         links=options.links,
         min_insync_replicas=whole_number("min.insync.replicas", {
-            **config, **pairs(options.topic_config, "-t")}["min.insync.replicas"]),
+            **config, **pairs(options.topic_config, "-t"), **options.topics.get(TOPIC, {})}[
+                "min.insync.replicas"]),
         seed=seed,
         duration_s=options.duration,
         interval_s=options.interval,

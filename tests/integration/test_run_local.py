@@ -23,9 +23,11 @@ pytestmark = pytest.mark.cluster
 RUN_ID = "00c0ffee00c0ffee"
 
 
-def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), **changes: Any) -> runner.RunPlan:
+def made(folder: Path, *, workload: str = "log", schedule: Schedule = (),
+         topics: Mapping[str, Mapping[str, str]] | None = None, **changes: Any) -> runner.RunPlan:
     """A plan for three brokers and two partitions."""
-    cluster = catalog.cluster("local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct")
+    cluster = catalog.cluster("local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct",
+                              topics=topics)
     partitions = runner.spread(cluster.nodes, "log", 2, 3)
     concurrency = changes.get("concurrency", 8)
     return runner.RunPlan(**{
@@ -120,6 +122,23 @@ def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> N
     assert [op.f for op in ops if op.process == -1] == ["kill", "start"]
     assert any(send.value == 17 for op in ops if op.type is Type.OK for send in op.sends or ())
     assert_final_reads_are_the_logs(folder, about, ops)
+
+
+def test_a_topic_has_its_own_settings(tmp_path: Path) -> None:
+    """The brokers' min.insync.replicas is 2, the topic's is 3: with one broker down nothing is acked."""
+    schedule = (
+        Entry(f="kill", nodes=("n3",), moment={"at": "ack", "partition": 0, "count": 5}),
+        Entry(f="start", nodes=("n3",), moment={"at": "after", "after_ns": 3_000_000_000}),
+    )
+    topics = {"log": {"min.insync.replicas": "3", "unclean.leader.election.enable": "false"}}
+    result, _ = carried_out(made(tmp_path / "run", schedule=schedule, topics=topics, duration_s=1.0))
+    about = result.about
+    assert (about["ended"], about["settled"]) == ("done", True)
+    assert about["guarantees"]["min_insync_replicas"] == 3
+    assert about["guarantees"]["unclean_leader_election"] is False
+    assert (about["config"]["n1"]["min.insync.replicas"], about["system"]["topics"]) == (2, topics)
+    errors = {op.error for op in read(tmp_path / "run" / "history.jsonl") if op.f == "send"}
+    assert errors & {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}
 
 
 def test_an_interrupted_run_still_settles_and_collects(tmp_path: Path) -> None:

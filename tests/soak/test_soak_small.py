@@ -390,6 +390,9 @@ def test_a_wrong_verdict_is_seen() -> None:
     unseen = Verdict(valid=False, findings=(Finding(name="unseen", klass="bug", permitted_by=None, count=1),))
     assert laws("unreadable", "logs/n1.jsonl", unseen, ill) == []  # the final reads replace the log
     assert laws("unreadable", "logs/n1.jsonl", ill, unseen) == ["false alarm"]
+    for reason, breaks in (("logs/n1.jsonl:3: 1 line is no entry", []), ("not settled", ["false alarm"])):
+        torn = Verdict(valid="unknown", unknown=(Unknown(names=("unseen",), reason=reason),))
+        assert laws("unreadable", "logs/n1.jsonl", torn, ill) == breaks
     short = Finding(name="leader-incomplete", klass="bug", permitted_by=None, count=1)
     excused = (replace(short, klass="permitted", permitted_by="fault budget"),)
     perhaps = Verdict(valid="unknown", findings=excused,

@@ -10,7 +10,8 @@ Rules kept here:
 4. If a fault that lost data, or the setting, permitted something, or might have, an unreadable file may
    remove the permission, or add it: for such a base only rule 1 and "no longer true" are checked.
 5. If the leader's log can no longer be read, reads and acks decide instead: an unseen record may be reported
-   as a lost write, and a lost write as a duplicate.
+   as a lost write, and a lost write as a duplicate. If a line of a log could not be read before, records may
+   be unseen though the base does not say so.
 6. An unreadable line of the history may have recorded a fault that lost data: a loss that such a fault would
    permit is permitted then, and its name is unknown.
 """
@@ -79,6 +80,11 @@ def permitted_perhaps(verdict: Verdict) -> set[str]:
     return {finding.name for finding in verdict.findings if finding.klass != BUG} & unknown
 
 
+def unseen_perhaps(verdict: Verdict) -> set[str]:
+    """`unseen`, if it is unknown because a log cannot be read (rule 5)."""
+    return {name for one in verdict.unknown if one.reason.startswith("logs/") for name in one.names} & {"unseen"}
+
+
 def comparable(verdict: Verdict) -> tuple[Any, ...]:
     """What two verdicts of one folder must have in common: all except timings and the words of reasons."""
     return (verdict.valid,
@@ -108,7 +114,8 @@ def broken(kind: str, name: str, files: Files, base: Verdict, verdict: Verdict) 
         yield "false valid: nobody noticed"
     if is_exposed(files, base):
         return
-    news = bugs(verdict) - bugs(base) - {INSTEAD[name] for name in bugs(base) & INSTEAD.keys()}
+    before = bugs(base) | unseen_perhaps(base)
+    news = bugs(verdict) - bugs(base) - {INSTEAD[name] for name in before & INSTEAD.keys()}
     if news:
         yield f"false alarm: {', '.join(sorted(news))}"
     remaining = findings_without(name)

@@ -13,6 +13,7 @@ from floodmark.harness.commands.drawn_settings import (
     LAG,
     LEAST_ISR,
     SEGMENT,
+    UNCLEAN,
     WAIT,
     Drawn,
     RequestedSettings,
@@ -22,6 +23,7 @@ from floodmark.harness.commands.drawn_settings import (
 from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape
+from floodmark.harness.runner import guarantees
 from floodmark.harness.saved_run import read_settings
 
 seeds = st.integers(0, 2**31)
@@ -38,7 +40,7 @@ def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | N
 def test_what_is_drawn_permits_no_loss(seed: int) -> None:
     """Two copies behind each ack, or every write fsynced; one replica may always be down."""
     drawn = draw(seed)
-    least_isr = int(drawn.config[LEAST_ISR])
+    least_isr = int({**drawn.config, **drawn.topic_config}[LEAST_ISR])
     assert least_isr >= 2 or drawn.config[FLUSH] == "1"
     assert least_isr < drawn.replication_factor <= drawn.nodes
     assert drawn.config.get(SEGMENT) != "4096" or max(drawn.load.batch_sizes) <= 4
@@ -60,7 +62,23 @@ def test_given_settings_stay_and_drawn_ones_fit_them(seed: int) -> None:
 
 @given(seed=seeds)
 def test_without_fsync_by_hand_an_ack_needs_two_copies(seed: int) -> None:
-    assert int(draw(seed, config={FLUSH: "1000"}).config[LEAST_ISR]) >= 2
+    drawn = draw(seed, config={FLUSH: "1000"})
+    assert int({**drawn.config, **drawn.topic_config}[LEAST_ISR]) >= 2
+
+
+@given(seed=seeds)
+def test_a_topics_own_settings_are_drawn_where_a_topic_can_have_them(seed: int) -> None:
+    """The brokers then have Kafka's default, so that only the topic's own setting keeps acked records."""
+    drawn, without = draw(seed), draw(seed, of_topics=False)
+    assert not without.topic_config
+    assert not draw(seed, reference=False).topic_config
+    assert LEAST_ISR not in draw(seed, config={LEAST_ISR: "2"}).topic_config
+    if drawn.topic_config:
+        assert drawn.topic_config == {LEAST_ISR: without.config[LEAST_ISR], UNCLEAN: "false"}
+        assert drawn.config == {**without.config, LEAST_ISR: "1"}
+        assert draw(seed, config={UNCLEAN: "true"}).topic_config == {LEAST_ISR: without.config[LEAST_ISR]}
+    else:
+        assert drawn == without
 
 
 @given(seed=seeds)
@@ -78,6 +96,8 @@ def test_everything_is_drawn_by_some_seed() -> None:
     assert {int(one.config[LAG]) > 2000 for one in drawn} == {int(one.config[LAG]) < 2000 for one in drawn}
     assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}
     assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
+    assert {one.topic_config.get(LEAST_ISR) for one in drawn} == {None, "1", "2", "3"}
+    assert {one.load.rest_for for one in drawn} == {0, 300, 1000, 3000}
     assert {one.load.idempotent_every for one in drawn if one.workload == "log"} == {0, 3, 4, 5}
     producing = [one for one in drawn if one.workload == "idempotent" or one.load.idempotent_every]
     assert {one.load.in_flight for one in producing} == {1, 5}
@@ -99,6 +119,18 @@ def test_a_run_records_what_was_drawn(tmp_path: Path) -> None:
     assert planned(RunOptions(cluster="memory", seed=3, out=tmp_path / "run")).drawn is None
 
 
+def test_a_drawn_topic_is_planned_with_its_own_min_insync_replicas(tmp_path: Path) -> None:
+    plan = next(plan for plan in (
+        planned(RunOptions(settings="drawn", seed=seed, nemesis="power", out=tmp_path / f"{seed}"),
+                ask_broker=False)
+        for seed in range(20)) if "topic_config" in (plan.drawn or {}))
+    assert plan.drawn is not None
+    assert plan.cluster.system["topics"] == {"log": plan.drawn["topic_config"]}
+    assert plan.cluster.config["n1"][LEAST_ISR] == 1
+    assert guarantees(plan)["min_insync_replicas"] == int(plan.drawn["topic_config"][LEAST_ISR])
+    assert any(entry.f == "power_cut" for entry in plan.schedule)
+
+
 def saved(load: object) -> dict[str, Any]:
     return {"seed": 1, "cluster": "local", "rules": "kip-320", "workload": "log", "nodes": ["n1"],
             "partitions": {"0": {"topic": "log", "partition": 0, "replicas": ["n1"]}},
@@ -108,9 +140,10 @@ def saved(load: object) -> dict[str, Any]:
 
 def test_a_saved_load_is_read_back() -> None:
     load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
-                     idempotent_every=3)
+                     idempotent_every=3, rest_for=300)
     assert read_settings(saved(load.to_json()), "run").load == load
-    older = {key: value for key, value in USUAL_LOAD.to_json().items() if key != "idempotent_every"}
+    later = ("idempotent_every", "rest_for")  # older folders lack them
+    older = {key: value for key, value in USUAL_LOAD.to_json().items() if key not in later}
     assert read_settings(saved(older), "run").load == USUAL_LOAD
     assert read_settings(saved(None), "run").load == USUAL_LOAD
 
@@ -118,7 +151,7 @@ def test_a_saved_load_is_read_back() -> None:
 @pytest.mark.parametrize("change", [
     {"batch_sizes": []}, {"batch_sizes": [10**6]}, {"batch_sizes": "1"}, {"compression": "gzip\nx=1"},
     {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
-    {"idempotent_every": -1}, {"idempotent_every": "all"},
+    {"idempotent_every": -1}, {"idempotent_every": "all"}, {"rest_for": -1}, {"rest_for": 0.5},
 ], ids=repr)
 def test_a_load_out_of_bounds_is_refused(change: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError, match="cannot be reproduced"):

@@ -75,6 +75,21 @@ def test_a_load_has_the_batches_and_readers_of_its_shape(name: str) -> None:
         1, 3, 5, 7]
 
 
+@pytest.mark.parametrize("name", ["log", "idempotent"])
+def test_partitions_rest_in_turn(name: str) -> None:
+    """Half of them at a time, for as many values; none without rest_for."""
+    workload = made(name, load=LoadShape(batch_sizes=(1,), rest_for=50))
+    busy: dict[int, set[int]] = {}
+    for one in drawn(workload, 0):
+        if one.f == "send":
+            busy.setdefault(one.sends[0].value // 50, set()).add(one.sends[0].partition)
+    keys = {*range(len(settings_of().partitions))}
+    assert {len(some) for some in busy.values()} == {len(keys) // 2}
+    assert set.union(*busy.values()) == keys
+    always = {one.sends[0].partition for one in drawn(made(name), 0, 50) if one.f == "send"}
+    assert always == keys
+
+
 def test_a_load_has_the_idempotent_processes_of_its_shape_beside_the_log_workload() -> None:
     """All others, probes and final reads are the client of record's, and a value is sent once."""
     workload = made("log", concurrency=10, load=LoadShape(idempotent_every=4, readers_every=2))
@@ -114,9 +129,11 @@ def test_nothing_is_read_before_it_was_assigned() -> None:
 
 
 def test_the_same_seed_gives_the_same_ops() -> None:
-    first, second = [list(islice(intents((0, 1), count(), 0.5, Random(9), (1, 2)), 500)) for _ in range(2)]
-    assert first == second
-    assert first != list(islice(intents((0, 1), count(), 0.5, Random(10), (1, 2)), 500))
+    def first_intents(seed: int) -> list[Intent]:
+        return list(islice(intents((0, 1), count(), 0.5, Random(seed), USUAL_LOAD), 500))
+
+    assert first_intents(9) == first_intents(9)
+    assert first_intents(9) != first_intents(10)
 
 
 def test_an_idempotent_producer_without_acks_all_is_refused() -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from floodmark.harness.broker_config import checked_topic_keys
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.elections import elect_by_kafka, election_result
 from floodmark.harness.cluster.hosts import PYTHON, Disks, Hosts
@@ -22,6 +23,7 @@ from floodmark.harness.cluster.reference.broker_settings import broker_settings,
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
+from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, View
 from floodmark.harness.schedule.failpoints import POINTS
@@ -38,10 +40,14 @@ class ReferenceSystem:
     """The reference broker. See harness.cluster.system: System, and harness.protocols: Adopts, Freezes,
     Expires, Elects, ElectsReplica, Failpoints and Traces."""
 
-    def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str]) -> None:
+    def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str],
+                 topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
+        """topics: Kafka's keys of single topics by name; they override `config`."""
         if nodes < 1:
             raise UsageError("a cluster has at least one node")
-        self.about = {"name": NAME, "rules": rules}
+        self._topics = {topic: checked_topic_keys(keys) for topic, keys in (topics or {}).items()}
+        self.about: Mapping[str, Any] = {
+            "name": NAME, "rules": rules, **({"topics": self._topics} if self._topics else {})}
         self.nodes = node_names(nodes)
         self.ids = ids_of(self.nodes)
         self.dials_by_name = False
@@ -76,6 +82,8 @@ class ReferenceSystem:
         self._failpoints.specs = self.partitions
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
+        """Creates the topics. Those with configs of their own are altered when they exist, as an
+        administrator would: the replicas there must use the new configs from then on."""
         topics: dict[str, list[list[int]]] = {}
         for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
             assignment = topics.setdefault(spec.topic, [])
@@ -85,7 +93,20 @@ class ReferenceSystem:
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:
             raise FloodmarkError("no broker runs that could create a topic")
-        await admin_requests.create_topics(self._layout.places[broker].reached, topics, timeout_s=ASK_S)
+        to = self._layout.places[broker].reached
+        await admin_requests.create_topics(to, topics, timeout_s=ASK_S)
+        if configs := {topic: self._topics[topic] for topic in topics if topic in self._topics}:
+            await admin_requests.alter_topic_configs(to, configs, timeout_s=ASK_S)
+            await wait_until(self._old_metadata, "all brokers to have the topics' configs", ASK_S)
+
+    async def _old_metadata(self) -> str | None:
+        """None, or a broker whose metadata is older than the controller's."""
+        states = await self._sockets.ask_all("state", self._layout.names, LOOK_S)
+        newest = states.get(CONTROLLER, {}).get("metadata_version")
+        if newest is None:
+            return "the controller does not answer"
+        late = [node for node in self.nodes if states.get(node, {}).get("metadata_version", -1) < newest]
+        return f"{late[0]} has older metadata than the controller" if late else None
 
     async def look(self) -> View:
         """Asks all control sockets at once."""
@@ -231,7 +252,7 @@ class ReferenceSystem:
         )
 
 
-def reference_system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str]
-                     ) -> ReferenceSystem:
+def reference_system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str],
+                     topics: Mapping[str, Mapping[str, str]] | None = None) -> ReferenceSystem:
     """Makes a ReferenceSystem, for the catalog."""
-    return ReferenceSystem(nodes, rules=rules, bugs=bugs, config=config)
+    return ReferenceSystem(nodes, rules=rules, bugs=bugs, config=config, topics=topics)

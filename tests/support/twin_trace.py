@@ -56,7 +56,7 @@ from twin_facts import Partition, World
 from twin_folder import Line, is_offset
 from twin_logs import Found
 from twin_observes import is_broken, not_made
-from twin_trace_isr import controllers_isr, registered, unsafe_isr
+from twin_trace_isr import TELLS, controllers_isr, registered, unsafe_isr
 from twin_trace_lines import Event, Record, Span, Trace, in_order, instant, trace_of
 
 # -- one node's own lines -----------------------------------------------------------------------------------
@@ -120,7 +120,6 @@ def lags(trace: Trace, key: int, ack: Event, member: str) -> bool:
 
 
 ROLES = ("become_leader", "become_follower")
-TELLS = ("start", *ROLES)
 
 # -- committed records --------------------------------------------------------------------------------------
 
@@ -297,7 +296,7 @@ def unclean_since(world: World, trace: Trace, partition: Partition, born: int, r
 def lost_with_permission(world: World, trace: Trace, partition: Partition, record: Record) -> Cause | None:
     """The permission for the loss of an acked record of this offset that is lost in the end, or may be:
     something that came after its send. The record is not in the leader's final log, and was not written by a
-    leader that was uncleanly elected last."""
+    leader that was uncleanly elected last, nor after the copies of the others were struck."""
     offset, epoch = record
     if any((entry["offset"], entry["epoch"]) == record for entry in partition.leader_log):
         return None
@@ -309,7 +308,10 @@ def lost_with_permission(world: World, trace: Trace, partition: Partition, recor
     for send in world.sends:
         if (send.partition, send.offset) == (partition.key, offset):
             cause, blind = losing_cause(world, send), is_blind(world, send) and not is_lost(world, send)
-            if cause is not None and (blind or is_lost(world, send)):
+            newer = cause is not None and cause.by == BUDGET and (
+                elections_of_struck(world, trace, partition, -(1 << 62), None)
+                and excuse(world, trace, partition, record, None) is None)
+            if cause is not None and not newer and (blind or is_lost(world, send)):
                 causes.append(Cause(by=cause.by, sure=cause.sure and not blind))
     return first(causes)
 

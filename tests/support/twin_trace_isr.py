@@ -13,6 +13,9 @@ from twin_logs import Found
 from twin_trace_lines import Event, Span, Trace, in_order
 
 
+TELLS = ("start", "become_leader", "become_follower")
+
+
 def rulings_of(trace: Trace, key: int) -> list[Event]:
     """The controller's lines on a partition, in order: of one controller its own, of several by time."""
     words = [event for event in trace.controller("elect", "isr") if event["partition"] == key]
@@ -83,10 +86,17 @@ def unsafe_isr(world: World, trace: Trace) -> Iterator[Found]:
 
 def taken_too_early(trace: Trace, key: int, applied: Event, member: str) -> bool:
     """Whether all of the replica's lines around the controller's are below what its leader had then, in a
-    registered incarnation."""
+    registered incarnation. After the node's start its log is unknown until the replica has a line on its log,
+    or on its role."""
     if not any(all(covers(trace, span, applied) for span in life) for life in registered(trace, member)):
         return False
     mine = in_order(trace.of(key, member))
+    starts = [event for event in trace.events if event.node == member and event.name == "start"
+              and event["partition"] is None]
+    tells = [event for event in in_order([*starts, *(event for event in mine if event.name in TELLS)])
+             if not trace.before(applied, event)]
+    if not tells or tells[-1] in starts:
+        return False
     before = [event for event in mine if trace.before(event, applied)]
     around = [event for event in mine if not trace.before(event, applied)
               and not trace.before(applied, event)]

@@ -5,6 +5,8 @@ Readings that had to be chosen:
   leader's `fetch` of it, certainly before the start, or its own `ack` proves counts only if an earlier line
   of the replica, from before its LEO last fell, has no LEO as high; and not if it is above its last LEO.
 - An ack at the time of the process's last line may never have been: that step may not have reached the disk.
+- A follower that ends before it has appended anything may have been truncating: nothing but an orderly stop
+  proves its length then.
 - A fault is in between if it may have been in force after the start before (of node or replica).
 - Every line of a broker's replica except a follower's `hw` gives the HW; one within the clock error after an
   op counts as well. read-above-hw counts records of polls and txns, of any outcome.
@@ -46,6 +48,11 @@ def lost_by_itself(world: World, trace: Trace, key: int, start: Event, before: l
         return False
     if start["clean"] is True:
         return True
+    for event in reversed(before):
+        if event.name == "become_follower":
+            return False
+        if event.name in ("start", "append", "become_leader"):
+            break
     fallen = [place for place in range(1, len(before)) if length(before[place]) < length(before[place - 1])]
     outgrown = max((length(event) for event in before[:fallen[-1]]), default=0) if fallen else 0
     ends = [event["offset"] for event in trace.of(key) if event.name == "fetch"

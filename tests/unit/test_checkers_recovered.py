@@ -84,6 +84,29 @@ def a_traced_truncation_is_no_loss(story: Story, tale: Tale) -> None:
 
 
 @traced()
+def a_truncation_that_was_under_way_when_the_process_ended_is_no_loss(story: Story, tale: Tale) -> None:
+    """The deposed leader n1 fetches as a follower, truncates, and dies before it has traced that."""
+    story.produce(2).append("n1").elect("n2", "n1", "n2", "n3")
+    fetched(story, "n1", 3, leader="n2")
+    story.restart("n1", leo=2, epochs=[[0, 0]]).take_role("n1")
+
+
+@traced("recovery-loss bug 1")
+def a_follower_that_has_appended_truncates_no_more(story: Story, tale: Tale) -> None:
+    story.produce(2).append("n1").elect("n2", "n1", "n2", "n3")
+    fetched(story, "n1", 3, leader="n2").truncate("n1", 2).append("n2", 2).append("n1", 2)
+    fetched(story, "n1", 4, leader="n2")
+    restart_and_refetch(story, "n1", 3)
+
+
+@traced("recovery-loss bug 1")
+def an_orderly_stop_loses_nothing_of_a_follower_that_has_not_appended(story: Story, tale: Tale) -> None:
+    story.produce(2).append("n1").elect("n2", "n1", "n2", "n3")
+    story.leo["n1"] = 2
+    story.say("n1", "start", clean=True, epochs=[[0, 0]]).take_role("n1")
+
+
+@traced()
 def a_record_appended_again_but_not_proved_again_is_no_loss(story: Story, tale: Tale) -> None:
     fetched(story.produce(2).append("n1").append("n3"), "n3", 3)
     story.truncate("n3", 2).append("n3")

@@ -49,6 +49,8 @@ recoveries: one row for each replica's own start (not a node_start) that finds l
     outgrown          the highest LEO of the replica before any fall of its LEO earlier than this one; null:
                       it never fell before
     earlier_time      of the start before; null: there is none
+    truncating        the process's last role was a follower's, and it had appended nothing since: it may have
+                      been truncating its log to its leader's
 
 views: one row for each line of the timeline at which a law needs the earlier lines of the other nodes: acks,
 rulings, truncations, roles, and lines that commit. It shows what was surely before.

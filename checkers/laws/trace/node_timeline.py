@@ -131,6 +131,10 @@ def recoveries(lines: pa.Table) -> pa.Table:
     peaks = np.append(falls[1:], False)[: len(lines)]
     highest = before(highest_row(peaks, first, leo), first)  # before a line; a fall at the line itself counts
     earlier = before(last_row(starts, first), first)
+    follows = flags(pc.equal(lines["event"], "become_follower"))
+    role = before(last_row(follows | flags(pc.equal(lines["event"], "become_leader")), first), first)
+    appended = before(last_row(flags(pc.equal(lines["event"], "append")), first), first)
+    truncating = follows[role] & (role > np.maximum(earlier, appended))  # where role is -1 nothing is above it
     found = lines.select(["run", "partition", "node", "seq", "time", "clock_error", "leo", "clean"]).take(
         pa.array(rows)
     )
@@ -140,6 +144,7 @@ def recoveries(lines: pa.Table) -> pa.Table:
         "last_time": lines["time"].take(pa.array(last[rows])),
         "outgrown": column_at(lines["leo"], peak),
         "earlier_time": column_at(lines["time"], earlier[rows]),
+        "truncating": pa.array(truncating[rows]),
     }.items():
         found = found.append_column(name, column)
     return found

@@ -11,6 +11,9 @@ killed may find less than its lines say. But
 - records that a leader itself acked with HW, or alone, were written in an earlier step of its process, or in
   the last one. Lines of the last step may never have had an effect: an ack at that time proves nothing.
   Offsets that are not outgrown do not count here either;
+- neither proves anything if the process may have been truncating when it ended (`truncating`): a truncation is
+  in the trace only once it is on disk. A follower truncates until it appends what its leader has, and not
+  after that;
 - after an orderly stop all traced writes had been done.
 
 A truncation is a fall of the LEO as well, also one in recovery. A fault that lost data, and that was in force
@@ -59,12 +62,12 @@ _RECOVERY_LOSS = """
         select a.run, a.partition, a.node, a.seq, s.upto from asked a
         asof join (from so_far where how = 'fetch') s
             on a.run = s.run and a.partition = s.partition and a.node = s.node and a.proved_by > s.time
-        where s.upto > a.floor and s.upto <= a.last_leo),
+        where s.upto > a.floor and s.upto <= a.last_leo and not a.truncating),
     acked as (
         select a.run, a.partition, a.node, a.seq, s.upto from asked a
         asof join (from so_far where how = 'ack') s
             on a.run = s.run and a.partition = s.partition and a.node = s.node and a.acked_by > s.time
-        where s.upto > a.floor and s.upto <= a.last_leo),
+        where s.upto > a.floor and s.upto <= a.last_leo and not a.truncating),
     stopped as (
         select run, partition, node, seq, last_leo as upto from asked where clean),
     proved as (

@@ -437,7 +437,7 @@ def _(original: Any) -> Any:
 def _(original: Any) -> Any:
     def wrong(self: Any, hosted: Any, request: Any) -> None:
         original(self, hosted, request)
-        self._delays[hosted.key] = replace(self._delays[hosted.key], until_ms=1 << 60)
+        self._backoffs[hosted.key] = replace(self._backoffs[hosted.key], until_ms=1 << 60)
     return wrong
 
 

@@ -27,6 +27,7 @@ from floodmark.harness.signature import HEADER
 from floodmark.workloads.log import intents, reading_share, send
 
 NAME = "idempotent"
+NO_OFFSET = "NO_OFFSET"  # the error of a send that the library calls delivered, and no broker has acked
 _RETRIES = 2**31 - 1
 _MESSAGE_TIMEOUT_MS = 3000
 _SEND_TIMEOUT_S = 5.0  # librdkafka checks once a second for messages that timed out
@@ -265,17 +266,19 @@ def outcome_of_delivery(
     sends: Sequence[Send], delivered: Mapping[int, tuple[KafkaError | None, int | None]]
 ) -> Outcome:
     """delivered: position of a send -> error and offset, from the library's callback. ok only if every value
-    was delivered. A value that the library gave up on may have been appended by an earlier attempt; one that
-    was there already (DUPLICATE_SEQUENCE_NUMBER) may be ok without an offset."""
+    was delivered at an offset. A value that the library gave up on may have been appended by an earlier
+    attempt. One without an offset was acked by no broker: librdkafka calls a refused batch delivered as soon
+    as a later one of its producer was acked. That does not follow: where a broker has no batch of a producer,
+    Kafka lets it begin anywhere, also with the later one."""
     errors = [error for error, _ in delivered.values() if error is not None]
     if errors or len(delivered) < len(sends):
         name = _error_name(KafkaException(errors[0])) if errors else TIMEOUT
         return Outcome(type=Type.INFO, sends=tuple(sends), error=name)
-    placed = []
-    for index, one in enumerate(sends):
-        offset = delivered[index][1]
-        placed.append(replace(one, offset=offset if offset is not None and offset >= 0 else None))
-    return Outcome(type=Type.OK, sends=tuple(placed))
+    offsets = [delivered[index][1] for index in range(len(sends))]
+    if any(offset is None or offset < 0 for offset in offsets):
+        return Outcome(type=Type.INFO, sends=tuple(sends), error=NO_OFFSET)
+    placed = tuple(replace(one, offset=offset) for one, offset in zip(sends, offsets, strict=True))
+    return Outcome(type=Type.OK, sends=placed)
 
 
 def _error_name(error: Exception) -> str:

@@ -146,7 +146,8 @@ ONE, TWO = Send(partition=0, value=7), Send(partition=0, value=8)
 
 @pytest.mark.parametrize(("delivered", "kind", "offsets", "error"), [
     ({0: (None, 4), 1: (None, 5)}, Type.OK, [4, 5], None),
-    ({0: (None, 4), 1: (None, -1)}, Type.OK, [4, None], None),  # it was in the log already
+    ({0: (None, 4), 1: (None, -1)}, Type.INFO, [None, None], "NO_OFFSET"),  # no broker has acked it
+    ({0: (None, 4), 1: (None, None)}, Type.INFO, [None, None], "NO_OFFSET"),
     ({0: (None, 4)}, Type.INFO, [None, None], "TIMEOUT"),  # no delivery report of the other
     ({}, Type.INFO, [None, None], "TIMEOUT"),
     ({0: (None, 4), 1: (KafkaError(KafkaError._MSG_TIMED_OUT), None)}, Type.INFO, [None, None], "TIMEOUT"),

@@ -82,7 +82,8 @@ def permitted_perhaps(verdict: Verdict) -> set[str]:
 
 def unseen_perhaps(verdict: Verdict) -> set[str]:
     """`unseen`, if it is unknown because a log cannot be read (rule 5)."""
-    return {name for one in verdict.unknown if one.reason.startswith("logs/") for name in one.names} & {"unseen"}
+    torn = (one for one in verdict.unknown if one.reason.startswith("logs/"))
+    return {"unseen"} & {name for one in torn for name in one.names}
 
 
 def comparable(verdict: Verdict) -> tuple[Any, ...]:

@@ -12,7 +12,6 @@ from twin_folder import is_offset
 from twin_logs import Found
 from twin_trace_lines import Event, Span, Trace, in_order
 
-
 TELLS = ("start", "become_leader", "become_follower")
 
 

@@ -134,7 +134,7 @@ def recoveries(lines: pa.Table) -> pa.Table:
     follows = flags(pc.equal(lines["event"], "become_follower"))
     role = before(last_row(follows | flags(pc.equal(lines["event"], "become_leader")), first), first)
     appended = before(last_row(flags(pc.equal(lines["event"], "append")), first), first)
-    truncating = follows[role] & (role > np.maximum(earlier, appended))  # where role is -1 nothing is above it
+    truncating = follows[role] & (role > np.maximum(earlier, appended))  # role -1 is above nothing
     found = lines.select(["run", "partition", "node", "seq", "time", "clock_error", "leo", "clean"]).take(
         pa.array(rows)
     )

@@ -11,8 +11,8 @@ killed may find less than its lines say. But
 - records that a leader itself acked with HW, or alone, were written in an earlier step of its process, or in
   the last one. Lines of the last step may never have had an effect: an ack at that time proves nothing.
   Offsets that are not outgrown do not count here either;
-- neither proves anything if the process may have been truncating when it ended (`truncating`): a truncation is
-  in the trace only once it is on disk. A follower truncates until it appends what its leader has, and not
+- neither proves anything if the process may have been truncating when it ended (`truncating`): a truncation
+  is in the trace only once it is on disk. A follower truncates until it appends what its leader has, and not
   after that;
 - after an orderly stop all traced writes had been done.
 

@@ -72,10 +72,7 @@ async def create_topics(
     answer = await _ask(to, request, CreateTopicsResponse, CREATE_TOPICS_VERSION, timeout_s)
     for topic in answer.topics:
         if topic.error_code != 0:
-            raise FloodmarkError(
-                f"topic {topic.name!r} was not created: {error_name(topic.error_code)}"
-                f"{': ' + topic.error_message if topic.error_message else ''}"
-            )
+            raise _refused(f"topic {topic.name!r} was not created", topic)
 
 
 async def alter_topic_configs(
@@ -99,10 +96,7 @@ async def alter_topic_configs(
     answer = await _ask(to, request, IncrementalAlterConfigsResponse, ALTER_CONFIGS_VERSION, timeout_s)
     for one in answer.responses:
         if one.error_code != 0:
-            raise FloodmarkError(
-                f"the configs of topic {one.resource_name!r} were not altered: {error_name(one.error_code)}"
-                f"{': ' + one.error_message if one.error_message else ''}"
-            )
+            raise _refused(f"the configs of topic {one.resource_name!r} were not altered", one)
 
 
 async def elect_leaders(
@@ -161,6 +155,12 @@ async def finalized_features(to: Address, *, timeout_s: float) -> Mapping[str, i
     if answer.finalized_features_epoch < 0:
         return None
     return {feature.name: feature.max_version_level for feature in answer.finalized_features}
+
+
+def _refused(what: str, result: Any) -> FloodmarkError:
+    """The error of a result that has a code and perhaps a message."""
+    message = f": {result.error_message}" if result.error_message else ""
+    return FloodmarkError(f"{what}: {error_name(result.error_code)}{message}")
 
 
 def error_name(code: int) -> str:

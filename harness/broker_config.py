@@ -134,7 +134,7 @@ def why_not(key: str, value: str) -> str | None:
 
 def as_broker_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
     """Replace topic keys by the reference broker's keys for all its topics. UsageError for any other key."""
-    return {TOPIC_KEYS.get(key, key): value for key, value in checked_topic_keys(topic_config).items()}
+    return broker_keys(checked_topic_keys(topic_config))
 
 
 def checked_topic_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
@@ -151,7 +151,12 @@ def checked_topic_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
 
 def in_force(broker_config: Mapping[str, Any], topic_config: Mapping[str, str]) -> dict[str, Any]:
     """The settings of a topic on a broker, by the broker's keys: its own override the broker's."""
-    return {**broker_config, **{TOPIC_KEYS.get(key, key): value for key, value in topic_config.items()}}
+    return {**broker_config, **broker_keys(topic_config)}
+
+
+def broker_keys(config: Mapping[str, str]) -> dict[str, str]:
+    """The config with the brokers' own names of the keys."""
+    return {TOPIC_KEYS.get(key, key): value for key, value in config.items()}
 
 
 def checked(given: Mapping[str, str], *, before: str = "-c ") -> dict[str, str]:
@@ -161,4 +166,4 @@ def checked(given: Mapping[str, str], *, before: str = "-c ") -> dict[str, str]:
         wrong = why_not(key, value)
         if wrong is not None:
             raise UsageError(f"{before}{wrong}")
-    return {TOPIC_KEYS.get(key, key): value for key, value in given.items()}
+    return broker_keys(given)

@@ -439,7 +439,7 @@ class LoadShape:
     in_flight: int = 1  # most batches in flight of an idempotent producer; above 1 each has 1 or 2 records
     readers_every: int = 4  # one process in so many reads
     idempotent_every: int = 0  # of the log workload one process in so many is an idempotent one; 0: none
-    rest_for: int = 0  # half of the partitions get none of so many values, then others rest; 0: none rests
+    rest_for: int = 0  # so many values go to half of the partitions, then to another half; 0: to all
 
     def to_json(self) -> dict[str, Any]:
         return {"batch_sizes": list(self.batch_sizes), "compression": self.compression,

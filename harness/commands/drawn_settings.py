@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape
 from floodmark.harness.schedule.patterns import SESSION_S
 
@@ -57,11 +56,6 @@ class Drawn:
     load: LoadShape
     topic_config: Mapping[str, str] = field(default_factory=dict)
     recorded: Mapping[str, Any] = field(default_factory=dict)
-
-
-def broker_keys(config: Mapping[str, str]) -> dict[str, str]:
-    """The config with the brokers' own names of the keys."""
-    return {TOPIC_KEYS.get(key, key): value for key, value in config.items()}
 
 
 def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:

@@ -17,6 +17,7 @@ from typing import Any
 import click
 
 from floodmark.harness import __version__, catalog
+from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.campaign.cases import DRAWN, FIXED
 from floodmark.harness.commands import drawn_settings, planned_schedule
 from floodmark.harness.commands.broker_questions import refuse_config
@@ -214,7 +215,7 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
     drawn = drawn_settings.draw_settings(drawn_settings.RequestedSettings(
         given=options.given, nodes=options.nodes, partitions=options.partitions,
         replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
-        config=drawn_settings.broker_keys(given),
+        config=broker_keys(given),
         # A schedule's own sends may say whom they ask, which the library chooses for itself.
         library=options.cluster in catalog.PLACES and options.schedule_file is None,
         reference=options.kafka is None,
@@ -288,7 +289,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         overspend=options.overspend,
         unsupported=catalog.unsupported_nemeses(options.kafka, options.rules),
         trace=options.trace,
-        flush_every=drawn_settings.broker_keys(config).get(drawn_settings.FLUSH) == "1",
+        flush_every=broker_keys(config).get(drawn_settings.FLUSH) == "1",
         session_s=whole_number(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:

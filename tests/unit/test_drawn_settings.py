@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.commands.drawn_settings import (
     FLUSH,
     LAG,
@@ -17,7 +18,6 @@ from floodmark.harness.commands.drawn_settings import (
     WAIT,
     Drawn,
     RequestedSettings,
-    broker_keys,
     draw_settings,
 )
 from floodmark.harness.commands.run import RunOptions, planned

@@ -225,6 +225,10 @@ class _OngoingRun:
             self._about["clock_error_ns"] = collected.clock_error_ns
         else:  # tracing is off, so run.json must not announce traced events
             self._about.get("observes", {}).pop("trace", None)
+        if collected.resent:  # its producers were not idempotent after all
+            retries = max(1, self._about["guarantees"]["retries"])
+            self._about["guarantees"] |= {"idempotence": False, "retries": retries}
+            self._about["resent"] = list(collected.resent)
         why = settled.about["why"]
         if settled.settled:
             why = "the cluster could not be observed before it was read"

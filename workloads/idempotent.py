@@ -1,8 +1,9 @@
 """The idempotent workload: sends and polls by confluent-kafka, as an application would.
 
-The library retries by itself, so that every outcome except ok is info; it never writes a duplicate, which the
-judge checks. Each process has one producer and one consumer. The library blocks and calls back from poll(),
-so that each op runs in a thread of the workload.
+The library retries by itself, so that every outcome except ok is info. With one batch in flight it never
+writes a duplicate; with several it may (logdir/resends.py), and the judge then permits that one. Each process
+has one producer and one consumer. The library blocks and calls back from poll(), so that each op runs in a
+thread of the workload.
 """
 
 import asyncio
@@ -180,11 +181,12 @@ class IdempotentSession:
         if self._producer is None:
             load = self._settings.load
             # Batches of two records at most: an op then has several of them in flight.
-            several = {"max.in.flight": load.in_flight, "batch.num.messages": 2} if load.in_flight > 1 else {}
+            several = {"batch.num.messages": 2} if load.in_flight > 1 else {}
             self._producer = Producer({
                 **_BACKOFFS, **self._settings.library, "bootstrap.servers": self._bootstrap(),
                 "enable.idempotence": True,
-                "linger.ms": 0, "compression.type": load.compression, **several,
+                "linger.ms": 0, "compression.type": load.compression,
+                "max.in.flight": load.in_flight, **several,
                 "message.timeout.ms": max(_MESSAGE_TIMEOUT_MS, round(1000 * patience_s)),
                 "request.timeout.ms": 1000,
             }, logger=_SILENT)

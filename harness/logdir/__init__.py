@@ -2,7 +2,8 @@
 
 Begin with rows.py: the rows of a dump, and a replica's state by its files. It uses segments.py (a partition's
 files), transactions.py (which records were aborted), record_batches.py (Kafka's formats: messages v0 and v1,
-record batches v2), compression.py and checkpoints.py. Nothing is written.
+record batches v2), compression.py, checkpoints.py and resends.py (what a producer repeated itself). Nothing
+is written.
 """
 
 from floodmark.harness.logdir.checkpoints import offsets_in, read_epochs, read_offsets

@@ -61,6 +61,7 @@ class Frame:
     crc_ok: bool
     attributes: int
     producer_id: int
+    producer_epoch: int
     count: int  # of its records; 1 for a wrapper
     size: int
 
@@ -122,11 +123,12 @@ def frame(data: bytes, position: int) -> Frame | None:
         return None
     if data[position + MAGIC_AT] != MAGIC:
         return _message(data, position, size)
-    (base, _, epoch, _, crc, attributes, delta, _, _, producer, _, _, count
+    (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count
      ) = HEADER.unpack_from(data, position)
     fits: bool = crc32c(memoryview(data)[position + CRC_FROM:position + size]) == crc
     return Frame(magic=MAGIC, base_offset=base, last_offset=base + delta, epoch=epoch, crc=crc, crc_ok=fits,
-                 attributes=attributes, producer_id=producer, count=count, size=size)
+                 attributes=attributes, producer_id=producer, producer_epoch=producer_epoch, count=count,
+                 size=size)
 
 
 def records(data: bytes, position: int, header: Frame) -> list[Record]:
@@ -154,7 +156,7 @@ def _message(data: bytes, at: int, size: int) -> Frame:
     offset, _, crc, magic, attributes = struct.unpack_from(">qiIbb", data, at)
     fits = zlib.crc32(memoryview(data)[at + _OLD_CRC_FROM:at + size]) == crc
     return Frame(magic=magic, base_offset=offset, last_offset=offset, epoch=NO_EPOCH, crc=crc, crc_ok=fits,
-                 attributes=attributes, producer_id=NO_PRODUCER, count=1, size=size)
+                 attributes=attributes, producer_id=NO_PRODUCER, producer_epoch=NO_EPOCH, count=1, size=size)
 
 
 def _messages(data: bytes, at: int, header: Frame) -> list[Record]:

@@ -31,6 +31,7 @@ from floodmark.harness.logdir.record_batches import (
     frame,
     records,
 )
+from floodmark.harness.logdir.resends import Producer, Resends
 from floodmark.harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
 from floodmark.harness.logdir.transactions import Transactions, transactions_of
 from floodmark.harness.signature import HEADER as HEADER_NAME
@@ -64,15 +65,19 @@ class LogState:
 
 
 def dump(log_dir: Path, partitions: Sequence[Place], run_id: str, node: str, *,
-         running: bool = True) -> Iterator[dict[str, Any]]:
-    """Yield the rows of logs/NODE.jsonl, in order. A partition without a folder here has no rows."""
+         running: bool = True, resent: set[int] | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the rows of logs/NODE.jsonl, in order. A partition without a folder here has no rows. resent: the
+    values that their producer itself repeated (resends.py) are added to it."""
     starts = read_offsets(log_dir / "log-start-offset-checkpoint")
     for spec in sorted(partitions, key=lambda spec: spec.key):
         segments = segments_of(_folder(log_dir, spec))
         if segments:
             start = _log_start(segments, starts, spec)
-            for row in _rows(segments, start, run_id.encode(), running=running):
+            resends = Resends()
+            for row in _rows(segments, start, run_id.encode(), resends, running=running):
                 yield {"node": node, "partition": spec.key, **row}
+            if resent is not None:
+                resent |= resends.values
 
 
 def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
@@ -91,7 +96,7 @@ def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
 
 # -- rows ---------------------------------------------------------------------------------------------------
 
-def _rows(segments: Sequence[Segment], start: int, run_id: bytes, *,
+def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resends: Resends, *,
           running: bool) -> Iterator[dict[str, Any]]:
     # The end of our own records: one header, its name and its value, each after its zigzag length.
     tail = b"\x02" + bytes([2 * len(HEADER_NAME)]) + HEADER_NAME + bytes([2 * len(run_id)]) + run_id
@@ -101,7 +106,8 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, *,
         for data, at, size in batches_of(segment, drop_bad_last=last and not running):
             simple = _read_simple_batch(data, at, size, tail)
             if simple is not None:
-                offset, epoch, value, crc = simple
+                offset, epoch, value, crc, producer = simple
+                resends.note(value, producer)
                 if offset >= start:
                     yield {"offset": offset, "epoch": epoch, "value": value, "crc": crc}
                 continue
@@ -111,16 +117,20 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, *,
                 transactions = transactions_of(segments, running=running)
             aborted = transactions is not None and transactions.aborted(header)
             for offset, own_value, fits in _values(data, at, header, run_id, segment.path):
+                resends.note(own_value, (header.producer_id, header.producer_epoch))
                 if offset >= start:
                     yield _row(offset, own_value, header, fits=fits, aborted=aborted)
 
 
-def _read_simple_batch(data: bytes, at: int, size: int, tail: bytes) -> tuple[int, int, int, int] | None:
-    """Read (offset, epoch, value, crc) of a batch with one plain, valid record of ours; None: it is another
-    batch."""
+def _read_simple_batch(
+    data: bytes, at: int, size: int, tail: bytes
+) -> tuple[int, int, int, int, Producer] | None:
+    """Read (offset, epoch, value, crc, producer) of a batch with one plain, valid record of ours; None: it is
+    another batch."""
     if data[at + MAGIC_AT] != MAGIC:
         return None
-    (base, _, epoch, _, crc, attributes, delta, _, _, _, _, _, count) = HEADER.unpack_from(data, at)
+    (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count
+     ) = HEADER.unpack_from(data, at)
     if count != 1 or delta or attributes & _NOT_SIMPLE or base < 0:
         return None
     end = at + size
@@ -135,7 +145,7 @@ def _read_simple_batch(data: bytes, at: int, size: int, tail: bytes) -> tuple[in
         return None
     if crc32c(data[at + CRC_FROM:end]) != crc:
         return None
-    return base, epoch, int(digits), crc
+    return base, epoch, int(digits), crc, (producer, producer_epoch)
 
 
 def _values(data: bytes, at: int, header: Frame, run_id: bytes,

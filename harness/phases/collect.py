@@ -11,7 +11,7 @@ Rules
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,7 @@ class Collected:
     leaders: Mapping[str, Any]
     problems: tuple[str, ...]
     clock_error_ns: int | None  # of the trace's stamps; None: there is no trace
+    resent: tuple[int, ...]  # the values that their producer itself repeated (logdir/resends.py)
 
 
 async def collect(
@@ -82,7 +83,8 @@ async def collect(
     known = [row for row in rows if UNKNOWN not in row.values()]
     run.write_replicas(sorted(known, key=lambda row: (row["partition"], row["node"])))
     return Collected(frozen=frozen, moved=moved, leaders=_leaders(frozen), problems=tuple(problems),
-                     clock_error_ns=None if raw_trace is None else raw_trace.clock_error_ns)
+                     clock_error_ns=None if raw_trace is None else raw_trace.clock_error_ns,
+                     resent=tuple(sorted(dumps.resent)))
 
 
 def observes_of(cluster: Cluster) -> dict[str, Any]:
@@ -128,6 +130,7 @@ class _Dumps:
     specs: Sequence[PartitionSpec]
     run_id: str
     problems: list[str]
+    resent: set[int] = field(default_factory=set)  # as in Collected
 
     async def write(self, node: str, *, running: bool) -> list[dict[str, Any]]:
         """Write logs/NODE.jsonl. Returns the node's rows for replicas.jsonl if it does not run: its log is
@@ -150,7 +153,8 @@ class _Dumps:
         return [] if running else self._dead_rows(node, lambda spec: logs_in_memory.log_state(node, spec.key))
 
     def _from_files(self, node: str, folder: Path, *, running: bool) -> list[dict[str, Any]]:
-        self._dump(node, logdir.dump(folder, self.specs, self.run_id, node, running=running))
+        self._dump(node, logdir.dump(folder, self.specs, self.run_id, node, running=running,
+                                     resent=self.resent))
         return [] if running else self._dead_rows(
             node, lambda spec: logdir.describe(folder, spec, running=False))
 

@@ -403,6 +403,9 @@ def why_permitted(evidence: Evidence, before: Sequence[Evidence]) -> str:
     permission = PERMISSIONS.get(cause)
     sentences = [f"{head}: {permission.means}." if permission else f"{head}."]
     sentences += [f"Here: {first_acts(evidence.acts)}."] if evidence.acts else []
+    if cause == "retries" and evidence.about.get("resent"):
+        sentences.append("Here: the client's library itself repeated records under another producer id or "
+                         "epoch (`resent` in run.json); no broker can recognize such a repeat.")
     if evidence.perhaps:
         sentences.append("Perhaps: without a trace it is unknown whether that covers all of it.")
     sentences.append("With --strict it fails the gate.")

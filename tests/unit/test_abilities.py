@@ -8,10 +8,12 @@ from typing import Any
 
 import orjson
 import pytest
+from kafka.record.default_records import DefaultRecordBatchBuilder
 from looks import SPEC, look, replica
 
-from floodmark.harness import catalog
+from floodmark.harness import catalog, runner
 from floodmark.harness.cluster.reference.system import ReferenceSystem
+from floodmark.harness.commands.run import RunOptions, planned, record
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.logdir import LogState
@@ -32,6 +34,7 @@ from floodmark.harness.protocols import (
 )
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.signature import HEADER
 from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.compose import Composed, arsenal, unavailable
 from floodmark.nemesis.missed_moments import describe_partition
@@ -213,6 +216,41 @@ def test_a_change_during_collection_without_freezing_is_reported(tmp_path: Path)
     result, _ = collect_from(tmp_path, KeepsLogsInMemory(look(), look(epoch=3)))
 
     assert result.moved == "the leader, epoch or ISR of partition 0 changed while it was read"
+
+
+@pytest.mark.parametrize(("epochs_of_producer", "resent"), [((0, 1), (7,)), ((1, 1), ())])
+def test_what_a_producer_repeated_itself_is_found_in_the_logs(
+    tmp_path: Path, epochs_of_producer: Sequence[int], resent: tuple[int, ...]
+) -> None:
+    class KeepsLogFolders(Bare):
+        async def log_dir(self, node: str) -> Path:
+            return tmp_path
+
+    batches = [DefaultRecordBatchBuilder(2, 0, False, 9, epoch, -1, 1 << 10) for epoch in epochs_of_producer]
+    for one in batches:
+        one.append(0, 1_700_000_000_000, None, b"7", [(HEADER.decode(), b"0" * 16)])
+    log = tmp_path / f"{SPEC.topic}-{SPEC.partition}" / f"{0:020d}.log"
+    log.parent.mkdir()
+    log.write_bytes(b"".join(bytes(one.build()) for one in batches))
+
+    assert collect_from(tmp_path, KeepsLogFolders(leo_and_hw_view()))[0].resent == resent
+
+
+@pytest.mark.parametrize(("resent", "in_run_json"), [
+    ((7, 8), {"idempotence": False, "retries": 1, "resent": [7, 8]}),
+    ((), {"idempotence": False, "retries": 0, "resent": None}),
+])
+def test_producers_that_repeated_something_are_not_idempotent_by_run_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resent: tuple[int, ...], in_run_json: dict[str, Any]
+) -> None:
+    async def collect_with_repeats(*asked: Any) -> Collected:
+        return replace(await collect(*asked), resent=resent)
+
+    monkeypatch.setattr(runner, "collect", collect_with_repeats)
+    record(planned(RunOptions(cluster="memory", duration=0.5, seed=3, out=tmp_path / "run")))
+    about = orjson.loads((tmp_path / "run" / "run.json").read_bytes())
+
+    assert {**about["guarantees"], "resent": about.get("resent")}.items() >= in_run_json.items()
 
 
 def test_logs_kept_in_memory_are_dumped(tmp_path: Path) -> None:

@@ -220,6 +220,15 @@ def test_a_permitted_finding_names_its_permission_and_strict(folder: Path, cause
     assert "Perhaps" not in account["why"]
 
 
+@pytest.mark.parametrize(("cause", "resent", "named"), [
+    ("retries", [7], True), ("retries", None, False), ("acks", [7], False)])
+def test_what_the_clients_library_repeated_itself_is_named(
+    folder: Path, cause: str, resent: list[int] | None, named: bool
+) -> None:
+    (account,) = accounts_of(folder, group("duplicate", by=cause), run_json={**RUN_JSON, "resent": resent})
+    assert ("library itself repeated records" in account["why"]) == named
+
+
 def test_a_permission_without_evidence_says_perhaps(folder: Path) -> None:
     unknown = [{"names": ["lost-write"],
                 "reason": "without a trace nobody can say whether fault budget covers all of it"}]

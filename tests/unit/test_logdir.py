@@ -26,8 +26,9 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 def batch(base: int, values: Sequence[bytes | None], *, epoch: int = 0, codec: int = 0, producer: int = -1,
-          headers: Any = OURS, key: bytes | None = None, transactional: bool = False) -> bytes:
-    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer, -1, -1, 1 << 24)
+          producer_epoch: int = -1, headers: Any = OURS, key: bytes | None = None, transactional: bool = False
+          ) -> bytes:
+    builder = DefaultRecordBatchBuilder(2, codec, transactional, producer, producer_epoch, -1, 1 << 24)
     for at, value in enumerate(values):
         builder.append(at, 1_700_000_000_000 + at, key, value, headers)
     data = bytearray(builder.build())
@@ -214,6 +215,26 @@ def test_a_bad_last_batch_is_torn_only_if_the_node_is_not_running(tmp_path: Path
     assert [row.get("crc_ok", True) for row in rows(tmp_path, running=False)] == [True]
     assert describe(tmp_path, SPEC, running=False).leo == 1
     assert describe(tmp_path, SPEC, running=False).torn_bytes == len(bad)
+
+
+@pytest.mark.parametrize(("first", "second", "resent"), [
+    ({"producer": 9, "producer_epoch": 0}, {"producer": 9, "producer_epoch": 1}, {7}),
+    ({"producer": 9, "producer_epoch": 0}, {"producer": 8, "producer_epoch": 0}, {7}),
+    ({"producer": 9, "producer_epoch": 1}, {"producer": 9, "producer_epoch": 1}, set()),  # the broker's fault
+    ({}, {}, set()),  # a producer that is not idempotent
+    ({}, {"producer": 9, "producer_epoch": 0}, set()),
+    ({"producer": 9, "producer_epoch": 0, "headers": []}, {"producer": 9, "producer_epoch": 1}, set()),
+])
+@pytest.mark.parametrize("more", [[], [b"8"]])
+def test_what_a_producer_repeated_under_another_id_or_epoch(
+    tmp_path: Path, first: Any, second: Any, resent: set[int], more: list[bytes]
+) -> None:
+    """A repeat with the same producer id and epoch could have been recognized by the broker."""
+    put(tmp_path, batch(0, [b"7"], **first), batch(1, [b"7", *more], **second))
+    found: set[int] = set()
+
+    assert [row["value"] for row in rows(tmp_path, resent=found)][1:] == [7, *map(int, more)]
+    assert found == resent
 
 
 def test_several_segments_and_a_log_start(tmp_path: Path) -> None:

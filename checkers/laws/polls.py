@@ -32,14 +32,17 @@ def polls(unit: Unit) -> None:
     unit.make("consumer_moves", CONSUMER_MOVES)
     unit.make("kept_partitions", KEPT_PARTITIONS)
     unit.make("poll_positions", POLL_POSITIONS)
-    unit.make("kept_positions", KEPT_POSITIONS)
     unit.make("proven_records", PROVEN_RECORDS)
+    unit.make("positions_astray", POSITIONS_ASTRAY)
+    unit.make("kept_positions", KEPT_POSITIONS)
     unit.make("jumpy_polls", JUMPY_POLLS)
+    unit.make("reads_astray", READS_ASTRAY)
     unit.make("poll_steps", POLL_STEPS)
     unit.make("poll_skips", POLL_SKIPS)
     unit.make("ends_fallen", ENDS_FALLEN)
     unit.make("permitted_losses", PERMITTED_LOSSES)
     unit.make("consumer_steps", CONSUMER_STEPS)
+    unit.find(finding_names.INT_NONMONOTONIC_POLL, INT_NONMONOTONIC_POLL)
     for name, law in LAWS.items():
         unit.find(name, finding(law))
 
@@ -81,23 +84,6 @@ POLL_POSITIONS = """
         rows between unbounded preceding and 1 preceding)
     qualify "offset"::hugeint - 1 <> seen"""
 
-# Those of them that count, because the process kept the partition: since then it moved as often as it kept
-# the partition. (From a table, because DuckDB knows how many rows a table has. Where it takes the left side
-# of an ASOF join for a few rows, it compares each with all of the right side.)
-KEPT_POSITIONS = """
-    select p.*, coalesce(moved.subscribed, false) as subscribed
-    from poll_positions p
-    asof left join consumer_moves moved
-        on moved.run = p.run and moved.process = p.process and moved."at" < p."at"
-    asof left join consumer_moves moved_then
-        on moved_then.run = p.run and moved_then.process = p.process and moved_then."at" < p.seen_at
-    asof left join kept_partitions kept on kept.run = p.run and kept.process = p.process
-        and kept.partition = p.partition and kept."at" < p."at"
-    asof left join kept_partitions kept_then on kept_then.run = p.run and kept_then.process = p.process
-        and kept_then.partition = p.partition and kept_then."at" < p.seen_at
-    where coalesce(moved.moves, 0) - coalesce(moved_then.moves, 0)
-        = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)"""
-
 # Where a record of ours certainly is, in partitions where some read may have jumped: offset, and records: how
 # many of the partition are at or below it. An ack without acks=all does not promise a record that readers can
 # see.
@@ -105,7 +91,7 @@ PROVEN_RECORDS = """
     with judged as (
         from partitions semi join (
             select run, partition from poll_ops where not in_a_row
-            union all select run, partition from kept_positions where "offset" > seen)
+            union all select run, partition from poll_positions where "offset" > seen)
         using (run, partition)),
     found as (
         select run, partition, e."offset", claims_from from entries e join judged p using (run, partition)
@@ -121,6 +107,38 @@ PROVEN_RECORDS = """
         row_number() over (partition by run, partition order by "offset") as records
     from found where "offset" >= claims_from"""
 
+# How many proven records each step passed over, null if that is not known yet. In a log with transactions
+# nearly every poll jumps over control records, and passed over none.
+PASSED = """
+    select s.*, here.records - 1 - there.records as passed
+    from {steps} s left join proven_records here using (run, partition, "offset")
+        left join proven_records there
+            on there.run = s.run and there.partition = s.partition and there."offset" = s.seen
+    where s."offset" <= seen or passed is distinct from 0"""
+
+# Those of them that went back, or may have passed over a record.
+POSITIONS_ASTRAY = f"""
+    with positions as (
+        select p.*, leader_known from poll_positions p left join partitions using (run, partition)
+        where p."offset" >= coalesce(claims_from, 0))
+    {PASSED.format(steps="positions")}"""
+
+# Those of them that count, because the process kept the partition: since then it moved as often as it kept
+# the partition.
+KEPT_POSITIONS = """
+    select p.*, coalesce(moved.subscribed, false) as subscribed
+    from positions_astray p
+    asof left join consumer_moves moved
+        on moved.run = p.run and moved.process = p.process and moved."at" < p."at"
+    asof left join consumer_moves moved_then
+        on moved_then.run = p.run and moved_then.process = p.process and moved_then."at" < p.seen_at
+    asof left join kept_partitions kept on kept.run = p.run and kept.process = p.process
+        and kept.partition = p.partition and kept."at" < p."at"
+    asof left join kept_partitions kept_then on kept_then.run = p.run and kept_then.process = p.process
+        and kept_then.partition = p.partition and kept_then."at" < p.seen_at
+    where coalesce(moved.moves, 0) - coalesce(moved_then.moves, 0)
+        = coalesce(kept.keeps, 0) - coalesce(kept_then.keeps, 0)"""
+
 # The ops that are not in a row, and did not return proven records in a row (whose numbers rise with pos). In
 # a log with transactions nearly every poll jumps, over control records, and is not among these.
 JUMPY_POLLS = """
@@ -131,28 +149,30 @@ JUMPY_POLLS = """
     having count(records) < count(*) or max(pos) - min(pos) <> count(*) - 1
         or max(records - pos) <> min(records - pos)"""
 
-# One row for each read that went back, or that jumped and may have passed over a record: passed says how
-# many, null if that is not known yet. form is 'int' inside an op, else ''.
-POLL_STEPS = """
-    with inside as (
-        select 'int' as form, run, process, partition, "at", index, "offset", value,
-            lag("offset") over op as seen, "at" as seen_at, index as seen_index, false as subscribed,
-            records - 1 - lag(records) over op as passed
+# One row for each read that does not directly follow the one before it in its op (seen). (One window for the
+# partition, because one for each op takes half as long again.)
+READS_ASTRAY = """
+    select r.*, leader_known
+    from (
+        select run, process, partition, "at", index, "offset", value,
+            lag("offset") over mine as seen, lag("at") over mine as seen_at
         from reads semi join jumpy_polls using (run, partition, "at")
-            left join proven_records using (run, partition, "offset")
-        window op as (partition by run, partition, "at" order by pos)
-        qualify "offset" <= seen or ("offset"::hugeint - 1 > seen and passed is distinct from 0)),
-    steps as (
-        from inside
+        window mine as (partition by run, partition order by "at", pos)
+        qualify seen_at = "at" and "offset"::hugeint - 1 <> seen) r
+    left join partitions using (run, partition)
+    where r."offset" >= coalesce(claims_from, 0)"""
+
+# One row for each position that went back, and for each jump, of a position or inside an op, that may have
+# passed over a record. form is 'int' inside an op, else ''.
+POLL_STEPS = f"""
+    with jumps as (
+        select 'int' as form, run, process, partition, "at", index, "offset", value, seen,
+            index as seen_index, false as subscribed, leader_known
+        from reads_astray where "offset" > seen)
+    select *, row_number() over () as step from (
+        ({PASSED.format(steps="jumps")})
         union all by name
-        select '' as form, p.*, here.records - 1 - there.records as passed
-        from kept_positions p left join proven_records here using (run, partition, "offset")
-            left join proven_records there
-                on there.run = p.run and there.partition = p.partition and there."offset" = p.seen
-        where p."offset" <= seen or passed is distinct from 0)
-    select s.*, row_number() over () as step
-    from steps s left join partitions using (run, partition)
-    where s."offset" >= coalesce(claims_from, 0)"""
+        select '' as form, * exclude (seen_at) from kept_positions)"""
 
 # The jumps that are skips, by step: they passed over more records than the op itself returned of them.
 POLL_SKIPS = """
@@ -213,16 +233,21 @@ PERMITTED_LOSSES = """
             when ack is null then read_at else [ack] end) as "offset"
     from by_value where cause is not null"""
 
-# All findings, by law, with the records concerned: those from low up to high. Nothing excuses an error inside
-# one op, unless it passed over records that only acks and reads prove.
+# Nothing excuses it.
+INT_NONMONOTONIC_POLL = """
+    select run, partition, "offset", value, seen, process, [index] as ops
+    from reads_astray where "offset" <= seen"""
+
+# All other findings, by law, with the records concerned: those from low up to high. Nothing excuses a skip
+# inside one op, unless it passed over records that only acks and reads prove.
 CONSUMER_STEPS = f"""
     with steps as (
-        select case when "offset" <= seen then form || 'back' else form || 'skip' end as law, run, process,
+        select case when "offset" <= seen then 'back' else form || 'skip' end as law, run, process,
             partition, "offset", seen, value, index, seen_index, subscribed,
             case when "offset" <= seen then "offset" else seen + 1 end as low,
             case when "offset" <= seen then seen else "offset" - 1 end as high,
-            form = '' or ("offset" > seen and not leader_known) as excusable
-        from poll_steps left join partitions using (run, partition)
+            form = '' or not leader_known as excusable
+        from poll_steps
         where "offset" <= seen or step in (select step from poll_skips)
         union all
         select 'end', run, process, partition, "offset",
@@ -246,7 +271,6 @@ CONSUMER_STEPS = f"""
 LAWS = {
     finding_names.NONMONOTONIC_POLL: "back",
     finding_names.POLL_SKIP: "skip",
-    finding_names.INT_NONMONOTONIC_POLL: "intback",
     finding_names.INT_POLL_SKIP: "intskip",
     finding_names.END_OFFSET_REGRESSED: "end",
 }

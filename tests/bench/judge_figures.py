@@ -41,6 +41,7 @@ ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale", "mem
 USUAL_ROWS = ROWS[:-2]
 OPS_OF_20_S, OPS_OF_30_S = 20_000, 30_000
 SAMPLE_S = 0.1
+SAMPLES_A_MEMORY = 5  # asking for shared pages takes some milliseconds a process
 SEED = 21
 # A run may be valid, invalid or unknown here; only a failure of the judge spoils the figure.
 JUDGED = {0: "valid", 1: "invalid", 3: "unknown"}
@@ -320,26 +321,37 @@ class Family:
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._tops = [psutil.Process(pid) for pid in pids]
+        self._samples = 0
         self._used: dict[tuple[int, float], float] = {}  # (pid, when it was made) -> CPU seconds
         self._before = 0.0
         self.sampled()
         self._before = self.cpu_s()
 
     def sampled(self) -> int:
-        """Their memory in bytes; shared pages count once for each process."""
-        return sum(self._one(process) for top in self._tops for process in below(top))
+        """Their memory in bytes, a page that several share counted once; 0 if not asked for this time."""
+        asks = self._samples % SAMPLES_A_MEMORY == 0
+        self._samples += 1
+        return sum(self._one(process, asks=asks) for top in self._tops for process in below(top))
 
-    def _one(self, process: psutil.Process) -> int:
+    def _one(self, process: psutil.Process, *, asks: bool) -> int:
         try:
             with process.oneshot():
                 times = process.cpu_times()
                 self._used[process.pid, process.create_time()] = times.user + times.system
-                return int(process.memory_info().rss)
+            return memory_of(process) if asks else 0
         except psutil.NoSuchProcess:
             return 0
 
     def cpu_s(self) -> float:
         return sum(self._used.values()) - self._before
+
+
+def memory_of(process: psutil.Process) -> int:
+    """Its resident bytes, each shared page divided by the number of processes that share it (PSS)."""
+    try:
+        return int(process.memory_full_info().pss)
+    except (psutil.AccessDenied, AttributeError):  # another user's process; a system without PSS
+        return int(process.memory_info().rss)
 
 
 def below(top: psutil.Process) -> list[psutil.Process]:

@@ -29,6 +29,7 @@ from judge_figures import (
     below,
     checked,
     describe_contents,
+    memory_of,
     progress,
     read_by_judge,
     real_like_folder,
@@ -131,7 +132,7 @@ class Held:
             for process in below(psutil.Process(daemon.process.pid))[1:]:
                 try:
                     name = "python" if process.name().startswith("python") else "java"
-                    resident[name] += process.memory_info().rss
+                    resident[name] += memory_of(process)
                 except psutil.NoSuchProcess:
                     continue
         self.python, self.jvm = max(self.python, resident["python"]), max(self.jvm, resident["java"])

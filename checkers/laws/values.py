@@ -52,8 +52,8 @@ def values(unit: Unit) -> None:
 
 # Joins and groups cannot write all their memory to disk: with 440 MB there was too little for 13 million rows
 # at once. For 10 million rows slices of half a million took 5.3 s of CPU time, of one million 3.7, of two
-# 2.8; of four 3.1, and 0.2 GB more. For 3.3 million rows slices of 1.4 million took as long as of two, and 0.05
-# GB less.
+# 2.8; of four 3.1, and 0.2 GB more. For 3.3 million rows slices of 1.4 million took as long as of two, and
+# 0.05 GB less.
 SLICE_ROWS = 1_400_000
 
 

@@ -17,7 +17,7 @@ from floodmark.nemesis.systems import REFERENCE, why_not_played
 MEMORY = "memory"
 UNFIT = {"retry-after-failover": "no addresses"}  # scenario -> words of the reason why it does not fit
 LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held back the HW: liveness, no bug
-AT_ONCE = 8  # clusters in one process: while one waits the others run
+AT_ONCE = 12  # clusters in one process: while one waits the others run
 
 SCENARIOS = shipped(scenario_words())
 ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows

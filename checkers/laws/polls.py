@@ -33,10 +33,10 @@ def polls(unit: Unit) -> None:
     unit.make("kept_partitions", KEPT_PARTITIONS)
     unit.make("poll_positions", POLL_POSITIONS)
     unit.make("proven_records", PROVEN_RECORDS)
-    unit.make("positions_astray", POSITIONS_ASTRAY)
+    unit.make("odd_positions", ODD_POSITIONS)
     unit.make("kept_positions", KEPT_POSITIONS)
     unit.make("jumpy_polls", JUMPY_POLLS)
-    unit.make("reads_astray", READS_ASTRAY)
+    unit.make("odd_reads", ODD_READS)
     unit.make("poll_steps", POLL_STEPS)
     unit.make("poll_skips", POLL_SKIPS)
     unit.make("ends_fallen", ENDS_FALLEN)
@@ -116,8 +116,8 @@ PASSED = """
             on there.run = s.run and there.partition = s.partition and there."offset" = s.seen
     where s."offset" <= seen or passed is distinct from 0"""
 
-# Those of them that went back, or may have passed over a record.
-POSITIONS_ASTRAY = f"""
+# The positions that went back, or may have passed over a record.
+ODD_POSITIONS = f"""
     with positions as (
         select p.*, leader_known from poll_positions p left join partitions using (run, partition)
         where p."offset" >= coalesce(claims_from, 0))
@@ -127,7 +127,7 @@ POSITIONS_ASTRAY = f"""
 # the partition.
 KEPT_POSITIONS = """
     select p.*, coalesce(moved.subscribed, false) as subscribed
-    from positions_astray p
+    from odd_positions p
     asof left join consumer_moves moved
         on moved.run = p.run and moved.process = p.process and moved."at" < p."at"
     asof left join consumer_moves moved_then
@@ -151,7 +151,7 @@ JUMPY_POLLS = """
 
 # One row for each read that does not directly follow the one before it in its op (seen). (One window for the
 # partition, because one for each op takes half as long again.)
-READS_ASTRAY = """
+ODD_READS = """
     select r.*, leader_known
     from (
         select run, process, partition, "at", index, "offset", value,
@@ -168,7 +168,7 @@ POLL_STEPS = f"""
     with jumps as (
         select 'int' as form, run, process, partition, "at", index, "offset", value, seen,
             index as seen_index, false as subscribed, leader_known
-        from reads_astray where "offset" > seen)
+        from odd_reads where "offset" > seen)
     select *, row_number() over () as step from (
         ({PASSED.format(steps="jumps")})
         union all by name
@@ -236,7 +236,7 @@ PERMITTED_LOSSES = """
 # Nothing excuses it.
 INT_NONMONOTONIC_POLL = """
     select run, partition, "offset", value, seen, process, [index] as ops
-    from reads_astray where "offset" <= seen"""
+    from odd_reads where "offset" <= seen"""
 
 # All other findings, by law, with the records concerned: those from low up to high. Nothing excuses a skip
 # inside one op, unless it passed over records that only acks and reads prove.

@@ -19,7 +19,7 @@ PERMITS: Mapping[str, str] = {
     "acks": "with these acks a record need not survive its leader",
     "unclean.leader.election.enable": "an unclean election may lose what was acked",
     "fault budget": "more copies lost their data to faults than min.insync.replicas covers",
-    "retries": "retries that no producer epoch and sequence mark may append a record twice, or late",
+    "retries": "retries without idempotence may append a record twice, or late",
     "subscribe": "a group member's position moves with its partitions",
     "isolation": "the isolation level allows it",
 }

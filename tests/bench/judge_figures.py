@@ -25,7 +25,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,7 +42,7 @@ ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale", "mem
 USUAL_ROWS = ROWS[:-2]
 OPS_OF_20_S, OPS_OF_30_S = 20_000, 30_000
 SAMPLE_S = 0.1
-SAMPLES_A_MEMORY = 5  # asking for shared pages takes some milliseconds a process
+MEMORY_EVERY = 5  # samples: shared pages take some milliseconds a process to count
 SEED = 21
 # A run may be valid, invalid or unknown here; only a failure of the judge spoils the figure.
 JUDGED = {0: "valid", 1: "invalid", 3: "unknown"}
@@ -301,9 +302,12 @@ def watched(
         tempfile.TemporaryFile() as output,  # a pipe would fill
         subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process,
     ):
-        family, most = Family([process.pid, *beside]), 0
+        family, most, samples = Family([process.pid, *beside]), 0, 0
         while process.poll() is None:
-            most = max(most, family.sampled())
+            family.sample_cpu()
+            if samples % MEMORY_EVERY == 0:
+                most = max(most, family.memory())
+            samples += 1
             if sample is not None:
                 sample()
             time.sleep(SAMPLE_S)
@@ -321,26 +325,27 @@ class Family:
 
     def __init__(self, pids: Sequence[int]) -> None:
         self._tops = [psutil.Process(pid) for pid in pids]
-        self._samples = 0
         self._used: dict[tuple[int, float], float] = {}  # (pid, when it was made) -> CPU seconds
         self._before = 0.0
-        self.sampled()
+        self.sample_cpu()
         self._before = self.cpu_s()
 
-    def sampled(self) -> int:
-        """Their memory in bytes, a page that several share counted once; 0 if not asked for this time."""
-        asks = self._samples % SAMPLES_A_MEMORY == 0
-        self._samples += 1
-        return sum(self._one(process, asks=asks) for top in self._tops for process in below(top))
-
-    def _one(self, process: psutil.Process, *, asks: bool) -> int:
-        try:
-            with process.oneshot():
+    def sample_cpu(self) -> None:
+        for process in self._every():
+            with suppress(psutil.NoSuchProcess), process.oneshot():
                 times = process.cpu_times()
                 self._used[process.pid, process.create_time()] = times.user + times.system
-            return memory_of(process) if asks else 0
-        except psutil.NoSuchProcess:
-            return 0
+
+    def memory(self) -> int:
+        """Their memory in bytes, a page that several share counted once."""
+        total = 0
+        for process in self._every():
+            with suppress(psutil.NoSuchProcess):
+                total += memory_of(process)
+        return total
+
+    def _every(self) -> Iterator[psutil.Process]:
+        return (process for top in self._tops for process in below(top))
 
     def cpu_s(self) -> float:
         return sum(self._used.values()) - self._before

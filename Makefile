@@ -20,7 +20,7 @@ demo: setup  ## see Kafka's two historical disasters happen and be caught, and l
 
 test: setup  ## all tests that need neither Docker nor root nor long, then what was left out
 	@$(BIN)/python -m floodmark.checkers.spark.jvm_cds
-	@$(BIN)/python -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka and not long" $(ARGS)
+	@$(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not docker and not kafka and not long" $(ARGS)
 
 test-long: setup  ## the tests that take long (.ci/run runs them too): standalone workers, campaigns that are killed, pages played as they stand
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "long and not docker and not kafka" $(ARGS)

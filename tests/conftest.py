@@ -20,11 +20,20 @@ settings.load_profile("floodmark")
 
 __all__ = [
     "pytest_addoption",
+    "pytest_collection_modifyitems",
     "pytest_deselected",
     "pytest_sessionfinish",
     "pytest_terminal_summary",
     "pytest_testnodedown",
 ]
+
+
+# Files that take longest begin first: one that begins last keeps one worker busy alone.
+LONGEST = ("test_judge_failures.py", "test_scenarios_in_memory.py", "test_two_passes.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

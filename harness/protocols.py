@@ -440,11 +440,13 @@ class LoadShape:
     readers_every: int = 4  # one process in so many reads
     idempotent_every: int = 0  # of the log workload one process in so many is an idempotent one; 0: none
     rest_for: int = 0  # so many values go to half of the partitions, then to another half; 0: to all
+    sharing_every: int = 0  # of the log workload's processes one in so many shares Produce requests; 0: none
 
     def to_json(self) -> dict[str, Any]:
         return {"batch_sizes": list(self.batch_sizes), "compression": self.compression,
                 "in_flight": self.in_flight, "readers_every": self.readers_every,
-                "idempotent_every": self.idempotent_every, "rest_for": self.rest_for}
+                "idempotent_every": self.idempotent_every, "rest_for": self.rest_for,
+                "sharing_every": self.sharing_every}
 
 
 USUAL_LOAD = LoadShape()

@@ -128,7 +128,8 @@ def _load(saved: Any, source: str) -> LoadShape:
         compression=compression, in_flight=int_in("in_flight", saved["in_flight"], 1, 5),
         readers_every=int_in("readers_every", saved["readers_every"], 2, CONCURRENCY_AT_MOST),
         idempotent_every=int_in("idempotent_every", saved.get("idempotent_every", 0), 0, CONCURRENCY_AT_MOST),
-        rest_for=int_in("rest_for", saved.get("rest_for", 0), 0, REST_AT_MOST))
+        rest_for=int_in("rest_for", saved.get("rest_for", 0), 0, REST_AT_MOST),
+        sharing_every=int_in("sharing_every", saved.get("sharing_every", 0), 0, CONCURRENCY_AT_MOST))
 
 
 def _refuse(source: str, problem: str) -> NoReturn:

@@ -5,7 +5,8 @@ written. It survives one lost page cache at a time, if acks rest on at least two
 1. no election is unclean;
 2. a power cut, or a wiped disk, strikes one node, while every broker is up, every ISR full and no fault in
    force (`healthy`), and nothing is armed that could yet strike;
-3. after it nothing strikes, except the start of nodes that are down, until the cluster is healthy again;
+3. after it nothing strikes until the cluster is healthy again, except the start of nodes that are down, and
+   cuts of what the struck node alone hears: what others have does not change by that;
 4. and neither happens with min.insync.replicas=1; but with flush.messages=1 a power cut loses nothing (a
    wiped disk does). The controller may be killed, paused or cut at any time: it fsyncs its decisions before
    anybody learns of them. A failpoint that is reached kills, pauses, or loses, delays or doubles a message,
@@ -13,7 +14,7 @@ written. It survives one lost page cache at a time, if acks rest on at least two
    can have no permitted findings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
             armed_at = None
         if entry.f in ACTS or entry.f in MENDING or _harmless(entry):
             continue
-        if lost_at is not None:
+        if lost_at is not None and not _cuts_what_they_hear(entry, schedule[lost_at].nodes):
             found.append(Overspent(position=position, why=(
                 f"{entry.f} strikes before the cluster has been seen healthy after entry {lost_at}")))
         if entry.f == "arm":
@@ -62,6 +63,12 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
 def _harmless(entry: Entry) -> bool:
     """Whether the entry arms a failpoint that only reports."""
     return entry.f == "arm" and entry.args["point"]["action"] == REPORT
+
+
+def _cuts_what_they_hear(entry: Entry, struck: Collection[str]) -> bool:
+    """Whether the entry cuts links on which none but the struck nodes hear."""
+    grudge: Mapping[str, Any] = entry.args.get("grudge", {})
+    return entry.f == "cut" and bool(grudge) and {*grudge} <= {*struck}
 
 
 def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:

@@ -10,7 +10,7 @@ Rules
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.protocols import CLIENTS, CONTROLLER
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.nemesis.fault_patterns import crash, pair
 from floodmark.nemesis.grudges import Grudge, apart
@@ -153,6 +153,73 @@ def relapse(scope: PatternScope) -> FaultPattern:
     return FaultPattern(steps=tuple(steps), touches=dying, alone=of_all)
 
 
+def detour(scope: PatternScope) -> FaultPattern:
+    """The clients reach one node only. It is deposed while it has records that nobody fetched, and is elected
+    again after it has truncated them: what an idempotent producer sends again comes to the node that had
+    it."""
+    node = scope.victim()
+    others = [one for one in scope.nodes if one != node]
+    alone = {"kind": "detour", "grudge": apart([node], [*others, CONTROLLER])}
+    unreached = {"kind": "detour", "grudge": apart([CLIENTS], others)}
+    deposed_s = scope.while_s(0.1, 0.5 * scope.session_s)
+    healed_s = deposed_s + scope.while_s(0.05, 0.4)
+    elected_s = healed_s + scope.while_s(0.3, 0.5 * scope.session_s)
+    steps = [
+        Step(at_s=0.0, f="cut", args=alone),
+        Step(at_s=deposed_s, f="expire", nodes=(node,)),
+        Step(at_s=healed_s, f="heal"),
+        Step(at_s=healed_s + STILL_S, f="cut", args=unreached),
+        Step(at_s=elected_s, f="elect", args={"partitions": list(scope.partitions)}),
+        Step(at_s=elected_s + scope.while_s(0.1, 0.8), f="heal"),
+    ]
+    return FaultPattern(steps=tuple(steps), touches=(node,))
+
+
+def decision(scope: PatternScope) -> FaultPattern:
+    """A follower is cut from its peers until an ISR lacks it; the controller dies right after that decision,
+    and another node once the controller is back. It must still know what it told the brokers."""
+    victims = scope.victims(2)
+    if len(victims) < 2:
+        return orphans(scope)
+    behind, dying = victims
+    random = scope.random
+    lacks = {"at": "state", "partition": random.choice(scope.partitions), "field": "isr", "is": "lacks",
+             "value": behind}
+    down_s = scope.while_s(scope.session_s, max(scope.longest_s, 2 * scope.session_s))
+    back_s = down_s + scope.while_s(0.05, 0.4)
+    dies_s = back_s + scope.while_s(0.05, 0.4)
+    steps = [
+        Step(at_s=0.0, f="cut", args={"kind": "decision", "grudge": apart([behind], scope.nodes)}),
+        Step(at_s=down_s, f="kill", nodes=(CONTROLLER,), sooner=lacks),
+        Step(at_s=back_s, f="start", nodes=(CONTROLLER,)),
+        Step(at_s=dies_s, f="kill", nodes=(dying,)),
+        Step(at_s=dies_s + STILL_S, f="expire", nodes=(dying,)),
+        Step(at_s=dies_s + scope.while_s(0.1, 0.5), f="heal"),
+    ]
+    start_s = steps[-1].at_s + scope.while_s(0.1, scope.session_s)
+    return FaultPattern(steps=(*steps, Step(at_s=start_s, f="start", nodes=(dying,))), touches=victims)
+
+
+def blackout(scope: PatternScope) -> FaultPattern:
+    """All brokers go down together, and the controller often with them; they come back one by one. It is a
+    power cut sometimes, if every write is fsynced."""
+    random = scope.random
+    harm = "power_cut" if scope.flush_every and not scope.overspend and random.random() < 0.7 else "kill"
+    with_controller = random.random() < 0.7
+    order = list(scope.nodes)
+    random.shuffle(order)
+    steps = [Step(at_s=0.0, f=harm, nodes=scope.nodes)]
+    if with_controller:
+        steps.insert(random.randint(0, 1), Step(at_s=0.0, f="kill", nodes=(CONTROLLER,)))
+        order.insert(random.randint(0, len(order)), CONTROLLER)
+    at_s = scope.while_s(0.1, 0.6 * scope.session_s)
+    for node in order:
+        steps.append(Step(at_s=at_s, f="start", nodes=(node,)))
+        at_s += scope.while_s(STILL_S, 0.3)
+    return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
+
+
+BLACKOUT = Mixture(needs=frozenset({"crash", "controller", "power"}), draw=blackout)
 MIXTURES: Mapping[str, Mixture] = {
     "bounces": Mixture(needs=frozenset({"crash"}), draw=bounces),
     "stalls": Mixture(needs=frozenset({"pause"}), draw=stalls),
@@ -163,6 +230,9 @@ MIXTURES: Mapping[str, Mixture] = {
     "cascade": Mixture(needs=frozenset({"expire", "crash"}), draw=cascade),
     "relapse": Mixture(needs=frozenset({"cut", "crash", "expire", "power", "moments"}), draw=relapse),
     "orphans": Mixture(needs=frozenset({"controller", "crash", "pause"}), draw=orphans),
+    "detour": Mixture(needs=frozenset({"cut", "expire", "elect"}), draw=detour),
+    "decision": Mixture(needs=frozenset({"cut", "crash", "expire", "pause", "controller"}), draw=decision),
+    "blackout": BLACKOUT,
 }
 
 

@@ -72,8 +72,9 @@ def cut(scope: PatternScope) -> FaultPattern:
 
 def power(scope: PatternScope) -> FaultPattern:
     """One node loses its unsynced data, all or part of it, and nothing else happens until it is back in every
-    ISR. With overspend several lose it together, whatever else is going on. If every write is fsynced it is a
-    kill, of any nodes at any time."""
+    ISR, except that it sometimes does not hear its peers for a while after its start. With overspend several
+    lose it together, whatever else is going on. If every write is fsynced it is a kill, of any nodes at any
+    time."""
     args: dict[str, Any] = {}
     if scope.random.random() < 0.5:
         args["keep_share"] = round(scope.random.random(), 3)
@@ -84,9 +85,16 @@ def power(scope: PatternScope) -> FaultPattern:
     if scope.overspend and len(scope.nodes) > 1:
         nodes = tuple(sorted(scope.random.sample(scope.nodes, scope.random.randint(2, len(scope.nodes)))))
     struck = Step(at_s=0.1, f="power_cut", nodes=nodes, args=args, healthy=not scope.overspend)
-    return FaultPattern(touches=scope.nodes, alone=True, steps=(
-        Step(at_s=0.0, f="wait"), struck, Step(at_s=0.1 + down_s, f="start", nodes=nodes),
-        Step(at_s=0.1 + down_s + RECOVERY_S, f="wait", healthy=True)))
+    start = Step(at_s=0.1 + down_s, f="start", nodes=nodes)
+    steps = [Step(at_s=0.0, f="wait"), struck, start]
+    if not scope.overspend and scope.links_cut and len(scope.nodes) > 1 and scope.random.random() < 0.5:
+        # It asks for what it lacks, and hears nothing for a while.
+        grudge = {nodes[0]: [node for node in scope.nodes if node != nodes[0]]}
+        cut = Step(at_s=0.1 + down_s / 2, f="cut", args={"kind": "slow-return", "grudge": grudge})
+        heal = Step(at_s=start.at_s + scope.while_s(0.3, 1.5 * scope.session_s), f="heal")
+        steps = [*steps[:2], cut, start, heal]
+    steps.append(Step(at_s=steps[-1].at_s + RECOVERY_S, f="wait", healthy=True))
+    return FaultPattern(touches=scope.nodes, alone=True, steps=tuple(steps))
 
 
 def _power_of_some(scope: PatternScope, args: Mapping[str, Any], down_s: float) -> FaultPattern:

@@ -9,7 +9,8 @@ Rules
 4. A plan mends everything it breaks by duration_s, if the cluster keeps up. If it does not, entries come late
    and in order, with at least half of the planned time between them: the times of harm are never squeezed to
    nothing.
-5. Requests to the controller (expire, elect) are not sent while a pattern has it down or cut off.
+5. Some plans end with a blackout: nothing changes after it, so what it leaves wrong stays wrong.
+6. Requests to the controller (expire, elect) are not sent while a pattern has it down or cut off.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,7 +31,7 @@ from floodmark.harness.schedule.patterns import (
     PatternScope,
     Step,
 )
-from floodmark.nemesis.fault_mixtures import MIXTURES, STILL_S
+from floodmark.nemesis.fault_mixtures import BLACKOUT, MIXTURES, STILL_S
 from floodmark.nemesis.fault_patterns import (
     HEALTHY,
     HEALTHY_TIMEOUT_S,
@@ -43,6 +44,7 @@ FIRST_S = 1.0
 LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
 MISFITS_MAX = 20  # the plan is full when this many patterns were drawn that would end too late
+LAST_SHARE, LAST_FROM_S = 0.5, 15.0  # how many plans end with a blackout, and how long they are at least
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
 _ASK_CONTROLLER = frozenset({"expire", "elect"})
 
@@ -81,11 +83,16 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
                          links_cut=links_cut, flush_every=flush_every)
-    placed = _Placed(scope, until_s=duration_s - LAST_S)
+    until_s = duration_s - LAST_S
+    last = None
+    if duration_s >= LAST_FROM_S and BLACKOUT.needs <= {*chosen} and random.random() < LAST_SHARE:
+        last = BLACKOUT.draw(scope)
+        until_s -= last.length_s + START_TAKES_S * len(nodes) + LEAST_GAP_S
+    placed = _Placed(scope, until_s=until_s)
     rhythms = _Rhythms(random)
     at_s = FIRST_S + random.random()
     misfits = 0
-    while at_s < duration_s and misfits < MISFITS_MAX:
+    while at_s < until_s and misfits < MISFITS_MAX:
         at_s, rhythm = rhythms.at(at_s)
         name, draw = random.choice(draws)
         began_s = placed.place(draw, at_s, rhythm, foreign=name in registered)
@@ -96,6 +103,8 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
         rhythms.struck()
         gap_s = rhythm.gap * interval_s
         at_s = began_s + max(LEAST_GAP_S, min(random.expovariate(1 / gap_s), 3 * gap_s))
+    if last is not None:
+        placed.patterns.append((until_s + LEAST_GAP_S, last))
     return _entries(placed.patterns)
 
 

@@ -47,6 +47,7 @@ class LogSession:
             fetch_wait_ms=_LOAD_FETCH_WAIT_MS if waits else _SHORT_FETCH_WAIT_MS,
             fetch_min_bytes=_LOAD_FETCH_MIN_BYTES if waits else 1,
             compression=settings.load.compression,
+            shares_requests=not final and shares_requests(process, settings),
         ), Random(f"{settings.seed}/client/{process}"))
 
     @property
@@ -127,6 +128,12 @@ def reading_share(process: int, settings: WorkloadSettings) -> float:
     if concurrency < every:
         return _MIXED_SHARE
     return _READING_SHARE[process % concurrency % every == every - 1]
+
+
+def shares_requests(process: int, settings: WorkloadSettings) -> bool:
+    """Whether a process sends in Produce requests together with others."""
+    every = settings.load.sharing_every
+    return bool(every) and process % settings.concurrency % every == 0
 
 
 def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random,

@@ -6,7 +6,9 @@ Rules
 2. Connecting, metadata and the request itself each have a time-out.
 3. A fail is returned after a wait that doubles with each failure in a row, so a partition without a leader
    causes no busy loop.
-4. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
+4. Clients that share Produce requests (shared_requests.py) send those on connections of their own; an answer
+   is as exact as that of a request for one partition.
+5. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
    records that it had read.
 """
 
@@ -22,6 +24,7 @@ from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name
 from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.client.shared_requests import SharedRequests, Target
 from floodmark.harness.op import Outcome, Read, Send, Type
 
 Address = tuple[str, int]
@@ -59,12 +62,15 @@ class _NodeReads:
 class Client:
     """The client of one process. `bootstrap`: node -> address for clients. `random` chooses the brokers to
     ask for metadata and varies the waits; `now_ms` returns the records' timestamps; `dial` opens
-    connections."""
+    connections; `shared`: the Produce requests that it shares with other clients, if its settings say so."""
 
     def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
                  now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000, *,
-                 dial: Dial = connect) -> None:
+                 dial: Dial = connect, shared: SharedRequests | None = None) -> None:
         self.over = False
+        self._shared = shared if config.shares_requests else None
+        if self._shared is not None:
+            self._shared.join()
         self._config = config
         self._bootstrap = bootstrap
         self._random = random
@@ -84,8 +90,7 @@ class Client:
     async def send(self, sends: tuple[Send, ...], *, node: str | None = None, acks: str | None = None,
                    patience_s: float | None = None) -> Outcome:
         """Send values to one partition, in one batch. `node`: send to that node even if it does not lead.
-        `acks`,
-        `patience_s` (of leader and client) override the configured ones."""
+        `acks`, `patience_s` (of leader and client) override the configured ones."""
         options = _SendOptions(acks=acks or self._config.acks, patience_s=patience_s)
         outcome = await self._send(sends[0].partition, sends, node, options)
         return await self._delay.wait_after(outcome)
@@ -130,6 +135,9 @@ class Client:
         return await self._delay.wait_after(Outcome(type=Type.OK, offsets=tuple(offsets)))
 
     async def close(self) -> None:
+        if self._shared is not None:
+            self._shared.leave()
+            self._shared = None
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -143,6 +151,9 @@ class Client:
             return classify.unanswered(sends, began=False, error=_NO_LEADER)
         values = [send.value for send in sends]
         try:
+            if self._shared is not None and options.acks != "0" and node in self._addresses:
+                error, base_offset = await self._send_shared(self._addresses[node], key, values, options)
+                return self._answered(key, sends, error, base_offset)
             connection = await self._get_connection(node)
             version = codec.choose_version(codec.PRODUCE, connection.versions)
             encoder = self._get_encoder(key, options)
@@ -165,9 +176,23 @@ class Client:
         except codec.ProtocolError:
             connection.abort()
             return classify.unanswered(sends, began=True, error=classify.CONNECTION)
+        return self._answered(key, sends, error, base_offset)
+
+    def _answered(self, key: int, sends: tuple[Send, ...], error: int, base_offset: int) -> Outcome:
         if error != NONE:
             self._leaders.doubt(key)
         return classify.answered(sends, error, base_offset)
+
+    async def _send_shared(self, address: Address, key: int, values: list[int], options: _SendOptions
+                           ) -> tuple[int, int]:
+        assert self._shared is not None
+        config = self._config
+        extra_s = options.extra_wait_s(config)
+        target = Target(
+            address=address, acks=ACKS[options.acks], connect_timeout_s=config.connect_timeout_s,
+            timeout_ms=config.produce_timeout_ms + round(1000 * extra_s),
+            timeout_s=config.request_timeout_s + extra_s)
+        return await self._shared.produce(target, config.keys[key], self._encode_batch(key, values))
 
     def _encode_batch(self, key: int, values: list[int]) -> bytes:
         if key in self._config.without_headers:
@@ -305,7 +330,8 @@ def wire_clients(
     bootstrap: Callable[[], Mapping[str, Address]],
 ) -> Callable[[ClientSettings, Random], Client]:
     """Return a function that makes clients for the brokers at these addresses."""
-    return lambda settings, random: Client(settings, bootstrap, random)
+    shared = SharedRequests(connect)
+    return lambda settings, random: Client(settings, bootstrap, random, shared=shared)
 
 
 def _describe_failure(failure: Exception) -> str:

@@ -126,6 +126,27 @@ class ProduceEncoder:
         raise ProtocolError("the Produce response does not have the requested partition")
 
 
+def build_produce_request(batches: Mapping[tuple[str, int], bytes], version: int, *, acks: int,
+                          timeout_ms: int) -> bytearray:
+    """A request for several partitions. batches: (topic, partition) -> records."""
+    topic_class = ProduceRequest.TopicProduceData
+    by_topic: dict[str, list[Any]] = {}
+    for (topic, partition), records in batches.items():
+        by_topic.setdefault(topic, []).append(
+            topic_class.PartitionProduceData(index=partition, records=records))
+    return _encode_request(ProduceRequest(
+        version=version, transactional_id=None, acks=acks, timeout_ms=timeout_ms,
+        topic_data=[topic_class(name=topic, partition_data=data) for topic, data in by_topic.items()],
+    ), version)
+
+
+def read_produce_response(answer: bytes, version: int) -> dict[tuple[str, int], tuple[int, int]]:
+    """Read (topic, partition) -> (error, base offset). Raises ProtocolError."""
+    return {(topic.name, part.index): (part.error_code, part.base_offset)
+            for topic in _decode_response(ProduceResponse, PRODUCE, answer, version).responses
+            for part in topic.partition_responses}
+
+
 # -- fetch, list offsets, metadata --------------------------------------------------------------------------
 
 def build_fetch_request(fetches: Sequence[FetchPartition], version: int, *, max_wait_ms: int, min_bytes: int,

@@ -101,8 +101,9 @@ def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, 
     drawn = {LAG: str(lag_ms), WAIT: str(wait_ms), CHECKPOINT: random.choice(("200", "1000", "5000"))}
     segment = random.choice((4 << 10, 16 << 10, 16 << 10, 64 << 10, 1 << 20, None))
     drawn |= {SEGMENT: str(segment)} if segment is not None else {}
-    flushes = random.random() < 0.3  # there a power cut may take all copies at once
-    least_isr = random.choice((1, *3 * (factor - 1,), *3 * (min(2, factor),)))
+    flushes = random.random() < 0.4  # there a power cut may take all copies at once
+    # 3 of three replicas: one that stays out of the ISR then stops every ack.
+    least_isr = random.choice((1, *2 * (min(3, factor),), *2 * (factor - 1,), *2 * (min(2, factor),)))
     fsyncs = _number(given, FLUSH, 1 if flushes or least_isr < 2 else 0) == 1
     if least_isr < 2 and not fsyncs:
         least_isr = min(2, factor)
@@ -113,9 +114,9 @@ def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, 
 
 
 def _topic_config(random: Random, drawn: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The drawn min.insync.replicas as the topic's own, in a third of the runs; with it Kafka's default for
+    """The drawn min.insync.replicas as the topic's own, in half of the runs; with it Kafka's default for
     unclean elections, written down."""
-    if random.random() >= 1 / 3 or LEAST_ISR not in drawn:
+    if random.random() < 0.5 or LEAST_ISR not in drawn:
         return {}
     return {LEAST_ISR: drawn[LEAST_ISR], **({} if UNCLEAN in given else {UNCLEAN: "false"})}
 
@@ -132,9 +133,10 @@ def _load(random: Random, workload: str, *, library: bool) -> LoadShape:
     compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
     rest_for = random.choice((0, 0, 0, 0, 3000, 10_000))
+    sharing_every = random.choice((0, 1, 2, 2)) if library and workload == LOG else 0
     if workload not in _COMPRESSIONS:  # of another distribution: it may not support this
         return USUAL_LOAD
     idempotent_every = idempotent_every if library and workload == LOG else 0
     return LoadShape(batch_sizes=sizes, compression=compression, readers_every=readers_every,
                      in_flight=in_flight if workload == IDEMPOTENT or idempotent_every else 1,
-                     idempotent_every=idempotent_every, rest_for=rest_for)
+                     idempotent_every=idempotent_every, rest_for=rest_for, sharing_every=sharing_every)

@@ -27,8 +27,12 @@ class Act(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Produced:
+    """The answer about each partition of the request, in the opposite order; partition p has p * 1000 added
+    to its offset, and those of `lacking` are left out."""
+
     error: int = 0
     base_offset: int = 0
+    lacking: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,7 +50,7 @@ class Ended:
 
 @dataclass(slots=True, kw_only=True)
 class Led:
-    """The entry of partition 0 in metadata answers."""
+    """The entry of each partition in metadata answers."""
 
     error: int = 0
     leader: int = 1
@@ -66,6 +70,7 @@ class CannedBroker:
     greets: bool = True  # answers ApiVersions
     asked: list[tuple[int, int, Any]] = field(default_factory=list)  # (api, version, request)
     ports: dict[int, int] = field(default_factory=dict)  # node id -> port in metadata; 1 is this one
+    partitions: int = 1
     connections: int = 0
     on_asked: Callable[[int, bytes], None] | None = None  # (api, frame), called before the answer
 
@@ -117,8 +122,8 @@ class CannedBroker:
                              METADATA: self.metadata}[api])
         if isinstance(answer, Act):
             return answer
-        encoders = {PRODUCE: _produced, FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._metadata}
-        made = encoders[api](answer)
+        encoders = {FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._metadata}
+        made = _produced(answer, request) if api == PRODUCE else encoders[api](answer)
         return (b"\x00" if flexible else b"") + bytes(made.encode(version=version))
 
     def _metadata(self, led: Led) -> Any:
@@ -126,21 +131,23 @@ class CannedBroker:
         brokers = [broker(node_id=node, host="127.0.0.1", port=port, rack=None)
                    for node, port in {1: self.port, **self.ports}.items()]
         topic = MetadataResponse.MetadataResponseTopic
-        partition = topic.MetadataResponsePartition(
-            error_code=led.error, partition_index=0, leader_id=led.leader, leader_epoch=led.epoch,
-            replica_nodes=[1], isr_nodes=[1], offline_replicas=[])
+        partitions = [topic.MetadataResponsePartition(
+            error_code=led.error, partition_index=index, leader_id=led.leader, leader_epoch=led.epoch,
+            replica_nodes=[1], isr_nodes=[1], offline_replicas=[]) for index in range(self.partitions)]
         return MetadataResponse(
             throttle_time_ms=0, brokers=brokers, cluster_id=None, controller_id=1,
-            topics=[topic(error_code=0, name=TOPIC, is_internal=False, partitions=[partition])])
+            topics=[topic(error_code=0, name=TOPIC, is_internal=False, partitions=partitions)])
 
 
-def _produced(answer: Produced) -> Any:
+def _produced(answer: Produced, request: Any) -> Any:
     topic = ProduceResponse.TopicProduceResponse
-    partition = topic.PartitionProduceResponse(
-        index=0, error_code=answer.error, base_offset=answer.base_offset, log_append_time_ms=-1,
-        log_start_offset=0, record_errors=[], error_message=None)
+    asked = [part.index for one in request.topic_data for part in one.partition_data]
+    partitions = [topic.PartitionProduceResponse(
+        index=index, error_code=answer.error, log_append_time_ms=-1, log_start_offset=0, record_errors=[],
+        base_offset=answer.base_offset + 1000 * index, error_message=None)
+        for index in reversed(asked) if index not in answer.lacking]
     return ProduceResponse(
-        responses=[topic(name=TOPIC, partition_responses=[partition])], throttle_time_ms=0)
+        responses=[topic(name=TOPIC, partition_responses=partitions)], throttle_time_ms=0)
 
 
 def _fetched(answer: Fetched) -> Any:

@@ -24,6 +24,10 @@ START = Entry(f="start", nodes=("n1",))
 WAIT = Entry(f="wait", moment=HEALTHY)
 
 
+def cut(grudge: dict[str, list[str]]) -> Entry:
+    return Entry(f="cut", args={"grudge": grudge})
+
+
 @pytest.mark.parametrize("schedule", [
     (lose(), START, WAIT, lose(), START),
     (lose("power_cut", {"at": "sequence", "of": [{"at": "after", "after_ns": 5}, HEALTHY]}),),
@@ -31,6 +35,7 @@ WAIT = Entry(f="wait", moment=HEALTHY)
     (arm(), RELEASE, lose()),
     (arm("report"), lose()),
     (lose(), START, WAIT, arm()),
+    (lose(), cut({"n1": ["n2", "n3"]}), START),
 ], ids=repr)
 def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
     """One loss at a time, the cluster healthy in between, no failpoint armed that could strike meanwhile."""
@@ -46,6 +51,7 @@ def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
     ((lose("disk", HEALTHY, "n1", "n2"),), 0, "2 nodes lose all their data together"),
     ((lose(), START, Entry(f="kill", nodes=("n2",))), 2, "kill strikes before the cluster"),
     ((lose(), START, arm()), 2, "arm strikes before the cluster"),
+    ((lose(), cut({"n1": ["n2"], "n2": ["n1"]})), 1, "cut strikes before the cluster"),
     ((arm("hold"), lose()), 1, "the failpoint armed by entry 0 may strike before the loss is recovered"),
     ((arm(), Entry(f="release", nodes=("n2",), args={"point": {"name": "L.acked"}}), lose()), 2, "armed"),
     ((Entry(f="elect", args={"leader": "n2", "unclean": True}),), 0, "an unclean election"),

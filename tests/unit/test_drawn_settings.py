@@ -38,11 +38,11 @@ def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | N
 
 @given(seed=seeds)
 def test_what_is_drawn_permits_no_loss(seed: int) -> None:
-    """Two copies behind each ack, or every write fsynced; one replica may always be down."""
+    """Two copies behind each ack, or every write fsynced."""
     drawn = draw(seed)
     least_isr = int({**drawn.config, **drawn.topic_config}[LEAST_ISR])
     assert least_isr >= 2 or drawn.config[FLUSH] == "1"
-    assert least_isr < drawn.replication_factor <= drawn.nodes
+    assert least_isr <= drawn.replication_factor <= drawn.nodes
     assert drawn.config.get(SEGMENT) != "4096" or max(drawn.load.batch_sizes) <= 4
     assert int(drawn.config[WAIT]) <= int(drawn.config[LAG])
     assert drawn == draw(seed)
@@ -85,6 +85,7 @@ def test_a_topics_own_settings_are_drawn_where_a_topic_can_have_them(seed: int) 
 def test_library_settings_are_drawn_only_where_the_library_reaches_the_cluster(seed: int) -> None:
     for drawn in (draw(seed, library=False), draw(seed, acks="1")):
         assert (drawn.workload, drawn.load.idempotent_every, drawn.load.in_flight) == ("log", 0, 1)
+        assert drawn.load.sharing_every == 0
     assert draw(seed, ("workload",), workload="idempotent").load.idempotent_every == 0
     assert {*draw(seed, reference=False).config} <= {LEAST_ISR, FLUSH}
 
@@ -98,6 +99,8 @@ def test_everything_is_drawn_by_some_seed() -> None:
     assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
     assert {one.topic_config.get(LEAST_ISR) for one in drawn} == {None, "1", "2", "3"}
     assert {one.load.rest_for for one in drawn} == {0, 3000, 10_000}
+    assert {one.load.sharing_every for one in drawn if one.workload == "log"} == {0, 1, 2}
+    assert {one.load.sharing_every for one in drawn if one.workload != "log"} == {0}
     assert {one.load.idempotent_every for one in drawn if one.workload == "log"} == {0, 3, 4, 5}
     producing = [one for one in drawn if one.workload == "idempotent" or one.load.idempotent_every]
     assert {one.load.in_flight for one in producing} == {1, 5}
@@ -140,9 +143,9 @@ def saved(load: object) -> dict[str, Any]:
 
 def test_a_saved_load_is_read_back() -> None:
     load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
-                     idempotent_every=3, rest_for=300)
+                     idempotent_every=3, rest_for=300, sharing_every=2)
     assert read_settings(saved(load.to_json()), "run").load == load
-    later = ("idempotent_every", "rest_for")  # older folders lack them
+    later = ("idempotent_every", "rest_for", "sharing_every")  # older folders lack them
     older = {key: value for key, value in USUAL_LOAD.to_json().items() if key not in later}
     assert read_settings(saved(older), "run").load == USUAL_LOAD
     assert read_settings(saved(None), "run").load == USUAL_LOAD
@@ -152,6 +155,7 @@ def test_a_saved_load_is_read_back() -> None:
     {"batch_sizes": []}, {"batch_sizes": [10**6]}, {"batch_sizes": "1"}, {"compression": "gzip\nx=1"},
     {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
     {"idempotent_every": -1}, {"idempotent_every": "all"}, {"rest_for": -1}, {"rest_for": 0.5},
+    {"sharing_every": True},
 ], ids=repr)
 def test_a_load_out_of_bounds_is_refused(change: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError, match="cannot be reproduced"):

@@ -30,6 +30,7 @@ from floodmark.harness.client.client import Client
 from floodmark.harness.client.connection import Dial
 from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.client.shared_requests import SharedRequests
 from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.kafka.wire_looks import WireLooks
 from floodmark.harness.cluster.own import clock_bounds
@@ -162,6 +163,7 @@ class OwnCluster:
         self._commands.known(self.nodes)
         self.lacks = _lacks(self._commands, self.nodes, may_break=may_break)
         self._dial: Dial = (security or Security()).dial()
+        self._shared = SharedRequests(self._dial)
         self._brokers = Brokers(self._dial)
         self._looks = WireLooks(self._dial)
         self._topics: set[str] = set()  # our topics, which must be removed
@@ -285,7 +287,7 @@ class OwnCluster:
 
     def client(self, settings: ClientSettings, random: Random) -> Client:
         patient = replace(settings, connect_timeout_s=max(CLIENT_CONNECT_S, settings.connect_timeout_s))
-        return Client(patient, self.addresses, random, dial=self._dial)
+        return Client(patient, self.addresses, random, dial=self._dial, shared=self._shared)
 
     # -- faults, by the owner's commands --------------------------------------------------------------------
 

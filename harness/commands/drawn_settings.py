@@ -132,7 +132,7 @@ def _load(random: Random, workload: str, *, library: bool) -> LoadShape:
     sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
     compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
-    rest_for = random.choice((0, 0, 0, 0, 3000, 10_000))
+    rest_for = random.choice((0, 0, 0, 3000, 10_000, 30_000))
     sharing_every = random.choice((0, 1, 2, 2)) if library and workload == LOG else 0
     if workload not in _COMPRESSIONS:  # of another distribution: it may not support this
         return USUAL_LOAD

@@ -98,7 +98,7 @@ def test_everything_is_drawn_by_some_seed() -> None:
     assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}
     assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
     assert {one.topic_config.get(LEAST_ISR) for one in drawn} == {None, "1", "2", "3"}
-    assert {one.load.rest_for for one in drawn} == {0, 3000, 10_000}
+    assert {one.load.rest_for for one in drawn} == {0, 3000, 10_000, 30_000}
     assert {one.load.sharing_every for one in drawn if one.workload == "log"} == {0, 1, 2}
     assert {one.load.sharing_every for one in drawn if one.workload != "log"} == {0}
     assert {one.load.idempotent_every for one in drawn if one.workload == "log"} == {0, 3, 4, 5}

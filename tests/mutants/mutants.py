@@ -31,7 +31,7 @@ MARK = "<!-- table -->\n"
 TIMEOUT_S = 3600
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 _MARKERS = ("-m", "not docker and not kafka and not long")
-_AS_MAKE_TEST = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+_AS_MAKE_TEST = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

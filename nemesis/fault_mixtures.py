@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
-from floodmark.nemesis.fault_patterns import crash, pair
+from floodmark.nemesis.fault_patterns import crash, expire, pair
 from floodmark.nemesis.grudges import Grudge, apart
 
 STILL_S = 0.02  # between two steps that should follow immediately
@@ -159,6 +159,8 @@ def detour(scope: PatternScope) -> FaultPattern:
     it."""
     node = scope.victim()
     others = [one for one in scope.nodes if one != node]
+    if not others:
+        return expire(scope)
     alone = {"kind": "detour", "grudge": apart([node], [*others, CONTROLLER])}
     unreached = {"kind": "detour", "grudge": apart([CLIENTS], others)}
     deposed_s = scope.while_s(0.1, 0.5 * scope.session_s)

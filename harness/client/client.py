@@ -46,7 +46,13 @@ class _SendOptions:
     acks: str
     patience_s: float | None = None
 
-    def extra_wait_s(self, config: ClientSettings) -> float:
+    def leader_waits_ms(self, config: ClientSettings) -> int:
+        return config.produce_timeout_ms + round(1000 * self._extra_wait_s(config))
+
+    def client_waits_s(self, config: ClientSettings) -> float:
+        return config.request_timeout_s + self._extra_wait_s(config)
+
+    def _extra_wait_s(self, config: ClientSettings) -> float:
         """How much longer than configured the leader and the client wait."""
         return 0.0 if self.patience_s is None else max(0.0, self.patience_s - config.request_timeout_s)
 
@@ -161,8 +167,7 @@ class Client:
             if options.acks == "0":
                 connection.send_unanswered(frame)
                 return classify.unasked(sends)
-            timeout_s = self._config.request_timeout_s + options.extra_wait_s(self._config)
-            answer = await connection.exchange(frame, timeout_s)
+            answer = await connection.exchange(frame, options.client_waits_s(self._config))
         except Unsent:
             self._leaders.doubt(key)
             return classify.unanswered(sends, began=False, error=classify.CONNECTION)
@@ -187,11 +192,9 @@ class Client:
                            ) -> tuple[int, int]:
         assert self._shared is not None
         config = self._config
-        extra_s = options.extra_wait_s(config)
         target = Target(
             address=address, acks=ACKS[options.acks], connect_timeout_s=config.connect_timeout_s,
-            timeout_ms=config.produce_timeout_ms + round(1000 * extra_s),
-            timeout_s=config.request_timeout_s + extra_s)
+            timeout_ms=options.leader_waits_ms(config), timeout_s=options.client_waits_s(config))
         return await self._shared.produce(target, config.keys[key], self._encode_batch(key, values))
 
     def _encode_batch(self, key: int, values: list[int]) -> bytes:
@@ -204,8 +207,8 @@ class Client:
         encoder = self._encoders.get((key, options))
         if encoder is None:
             topic, partition = self._config.keys[key]
-            timeout_ms = self._config.produce_timeout_ms + round(1000 * options.extra_wait_s(self._config))
-            encoder = codec.ProduceEncoder(topic, partition, ACKS[options.acks], timeout_ms)
+            encoder = codec.ProduceEncoder(
+                topic, partition, ACKS[options.acks], options.leader_waits_ms(self._config))
             self._encoders[key, options] = encoder
         return encoder
 

@@ -105,12 +105,8 @@ class ProduceEncoder:
         if version == _HAND_WRITTEN:
             body = self._head + uvarint(len(records) + 1) + records + b"\x00\x00\x00"
             return bytearray(struct.pack(">i", len(body)) + body)
-        topic = ProduceRequest.TopicProduceData
-        data = topic.PartitionProduceData(index=self._partition, records=records)
-        return _encode_request(ProduceRequest(
-            version=version, transactional_id=None, acks=self._acks, timeout_ms=self._timeout_ms,
-            topic_data=[topic(name=self._topic, partition_data=[data])],
-        ), version)
+        return build_produce_request({(self._topic, self._partition): records}, version, acks=self._acks,
+                                     timeout_ms=self._timeout_ms)
 
     def decode(self, answer: bytes, version: int) -> tuple[int, int]:
         """Read (error, base offset). Raises ProtocolError."""
@@ -119,11 +115,10 @@ class ProduceEncoder:
             partition, error, base_offset = _PLACED.unpack_from(answer, len(head))
             if partition == self._partition:
                 return error, base_offset
-        for topic in _decode_response(ProduceResponse, PRODUCE, answer, version).responses:
-            for placed in topic.partition_responses:
-                if topic.name == self._topic and placed.index == self._partition:
-                    return placed.error_code, placed.base_offset
-        raise ProtocolError("the Produce response does not have the requested partition")
+        placed = read_produce_response(answer, version).get((self._topic, self._partition))
+        if placed is None:
+            raise ProtocolError("the Produce response does not have the requested partition")
+        return placed
 
 
 def build_produce_request(batches: Mapping[tuple[str, int], bytes], version: int, *, acks: int,

@@ -7,8 +7,9 @@ Rules
    free.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
@@ -130,25 +131,29 @@ def orphans(scope: PatternScope) -> FaultPattern:
 
 
 def relapse(scope: PatternScope) -> FaultPattern:
-    """A leader appends records that nobody fetches, is deposed and truncates them. Right after that it dies,
-    or all lose power if every write is fsynced: the truncated records must not come back from the disk."""
-    node = scope.victim()
+    """A leader appends records that nobody fetches, is deposed and truncates them. Right after that, or a
+    moment later, it dies, or all die, by a power cut sometimes if every write is fsynced: the truncated
+    records must not come back from the disk."""
+    node, random = scope.victim(), scope.random
     cut = {"kind": "relapse", "grudge": apart([node], [*scope.nodes, CONTROLLER])}
     report = {"name": "F.truncated", "action": "report", "times": 0}
+    truncated: dict[str, Any] = {"at": "failpoint", "node": node, "name": "F.truncated"}
+    if random.random() < 0.5:
+        truncated["then_ns"] = random.randint(20, 600) * 1_000_000  # it may be in the ISR again
     deposed_s = scope.while_s(0.2, scope.session_s)
     healed_s = deposed_s + scope.while_s(0.05, 0.5)
-    dies_s = healed_s + scope.while_s(0.3, 1.0)
-    of_all = scope.flush_every and not scope.overspend and len(scope.free) == len(scope.nodes)
+    dies_s = healed_s + scope.while_s(0.6, 1.2)
+    fsynced = scope.flush_every and not scope.overspend
+    of_all = len(scope.free) == len(scope.nodes) and (fsynced or random.random() < 0.5)
     dying = scope.nodes if of_all else (node,)
     steps = [
         Step(at_s=0.0, f="arm", nodes=(node,), args={"point": report}),
         Step(at_s=STILL_S, f="cut", args=cut),
         Step(at_s=deposed_s, f="expire", nodes=(node,)),
         Step(at_s=healed_s, f="heal"),
-        Step(at_s=dies_s, f="power_cut" if of_all else "kill", nodes=dying,
-             sooner={"at": "failpoint", "node": node, "name": "F.truncated"}),
+        Step(at_s=dies_s, f="power_cut" if of_all and fsynced else "kill", nodes=dying, sooner=truncated),
         Step(at_s=dies_s + STILL_S, f="release", nodes=(node,)),
-        Step(at_s=dies_s + scope.while_s(0.1, 1.0), f="start", nodes=dying),
+        *_starts(scope, dying, dies_s + scope.while_s(0.1, 1.0)),
     ]
     return FaultPattern(steps=tuple(steps), touches=dying, alone=of_all)
 
@@ -202,26 +207,40 @@ def decision(scope: PatternScope) -> FaultPattern:
     return FaultPattern(steps=(*steps, Step(at_s=start_s, f="start", nodes=(dying,))), touches=victims)
 
 
+def unheard(scope: PatternScope) -> FaultPattern:
+    """One node does not hear the controller, for less than its session, while the others lose their
+    leaderships to it. It must learn that it is the leader once it hears again."""
+    node = scope.victim()
+    others = [one for one in scope.free if one != node]
+    if not others:
+        return expire(scope)
+    cut = {"kind": "unheard", "grudge": {node: [CONTROLLER]}}
+    expire_s = scope.while_s(STILL_S, 0.2 * scope.session_s)
+    steps = [
+        Step(at_s=0.0, f="cut", args=cut),
+        Step(at_s=expire_s, f="expire", nodes=tuple(others)),
+        Step(at_s=expire_s + scope.while_s(0.3 * scope.session_s, 0.7 * scope.session_s), f="heal"),
+    ]
+    return FaultPattern(steps=tuple(steps), touches=(node,))
+
+
 def blackout(scope: PatternScope) -> FaultPattern:
     """All brokers go down together, and the controller often with them; they come back one by one. It is a
     power cut sometimes, if every write is fsynced."""
     random = scope.random
     harm = "power_cut" if scope.flush_every and not scope.overspend and random.random() < 0.7 else "kill"
-    with_controller = random.random() < 0.7
-    order = list(scope.nodes)
-    random.shuffle(order)
+    down = scope.nodes
     steps = [Step(at_s=0.0, f=harm, nodes=scope.nodes)]
-    if with_controller:
+    if random.random() < 0.7:
+        down = (*down, CONTROLLER)
         steps.insert(random.randint(0, 1), Step(at_s=0.0, f="kill", nodes=(CONTROLLER,)))
-        order.insert(random.randint(0, len(order)), CONTROLLER)
-    at_s = scope.while_s(0.1, 0.6 * scope.session_s)
-    for node in order:
-        steps.append(Step(at_s=at_s, f="start", nodes=(node,)))
-        at_s += scope.while_s(STILL_S, 0.3)
+    steps += _starts(scope, down, scope.while_s(0.1, 0.6 * scope.session_s))
     return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
 
 
 BLACKOUT = Mixture(needs=frozenset({"crash", "controller", "power"}), draw=blackout)
+UNHEARD = Mixture(needs=frozenset({"cut", "expire", "controller"}), draw=unheard)
+ENDINGS = (BLACKOUT, BLACKOUT, UNHEARD)  # each is drawn as often as it is listed here
 MIXTURES: Mapping[str, Mixture] = {
     "bounces": Mixture(needs=frozenset({"crash"}), draw=bounces),
     "stalls": Mixture(needs=frozenset({"pause"}), draw=stalls),
@@ -234,8 +253,17 @@ MIXTURES: Mapping[str, Mixture] = {
     "orphans": Mixture(needs=frozenset({"controller", "crash", "pause"}), draw=orphans),
     "detour": Mixture(needs=frozenset({"cut", "expire", "elect"}), draw=detour),
     "decision": Mixture(needs=frozenset({"cut", "crash", "expire", "pause", "controller"}), draw=decision),
-    "blackout": BLACKOUT,
+    "unheard": UNHEARD, "blackout": BLACKOUT,
 }
+
+
+def _starts(scope: PatternScope, nodes: Sequence[str], at_s: float) -> list[Step]:
+    """The nodes start one by one, in any order."""
+    steps = []
+    for node in scope.random.sample(nodes, len(nodes)):
+        steps.append(Step(at_s=at_s, f="start", nodes=(node,)))
+        at_s += scope.while_s(STILL_S, 0.3)
+    return steps
 
 
 def _again_and_again(harm: str, mend: str, scope: PatternScope) -> FaultPattern:

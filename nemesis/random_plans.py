@@ -9,7 +9,7 @@ Rules
 4. A plan mends everything it breaks by duration_s, if the cluster keeps up. If it does not, entries come late
    and in order, with at least half of the planned time between them: the times of harm are never squeezed to
    nothing.
-5. Some plans end with a blackout: nothing changes after it, so what it leaves wrong stays wrong.
+5. Most plans end with a blackout or the like: nothing changes after it, so what it leaves wrong stays wrong.
 6. Requests to the controller (expire, elect) are not sent while a pattern has it down or cut off.
 """
 
@@ -31,7 +31,7 @@ from floodmark.harness.schedule.patterns import (
     PatternScope,
     Step,
 )
-from floodmark.nemesis.fault_mixtures import BLACKOUT, MIXTURES, STILL_S
+from floodmark.nemesis.fault_mixtures import ENDINGS, MIXTURES, STILL_S
 from floodmark.nemesis.fault_patterns import (
     HEALTHY,
     HEALTHY_TIMEOUT_S,
@@ -44,7 +44,7 @@ FIRST_S = 1.0
 LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
 MISFITS_MAX = 20  # the plan is full when this many patterns were drawn that would end too late
-LAST_SHARE, LAST_FROM_S = 0.5, 15.0  # how many plans end with a blackout, and how long they are at least
+LAST_SHARE, LAST_FROM_S = 0.6, 15.0  # how many plans have an ending, and how long they are at least
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
 _ASK_CONTROLLER = frozenset({"expire", "elect"})
 
@@ -84,10 +84,11 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
                          links_cut=links_cut, flush_every=flush_every)
     until_s = duration_s - LAST_S
+    endings = [mixture.draw for mixture in ENDINGS if mixture.needs <= {*chosen}]
     last = None
-    if duration_s >= LAST_FROM_S and BLACKOUT.needs <= {*chosen} and random.random() < LAST_SHARE:
-        last = BLACKOUT.draw(scope)
-        until_s -= last.length_s + START_TAKES_S * len(nodes) + LEAST_GAP_S
+    if duration_s >= LAST_FROM_S and endings and random.random() < LAST_SHARE:
+        last = random.choice(endings)(replace(scope, free=scope.nodes))
+        until_s -= last.length_s + START_TAKES_S * _starts(last) + LEAST_GAP_S
     placed = _Placed(scope, until_s=until_s)
     rhythms = _Rhythms(random)
     at_s = FIRST_S + random.random()
@@ -165,6 +166,7 @@ class _Placed:
         self.patterns: list[tuple[float, FaultPattern]] = []
         self._scope = scope
         self._until_s = until_s
+        self._pace = min(1.0, scope.session_s / SESSION_S)  # rhythms are made for sessions of SESSION_S
         self._busy_until_s = dict.fromkeys(scope.nodes, 0.0)
         self._taken_until_s = dict.fromkeys(_SHARED, 0.0)
         self._end_s = 0.0  # of all so far
@@ -177,13 +179,13 @@ class _Placed:
         at_s = max(at_s, self._alone_until_s, self._calm_after(at_s))
         at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._busy_until_s) - 1)])
         free = tuple(node for node in self._scope.nodes if self._busy_until_s[node] <= at_s)
-        pattern = draw(replace(self._scope, free=free, least_s=rhythm.least_s, longest_s=rhythm.longest_s))
+        pattern = draw(replace(self._scope, free=free, least_s=rhythm.least_s * self._pace,
+                               longest_s=rhythm.longest_s * self._pace))
         if pattern.alone:
             at_s = max(at_s, self._end_s + LEAST_GAP_S)
         takes = {*_SHARED} if foreign else _shared(pattern)
         at_s = max(at_s, *(self._taken_until_s[one] for one in sorted(takes)), 0.0)
-        starts = sum(step.f == "start" for step in pattern.steps)
-        end_s = at_s + pattern.length_s + START_TAKES_S * (starts - 1 if starts else 0)
+        end_s = at_s + pattern.length_s + START_TAKES_S * max(0, _starts(pattern) - 1)
         if end_s > self._until_s:
             return None
         if at_s > self._end_s:
@@ -203,6 +205,10 @@ class _Placed:
 
 
 _SHARED = ("links", "controller", "failpoints")
+
+
+def _starts(pattern: FaultPattern) -> int:
+    return sum(step.f == "start" for step in pattern.steps)
 
 
 def _shared(pattern: FaultPattern) -> set[str]:

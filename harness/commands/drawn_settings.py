@@ -13,7 +13,6 @@ from random import Random
 from typing import Any
 
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape
-from floodmark.harness.schedule.patterns import SESSION_S
 
 SESSION, LAG, WAIT = "broker.session.timeout.ms", "replica.lag.time.max.ms", "replica.fetch.wait.max.ms"
 LEAST_ISR, FLUSH, SEGMENT = "min.insync.replicas", "log.flush.interval.messages", "log.segment.bytes"
@@ -22,6 +21,8 @@ UNCLEAN = "unclean.leader.election.enable"
 LOG, IDEMPOTENT = "log", "idempotent"
 _COMPRESSIONS = {LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "snappy", "lz4", "zstd")}
 _SMALL_BATCH = 4  # records
+_SESSIONS_MS = (1000, 1000, 1500, 2000)
+_INTERVALS_S = (1.0, 1.0, 2.0, 5.0)
 _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 
 
@@ -37,6 +38,7 @@ class RequestedSettings:
     replication_factor: int | None
     acks: str
     workload: str
+    interval_s: float  # from strike to strike
     config: Mapping[str, str]  # the given keys, by the brokers' names
     library: bool
     reference: bool = True
@@ -52,6 +54,7 @@ class Drawn:
     partitions: int
     replication_factor: int
     workload: str
+    interval_s: float  # from strike to strike
     config: Mapping[str, str]
     load: LoadShape
     topic_config: Mapping[str, str] = field(default_factory=dict)
@@ -73,6 +76,9 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
         workload = requested.workload
     partitions = requested.partitions if "partitions" in requested.given else partitions
     factor = requested.replication_factor or factor
+    interval_s = random.choice(_INTERVALS_S)
+    drawn_pace = requested.reference and "interval" not in requested.given  # other systems recover later
+    interval_s = interval_s if drawn_pace else requested.interval_s
     config = _config(random, factor, requested.config)
     load = _load(random, workload, library=requested.library and requested.acks == "all")
     if config.get(SEGMENT) == str(4 << 10) and max(load.batch_sizes) > _SMALL_BATCH:
@@ -84,26 +90,29 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
         of_topic = {}
     if of_topic:
         config[LEAST_ISR] = "1"  # an administrator altered the topic; its brokers have Kafka's default
-    values = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload}
+    values = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload,
+              **({"interval": interval_s} if drawn_pace else {})}
     recorded = {**{key: value for key, value in values.items() if key not in requested.given}, **config}
     recorded |= {"topic_config": of_topic} if of_topic else {}
     return Drawn(nodes=nodes, partitions=partitions, replication_factor=factor, workload=workload,
-                 config=config, load=load, topic_config=of_topic, recorded=recorded)
+                 interval_s=interval_s, config=config, load=load, topic_config=of_topic, recorded=recorded)
 
 
 def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, str]:
     """The drawn keys, without given ones."""
-    session_ms = _number(given, SESSION, round(1000 * SESSION_S))
-    lag_ms = round(session_ms * random.choice((0.4, 0.6, 1.0, 2.0, 3.0)))
+    session_ms = random.choice(_SESSIONS_MS)
+    session_ms = _number(given, SESSION, session_ms)
+    lag_ms = round(session_ms * random.choice((0.5, 0.7, 1.0, 2.0, 3.0)))
     wait_ms = random.choice((100, 300, 500))
     lag_ms = max(lag_ms, _number(given, WAIT, 0))
     wait_ms = min(wait_ms, _number(given, LAG, lag_ms))
-    drawn = {LAG: str(lag_ms), WAIT: str(wait_ms), CHECKPOINT: random.choice(("200", "1000", "5000"))}
+    drawn = {SESSION: str(session_ms), LAG: str(lag_ms), WAIT: str(wait_ms),
+             CHECKPOINT: random.choice(("200", "1000", "5000"))}
     segment = random.choice((4 << 10, 16 << 10, 16 << 10, 64 << 10, 1 << 20, None))
     drawn |= {SEGMENT: str(segment)} if segment is not None else {}
     flushes = random.random() < 0.4  # there a power cut may take all copies at once
     # 3 of three replicas: one that stays out of the ISR then stops every ack.
-    least_isr = random.choice((1, *2 * (min(3, factor),), *2 * (factor - 1,), *2 * (min(2, factor),)))
+    least_isr = random.choice((1, *3 * (min(3, factor),), *2 * (factor - 1,), *2 * (min(2, factor),)))
     fsyncs = _number(given, FLUSH, 1 if flushes or least_isr < 2 else 0) == 1
     if least_isr < 2 and not fsyncs:
         least_isr = min(2, factor)

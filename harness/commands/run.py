@@ -215,14 +215,14 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
     drawn = drawn_settings.draw_settings(drawn_settings.RequestedSettings(
         given=options.given, nodes=options.nodes, partitions=options.partitions,
         replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
-        config=broker_keys(given),
+        interval_s=options.interval, config=broker_keys(given),
         # A schedule's own sends may say whom they ask, which the library chooses for itself.
         library=options.cluster in catalog.PLACES and options.schedule_file is None,
         reference=options.kafka is None,
         of_topics=options.cluster in catalog.PLACES and not options.assignment), seed)
     return replace(
         options, nodes=drawn.nodes, partitions=drawn.partitions, workload=drawn.workload, load=drawn.load,
-        replication_factor=drawn.replication_factor, drawn=drawn.recorded,
+        replication_factor=drawn.replication_factor, interval=drawn.interval_s, drawn=drawn.recorded,
         topics={TOPIC: drawn.topic_config} if drawn.topic_config else {},
         config=(*(f"{key}={value}" for key, value in drawn.config.items()), *options.config))
 

@@ -14,6 +14,7 @@ from floodmark.harness.commands.drawn_settings import (
     LAG,
     LEAST_ISR,
     SEGMENT,
+    SESSION,
     UNCLEAN,
     WAIT,
     Drawn,
@@ -32,7 +33,7 @@ seeds = st.integers(0, 2**31)
 def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | None = None,
          **more: Any) -> Drawn:
     options: dict[str, Any] = {"nodes": 3, "partitions": 4, "replication_factor": None, "acks": "all",
-                               "workload": "log", "library": True, **more}
+                               "workload": "log", "interval_s": 5.0, "library": True, **more}
     return draw_settings(RequestedSettings(given=by_hand, config=config or {}, **options), seed)
 
 
@@ -51,13 +52,13 @@ def test_what_is_drawn_permits_no_loss(seed: int) -> None:
 @given(seed=seeds)
 def test_given_settings_stay_and_drawn_ones_fit_them(seed: int) -> None:
     by_hand = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "300", SEGMENT: "99999", FLUSH: "7"}
-    drawn = draw(seed, ("nodes", "partitions", "workload"), by_hand, nodes=5, partitions=3,
-                 replication_factor=2, workload="idempotent")
-    assert (drawn.nodes, drawn.partitions) == (5, 3)
+    drawn = draw(seed, ("nodes", "partitions", "workload", "interval"), by_hand, nodes=5, partitions=3,
+                 replication_factor=2, workload="idempotent", interval_s=7.0)
+    assert (drawn.nodes, drawn.partitions, drawn.interval_s) == (5, 3, 7.0)
     assert (drawn.replication_factor, drawn.workload) == (2, "idempotent")
     assert not {*by_hand} & {*drawn.config}
     assert int(drawn.config[WAIT]) <= 300
-    assert not {"nodes", "partitions", "workload", *by_hand} & {*drawn.recorded}
+    assert not {"nodes", "partitions", "workload", "interval", *by_hand} & {*drawn.recorded}
 
 
 @given(seed=seeds)
@@ -87,14 +88,19 @@ def test_library_settings_are_drawn_only_where_the_library_reaches_the_cluster(s
         assert (drawn.workload, drawn.load.idempotent_every, drawn.load.in_flight) == ("log", 0, 1)
         assert drawn.load.sharing_every == 0
     assert draw(seed, ("workload",), workload="idempotent").load.idempotent_every == 0
-    assert {*draw(seed, reference=False).config} <= {LEAST_ISR, FLUSH}
+    other = draw(seed, reference=False)
+    assert {*other.config} <= {LEAST_ISR, FLUSH}
+    assert (other.interval_s, "interval" in other.recorded) == (5.0, False)
 
 
 def test_everything_is_drawn_by_some_seed() -> None:
     drawn = [draw(seed) for seed in range(400)]
     assert {one.nodes for one in drawn} == {3, 4, 5}
     assert {one.config.get(SEGMENT) for one in drawn} == {None, "4096", "16384", "65536", "1048576"}
-    assert {int(one.config[LAG]) > 2000 for one in drawn} == {int(one.config[LAG]) < 2000 for one in drawn}
+    assert {one.config[SESSION] for one in drawn} == {"1000", "1500", "2000"}
+    assert {one.interval_s for one in drawn} == {1.0, 2.0, 5.0}
+    beyond = {int(one.config[LAG]) - int(one.config[SESSION]) for one in drawn}
+    assert min(beyond) < 0 < max(beyond)
     assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}
     assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
     assert {one.topic_config.get(LEAST_ISR) for one in drawn} == {None, "1", "2", "3"}

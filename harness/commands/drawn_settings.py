@@ -22,7 +22,7 @@ LOG, IDEMPOTENT = "log", "idempotent"
 _COMPRESSIONS = {LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "snappy", "lz4", "zstd")}
 _SMALL_BATCH = 4  # records
 _SESSIONS_MS = (1000, 1000, 1500, 2000)
-_INTERVALS_S = (1.0, 1.0, 2.0, 5.0)
+_INTERVALS_S = (0.5, 1.0, 1.0, 2.0)
 _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 
 

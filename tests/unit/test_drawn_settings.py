@@ -98,7 +98,7 @@ def test_everything_is_drawn_by_some_seed() -> None:
     assert {one.nodes for one in drawn} == {3, 4, 5}
     assert {one.config.get(SEGMENT) for one in drawn} == {None, "4096", "16384", "65536", "1048576"}
     assert {one.config[SESSION] for one in drawn} == {"1000", "1500", "2000"}
-    assert {one.interval_s for one in drawn} == {1.0, 2.0, 5.0}
+    assert {one.interval_s for one in drawn} == {0.5, 1.0, 2.0}
     beyond = {int(one.config[LAG]) - int(one.config[SESSION]) for one in drawn}
     assert min(beyond) < 0 < max(beyond)
     assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}

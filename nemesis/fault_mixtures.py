@@ -208,8 +208,8 @@ def decision(scope: PatternScope) -> FaultPattern:
 
 
 def unheard(scope: PatternScope) -> FaultPattern:
-    """One node does not hear the controller, for less than its session, while the others lose their
-    leaderships to it. It must learn that it is the leader once it hears again."""
+    """One node does not hear the controller, for about its session, while the others lose their leaderships to
+    it. It must learn that it is the leader once it hears again."""
     node = scope.victim()
     others = [one for one in scope.free if one != node]
     if not others:
@@ -219,7 +219,7 @@ def unheard(scope: PatternScope) -> FaultPattern:
     steps = [
         Step(at_s=0.0, f="cut", args=cut),
         Step(at_s=expire_s, f="expire", nodes=tuple(others)),
-        Step(at_s=expire_s + scope.while_s(0.3 * scope.session_s, 0.7 * scope.session_s), f="heal"),
+        Step(at_s=expire_s + scope.while_s(0.6 * scope.session_s, 1.2 * scope.session_s), f="heal"),
     ]
     return FaultPattern(steps=tuple(steps), touches=(node,))
 
@@ -240,7 +240,7 @@ def blackout(scope: PatternScope) -> FaultPattern:
 
 BLACKOUT = Mixture(needs=frozenset({"crash", "controller", "power"}), draw=blackout)
 UNHEARD = Mixture(needs=frozenset({"cut", "expire", "controller"}), draw=unheard)
-ENDINGS = (BLACKOUT, BLACKOUT, UNHEARD)  # each is drawn as often as it is listed here
+ENDINGS = (BLACKOUT, UNHEARD)
 MIXTURES: Mapping[str, Mixture] = {
     "bounces": Mixture(needs=frozenset({"crash"}), draw=bounces),
     "stalls": Mixture(needs=frozenset({"pause"}), draw=stalls),

@@ -44,7 +44,7 @@ FIRST_S = 1.0
 LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
 MISFITS_MAX = 20  # the plan is full when this many patterns were drawn that would end too late
-LAST_SHARE, LAST_FROM_S = 0.6, 15.0  # how many plans have an ending, and how long they are at least
+LAST_SHARE, LAST_FROM_S = 0.7, 15.0  # how many plans have an ending, and how long they are at least
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
 _ASK_CONTROLLER = frozenset({"expire", "elect"})
 

@@ -87,7 +87,8 @@ def power(scope: PatternScope) -> FaultPattern:
     struck = Step(at_s=0.1, f="power_cut", nodes=nodes, args=args, healthy=not scope.overspend)
     start = Step(at_s=0.1 + down_s, f="start", nodes=nodes)
     steps = [Step(at_s=0.0, f="wait"), struck, start]
-    if not scope.overspend and scope.links_cut and len(scope.nodes) > 1 and scope.random.random() < 0.7:
+    may_cut = not scope.overspend and scope.links_cut and len(scope.nodes) > 1
+    if may_cut and scope.random.random() < 0.7:
         # It asks for what it lacks, and hears nothing for a while.
         grudge = {nodes[0]: [node for node in scope.nodes if node != nodes[0]]}
         cut = Step(at_s=0.1 + down_s / 2, f="cut", args={"kind": "slow-return", "grudge": grudge})

@@ -208,8 +208,8 @@ def decision(scope: PatternScope) -> FaultPattern:
 
 
 def unheard(scope: PatternScope) -> FaultPattern:
-    """One node does not hear the controller, for about its session, while the others lose their leaderships to
-    it. It must learn that it is the leader once it hears again."""
+    """One node does not hear the controller, for about its session, while the others lose their leaderships
+    to it. It must learn that it is the leader once it hears again."""
     node = scope.victim()
     others = [one for one in scope.free if one != node]
     if not others:

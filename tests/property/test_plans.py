@@ -122,6 +122,29 @@ def test_a_node_is_severed_from_the_controller_and_some_peers_or_all() -> None:
     assert {2, 3} <= unheard
 
 
+def test_plans_end_with_a_blackout_or_a_leader_that_does_not_hear_of_its_election() -> None:
+    """Nothing strikes after it. It is not drawn where a nemesis that it needs was not asked for."""
+    def ends(chosen: Sequence[str]) -> set[str]:
+        return {ending(made(chosen, seed, 3, duration_s=20.0, interval_s=20.0)) for seed in range(40)}
+
+    assert ends(ALL) >= {"blackout", "unheard"}
+    assert "unheard" in ends(["cut", "expire", "controller"])
+    assert ends(["cut", "expire"]) == {"other"}
+
+
+def ending(schedule: Schedule) -> str:
+    """What the last strike was."""
+    cuts = [at for at, entry in enumerate(schedule) if entry.f == "cut"]
+    if cuts and schedule[cuts[-1]].args["kind"] == "unheard":
+        last = schedule[cuts[-1]:]
+        unheard, = last[0].args["grudge"]
+        if [entry.f for entry in last] == ["cut", "expire", "heal"] and unheard not in last[1].nodes:
+            return "unheard"
+    harmed = [entry for entry in schedule if entry.f not in ("start", "heal", "resume", "release")]
+    all_down = [entry for entry in harmed[-2:] if entry.f in ("kill", "power_cut") and len(entry.nodes) == 3]
+    return "blackout" if all_down else "other"
+
+
 @settings(max_examples=60)
 @given(chosen=names, seed=seeds, count=st.integers(2, 5))
 def test_some_node_lives(chosen: list[str], seed: int, count: int) -> None:

@@ -6,7 +6,7 @@ export VENV
 # hundreds of processes, and without them each compiles our modules anew, and each of pytest's workers all the tests.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants hunt beside-kafka pictures clean
+.PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants hunt healthy beside-kafka pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -53,6 +53,9 @@ mutants: setup  ## small mistakes put into copies of the product: which test see
 
 hunt: setup  ## small bugs put into the broker: which of them random faults find (tests/hunt/README.md), about an hour
 	@$(BIN)/python tests/hunt/hunt.py $(ARGS)
+
+healthy: setup  ## correct brokers, everything drawn, all faults: 40 runs, each must be valid (tests/hunt/README.md), a quarter of an hour
+	@$(BIN)/python tests/hunt/healthy.py $(ARGS)
 
 beside-kafka: setup  ## stories told to the reference broker and to Apache Kafka, and compared; ARGS: how many random ones
 	@FLOODMARK_BESIDE=$(or $(ARGS),10) $(BIN)/python -m pytest -q -m kafka tests/integration/test_beside_kafka.py tests/integration/test_kafka_tools.py

@@ -28,11 +28,14 @@ def hunt() -> Iterator[ModuleType]:
 
 
 def program(folder: Path, script: str) -> Path:
-    """A `floodmark` that runs the script; $VERDICT is the file of --json, $SEED the seed."""
+    """A `floodmark` that runs the script; $VERDICT is the file of --json, and the other variables are the
+    options' values."""
     path = folder / "floodmark"
     path.write_text("#!/bin/sh\necho run >> \"$(dirname \"$0\")/runs\"\n"
                     "while [ $# -gt 0 ]; do\n"
-                    "case $1 in --json) VERDICT=$2;; --seed) SEED=$2;; esac\nshift\ndone\n"
+                    "case $1 in --json) VERDICT=$2;; --seed) SEED=$2;; --nemesis) NEMESIS=$2;; "
+                    "--out) OUT=$2;; esac\n"
+                    "shift\ndone\n"
                     f"{script}\n")
     path.chmod(0o755)
     return path
@@ -103,3 +106,61 @@ def test_a_command_that_is_refused_ends_the_pass(tmp_path: Path) -> None:
 def test_no_two_bugs_share_a_seed(hunt: ModuleType) -> None:
     seeds = [seed for one in hunt.bugs.BUGS.values() for seed in hunt.seeds_of(one, 3)]
     assert len(seeds) == len({*seeds})
+
+
+# -- healthy runs -------------------------------------------------------------------------------------------
+
+TRACE = (
+    {"node": "controller", "event": "elect", "cause": "created"},
+    {"node": "controller", "event": "elect", "cause": "expired"},
+    {"node": "controller", "event": "isr", "cause": "alter"},
+    {"node": "controller", "event": "isr", "cause": "expired"},
+    {"node": "n1", "event": "isr", "cause": "learnt"},
+    {"node": "n2", "event": "truncate", "from": 9, "to": 4},
+    {"node": "n2", "event": "truncate", "from": 9, "to": 8},
+)
+HISTORY = ({"process": 3, "f": "send"}, {"process": -1, "f": "kill", "fault": {}},
+           {"process": -1, "f": "start", "fault": {}}, {"process": -1, "f": "wait", "fault": {}})
+
+
+def judged_run(folder: Path, *, acked: int, finding: str | None = None) -> str:
+    """A script that makes a judged run folder as $OUT."""
+    folder.mkdir()
+    files = {"run.json": [{"nodes": ["n1", "n2", "n3"]}], "history.jsonl": HISTORY, "trace.jsonl": TRACE,
+             "verdict.json": [{"valid": finding is None, "counts": {"acked": acked},
+                               "findings": [{"name": finding}] if finding else []}]}
+    for name, lines in files.items():
+        (folder / name).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    return f"cp -r {folder} $OUT"
+
+
+def healthy(floodmark: Path, folder: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, str(HUNT / "healthy.py"), "--floodmark", str(floodmark),
+         "--keep", str(folder / "keep"),
+         "--write", str(folder / "table.md"), "--first", "7", "--count", "2", *more],
+        capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_healthy_runs_are_counted_and_kept(tmp_path: Path) -> None:
+    floodmark = program(tmp_path, judged_run(tmp_path / "made", acked=1000))
+    assert healthy(floodmark, tmp_path).returncode == 0
+    result = healthy(floodmark, tmp_path, "--beside", "1")
+    assert result.returncode == 0, result.stderr
+    table = (tmp_path / "table.md").read_text()
+    assert "| 7 | 3 | 1000 | 1 | 1 | 2 | 5 | 1 | 1 | valid |\n| 8 | 3 | 1000 |" in table
+    assert "2 of 2 valid." in table
+    assert "1.00 (7)" in table
+    assert "Faults: 2 kill." in table
+    assert len((tmp_path / "runs").read_text().splitlines()) == 3  # and one without faults
+
+
+@pytest.mark.parametrize(("acked_without", "finding"), [(2000, "stuck"), (10_000, None)])
+def test_an_invalid_run_or_one_with_few_acks_is_no_success(tmp_path: Path, acked_without: int,
+                                                           finding: str | None) -> None:
+    struck = judged_run(tmp_path / "struck", acked=1000, finding=finding)
+    calm = judged_run(tmp_path / "calm", acked=acked_without)
+    floodmark = program(tmp_path, f"[ $NEMESIS = none ] && {calm} || {struck}")
+    result = healthy(floodmark, tmp_path, "--beside", "1")
+    assert result.returncode == 1
+    assert (finding or "0.10 (7)") in result.stdout

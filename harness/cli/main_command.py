@@ -94,7 +94,8 @@ def main() -> None:
     type=click.Choice(["fixed", "drawn"]),
     default="fixed",
     show_default=True,
-    help="Drawn: all that you do not set (nodes, partitions, brokers' config, load) is drawn from the seed.",
+    help="Drawn: all that you do not set (nodes, partitions, brokers' config, load, --interval) is drawn "
+         "from the seed.",
 )
 @click.option("--seed", type=int, show_default="drawn", help="The same seed gives the same schedule.")
 @click.option(

@@ -16,6 +16,7 @@ from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, Patte
 from floodmark.nemesis.fault_patterns import crash, expire, pair
 from floodmark.nemesis.grudges import Grudge, apart
 
+_LEADS_AFTER_S = (0.1, 0.4)  # after the request for an election a node leads, and has records of its own
 STILL_S = 0.02  # between two steps that should follow immediately
 
 
@@ -43,7 +44,7 @@ def elections(scope: PatternScope) -> FaultPattern:
         if scope.random.random() < 0.6:
             steps.append(Step(at_s=at_s, f="expire", nodes=(scope.victim(),)))
         else:
-            steps.append(Step(at_s=at_s, f="elect", args={"partitions": list(scope.partitions)}))
+            steps.append(_return_leaderships(scope, at_s))
         at_s += scope.random.choice((STILL_S, scope.while_s(0.05, 0.3), scope.while_s(0.3, 0.8)))
     return FaultPattern(steps=tuple(steps))
 
@@ -90,6 +91,27 @@ def laggard(scope: PatternScope) -> FaultPattern:
     return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=victims)
 
 
+def ahead(scope: PatternScope) -> FaultPattern:
+    """A leader appends records that its followers do not fetch, and dies. It comes back when another leader
+    has appended more than that."""
+    node = scope.victim()
+    others = [one for one in scope.nodes if one != node]
+    if not others:
+        return crash(scope)
+    cut = {"kind": "ahead", "grudge": {one: [node] for one in others}}
+    cut_s = scope.while_s(*_LEADS_AFTER_S)
+    kill_s = cut_s + scope.while_s(0.05, 0.4)
+    start_s = kill_s + scope.while_s(0.3, 1.2 * scope.session_s)
+    steps = (
+        _return_leaderships(scope), Step(at_s=cut_s, f="cut", args=cut),
+        Step(at_s=kill_s, f="kill", nodes=(node,)),
+        Step(at_s=kill_s + STILL_S, f="expire", nodes=(node,)),
+        Step(at_s=kill_s + 2 * STILL_S, f="heal"),
+        Step(at_s=start_s, f="start", nodes=(node,)),
+    )
+    return FaultPattern(steps=steps, touches=(node,))
+
+
 def upheaval(scope: PatternScope) -> FaultPattern:
     """Partitions with different leaders lose them at once: the sessions of several nodes end together, or all
     nodes but one die."""
@@ -133,26 +155,33 @@ def orphans(scope: PatternScope) -> FaultPattern:
 def relapse(scope: PatternScope) -> FaultPattern:
     """A leader appends records that nobody fetches, is deposed and truncates them. Right after that, or a
     moment later, it dies, or all die, by a power cut sometimes if every write is fsynced: the truncated
-    records must not come back from the disk."""
+    records must not come back from the disk. Sometimes the clients reach nobody in that moment, so that
+    little is written in their place."""
     node, random = scope.victim(), scope.random
     cut = {"kind": "relapse", "grudge": apart([node], [*scope.nodes, CONTROLLER])}
     report = {"name": "F.truncated", "action": "report", "times": 0}
     truncated: dict[str, Any] = {"at": "failpoint", "node": node, "name": "F.truncated"}
     if random.random() < 0.5:
         truncated["then_ns"] = random.randint(20, 600) * 1_000_000  # it may be in the ISR again
-    deposed_s = scope.while_s(0.2, scope.session_s)
+    cut_s = scope.while_s(*_LEADS_AFTER_S)
+    deposed_s = cut_s + scope.while_s(0.2, scope.session_s)
     healed_s = deposed_s + scope.while_s(0.05, 0.5)
     dies_s = healed_s + scope.while_s(0.6, 1.2)
+    quiet = []
+    if random.random() < 0.5:
+        unreached = {"kind": "relapse", "grudge": apart([CLIENTS], scope.nodes)}
+        quiet = [Step(at_s=healed_s + STILL_S, f="cut", args=unreached),
+                 Step(at_s=dies_s + STILL_S, f="heal")]
     fsynced = scope.flush_every and not scope.overspend
     of_all = len(scope.free) == len(scope.nodes) and (fsynced or random.random() < 0.5)
     dying = scope.nodes if of_all else (node,)
     steps = [
         Step(at_s=0.0, f="arm", nodes=(node,), args={"point": report}),
-        Step(at_s=STILL_S, f="cut", args=cut),
+        _return_leaderships(scope), Step(at_s=cut_s, f="cut", args=cut),
         Step(at_s=deposed_s, f="expire", nodes=(node,)),
-        Step(at_s=healed_s, f="heal"),
+        Step(at_s=healed_s, f="heal"), *quiet[:1],
         Step(at_s=dies_s, f="power_cut" if of_all and fsynced else "kill", nodes=dying, sooner=truncated),
-        Step(at_s=dies_s + STILL_S, f="release", nodes=(node,)),
+        *quiet[1:], Step(at_s=dies_s + STILL_S, f="release", nodes=(node,)),
         *_starts(scope, dying, dies_s + scope.while_s(0.1, 1.0)),
     ]
     return FaultPattern(steps=tuple(steps), touches=dying, alone=of_all)
@@ -168,15 +197,16 @@ def detour(scope: PatternScope) -> FaultPattern:
         return expire(scope)
     alone = {"kind": "detour", "grudge": apart([node], [*others, CONTROLLER])}
     unreached = {"kind": "detour", "grudge": apart([CLIENTS], others)}
-    deposed_s = scope.while_s(0.1, 0.5 * scope.session_s)
+    cut_s = scope.while_s(*_LEADS_AFTER_S)
+    deposed_s = cut_s + scope.while_s(0.1, 0.5 * scope.session_s)
     healed_s = deposed_s + scope.while_s(0.05, 0.4)
     elected_s = healed_s + scope.while_s(0.3, 0.5 * scope.session_s)
     steps = [
-        Step(at_s=0.0, f="cut", args=alone),
+        _return_leaderships(scope), Step(at_s=cut_s, f="cut", args=alone),
         Step(at_s=deposed_s, f="expire", nodes=(node,)),
         Step(at_s=healed_s, f="heal"),
         Step(at_s=healed_s + STILL_S, f="cut", args=unreached),
-        Step(at_s=elected_s, f="elect", args={"partitions": list(scope.partitions)}),
+        _return_leaderships(scope, elected_s),
         Step(at_s=elected_s + scope.while_s(0.1, 0.8), f="heal"),
     ]
     return FaultPattern(steps=tuple(steps), touches=(node,))
@@ -247,14 +277,21 @@ MIXTURES: Mapping[str, Mixture] = {
     "elections": Mixture(needs=frozenset({"expire", "elect"}), draw=elections),
     "severed": Mixture(needs=frozenset({"cut"}), draw=severed),
     "laggard": Mixture(needs=frozenset({"cut", "crash"}), draw=laggard),
+    "ahead": Mixture(needs=frozenset({"cut", "crash", "expire", "elect"}), draw=ahead),
     "upheaval": Mixture(needs=frozenset({"expire", "crash"}), draw=upheaval),
     "cascade": Mixture(needs=frozenset({"expire", "crash"}), draw=cascade),
-    "relapse": Mixture(needs=frozenset({"cut", "crash", "expire", "power", "moments"}), draw=relapse),
+    "relapse": Mixture(needs=frozenset({"cut", "crash", "expire", "elect", "power", "moments"}),
+                       draw=relapse),
     "orphans": Mixture(needs=frozenset({"controller", "crash", "pause"}), draw=orphans),
     "detour": Mixture(needs=frozenset({"cut", "expire", "elect"}), draw=detour),
     "decision": Mixture(needs=frozenset({"cut", "crash", "expire", "pause", "controller"}), draw=decision),
     "unheard": UNHEARD, "blackout": BLACKOUT,
 }
+
+
+def _return_leaderships(scope: PatternScope, at_s: float = 0.0) -> Step:
+    """Every node that is in the ISR leads its share again: earlier faults may have left a node none."""
+    return Step(at_s=at_s, f="elect", args={"partitions": list(scope.partitions)})
 
 
 def _starts(scope: PatternScope, nodes: Sequence[str], at_s: float) -> list[Step]:

@@ -100,8 +100,7 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
 
 def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, str]:
     """The drawn keys, without given ones."""
-    session_ms = random.choice(_SESSIONS_MS)
-    session_ms = _number(given, SESSION, session_ms)
+    session_ms = _number(given, SESSION, random.choice(_SESSIONS_MS))
     lag_ms = round(session_ms * random.choice((0.5, 0.7, 1.0, 2.0, 3.0)))
     wait_ms = random.choice((100, 300, 500))
     lag_ms = max(lag_ms, _number(given, WAIT, 0))

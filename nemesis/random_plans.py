@@ -88,7 +88,7 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     last = None
     if duration_s >= LAST_FROM_S and endings and random.random() < LAST_SHARE:
         last = random.choice(endings)(replace(scope, free=scope.nodes))
-        until_s -= last.length_s + START_TAKES_S * _starts(last) + LEAST_GAP_S
+        until_s -= last.length_s + START_TAKES_S * _count_starts(last) + LEAST_GAP_S
     placed = _Placed(scope, until_s=until_s)
     rhythms = _Rhythms(random)
     at_s = FIRST_S + random.random()
@@ -185,7 +185,7 @@ class _Placed:
             at_s = max(at_s, self._end_s + LEAST_GAP_S)
         takes = {*_SHARED} if foreign else _shared(pattern)
         at_s = max(at_s, *(self._taken_until_s[one] for one in sorted(takes)), 0.0)
-        end_s = at_s + pattern.length_s + START_TAKES_S * max(0, _starts(pattern) - 1)
+        end_s = at_s + pattern.length_s + START_TAKES_S * max(0, _count_starts(pattern) - 1)
         if end_s > self._until_s:
             return None
         if at_s > self._end_s:
@@ -207,7 +207,7 @@ class _Placed:
 _SHARED = ("links", "controller", "failpoints")
 
 
-def _starts(pattern: FaultPattern) -> int:
+def _count_starts(pattern: FaultPattern) -> int:
     return sum(step.f == "start" for step in pattern.steps)
 
 

@@ -25,12 +25,14 @@ from typing import Any
 
 from floodmark.harness.faults import MENDING
 from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.run import write_whole
 from floodmark.harness.schedule.entry import ACTS
 
 FLOODMARK = Path(sys.executable).parent / "floodmark"
 TIMEOUT_S = 600
 LEAST_SHARE = 0.2
 _OF_PLAN = -1  # the nemesis' process in the history
+_NO_FAULTS = MENDING | ACTS
 _HEAD = ("| seed | nodes | acked | faults | elections | truncations | largest | ISR changes by leaders "
          "| by the controller | verdict |\n" + 10 * "|---" + "|")
 
@@ -65,7 +67,7 @@ def look_at(folder: Path, seed: int) -> Healthy:
     one = Healthy(seed=seed, nodes=len(about["nodes"]), acked=verdict["counts"]["acked"],
                   valid=verdict["valid"] is True, findings=[found["name"] for found in verdict["findings"]])
     for line in _lines(folder / "history.jsonl", '"fault":'):
-        if line["process"] == _OF_PLAN and line["f"] not in MENDING | ACTS:
+        if line["process"] == _OF_PLAN and line["f"] not in _NO_FAULTS:
             one.faults[line["f"]] += 1
     for line in _lines(folder / "trace.jsonl", '"elect"', '"truncate"', '"isr",'):
         _count_event(one, line)
@@ -131,9 +133,7 @@ def shares(pairs: Sequence[tuple[Healthy, Healthy]]) -> str:
 
 def write(file: Path | None, parts: Iterable[str]) -> None:
     if file is not None:
-        fresh = file.with_suffix(".new")
-        fresh.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
-        fresh.replace(file)
+        write_whole(file, ("\n\n".join(parts) + "\n").encode())
 
 
 def main() -> int:

@@ -31,6 +31,8 @@ from typing import Any
 import bugs
 from fresh_bugs import FRESH
 
+from floodmark.harness.run import write_whole
+
 HERE = Path(__file__).resolve().parent
 FLOODMARK = Path(sys.executable).parent / "floodmark"
 HEAD = ("| bug | guess | area | found by | seed | runs | seconds | ended otherwise |\n"
@@ -167,9 +169,7 @@ class Table:
         if self._file is not None:
             rows = [self.rows[name] for name in (*bugs.BUGS, *FRESH) if name in self.rows]
             text = f"{self._about}\n\n{HEAD}" + "\n".join(rows) + f"\n\n{summary(rows)}\n"
-            fresh = self._file.with_suffix(".new")
-            fresh.write_text(text, encoding="utf-8")
-            fresh.replace(self._file)
+            write_whole(self._file, text.encode())
 
 
 def main() -> None:

@@ -265,7 +265,7 @@ def named(options: str) -> tuple[str, ...]:
 
 def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
          duration_s: float, interval_s: float, overspend: bool, session_s: float, links_cut: bool,
-         flush_every: bool = False) -> Schedule:
+         flush_every: bool = False, leaders: Sequence[str] = ()) -> Schedule:
     """Draw the schedule of a random nemesis; the same arguments give the same schedule."""
     if not names:
         return ()
@@ -273,7 +273,7 @@ def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: S
     made: Schedule = _load(PLANNER)(
         names, seed=seed, nodes=nodes, partitions=partitions, duration_s=duration_s, interval_s=interval_s,
         overspend=overspend, session_s=session_s, links_cut=links_cut, flush_every=flush_every,
-        registered=_load(DRAWS)(others) if others else {})
+        leaders=leaders, registered=_load(DRAWS)(others) if others else {})
     return made
 
 

@@ -441,12 +441,16 @@ class LoadShape:
     idempotent_every: int = 0  # of the log workload one process in so many is an idempotent one; 0: none
     rest_for: int = 0  # so many values go to half of the partitions, then to another half; 0: to all
     sharing_every: int = 0  # of the log workload's processes one in so many shares Produce requests; 0: none
+    producer_lasts: int = 0  # a process of the library ends after so many sends, and another begins; 0: never
+    acks_1_every: int = 0  # of the log workload's processes one in so many sends with acks=1; 0: none
+    timeout_ms: int = 1000  # a leader waits so long for the ISR, with acks=all
 
     def to_json(self) -> dict[str, Any]:
         return {"batch_sizes": list(self.batch_sizes), "compression": self.compression,
                 "in_flight": self.in_flight, "readers_every": self.readers_every,
                 "idempotent_every": self.idempotent_every, "rest_for": self.rest_for,
-                "sharing_every": self.sharing_every}
+                "sharing_every": self.sharing_every, "producer_lasts": self.producer_lasts,
+                "acks_1_every": self.acks_1_every, "timeout_ms": self.timeout_ms}
 
 
 USUAL_LOAD = LoadShape()

@@ -28,6 +28,7 @@ CONCURRENCY_AT_MOST = 10_000
 ENTRIES_AT_MOST = 100_000  # of a schedule
 BATCH_SIZES_AT_MOST, BATCH_AT_MOST = 100, 1000
 REST_AT_MOST = 10**9
+TIMEOUT_AT_MOST_MS = 60_000
 DURATION_AT_MOST_S = 7 * 86_400.0
 _NOT_SETTINGS = frozenset({"floodmark.rules", "floodmark.bugs", "floodmark.trace", "floodmark.failpoints"})
 _TOPIC = re.compile(r"(?!\.\.?$)[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
@@ -129,7 +130,11 @@ def _load(saved: Any, source: str) -> LoadShape:
         readers_every=int_in("readers_every", saved["readers_every"], 2, CONCURRENCY_AT_MOST),
         idempotent_every=int_in("idempotent_every", saved.get("idempotent_every", 0), 0, CONCURRENCY_AT_MOST),
         rest_for=int_in("rest_for", saved.get("rest_for", 0), 0, REST_AT_MOST),
-        sharing_every=int_in("sharing_every", saved.get("sharing_every", 0), 0, CONCURRENCY_AT_MOST))
+        sharing_every=int_in("sharing_every", saved.get("sharing_every", 0), 0, CONCURRENCY_AT_MOST),
+        producer_lasts=int_in("producer_lasts", saved.get("producer_lasts", 0), 0, REST_AT_MOST),
+        acks_1_every=int_in("acks_1_every", saved.get("acks_1_every", 0), 0, CONCURRENCY_AT_MOST),
+        timeout_ms=int_in("timeout_ms", saved.get("timeout_ms", USUAL_LOAD.timeout_ms), 1,
+                          TIMEOUT_AT_MOST_MS))
 
 
 def _refuse(source: str, problem: str) -> NoReturn:

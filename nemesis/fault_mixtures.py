@@ -63,10 +63,10 @@ def severed(scope: PatternScope) -> FaultPattern:
         grudges = [from_peers, from_controller]
         random.shuffle(grudges)
     args = {"reset": True} if random.random() < 0.2 else {}
-    steps = [Step(at_s=0.0, f="cut", args={"kind": "severed", "grudge": grudges[0], **args})]
-    at_s = 0.0
+    steps, at_s = _lead_first(scope)
+    steps.append(Step(at_s=at_s, f="cut", args={"kind": "severed", "grudge": grudges[0], **args}))
     if len(grudges) > 1:
-        at_s = scope.while_s(0.1, scope.session_s)
+        at_s += scope.while_s(0.1, scope.session_s)
         steps.append(Step(at_s=at_s, f="cut", args={"kind": "severed", "grudge": grudges[1], **args}))
     heal_s = at_s + scope.while_s(1.2 * scope.session_s, max(scope.longest_s, 3 * scope.session_s))
     return FaultPattern(steps=(*steps, Step(at_s=heal_s, f="heal")), touches=(node,))
@@ -79,10 +79,11 @@ def laggard(scope: PatternScope) -> FaultPattern:
     if len(victims) < 2:
         return crash(scope)
     behind, dying = victims
-    heal_s = scope.while_s(0.5 * scope.session_s, max(scope.longest_s, 2 * scope.session_s))
-    kill_s = max(0.0, heal_s + scope.random.choice((-0.3, -STILL_S, STILL_S, scope.while_s(0.02, 0.5))))
-    steps = [
-        Step(at_s=0.0, f="cut", args={"kind": "laggard", "grudge": apart([behind], scope.nodes)}),
+    steps, cut_s = _lead_first(scope)
+    heal_s = cut_s + scope.while_s(0.5 * scope.session_s, max(scope.longest_s, 2 * scope.session_s))
+    kill_s = max(cut_s, heal_s + scope.random.choice((-0.3, -STILL_S, STILL_S, scope.while_s(0.02, 0.5))))
+    steps += [
+        Step(at_s=cut_s, f="cut", args={"kind": "laggard", "grudge": apart([behind], scope.nodes)}),
         Step(at_s=heal_s, f="heal"),
         Step(at_s=kill_s, f="kill", nodes=(dying,)),
         Step(at_s=max(heal_s, kill_s) + scope.while_s(0.1, 1.5 * scope.session_s), f="start",
@@ -292,6 +293,11 @@ MIXTURES: Mapping[str, Mixture] = {
 def _return_leaderships(scope: PatternScope, at_s: float = 0.0) -> Step:
     """Every node that is in the ISR leads its share again: earlier faults may have left a node none."""
     return Step(at_s=at_s, f="elect", args={"partitions": list(scope.partitions)})
+
+
+def _lead_first(scope: PatternScope) -> tuple[list[Step], float]:
+    """(the steps, their time) after which every node leads its share, if elections may be requested."""
+    return ([_return_leaderships(scope)], scope.while_s(*_LEADS_AFTER_S)) if scope.elects else ([], 0.0)
 
 
 def _starts(scope: PatternScope, nodes: Sequence[str], at_s: float) -> list[Step]:

@@ -10,7 +10,8 @@ Rules
    and in order, with at least half of the planned time between them: the times of harm are never squeezed to
    nothing.
 5. Most plans end with a blackout or the like: nothing changes after it, so what it leaves wrong stays wrong.
-6. Requests to the controller (expire, elect) are not sent while a pattern has it down or cut off.
+6. No kind of pattern is drawn again before all others were: a run has more kinds so.
+7. Requests to the controller (expire, elect) are not sent while a pattern has it down or cut off.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,14 +61,15 @@ def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKE
 
 def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
          duration_s: float, interval_s: float, overspend: bool = False, session_s: float = SESSION_S,
-         links_cut: bool = True, flush_every: bool = False,
+         links_cut: bool = True, flush_every: bool = False, leaders: Sequence[str] = (),
          registered: Mapping[str, DrawPattern] = MappingProxyType({})) -> Schedule:
     """Draw a schedule of these nemeses for these nodes, in the given time, with a mean of interval_s from
     strike to strike in a steady rhythm.
 
     session_s: after this much silence the controller fences a broker. links_cut: whether links can be cut,
-    which patterns of nemeses other than `cut` do too. flush_every: every write is fsynced. registered: the
-    nemeses of other distributions that are among the names.
+    which patterns of nemeses other than `cut` do too. flush_every: every write is fsynced. leaders: the
+    partitions' preferred leaders, which are struck more often than other nodes. registered: the nemeses of
+    other distributions that are among the names.
     """
     makers = {**MAKERS, **registered}
     chosen = known_nemeses(names, makers)
@@ -82,7 +84,8 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
     scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
-                         links_cut=links_cut, flush_every=flush_every)
+                         links_cut=links_cut, elects="elect" in chosen, flush_every=flush_every,
+                         leaders=frozenset(leaders))
     until_s = duration_s - LAST_S
     endings = [mixture.draw for mixture in ENDINGS if mixture.needs <= {*chosen}]
     last = None
@@ -91,11 +94,13 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
         until_s -= last.length_s + START_TAKES_S * _count_starts(last) + LEAST_GAP_S
     placed = _Placed(scope, until_s=until_s)
     rhythms = _Rhythms(random)
+    left: list[tuple[str, DrawPattern]] = []
     at_s = FIRST_S + random.random()
     misfits = 0
     while at_s < until_s and misfits < MISFITS_MAX:
         at_s, rhythm = rhythms.at(at_s)
-        name, draw = random.choice(draws)
+        left = left or random.sample(draws, len(draws))
+        name, draw = left.pop()
         began_s = placed.place(draw, at_s, rhythm, foreign=name in registered)
         if began_s is None:
             misfits += 1

@@ -59,6 +59,7 @@ class IdempotentSession:
         self._places = {spec.key: (spec.topic, spec.partition) for spec in settings.partitions}
         self._keys = {place: key for key, place in self._places.items()}
         self._producer: Producer | None = None
+        self._sends_left = settings.load.producer_lasts  # 0: any number
         self._consumer: Consumer | None = None
         self._positions: dict[int, int] = {}
 
@@ -120,6 +121,8 @@ class IdempotentSession:
         except (KafkaException, BufferError, SystemError) as error:  # a fatal error may come as a SystemError
             self.over = True
             return Outcome(type=Type.INFO, sends=tuple(sends), error=_error_name(error))
+        self._sends_left -= 1
+        self.over = self.over or self._sends_left == 0
         return outcome_of_delivery(sends, delivered)
 
     def _assign(self, keys: Sequence[int]) -> Outcome:

@@ -15,7 +15,7 @@ from typing import Any
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.errors import UsageError
 from floodmark.harness.op import Intent, Outcome, Send, Type
-from floodmark.harness.protocols import LoadShape, Session, Workload, WorkloadSettings
+from floodmark.harness.protocols import USUAL_LOAD, LoadShape, Session, Workload, WorkloadSettings
 
 NAME = "log"
 _READING_SHARE = {True: 0.95, False: 0.0}  # of a reader's ops, of a writer's
@@ -27,6 +27,8 @@ _LOAD_FETCH_WAIT_MS = 300
 _LOAD_FETCH_MIN_BYTES = 8 << 10
 _FINAL_FETCH_BYTES = 256 << 10
 _SHORT_FETCH_WAIT_MS = 20
+_ANSWER_TAKES_S = 0.5  # at most, after the leader has waited
+_ACKS_1_BATCHES = (10, 20)  # records: a process ends with each info, so it sends seldom
 _ACKS_STRENGTH = {"0": 0, "1": 1, "all": 2}
 
 
@@ -38,6 +40,7 @@ class LogSession:
         # A pure reader waits for a large piece; a process that also writes would wait for itself.
         waits = not final and settings.concurrency >= settings.load.readers_every
         self._acks = "all" if final else settings.acks  # a probe needs its ack, whatever acks the load uses
+        timeout_ms = USUAL_LOAD.timeout_ms if final else settings.load.timeout_ms
         self._client = settings.clients(ClientSettings(
             run_id=settings.run_id,
             keys={spec.key: (spec.topic, spec.partition) for spec in settings.partitions},
@@ -47,6 +50,8 @@ class LogSession:
             fetch_wait_ms=_LOAD_FETCH_WAIT_MS if waits else _SHORT_FETCH_WAIT_MS,
             fetch_min_bytes=_LOAD_FETCH_MIN_BYTES if waits else 1,
             compression=settings.load.compression,
+            produce_timeout_ms=timeout_ms,
+            request_timeout_s=timeout_ms / 1000 + _ANSWER_TAKES_S,
             shares_requests=not final and shares_requests(process, settings),
         ), Random(f"{settings.seed}/client/{process}"))
 
@@ -98,7 +103,11 @@ class LogWorkload:
 
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
         share = reading_share(process, self._settings)
-        return intents(self._keys, self._values, share, random, self._settings.load)
+        load = self._settings.load
+        if not sends_with_acks_1(process, self._settings):
+            return intents(self._keys, self._values, share, random, load)
+        return map(_with_acks_1, intents(self._keys, self._values, share, random,
+                                         replace(load, batch_sizes=_ACKS_1_BATCHES)))
 
     def probe(self, partition: int) -> Intent:
         return send(partition, [next(self._values)])
@@ -134,6 +143,17 @@ def shares_requests(process: int, settings: WorkloadSettings) -> bool:
     """Whether a process sends in Produce requests together with others."""
     every = settings.load.sharing_every
     return bool(every) and process % settings.concurrency % every == 0
+
+
+def sends_with_acks_1(process: int, settings: WorkloadSettings) -> bool:
+    """Whether a process's sends wait for the leader alone. Each is an info then: the run's guarantee does not
+    cover it. A leader that is cut off goes on appending what such processes send."""
+    every = settings.load.acks_1_every
+    return bool(every) and settings.acks == "all" and process % settings.concurrency % every == 1
+
+
+def _with_acks_1(intent: Intent) -> Intent:
+    return replace(intent, acks="1") if intent.f == "send" else intent
 
 
 def intents(keys: Sequence[int], values: Iterator[int], share: float, random: Random,

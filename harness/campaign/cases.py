@@ -119,5 +119,6 @@ def draws(cases: Sequence[Weighted], seed: int, first: Sequence[tuple[Case, int]
 
 
 def seed_of(seed: int, number: int) -> int:
-    """The seed of a campaign's n-th run."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{number}".encode()).digest()[:8]) % SEEDS
+    """The seed of a campaign's n-th run. Runs have consecutive seeds, which draw different settings."""
+    first = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8])
+    return (first + number) % SEEDS

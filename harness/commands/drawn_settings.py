@@ -5,6 +5,9 @@ Rules
 2. The drawn settings permit no loss under the planned faults: each ack rests on two copies at least, unless
    every write is fsynced (then a power cut loses nothing).
 3. The same seed and the same options draw the same settings. The faults are drawn by another Random.
+4. The settings that decide most what shows go round with the seed, each at its own period, so that three
+   seeds in a row have all replicas in sync in one run, an fsync after every write in one or two, a lag limit
+   below the session in one or two, and small segments in one or more.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,6 +26,11 @@ _COMPRESSIONS = {LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "sn
 _SMALL_BATCH = 4  # records
 _SESSIONS_MS = (1000, 1000, 1500, 2000)
 _INTERVALS_S = (0.5, 1.0, 1.0, 2.0)
+# Each goes round with the seed; the lengths have no common divisor, so that all combinations come up.
+_ALL_IN_SYNC = (True, False, False)
+_SEGMENTS = (4 << 10, 16 << 10, 64 << 10, 0)  # bytes; 0: a large one
+_FLUSHES = (True, False, True, False, False)
+_LAG_FACTORS = (0.5, 2.0, 1.0, 0.7, 3.0, 0.5, 2.0)  # of the session
 _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 
 
@@ -69,6 +77,7 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
     nodes = max(least_nodes, random.choice((3, 3, 3, 4, 5)))
     nodes = requested.nodes if "nodes" in requested.given else nodes
     partitions = random.choice((1, 2, 4, 4, 6, 8))
+    partitions = max(partitions, 4) if nodes > 3 else partitions  # else some nodes would have none
     factor = min(nodes, random.choice((3, 3, 3, 4)))
     # Seldom the library alone, whose answers hide most faults; it sends beside the log workload, too.
     workload = random.choice((*7 * (LOG,), IDEMPOTENT))
@@ -79,8 +88,9 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
     interval_s = random.choice(_INTERVALS_S)
     drawn_pace = requested.reference and "interval" not in requested.given  # other systems recover later
     interval_s = interval_s if drawn_pace else requested.interval_s
-    config = _config(random, factor, requested.config)
-    load = _load(random, workload, library=requested.library and requested.acks == "all")
+    config = _config(random, seed, factor, requested.config)
+    fsyncs = _number({**config, **requested.config}, FLUSH, 0) == 1
+    load = _load(random, workload, library=requested.library and requested.acks == "all", fsyncs=fsyncs)
     if config.get(SEGMENT) == str(4 << 10) and max(load.batch_sizes) > _SMALL_BATCH:
         config[SEGMENT] = str(16 << 10)  # a file every few batches: the brokers would do little else
     of_topic = _topic_config(random, config, requested.config)
@@ -98,20 +108,21 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
                  interval_s=interval_s, config=config, load=load, topic_config=of_topic, recorded=recorded)
 
 
-def _config(random: Random, factor: int, given: Mapping[str, str]) -> dict[str, str]:
+def _config(random: Random, seed: int, factor: int, given: Mapping[str, str]) -> dict[str, str]:
     """The drawn keys, without given ones."""
     session_ms = _number(given, SESSION, random.choice(_SESSIONS_MS))
-    lag_ms = round(session_ms * random.choice((0.5, 0.7, 1.0, 2.0, 3.0)))
+    lag_ms = round(session_ms * _LAG_FACTORS[seed % len(_LAG_FACTORS)])
     wait_ms = random.choice((100, 300, 500))
     lag_ms = max(lag_ms, _number(given, WAIT, 0))
     wait_ms = min(wait_ms, _number(given, LAG, lag_ms))
     drawn = {SESSION: str(session_ms), LAG: str(lag_ms), WAIT: str(wait_ms),
              CHECKPOINT: random.choice(("200", "1000", "5000"))}
-    segment = random.choice((4 << 10, 16 << 10, 16 << 10, 64 << 10, 1 << 20, None))
+    segment = _SEGMENTS[seed % len(_SEGMENTS)] or random.choice((1 << 20, None))
     drawn |= {SEGMENT: str(segment)} if segment is not None else {}
-    flushes = random.random() < 0.4  # there a power cut may take all copies at once
-    # 3 of three replicas: one that stays out of the ISR then stops every ack.
-    least_isr = random.choice((1, *3 * (min(3, factor),), *2 * (factor - 1,), *2 * (min(2, factor),)))
+    flushes = _FLUSHES[seed % len(_FLUSHES)]  # there a power cut may take all copies at once
+    least_isr = random.choice((1, factor - 1, factor - 1, min(2, factor), min(2, factor)))
+    if _ALL_IN_SYNC[seed % len(_ALL_IN_SYNC)]:
+        least_isr = min(3, factor)  # of three: a replica that stays out of the ISR then stops every ack
     fsyncs = _number(given, FLUSH, 1 if flushes or least_isr < 2 else 0) == 1
     if least_isr < 2 and not fsyncs:
         least_isr = min(2, factor)
@@ -135,16 +146,23 @@ def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
     return int(value) if value.isascii() and value.isdecimal() else otherwise
 
 
-def _load(random: Random, workload: str, *, library: bool) -> LoadShape:
-    """library: whether Kafka's may be used, with acks=all."""
+def _load(random: Random, workload: str, *, library: bool, fsyncs: bool) -> LoadShape:
+    """library: whether Kafka's may be used, with acks=all. fsyncs: after every write. Else no process sends
+    with acks=1: what it sends may be read while one replica alone has it, and be lost by a power cut."""
     sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
     compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
     rest_for = random.choice((0, 0, 0, 3000, 10_000, 30_000))
     sharing_every = random.choice((0, 1, 2, 2)) if library and workload == LOG else 0
+    producer_lasts = random.choice((0, 0, 30, 300))
+    acks_1_every, timeout_ms = random.choice((5, 10)), random.choice((300, 1000))
     if workload not in _COMPRESSIONS:  # of another distribution: it may not support this
         return USUAL_LOAD
     idempotent_every = idempotent_every if library and workload == LOG else 0
+    produces = workload == IDEMPOTENT or idempotent_every > 0
     return LoadShape(batch_sizes=sizes, compression=compression, readers_every=readers_every,
-                     in_flight=in_flight if workload == IDEMPOTENT or idempotent_every else 1,
-                     idempotent_every=idempotent_every, rest_for=rest_for, sharing_every=sharing_every)
+                     in_flight=in_flight if produces else 1, idempotent_every=idempotent_every,
+                     rest_for=rest_for, sharing_every=sharing_every,
+                     producer_lasts=producer_lasts if produces else 0,
+                     acks_1_every=acks_1_every if fsyncs and workload == LOG else 0,
+                     timeout_ms=timeout_ms if workload == LOG else USUAL_LOAD.timeout_ms)

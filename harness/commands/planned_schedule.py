@@ -47,6 +47,7 @@ class PlanningContext:
     duration_s: float
     interval_s: float
     overspend: bool
+    leaders: tuple[str, ...] = ()  # the preferred ones of the partitions; empty: unknown
     session_s: float = SESSION_S  # of a broker's session
     unsupported: Mapping[str, str] = field(default_factory=dict)  # nemeses that are impossible here, and why
     trace: bool = True  # whether the brokers write traces
@@ -92,7 +93,8 @@ def random_schedule(nemeses: str, context: PlanningContext) -> PlannedSchedule:
     schedule = catalog.plan(
         names, seed=context.seed, nodes=context.nodes, partitions=context.partitions,
         duration_s=context.duration_s, interval_s=context.interval_s, overspend=context.overspend,
-        session_s=context.session_s, links_cut=_can_cut(context), flush_every=context.flush_every)
+        session_s=context.session_s, links_cut=_can_cut(context), flush_every=context.flush_every,
+        leaders=context.leaders)
     if set(names) - {*catalog.own_names(NEMESIS)} and not context.overspend:
         for one in catalog.overspends(
                 schedule, min_insync_replicas=context.min_insync_replicas,

@@ -279,6 +279,7 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         cluster=options.cluster,
         nodes=nodes,
         partitions=tuple(range(options.partitions)),
+        leaders=nodes[:options.partitions],  # as spread() places them
         links=options.links,
         min_insync_replicas=whole_number("min.insync.replicas", {
             **config, **pairs(options.topic_config, "-t"), **options.topics.get(TOPIC, {})}[

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 LEAST_S, LONGEST_S = 0.5, 4.0
+LEADERS_SHARE = 0.7  # of strikes at one node
 SESSION_S = 2.0  # of a test cluster, by default
 
 
@@ -50,8 +51,9 @@ class FaultPattern:
 class PatternScope:
     """What a pattern can be drawn from. free: nodes that no other pattern disturbs, at least one. session_s:
     the controller fences a broker after so long without a heartbeat. least_s, longest_s: how long a fault
-    lasts at the plan's current pace. links_cut: whether links can be cut. flush_every: every write is
-    fsynced, so a power cut loses nothing that was acked, however many nodes lose power."""
+    lasts at the plan's current pace. links_cut: whether links can be cut. elects: whether elections may be
+    requested. flush_every: every write is fsynced, so a power cut loses nothing that was acked, however many
+    nodes lose power. leaders: the partitions' preferred ones; empty: unknown."""
 
     random: Random
     nodes: tuple[str, ...]
@@ -62,11 +64,16 @@ class PatternScope:
     least_s: float = LEAST_S
     longest_s: float = LONGEST_S
     links_cut: bool = True
+    elects: bool = False
     flush_every: bool = False
+    leaders: frozenset[str] = frozenset()
 
     def victim(self) -> str:
-        """Draw one of the free nodes."""
-        return self.random.choice(self.free)
+        """Draw one of the free nodes, mostly one that leads a partition where the preferred leaders do: other
+        nodes' faults may concern no record."""
+        leading = [node for node in self.free if node in self.leaders]
+        return self.random.choice(
+            leading if leading and self.random.random() < LEADERS_SHARE else self.free)
 
     def victims(self, count: int) -> tuple[str, ...]:
         """Draw `count` of the free nodes, or fewer, so that one stays undisturbed; at least one."""

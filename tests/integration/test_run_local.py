@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,14 +17,14 @@ from floodmark.harness.client.client import wire_clients
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import read
 from floodmark.harness.op import Op, Type
-from floodmark.harness.protocols import WorkloadSettings
+from floodmark.harness.protocols import USUAL_LOAD, LoadShape, WorkloadSettings
 from floodmark.harness.schedule.entry import Entry, Schedule
 
 pytestmark = pytest.mark.cluster
 RUN_ID = "00c0ffee00c0ffee"
 
 
-def made(folder: Path, *, workload: str = "log", schedule: Schedule = (),
+def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), load: LoadShape = USUAL_LOAD,
          topics: Mapping[str, Mapping[str, str]] | None = None, **changes: Any) -> runner.RunPlan:
     """A plan for three brokers and two partitions."""
     cluster = catalog.cluster("local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct",
@@ -38,7 +39,7 @@ def made(folder: Path, *, workload: str = "log", schedule: Schedule = (),
         "workload": catalog.workload(workload, WorkloadSettings(
             run_id=RUN_ID, seed=5, partitions=partitions, addresses=cluster.addresses, acks="all",
             clients=wire_clients(cluster.addresses),
-            concurrency=concurrency, first_value=runner.first_free_value(schedule))),
+            concurrency=concurrency, first_value=runner.first_free_value(schedule), load=load)),
         **changes,
     })
 
@@ -105,6 +106,18 @@ def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(tmp_path: Path
     assert_final_reads_are_the_logs(folder, about, ops)
     phases = list(dict.fromkeys(progress.phase for progress in progress_seen))
     assert phases == ["start", "main", "mend", "settle", "read", "collect"]
+
+
+def test_producers_are_replaced_as_often_as_the_load_says(tmp_path: Path) -> None:
+    """A new producer is another process. What the last of them acked is there, too."""
+    folder = tmp_path / "run"
+    result, _ = carried_out(made(folder, workload="idempotent", load=LoadShape(producer_lasts=20)))
+    ops = assert_a_whole_history(folder, result.about)
+    sends = Counter(op.process for op in ops if op.type is Type.INVOKE and op.f == "send")
+    assert set(sends.values()) - {20}, "the last ones are ended by the run"
+    assert max(sends.values()) == 20
+    assert sum(count == 20 for count in sends.values()) > 8, "more than there are at a time"
+    assert_final_reads_are_the_logs(folder, result.about, ops)
 
 
 def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """Laws of random plans: the seed determines them, every fault is mended, the budget is kept."""
 
+from collections import Counter
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,8 +15,10 @@ from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import read, write
+from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.budget import overspends
+from floodmark.nemesis.fault_mixtures import MIXTURES
 from floodmark.nemesis.fault_patterns import MAKERS
 from floodmark.nemesis.random_plans import known_nemeses, plan
 
@@ -120,6 +124,42 @@ def test_a_node_is_severed_from_the_controller_and_some_peers_or_all() -> None:
                if CONTROLLER in grudge}
 
     assert {2, 3} <= unheard
+
+
+@given(seed=seeds, elects=st.booleans(), name=st.sampled_from(["severed", "laggard"]))
+def test_a_node_that_is_cut_off_leads_first_where_elections_may_be_requested(
+        seed: int, elects: bool, name: str) -> None:
+    nodes = ("n1", "n2", "n3")
+    steps = MIXTURES[name].draw(PatternScope(random=Random(seed), nodes=nodes, free=nodes, partitions=(0, 1),
+                                             overspend=False, elects=elects)).steps
+    assert tuple(step.f for step in steps)[:2 if elects else 1] == (("elect", "cut") if elects else ("cut",))
+
+
+def test_preferred_leaders_are_struck_more_often() -> None:
+    nodes = tuple(f"n{number}" for number in range(1, 6))
+    for leaders, least, most in (((), 100, 300), (("n1",), 650, 850), (("n6",), 100, 300)):
+        scope = PatternScope(random=Random(1), nodes=nodes, free=nodes, partitions=(0,), overspend=False,
+                             leaders=frozenset(leaders))
+        struck = Counter(scope.victim() for _ in range(1000))
+        assert {*struck} == {*nodes}
+        assert least < struck["n1"] < most
+
+
+@given(seed=seeds)
+def test_no_kind_of_pattern_is_drawn_again_before_all_were(seed: int) -> None:
+    drawn: Counter[str] = Counter()
+
+    def drawing(name: str) -> DrawPattern:
+        def draw(_scope: PatternScope) -> FaultPattern:
+            drawn[name] += 1
+            return FaultPattern(steps=(Step(at_s=0.0, f=name),))
+        return draw
+
+    kinds = [f"x-{number}" for number in range(5)]
+    schedule = made(kinds, seed, 3, duration_s=300.0, registered={name: drawing(name) for name in kinds})
+
+    assert len(schedule) > len(kinds)
+    assert max(drawn.values()) - min(drawn[name] for name in kinds) <= 1
 
 
 def test_plans_end_with_a_blackout_or_a_leader_that_does_not_hear_of_its_election() -> None:

@@ -111,7 +111,22 @@ def test_everything_is_drawn_by_some_seed() -> None:
     producing = [one for one in drawn if one.workload == "idempotent" or one.load.idempotent_every]
     assert {one.load.in_flight for one in producing} == {1, 5}
     assert {one.load.in_flight for one in drawn if one not in producing} == {1}
+    assert {one.load.acks_1_every for one in drawn} == {0, 5, 10}
+    assert {one.config.get(FLUSH) for one in drawn if one.load.acks_1_every} == {"1"}
+    assert {one.load.timeout_ms for one in drawn} == {300, 1000}
+    assert {one.load.producer_lasts for one in producing} == {0, 30, 300}
+    assert {one.load.producer_lasts for one in drawn if one not in producing} == {0}
     assert {one.load.compression for one in drawn} == {"none", "gzip", "snappy", "lz4", "zstd"}
+
+
+@given(first=seeds)
+def test_three_seeds_in_a_row_differ_where_it_matters(first: int) -> None:
+    drawn = [draw(seed) for seed in range(first, first + 3)]
+    least_isr = [int({**one.config, **one.topic_config}[LEAST_ISR]) for one in drawn]
+    assert any(least == min(3, one.replication_factor) for least, one in zip(least_isr, drawn, strict=True))
+    assert any(one.config.get(FLUSH) == "1" for one in drawn)
+    assert any(int(one.config[LAG]) < int(one.config[SESSION]) for one in drawn)
+    assert any(int(one.config.get(SEGMENT, 1 << 30)) <= 16 << 10 for one in drawn)
 
 
 def test_a_topics_key_is_the_same_as_its_brokers() -> None:
@@ -149,9 +164,11 @@ def saved(load: object) -> dict[str, Any]:
 
 def test_a_saved_load_is_read_back() -> None:
     load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
-                     idempotent_every=3, rest_for=300, sharing_every=2)
+                     idempotent_every=3, rest_for=300, sharing_every=2, producer_lasts=30, acks_1_every=5,
+                     timeout_ms=300)
     assert read_settings(saved(load.to_json()), "run").load == load
-    later = ("idempotent_every", "rest_for", "sharing_every")  # older folders lack them
+    later = ("idempotent_every", "rest_for", "sharing_every", "producer_lasts", "acks_1_every",
+             "timeout_ms")  # older folders lack them
     older = {key: value for key, value in USUAL_LOAD.to_json().items() if key not in later}
     assert read_settings(saved(older), "run").load == USUAL_LOAD
     assert read_settings(saved(None), "run").load == USUAL_LOAD
@@ -161,7 +178,7 @@ def test_a_saved_load_is_read_back() -> None:
     {"batch_sizes": []}, {"batch_sizes": [10**6]}, {"batch_sizes": "1"}, {"compression": "gzip\nx=1"},
     {"compression": ["gzip"]}, {"in_flight": 6}, {"in_flight": True}, {"readers_every": 1},
     {"idempotent_every": -1}, {"idempotent_every": "all"}, {"rest_for": -1}, {"rest_for": 0.5},
-    {"sharing_every": True},
+    {"sharing_every": True}, {"producer_lasts": -1}, {"acks_1_every": -1}, {"timeout_ms": 0},
 ], ids=repr)
 def test_a_load_out_of_bounds_is_refused(change: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError, match="cannot be reproduced"):

@@ -61,6 +61,15 @@ def test_one_process_in_four_reads_and_the_others_send() -> None:
     assert kinds == {0: {"send"}, 1: {"send"}, 2: {"send"}, 3: reads, 7: reads, 8: {"send"}, 11: reads}
 
 
+def test_one_process_in_five_sends_with_acks_1_where_the_load_says_so() -> None:
+    workload = made("log", concurrency=10, load=LoadShape(acks_1_every=5))
+    acks = {process: {one.acks for one in drawn(workload, process) if one.f == "send"}
+            for process in range(20)}
+    assert {process for process, found in acks.items() if found == {"1"}} == {1, 6, 11, 16}
+    assert all(found == {None} for process, found in acks.items() if process % 5 != 1)
+    assert {len(one.sends) for one in drawn(workload, 1)} == {10, 20}
+
+
 def test_a_lone_process_does_a_little_of_both() -> None:
     assert reading_share(5, settings_of(concurrency=1)) == pytest.approx(0.1)
     assert {intent.f for intent in drawn(made("log", concurrency=1), 5)} == {

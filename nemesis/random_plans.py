@@ -78,10 +78,7 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     if not chosen or not nodes:
         return ()
     random = Random(seed)
-    draws = [(name, makers[name]) for name in chosen]
-    # Moments have the most variants; a power cut waits until all is quiet, and would be squeezed out.
-    draws += 2 * [(name, draw) for name, draw in draws if name in ("moments", "power")]
-    draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
+    draws = _draws(chosen, makers)
     scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
                          links_cut=links_cut, elects="elect" in chosen, flush_every=flush_every,
@@ -112,6 +109,15 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     if last is not None:
         placed.patterns.append((until_s + LEAST_GAP_S, last))
     return _entries(placed.patterns)
+
+
+def _draws(chosen: Sequence[str], makers: Mapping[str, DrawPattern]) -> Sequence[tuple[str, DrawPattern]]:
+    """What patterns are drawn from, each as often as it is listed."""
+    draws = [(name, makers[name]) for name in chosen]
+    # Moments have the most variants; a power cut waits until all is quiet, and would be squeezed out.
+    draws += 2 * [(name, draw) for name, draw in draws if name in ("moments", "power")]
+    draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
+    return draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

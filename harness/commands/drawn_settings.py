@@ -154,7 +154,7 @@ def _load(random: Random, workload: str, *, library: bool, fsyncs: bool) -> Load
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
     rest_for = random.choice((0, 0, 0, 3000, 10_000, 30_000))
     sharing_every = random.choice((0, 1, 2, 2)) if library and workload == LOG else 0
-    producer_lasts = random.choice((0, 0, 30, 300))
+    producer_lasts = random.choice((0, 5, 50))
     acks_1_every, timeout_ms = random.choice((5, 10)), random.choice((300, 1000))
     if workload not in _COMPRESSIONS:  # of another distribution: it may not support this
         return USUAL_LOAD

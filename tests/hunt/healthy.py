@@ -99,8 +99,11 @@ def play(seed: int, folder: Path, run: Sequence[str], *, nemesis: str = "all") -
     if not (folder / "verdict.json").exists():
         command = [*run, "--settings", "drawn", "--nemesis", nemesis, "--strict", "--seed", str(seed),
                    "--out", str(folder)]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-                               stdin=subprocess.DEVNULL)
+        try:
+            ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+                                   stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired as late:
+            raise SystemExit(f"seed {seed}: no end in {TIMEOUT_S} s") from late
         if not (folder / "verdict.json").exists():
             raise SystemExit(f"seed {seed} was not judged (exit {ended.returncode}):\n{ended.stderr}")
     return look_at(folder, seed)

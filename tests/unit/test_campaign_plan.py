@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from floodmark.harness.campaign.cases import Case, Weighted, draws, seed_of
+from floodmark.harness.campaign.cases import SEEDS, Case, Weighted, draws, seed_of
 from floodmark.harness.campaign.plan import PRESETS, load, presets, read
 from floodmark.harness.errors import UsageError
 
@@ -141,6 +141,13 @@ def test_the_bank_comes_first_with_its_own_seeds() -> None:
     drawn = list(islice(draws(cases(1), 7, [(known, 42)]), 3))
     assert [(draw.number, draw.case.rules, draw.seed) for draw in drawn] == [
         (1, "kip-101", 42), (2, "kip-320", seed_of(7, 2)), (3, "kip-320", seed_of(7, 3))]
+
+
+def test_the_runs_of_a_campaign_have_consecutive_seeds_of_their_own() -> None:
+    """Drawn settings go round with the seed. Two campaigns hardly ever share one."""
+    seeds = [seed_of(7, number) for number in range(1, 200)]
+    assert [(later - seeds[0]) % SEEDS for later in seeds] == [*range(199)]
+    assert not {*seeds} & {seed_of(8, number) for number in range(1, 200)}
 
 
 def test_a_case_survives_json() -> None:

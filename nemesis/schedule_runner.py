@@ -8,12 +8,14 @@ Rules
    above all of one that may have lost data. The death of a node by an armed crash is recorded as a kill as
    soon as it is noticed: between two strikes, and before its moment counts as reached. If a node has died by
    itself, entries that are then impossible are missed, and the schedule continues.
-3. Between a moment and its act the cluster is observed only where that is needed (target_resolution.py).
+3. After a cluster without any fault in force did not become healthy in the time of an entry, later entries
+   wait at most UNHEALTHY_S for that, until it is healthy again: a broken cluster does not prolong its run.
+4. Between a moment and its act the cluster is observed only where that is needed (target_resolution.py).
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
@@ -23,6 +25,7 @@ from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.compose import Composed
 from floodmark.nemesis.failpoint import describe_death
+from floodmark.nemesis.fault_patterns import HEALTHY
 from floodmark.nemesis.missed_moments import Miss, explain_missed_moment, explain_missing_role
 from floodmark.nemesis.moment_watch import POLL_S, Watch, await_moment
 from floodmark.nemesis.refusals import Limits, refuse_schedule
@@ -34,6 +37,8 @@ from floodmark.nemesis.target_resolution import (
     describe_strike_state,
     resolve_targets,
 )
+
+UNHEALTHY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +62,7 @@ class ScheduleRunner:
         self._replicas = {spec.key: spec.replicas for spec in partitions}
         self._ledger = ActiveFaults()
         self._striking = False
+        self._stays_unhealthy = False
         self._deaths = 0  # by armed crashes, recorded so far
         self._started_ns: dict[str, int] = {}  # when each node's last start began
         self._misses: dict[int, Miss] = {}  # by position in the schedule
@@ -79,6 +85,7 @@ class ScheduleRunner:
                         send: Sender) -> tuple[int, ...]:
         self.refuse(schedule)
         self._ledger, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
+        self._stays_unhealthy = False
         context = _RunContext(sight=sight, recording=recording, scripted=Scripted(send))
         death_watch = asyncio.create_task(self._notice_deaths(context), name="deaths by armed crashes")
         self._misses = {}
@@ -111,10 +118,14 @@ class ScheduleRunner:
 
     async def _carry_out(self, entry: Entry, context: _RunContext, done_ns: int) -> Miss | None:
         """Carry out one entry; returns what was missed, its moment or its role, if anything was."""
+        if self._stays_unhealthy and entry.moment == HEALTHY:
+            entry = replace(entry, timeout_s=min(entry.timeout_s, UNHEALTHY_S))
         watch = Watch(
             sight=context.sight, stage=self._current_stage, timeout_s=entry.timeout_s, done_ns=done_ns
         )
         reached = await await_moment(entry.moment, watch)
+        if entry.moment == HEALTHY:
+            self._stays_unhealthy = reached is None and not self._ledger.lasting
         miss = None
         if reached is None:
             miss = await explain_missed_moment(entry, watch.stuck[-1], context.sight, self._current_stage())

@@ -9,6 +9,7 @@ from schedule_runner_stand import HEALTHY, NODES, SPECS, Small, Stand, sent
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.op import NEMESIS, Type
 from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis import schedule_runner
 from floodmark.nemesis.compose import Composed, arsenal
 from floodmark.nemesis.crash import Crash
 from floodmark.nemesis.schedule_runner import ScheduleRunner
@@ -119,6 +120,24 @@ def test_healthy_waits_for_the_faults_of_the_schedule_runner_itself(stand: Stand
     """A paused node looks healthy from outside for a while; the schedule runner knows that it is paused."""
     assert stand.run(Entry(f="pause", nodes=("n2",)), Entry(f="wait", moment=HEALTHY, timeout_s=0.03),
                      Entry(f="resume", nodes=("paused",)), Entry(f="wait", moment=HEALTHY)) == (1,)
+
+
+@pytest.mark.parametrize(("paused", "leader", "waited"), [
+    (True, "n1", ["0.04 s)", "0.05 s)", "0.01 s)"]),
+    (False, None, ["0.04 s)", "0.02 s)", "0.01 s)"]),
+    (False, "n1", []),
+])
+def test_a_cluster_that_stays_unhealthy_does_not_prolong_its_run(
+        stand: Stand, monkeypatch: pytest.MonkeyPatch, paused: bool, leader: str | None, waited: list[str]
+) -> None:
+    """Only the first wait has its whole time, except while a fault is in force."""
+    monkeypatch.setattr(schedule_runner, "UNHEALTHY_S", 0.02)
+    stand.small.leader = leader
+    pauses = [Entry(f="pause", nodes=("n2",))] if paused else []
+    waits = [Entry(f="wait", moment=HEALTHY, timeout_s=time_s) for time_s in (0.04, 0.05, 0.01)]
+    missed = stand.run(*pauses, *waits)
+    words = stand.schedule_runner.missed_words()
+    assert [words[position]["waited_for"].rsplit("(")[-1] for position in missed] == waited
 
 
 @pytest.mark.parametrize(("args", "keep"), [

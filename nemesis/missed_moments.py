@@ -47,7 +47,7 @@ async def explain_missed_moment(entry: Entry, stuck: Mapping[str, Any], sight: S
 
 async def explain_missing_role(entry: Entry, sight: Sight, stage: Stage) -> Miss:
     """Explain that the moment came, but no node had the entry's role."""
-    partition = entry.args.get("partition", 0)
+    partition = entry.partition
     asked = f"a node that is {', '.join(entry.nodes) or 'meant'} of partition {partition}"
     leads = {"at": "state", "field": "leader", "is": "!=", "value": None, "partition": partition}
     return await _explain(f"{asked} ({entry.timeout_s:g} s)", leads, sight, stage)

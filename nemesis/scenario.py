@@ -57,8 +57,8 @@ NODES: one, or several with commas. TIME: 200ms, 2.5s.
     release NODES [at POINT] [peer NODE] [through epoch E] [keep]      whatever is held; keep: stays armed
 
 An act may wait: `kill n1 when MOMENT`. `within TIME`: for this long (30 s); a moment that does not come is
-missed, and a run that missed one is repeated. `partition P` anywhere in a line: this one instead of 0; a
-failpoint without it is that of any partition, and of messages about no partition. Moments:
+missed, and a run that missed one is repeated. `partition P` anywhere in a line: this one instead of 0, also
+for its roles; a failpoint without it is that of any partition, and of messages about no partition. Moments:
 
     ack K [by NODE]                          the k-th acked record of the partition (that this node acked)
     TIME | time TIME                         this long after the step before; since the run began

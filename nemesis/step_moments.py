@@ -5,6 +5,7 @@ nemesis/scenario.py describes the language; the result is the JSON form of harne
 
 from typing import Any
 
+from floodmark.harness.schedule.entry import EVERY, ROLES
 from floodmark.harness.schedule.json_form import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
@@ -96,7 +97,7 @@ def _read_state(cursor: Cursor, partition: int) -> Moment:
     field = seen["field"]
     orders = ORDERS if field in NUMBERS else MEMBERSHIPS if field == "isr" else SAMENESS
     seen["is"] = cursor.one_of(f"what follows {field}", orders)
-    if field not in OF_BROKER:
+    if field not in OF_BROKER or seen.get("replica") in (*ROLES, EVERY):
         seen["partition"] = partition
     return {**seen, "value": _read_value(cursor, field, seen["is"])}
 

@@ -24,7 +24,7 @@ def read_step(line: str) -> list[Entry]:
     cursor = Cursor(words)
     verb = cursor.one_of("the verb", VERBS)
     found = VERBS[verb](verb, cursor, 0 if partition is None else partition)
-    if partition is not None and verb in (*ON_NODES, "power_cut", "cut"):
+    if partition is not None and found[0].keys() & {"nodes", "grudge"}:
         found[0]["partition"] = partition  # the partition of the roles
     if partition is not None and verb in (*ACTIONS, "release"):
         found[0].setdefault("point", {})["partition"] = partition

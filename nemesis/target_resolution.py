@@ -33,7 +33,7 @@ class ResolvedEntry:
 async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
               stage: Callable[[], Stage]) -> ResolvedEntry | None:
     """Resolve the roles. None: no node had one of them within the entry's time-out."""
-    partition, named = _find_partition(entry), _list_names(entry)
+    partition, named = entry.partition, _list_names(entry)
     view = reached.view if reached is not None else None
     if view is None and (needs_view(named) or strikes_by_time(entry)):
         view = await sight.view()
@@ -82,14 +82,6 @@ def describe_strike_state(resolved: ResolvedEntry, sight: Sight, replicas: Mappi
         "leader": {str(partition): view.leader for partition, view in seen.items()},
         "isr": {str(partition): list(view.isr) for partition, view in seen.items()},
     }}
-
-
-def _find_partition(entry: Entry) -> int:
-    """The partition whose roles are meant: the named one, that of its ops, or the first."""
-    partition: int = entry.args.get("partition", next(iter(entry.args.get("partitions", ())), 0))
-    for send in entry.args.get("sends", ()):
-        return int(send["partition"])
-    return partition
 
 
 def _list_names(entry: Entry) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ mend); the entries after it are still carried out. json_form.py reads and writes
     {"f": "wait", "moment": {"at": "failpoint", "node": "n2", "name": "F.truncated"}}
 
 Keys of an entry: `f`, `nodes`, `moment` (left out: at once), `timeout_s` (of the moment, 30), and by f:
-  kill stop start pause resume expire   nodes; `partition`: roles are resolved for it (0)
+  kill stop start pause resume expire   nodes
   cut          `grudge`: node -> the nodes from which it receives nothing; or `nodes`: these are cut from all
                others. `kind` is a name for people; `reset`: reset connections instead of dropping packets
   heal         no keys
@@ -81,8 +81,9 @@ FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running, unfenced.
 answer, no condition on it is true, not even !=; `running` and `unfenced` (the controller considers it alive)
 belong to brokers, are always visible, and need no partition.
 Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its
-process); down (every node that a fault in force has stopped), paused; else a node's name. If no node has the
-role, the entry waits for one, as it waits for its moment.
+process); down (every node that a fault in force has stopped), paused; else a node's name. They are those of
+the entry's `partition` (every fault takes it), else of the partition of its ops or its point, else of 0. If
+no node has the role, the entry waits for one, as it waits for its moment.
 """
 
 from collections.abc import Mapping
@@ -97,14 +98,21 @@ MOMENT_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry of a schedule. `nodes` are names or roles; roles are resolved when it strikes, for the
-    partition in args, else for partition 0."""
+    """One entry of a schedule. `nodes` are names or roles; roles are resolved when it strikes, for its
+    partition."""
 
     f: str
     nodes: tuple[str, ...] = ()
     moment: Mapping[str, Any] | None = None  # None: at once
     timeout_s: float = MOMENT_TIMEOUT_S  # of the moment
     args: Mapping[str, Any] = field(default_factory=dict)  # grudge, unclean, sends, keep, ...: by f
+
+    @property
+    def partition(self) -> int:
+        """The partition for which roles are resolved: the entry's, that of its ops or its point, else 0."""
+        named = [self.args, *self.args.get("sends", ()), self.args.get("point", {})]
+        partitions = (one["partition"] for one in named if "partition" in one)
+        return int(next(partitions, next(iter(self.args.get("partitions", ())), 0)))
 
 
 Schedule = tuple[Entry, ...]

@@ -1,12 +1,17 @@
 """A scenario's steps: the schedule entries of each line, and the error messages of invalid lines."""
 
-from typing import Any
+import asyncio
+from typing import Any, cast
 
 import pytest
 
+from floodmark.harness.protocols import PartitionView, Sight, View
 from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.failpoints import ACTIONS
+from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.step_tokenizer import Refused
-from floodmark.nemesis.steps import VERBS, read_step
+from floodmark.nemesis.steps import ON_NODES, VERBS, read_step
+from floodmark.nemesis.target_resolution import resolve_targets
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
 
@@ -49,7 +54,7 @@ MEANINGS: list[tuple[str, list[dict[str, Any]]]] = [
     ("hold n1 at L.acked offset 3",
      [{"f": "arm", "nodes": ["n1"], "point": {"name": "L.acked", "action": "hold", "offset": 3}}]),
     ("drop controller at C.elected peer n2 epoch 1 times 0 skip 2 partition 0",
-     [{"f": "arm", "nodes": ["controller"], "point": {
+     [{"f": "arm", "nodes": ["controller"], "partition": 0, "point": {
          "name": "C.elected", "action": "drop", "peer": "n2", "epoch": 1, "times": 0, "skip": 2,
          "partition": 0}}]),
     ("delay n2 at F.fetch_resp for 0.2s",
@@ -93,6 +98,8 @@ MEANINGS: list[tuple[str, list[dict[str, Any]]]] = [
             {"at": "ack", "partition": 0, "count": 5}]}}]),
     ("wait n1.unfenced == true", [{"f": "wait", "moment": {
         "at": "state", "replica": "n1", "field": "unfenced", "is": "==", "value": True}}]),
+    ("wait leader.running == true partition 1", [{"f": "wait", "moment": {
+        "at": "state", "replica": "leader", "field": "running", "is": "==", "value": True, "partition": 1}}]),
     ("wait n1 reaches L.acked partition 1",
      [{"f": "wait", "moment": {"at": "failpoint", "node": "n1", "name": "L.acked", "partition": 1}}]),
 ]
@@ -109,6 +116,38 @@ def test_the_entries_of_all_steps_are_a_schedule() -> None:
         entry for line, _ in MEANINGS for entry in read_step(line)]
     read = json_form.read(found, nodes=NODES, partitions=PARTITIONS)
     assert json_form.write(read) == found
+
+
+OF_THE_LEADER = {
+    **{verb: f"{verb} leader" for verb in (*ON_NODES, "power_cut", "disk", "release", "elect")},
+    **{verb: f"{verb} leader at F.fetch_resp" for verb in ACTIONS},
+    "crash": "crash leader at L.acked", "delay": "delay leader at F.fetch_resp for 5ms",
+    "cut": "cut leader hears-not n3", "send": "send 1..2 to leader", "poll": "poll from leader",
+    "list_offsets": "list_offsets from leader",
+}
+
+
+class LedByN2:
+    """n2 leads partition 1, n1 the others."""
+
+    def now_ns(self) -> int:
+        return 0
+
+    async def view(self) -> View:
+        leaders = {0: "n1", 1: "n2", 2: "n1"}
+        seen = {key: PartitionView(partition=key, leader=leader, epoch=0, isr=NODES, partition_epoch=0)
+                for key, leader in leaders.items()}
+        return View(time_ns=0, replicas={}, partitions=seen, running=frozenset(), unfenced=frozenset())
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS.keys() - {"heal", "wait"}))
+def test_the_partition_of_a_line_is_that_of_its_roles(verb: str) -> None:
+    for entry in json_form.read(read_step(f"{OF_THE_LEADER[verb]} partition 1"), nodes=NODES):
+        found = resolve_targets(entry, None, cast(Sight, LedByN2()), lambda: Stage(replicas={}))
+        resolved = asyncio.run(found)
+        assert resolved is not None
+        assert "n2" in (*resolved.nodes, *resolved.entry.args.get("grudge", {}),
+                        *(resolved.entry.args.get(key) for key in ("to", "from", "leader")))
 
 
 REFUSALS = [

@@ -11,7 +11,9 @@ from raw import Raw, batch, produce_body
 from real_brokers import CONTROLLER, RealBrokers, wait_for
 
 from floodmark.broker.protocol import errors
+from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
 from floodmark.broker.wire.api_keys import PRODUCE
+from floodmark.harness.cluster.reference.power_loss import power_cut
 
 pytestmark = pytest.mark.cluster
 
@@ -39,9 +41,9 @@ def topic(cluster: RealBrokers, request: pytest.FixtureRequest) -> str:
     return made(cluster, request.node.name)
 
 
-def made(cluster: RealBrokers, name: str) -> str:
+def made(cluster: RealBrokers, name: str, **configs: str) -> str:
     with Raw(cluster.port[3]) as raw:
-        assert raw.create(name, (1, 2, 3)) == errors.NONE
+        assert raw.create(name, (1, 2, 3), **configs) == errors.NONE
     cluster.wait_isr(name, 1, 2, 3)
     return name
 
@@ -52,6 +54,13 @@ def acked(cluster: RealBrokers, topic: str, node: int, *values: bytes) -> list[i
         answers = [raw.produce(topic, batch(value)) for value in values]
     assert [error for error, _ in answers] == [errors.NONE] * len(values)
     return [offset for _, offset in answers]
+
+
+def start_follower(cluster: RealBrokers, topic: str, node: int) -> None:
+    """Starts the node; returns when its replica is in the ISR of broker 1."""
+    cluster.start(node)
+    wait_for(f"broker {node} to follow", lambda: cluster.replica(node, topic).get("leader") == 1)
+    cluster.wait_isr(topic, 1, 2, 3)
 
 
 def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
@@ -90,6 +99,28 @@ def test_a_killed_leader_is_replaced_and_comes_back(cluster: RealBrokers, topic:
     segment = Path(f"{topic}-0") / "00000000000000000000.log"
     assert len({(cluster.log_dir(node) / segment).read_bytes() for node in cluster.brokers}) == 1
     assert not cluster.replica(1, topic)["clean"]
+
+
+def test_a_broker_flushes_what_it_had_only_written_when_it_was_killed(cluster: RealBrokers) -> None:
+    """Killed between the write and the fsync of a record (the side file is as it was before the fsync), it
+    comes back into the ISR with that record: a power cut must not take it any more."""
+    topic = made(cluster, "flushed", **{"flush.messages": "1"})
+    acked(cluster, topic, 1, b"v-1", b"v-2")
+    wait_for("broker 3 to have both", lambda: cluster.replica(3, topic)["leo"] == 2)
+    segment = f"{topic}-0/00000000000000000000.log"
+    durable = cluster.folder / "n3.durable"
+    cluster.end(3)
+    notes = DurabilitySideFile.open(durable)
+    assert notes.get(segment) == Note(length=(cluster.log_dir(3) / segment).stat().st_size)
+    notes.note(segment, (cluster.log_dir(3) / segment).stat().st_size // 2)
+    notes.close()
+    start_follower(cluster, topic, 3)
+    cluster.end(3)
+
+    lost = power_cut(durable, cluster.log_dir(3))
+
+    start_follower(cluster, topic, 3)
+    assert lost.kept[f"{topic}-0"] == 2
 
 
 def test_an_orderly_stop_moves_leadership_first(cluster: RealBrokers, topic: str) -> None:

@@ -288,7 +288,8 @@ def test_system_and_cluster_are_chosen_separately(tmp_path: Path) -> None:
     options: dict[str, Any] = {"rules": "kip-101", "bugs": (), "config": {}, "links": "direct"}
     local = catalog.cluster("local", tmp_path, 3, **options)
 
-    assert (local.name, local.system) == ("local", {"name": "reference", "rules": "kip-101"})
+    assert (local.name, local.system) == (
+        "local", {"name": "reference", "rules": "kip-101", "flushes_at_recovery": True})
     assert isinstance(ability(local, Freezes), ReferenceSystem)
     assert ability(local, KeepsLogs) is None
     with pytest.raises(UsageError, match="no-such-folder is neither a version of Kafka nor a folder"):

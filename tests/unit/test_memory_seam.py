@@ -27,11 +27,11 @@ def made(folder: Path, **config: str) -> MemoryCluster:
     return memory_cluster(folder, 3, rules="kip-320", bugs=(), config=config, links="direct")
 
 
-def run_story(folder: Path, story: Story) -> Any:
+def run_story(folder: Path, story: Story, **config: str) -> Any:
     """The result of a story with a cluster that has one partition, led by n1, and a client."""
 
     async def run() -> Any:
-        cluster = made(folder)
+        cluster = made(folder, **config)
         await cluster.start()
         await cluster.create([SPEC])
         settings = ClientSettings(run_id=RUN, keys={KEY: (SPEC.topic, 0)}, pause_s=(0.0, 0.0))
@@ -139,6 +139,23 @@ def test_a_power_cut_keeps_what_is_given_and_a_wipe_nothing(tmp_path: Path) -> N
         await wait_until(behind, "n3 to have fetched everything", 5.0)
 
     run_story(tmp_path, story)
+
+
+def test_a_node_flushes_what_it_had_only_written_when_it_was_killed(tmp_path: Path) -> None:
+    async def story(cluster: MemoryCluster, client: LogClient) -> None:
+        for value in range(4):
+            assert (await client.send(one(value))).type is Type.OK
+        await cluster.kill("n3")
+        cluster._members["n3"].disk.logs["log", 0].recovery_point = 3  # as between the write and the fsync
+        await cluster.start_node("n3")
+
+        async def apart() -> str | None:
+            return None if "n3" in (await cluster.observe()).partitions[KEY].isr else "n3 is not in the ISR"
+
+        await wait_until(apart, "n3 to be in the ISR", 5.0)
+        assert await cluster.power_cut("n3") == {"keep": {KEY: 4}, "lost_records": 0}
+
+    run_story(tmp_path, story, **{"flush.messages": "1"})
 
 
 def test_an_orderly_stop_hands_leadership_over_and_is_clean(tmp_path: Path) -> None:

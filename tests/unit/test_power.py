@@ -162,6 +162,23 @@ def test_flush_messages_of_one_loses_nothing(tmp_path: Path) -> None:
     assert (lost.kept, lost.records) == ({NAME: 8}, {})
 
 
+@pytest.mark.parametrize(("every", "kept"), [(1, 8), (2, 8), (3, 6), (None, 6)])
+def test_a_log_flushes_what_it_found_unflushed_as_its_topic_wants(disk: Disk, every: int | None,
+                                                                   kept: int) -> None:
+    """A broker that was killed between a write and its fsync finds the records again, and counts them. When
+    its log is opened the topic is unknown, so the configuration decides."""
+    disk.log.append(singles(0, 6))
+    disk.log.flush()
+    disk.log.append(singles(6, 8))
+    disk.restart()
+    assert (disk.log.leo, disk.log.recovery_point) == (8, 6)
+
+    disk.log.configure(segment_bytes=5 * SIZE, flush_messages=every)
+    disk.kill()
+
+    assert power_cut(disk.durable, disk.log_dir).kept == {NAME: kept}
+
+
 def test_nothing_is_lost_after_an_orderly_stop(disk: Disk) -> None:
     disk.log.append(singles(0, 4))
     disk.log.flush()

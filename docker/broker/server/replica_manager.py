@@ -44,7 +44,7 @@ from floodmark.broker.storage.checkpoint_files import (
     write_offset_checkpoint,
 )
 from floodmark.broker.storage.local_log import LocalLog
-from floodmark.broker.storage.log_directory import LogDirectory
+from floodmark.broker.storage.log_directory import DiskError, LogDirectory
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoints import Failpoints
 from floodmark.broker.testing.step_runner import Key
@@ -212,14 +212,18 @@ class ReplicaManager:
             self._delete_log(key, found)
 
     def _configure_replica(self, hosted: HostedPartition, topic: TopicInfo) -> None:
-        """Configure a replica by the topic's configs, or else the broker's."""
+        """Configure a replica by the topic's configs, or else the broker's. Before it has a role: what is not
+        flushed yet, and has to be, must not count."""
         flush = _read_setting(topic, FLUSH_MESSAGES, self.config.flush_messages)
         hosted.configs = topic.configs
         hosted.replica.configure(self._replica_config(topic))
-        hosted.log.configure(
-            segment_bytes=_read_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
-            flush_messages=None if flush == LONG_MAX else flush,
-        )
+        try:
+            hosted.log.configure(
+                segment_bytes=_read_setting(topic, SEGMENT_BYTES, self.config.segment_bytes),
+                flush_messages=None if flush == LONG_MAX else flush,
+            )
+        except DiskError as error:
+            halt_process("log-cannot-be-flushed", error)
 
     def _replica_config(self, topic: TopicInfo) -> ReplicaConfig:
         return ReplicaConfig(

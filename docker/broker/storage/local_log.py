@@ -2,7 +2,8 @@
 
 Rules
 1. An append is one write to the page cache and no fsync, as in Kafka, unless flush.messages asks for it:
-   then the bytes are durable when `append` returns. An acknowledged write is not a durable one.
+   then the bytes are durable when `append` returns. An acknowledged write is not a durable one. Likewise
+   `configure` flushes what recovery found unflushed: a kill may have come between a write and its fsync.
 2. Only the last segment has bytes that are not durable: a roll flushes the segment it closes. So what a
    power cut leaves is always a prefix of the log.
 3. Offsets have no holes; a batch that does not begin at LEO is refused.
@@ -123,8 +124,7 @@ class LocalLog:
             chunk.append((batch, data))
             room += len(data)
         self._write_batches(active, chunk)
-        if self.flush_messages is not None and self.leo - self._recovery_point >= self.flush_messages:
-            self.flush()
+        self._flush_if_due()
 
     def truncate(self, to: int) -> None:
         """Truncate to LEO `to`, a batch boundary not below log_start (else ValueError); do nothing at or
@@ -189,8 +189,9 @@ class LocalLog:
         write_epoch_checkpoint(self._files, f"{self.folder}/{EPOCHS}", entries)
 
     def configure(self, *, segment_bytes: int, flush_messages: int | None) -> None:
-        """Use the topic's new configs for later appends."""
+        """Use the topic's configs from now on, flush.messages also for what is unflushed already."""
         self._segment_bytes, self.flush_messages = segment_bytes, flush_messages
+        self._flush_if_due()
 
     def delete(self) -> None:
         """Delete the directory, newest segment first, partition.metadata last. Descriptors stay open until
@@ -217,6 +218,10 @@ class LocalLog:
         self._files.write(segment.name, segment.descriptor, data, segment.size)
         for batch, stamped in chunk:
             segment.add_batch(batch.base_offset, batch.last_offset, len(stamped))
+
+    def _flush_if_due(self) -> None:
+        if self.flush_messages is not None and self.leo - self._recovery_point >= self.flush_messages:
+            self.flush()
 
     def _roll(self) -> LogSegment:
         self.flush()

@@ -97,9 +97,10 @@ class BrokerNode:
     def begin(self) -> None:
         """Starts in its process: recovers logs, registers, and sets timers."""
         environment = self._environment
-        if not self._settings.rules.recovery_keeps_last_batch:
-            for log in environment.disk.logs.values():
+        for log in environment.disk.logs.values():
+            if not self._settings.rules.recovery_keeps_last_batch:
                 log.drop_last_batch()
+            log.flush_if_due(self._settings.flush_messages)
         found = [self._recovered(key, log) for key, log in sorted(environment.disk.logs.items())]
         environment.trace.write_process_lines(start_lines(self.clean, found))
         self.lifecycle.begin()

@@ -124,7 +124,7 @@ class MemoryCluster:
         self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.abilities = ()
-        self.system = {"name": "reference", "rules": rules}
+        self.system = {"name": "reference", "rules": rules, "flushes_at_recovery": True}
         self.lacks: Mapping[type, str] = dict(LACKS)
         self.not_shown = frozenset[str]()
         self.points = frozenset(POINTS)

@@ -1,8 +1,9 @@
 """One node's disk in memory: what survives its process, and which part of that survives a power cut.
 
 Rules
-1. An append is durable after a flush; checkpoints are durable when they are written, and so is a truncation
-   below the flushed end. So a power cut always leaves a prefix of the log.
+1. An append is durable after a flush (a start makes up for one that is due); checkpoints are durable when
+   they are written, and so is a truncation below the flushed end. So a power cut always leaves a prefix of
+   the log.
 2. A power cut cuts at a batch boundary: there are no files that could be torn.
 """
 
@@ -53,6 +54,9 @@ class PartitionLog:
             self.batches.append(batch)
             self._bases.append(batch.base_offset)
         self.leo = self.batches[-1].last_offset + 1
+        self.flush_if_due(flush_messages)
+
+    def flush_if_due(self, flush_messages: int | None) -> None:
         if flush_messages is not None and self.leo - self.recovery_point >= flush_messages:
             self.flush()
 

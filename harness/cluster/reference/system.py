@@ -47,7 +47,8 @@ class ReferenceSystem:
             raise UsageError("a cluster has at least one node")
         self._topics = {topic: checked_topic_keys(keys) for topic, keys in (topics or {}).items()}
         self.about: Mapping[str, Any] = {
-            "name": NAME, "rules": rules, **({"topics": self._topics} if self._topics else {})}
+            "name": NAME, "rules": rules, "flushes_at_recovery": True,
+            **({"topics": self._topics} if self._topics else {})}
         self.nodes = node_names(nodes)
         self.ids = ids_of(self.nodes)
         self.dials_by_name = False

@@ -128,7 +128,9 @@ def election(op: Op, fault: Mapping[str, Any]) -> list[str]:
     partitions = " ".join(f"p{key}" for key in listed(fault.get("partitions")))
     leader = fault.get("leader")
     kind = ["unclean"] if fault.get("unclean") else [] if leader else ["preferred"]
-    return [" ".join([*kind, *([str(leader)] if leader else []), partitions]).rstrip()]
+    refused = fault.get("refused")
+    whys = [f"p{key} refused ({why})" for key, why in refused.items()] if isinstance(refused, Mapping) else []
+    return [" ".join([*kind, *([str(leader)] if leader else []), partitions]).rstrip(), *whys]
 
 
 def failpoint(value: object) -> list[str]:
@@ -144,12 +146,26 @@ def failpoint(value: object) -> list[str]:
 def loss(fault: Mapping[str, Any]) -> list[str]:
     if fault.get("lost") is not True:
         return []
-    kept, records = fault.get("keep"), fault.get("lost_records")
+    records = fault.get("lost_records")
     parts = [f"{node} lost {many(number, 'record')}" for node, number in records.items()
              if isinstance(number, int)] if isinstance(records, Mapping) else []
-    parts += [f"p{key} kept to {leo}" for key, leo in kept.items()] if isinstance(kept, Mapping) else []
     gone = "all data lost" if fault.get("kind") == "wiped" else "what was not fsynced is lost"
-    return parts or [gone]
+    return [*(parts or [gone]), *kept_logs(fault)]
+
+
+def kept_logs(fault: Mapping[str, Any]) -> list[str]:
+    """`p0 kept to 7 (5 asked)`: where the logs that a power cut was asked to keep ended, on each node."""
+    asked, kept = fault.get("keep"), fault.get("kept")
+    by_node = {node: one for node, one in kept.items() if isinstance(one, Mapping)} \
+        if isinstance(kept, Mapping) else {}
+    parts = []
+    for key, leo in asked.items() if isinstance(asked, Mapping) else ():
+        ends = {node: one[key] for node, one in by_node.items() if key in one}
+        where = [f"{end} on {node}" if len(by_node) > 1 else str(end) for node, end in ends.items()]
+        differs = "" if all(end == leo for end in ends.values()) else f" ({leo} asked)"
+        parts.append(f"p{key} kept to {', '.join(where)}{differs}" if ends else f"p{key} to be kept to {leo}")
+    share = fault.get("keep_share")
+    return [*parts, f"{share:.0%} of each log asked to be kept"] if isinstance(share, int | float) else parts
 
 
 def asked_moment(moment: Mapping[str, Any]) -> str:

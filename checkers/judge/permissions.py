@@ -225,6 +225,17 @@ def bounds_of_partition(
     )  # fmt: skip
 
 
+def internal_index(folder: Folder, nemesis: Sequence[Mapping[str, Any]], unread: Unread) -> int:
+    """The index of the last fault that may have cost records of __transaction_state or __consumer_offsets. No
+    run names their partitions and no trace shows them: any node that lost data may have had all copies, and
+    nobody knows whether flush holds for them."""
+    strikes, asks = strikes_of(nemesis), [ask for ask in unclean_asks(nemesis) if ask.partitions is None]
+    unordered = unread.disordered and (strikes or asks)
+    if unclean_setting(folder) is True or unread.lost or unread.unclean or unordered:
+        return EVER
+    return max([NEVER, *(strike.index for strike in strikes), *(ask.index for ask in asks)])
+
+
 def within(time: int) -> int:
     """A bound that fits into Spark's integers and is beyond every real time."""
     return max(NEVER, min(EVER, time))

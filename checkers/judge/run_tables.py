@@ -271,7 +271,8 @@ def fault_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    yield number, run.preconditions.txns > 0, is_uncommitted(run.folder), list(silent_names(run))
+    transactional, uncommitted = run.preconditions.txns > 0, is_uncommitted(run.folder)
+    yield number, transactional, uncommitted, list(silent_names(run)), run.internal_index
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

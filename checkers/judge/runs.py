@@ -8,12 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from floodmark.checkers.judge.elections import doubtful_elections, unclean_elections
-from floodmark.checkers.judge.permissions import NO_BOUNDS, AllBounds, bounds_of
+from floodmark.checkers.judge.permissions import NO_BOUNDS, AllBounds, bounds_of, internal_index
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.judge.reasons import is_breached, reasons_of
 from floodmark.checkers.judge.rulings import Rulings, rulings_of
 from floodmark.checkers.judge.unread import unread_of
 from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.permits import NEVER
 from floodmark.checkers.read.columns import Flags
 from floodmark.checkers.read.folder import Folder, torn_tail, unreadable, with_replicas
 from floodmark.checkers.read.observed import silent_of_trace
@@ -29,6 +30,7 @@ class Run:
     breached: bool  # lines of the history may be missing or wrong
     rulings: Rulings = field(default_factory=Rulings)
     bounds: AllBounds = field(default_factory=lambda: NO_BOUNDS)
+    internal_index: int = NEVER  # of a send before it, what the internal topics had may be lost
 
     @property
     def traced(self) -> bool:
@@ -42,8 +44,8 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
     replicas = NO_REPLICAS if rows is None else Replicas.of(rows)
     with_replicas(folder, replicas, seen.bad_rows, seen.first_bad_row)
     reasons_of(folder, seen)
-    rulings = rulings_of(folder, seen.traced)
-    bounds = bounds_of(folder, seen.nemesis, rulings, unread_of(folder, seen))
+    rulings, unread = rulings_of(folder, seen.traced), unread_of(folder, seen)
+    bounds = bounds_of(folder, seen.nemesis, rulings, unread)
     folder.reasons += doubtful_elections(bounds)
     return Run(
         folder=folder,
@@ -51,6 +53,7 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
         breached=is_breached(folder, seen),
         rulings=rulings,
         bounds=bounds,
+        internal_index=internal_index(folder, seen.nemesis, unread),
     )
 
 

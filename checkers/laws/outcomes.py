@@ -8,6 +8,7 @@ knows which send wrote which record.
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.permits import ACKS, DOUBT, ISOLATION, RETRIES
 from floodmark.checkers.laws.unit import Unit
+from floodmark.checkers.laws.values import BY_INTERNAL_TOPICS
 
 
 def outcomes(unit: Unit) -> None:
@@ -16,7 +17,9 @@ def outcomes(unit: Unit) -> None:
     unit.find(finding_names.UNSEEN, with_nodes(UNSEEN))
     unit.find(finding_names.DUPLICATE, with_nodes(DUPLICATE))
     unit.find(finding_names.PHANTOM, with_nodes(PHANTOM))
+    unit.make("aborted_alone", ABORTED_ALONE)
     unit.find(finding_names.G1A, with_nodes(G1A))
+    unit.find(finding_names.G1A, with_nodes(ABORTED_AND_READ))
     unit.find(finding_names.SAW_THEN_LOST, with_nodes(SAW_THEN_LOST))
     unit.find(finding_names.INCONSISTENT_OFFSETS, INCONSISTENT_OFFSETS)
     unit.make("read_too_early", READ_TOO_EARLY)
@@ -104,9 +107,28 @@ with failed as (
     select v.*, uncommitted, coalesce(live_at[1] < stable_to, false) as committed
     from by_value v left join partitions using (run, partition) where type = 'fail' and not repeated)
 select v.run, v.partition, coalesce(read_low, live_at[1]) as "offset", v.value,
-    case when uncommitted and not committed then {ISOLATION} end as permit,
+    case when uncommitted and not committed then {ISOLATION} else by_internal_topics end as permit,
     {SEND_AND_READ} as ops
-from failed v where read_low is not null or committed"""
+from failed v left join aborted_alone using (run, partition, value) where read_low is not null or committed"""
+
+# The values that were read and whose only entry in the leader's log is aborted.
+ABORTED_ALONE = f"""
+select run, partition, value, leader_low as aborted_at, {BY_INTERNAL_TOPICS} as by_internal_topics
+from value_rows join partitions using (run, partition) join runs using (run)
+where leader_known and leader_low = leader_high and not live and read_low is not null and not repeated"""
+
+# Those of a txn that an ok poll under read_committed returned from there, whatever the client was told.
+ABORTED_AND_READ = f"""
+with shown as (
+    from reads r semi join aborted_alone a on a.run = r.run and a.partition = r.partition
+        and a.value = r.value and a.aborted_at = r."offset"
+    where r.type = 'ok'),
+of_txns as (from sends semi join aborted_alone using (run, partition, value) where f = 'txn')
+select v.run, v.partition, aborted_at as "offset", v.value, 'aborted' as how, by_internal_topics as permit,
+    {SEND_AND_READ} as ops
+from by_value v join aborted_alone using (run, partition, value) join partitions using (run, partition)
+semi join shown using (run, partition, value) semi join of_txns using (run, partition, value)
+where not uncommitted and type is distinct from 'fail'"""
 
 # An offset was read with a value that the leader's final log does not have there.
 SAW_THEN_LOST = f"""

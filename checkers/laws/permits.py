@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 ACKS, UNCLEAN, UNCLEAN_MAYBE, BUDGET, BUDGET_MAYBE, RETRIES, SUBSCRIBE, ISOLATION = range(1, 9)
+INTERNAL, INTERNAL_MAYBE = 9, 10
 PERMITTED_BY: Mapping[int, str] = {
     ACKS: "acks",
     UNCLEAN: "unclean.leader.election.enable",
@@ -12,8 +13,10 @@ PERMITTED_BY: Mapping[int, str] = {
     RETRIES: "retries",
     SUBSCRIBE: "subscribe",
     ISOLATION: "isolation",
+    INTERNAL: "internal topics",
+    INTERNAL_MAYBE: "internal topics",
 }
-MAYBES = (UNCLEAN_MAYBE, BUDGET_MAYBE)  # possibly permitted: the name is unknown too
+MAYBES = (UNCLEAN_MAYBE, BUDGET_MAYBE, INTERNAL_MAYBE)  # possibly permitted: the name is unknown too
 DOUBT = 99  # no finding: nobody knows whether it is one, and its name is unknown
 
 # Bounds of a permission: an index, or a time in ns. A send that was invoked before the bound is covered.

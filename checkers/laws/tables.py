@@ -85,8 +85,9 @@ TABLES: Mapping[str, pa.Schema] = {
     # missing. Others have no row.
     "log_start_unknown": _schema(partition=INT),
     # transactional: some op of it is a txn; uncommitted: isolation is read_uncommitted; silent: findings with
-    # these names are not claimed for any partition of it.
-    "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT)),
+    # these names are not claimed for any partition of it; internal_index: of a send that was invoked before
+    # it, what the internal topics had may be lost.
+    "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT), internal_index=INT),
     # -- trace.jsonl ----------------------------------------------------------------------------------------
     # One row for each line of the events that checks use (read/trace.py), as in format.md; cut_from, cut_to:
     # from and to of a truncate. Lines without a partition are in every unit of the run.

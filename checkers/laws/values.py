@@ -36,7 +36,15 @@ Nearly every value is in one place: value_rows, which is stored, has lists only 
 is a view that shows the lists of all. So use the numbers for all values, and the lists for few.
 """
 
-from floodmark.checkers.laws.permits import ACKS, BUDGET, BUDGET_MAYBE, NEVER, UNCLEAN, UNCLEAN_MAYBE
+from floodmark.checkers.laws.permits import (
+    ACKS,
+    BUDGET,
+    BUDGET_MAYBE,
+    INTERNAL_MAYBE,
+    NEVER,
+    UNCLEAN,
+    UNCLEAN_MAYBE,
+)
 from floodmark.checkers.laws.unit import Unit
 
 
@@ -189,15 +197,14 @@ _JUDGED = f"""
 
 # A send whose invocation is missing may have been invoked at any time. Where the leader's log is not known, a
 # record that a cause covers may be lost: a maybe.
-_CAUSES = f"""
-    , covered as (
-        select *, case
+_COVERED_BY = f"""case
             when coalesce(invoked, -1) < unclean_index
                 or coalesce(invoked_time, {NEVER}) < unclean_time then {UNCLEAN}
             when unclean_maybe or coalesce(invoked_time, {NEVER}) < unclean_maybe_time then {UNCLEAN_MAYBE}
             when coalesce(invoked, -1) < budget_index then {BUDGET}
-            when coalesce(invoked, -1) < budget_maybe_index then {BUDGET_MAYBE} end as covered_by
-        from judged),
+            when coalesce(invoked, -1) < budget_maybe_index then {BUDGET_MAYBE} end"""
+_CAUSES = f"""
+    , covered as (select *, {_COVERED_BY} as covered_by from judged),
     permitted as (
         select *, case when gone then covered_by
             when blind and covered_by in ({UNCLEAN}, {UNCLEAN_MAYBE}) then {UNCLEAN_MAYBE}
@@ -208,6 +215,11 @@ _CAUSES = f"""
         leader_high, live, live_at, others, vanished, vanished_at, unread, beyond, lost, gone, cause,
         case when weak_acks and read_low is null and (gone or blind) then {ACKS} else cause end as excuse
     from permitted"""
+
+# For values with the columns of `partitions` and `runs`: what the transaction's coordinator knew may be lost;
+# or its marker, where a loss of the record itself would be permitted.
+BY_INTERNAL_TOPICS = f"""case when coalesce(invoked, -1) < internal_index or {_COVERED_BY} is not null
+    then {INTERNAL_MAYBE} end"""
 
 _WITH_LISTS = """
     select * exclude (live) replace (

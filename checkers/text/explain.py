@@ -119,10 +119,12 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S6",),
     ),
     finding_names.G1A: Explanation(
-        means="A send certainly failed, and its value was read, or is in the leader's log below the HW.",
+        means="A send certainly failed, and its value was read, or is in the leader's log below the HW. Or a "
+        "reader of committed records got a transaction's value from where that log has it only as aborted, "
+        "whatever the client was told.",
         near_miss="A send in doubt (info) that turns out to have happened; a failed value in an aborted "
         "entry nobody read.",
-        permitted="isolation read_uncommitted, where it was only read.",
+        permitted="isolation read_uncommitted, where it was only read; internal topics, of an aborted one.",
         law="What was refused for certain is not there; where it may have been appended, the answer must "
         "leave it in doubt",
         facts=("S6",),

@@ -164,4 +164,10 @@ PERMISSIONS: Mapping[str, Permission] = {
         "read_uncommitted a reader sees what is open or aborted",
         facts=("S18",),
     ),
+    "internal topics": Permission(
+        means="what a transaction wrote and whether it was committed are records too, of __transaction_state "
+        "and of each partition (its markers): the same faults and unclean elections that may lose other "
+        "records may lose these",
+        facts=("S17", "S8"),
+    ),
 }

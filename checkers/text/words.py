@@ -107,6 +107,8 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     "{where_seen}.",
     (finding_names.G1A, None): "The send of {value} failed for certain, yet it was read or stands committed "
     "at {place}{lines}.",
+    (finding_names.G1A, "aborted"): "The leader's final log has {value} only as aborted, at {place}, yet a "
+    "reader of committed records got it from there{lines}.",
     (finding_names.SAW_THEN_LOST, None): "{value} was read at {place}{lines}; the leader's final log does "
     "not hold it there.",
     (finding_names.NONMONOTONIC_SEND, None): "Process {process} was acked offset {offset} of partition "

@@ -26,6 +26,7 @@ PERMITS: Mapping[str, str] = {
     "retries": "retries without idempotence",
     "subscribe": "a consumer group that moves partitions",
     "isolation": "an isolation level that does not separate transactions",
+    "internal topics": "losses of what the transactions' coordinator knew",
 }
 
 Part = tuple[str, str]

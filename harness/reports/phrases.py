@@ -22,6 +22,7 @@ PERMITS: Mapping[str, str] = {
     "retries": "retries without idempotence may append a record twice, or late",
     "subscribe": "a group member's position moves with its partitions",
     "isolation": "the isolation level allows it",
+    "internal topics": "faults may have lost what the transactions' coordinator knew",
 }
 Record = Send | Read
 Asked = Callable[[Record], bool]

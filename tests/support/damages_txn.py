@@ -46,6 +46,22 @@ def an_aborted_value_is_read(folder: RunFolder, random: Random) -> Expect | None
     return after(folder, found("G1a"))
 
 
+@damage
+def a_reader_gets_what_was_aborted(folder: RunFolder, random: Random) -> Expect | None:
+    """Its client never learnt that, or was even told ok: only the log shows it."""
+    (txn,) = clients(folder, picks(folder, random, 1))
+    txn.asks()
+    value = txn.appends(aborted=True)
+    kind = random.choice(("ok", "info", "never"))
+    if kind != "never":
+        txn.answers(kind)
+    (reader,) = clients(folder, [], f=random.choice(("txn", "poll")))
+    reader.process = txn.process + 1
+    reader.asks()
+    reader.answers("ok", value)
+    return after(folder, found("G1a", may=("unseen",)))
+
+
 @near_miss
 def an_aborted_value_is_passed_over(folder: RunFolder, random: Random) -> Expect | None:
     """Its record is in the logs and no read returned it; a marker follows."""

@@ -19,6 +19,7 @@ BUDGET = "fault budget"
 RETRIES = "retries"
 SUBSCRIBE = "subscribe"
 ISOLATION = "isolation"
+INTERNAL = "internal topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +247,19 @@ def fault_budget(world: World, send: Send) -> Cause | None:
     return Cause(by=BUDGET, sure=False) if may_be_struck(world, partition) else None
 
 
+def internal_topics(world: World, send: Send) -> Cause | None:
+    """The coordinator's record of the txn, or its marker beside this record, may be lost. No trace shows."""
+    graves = [line["position"] for line in world.lines if line["process"] == -1 and (
+        (line["f"] == "elect" and (line.get("fault") or {}).get("unclean") is True
+         and line["fault"].get("partitions") is None)
+        or ((line.get("fault") or {}).get("lost") is True and line["fault"].get("nodes")))]
+    after = [position for position in graves if position > (-1 if send.invoked is None else send.invoked)]
+    unseen = unseen_strike(world) or unseen_election(world) or (world.folder.disordered and graves)
+    setting = world.run["guarantees"].get("unclean_leader_election") is True
+    lost = bool(after or unseen) or setting or losing_cause(world, send) is not None
+    return Cause(by=INTERNAL, sure=False) if lost else None
+
+
 # -- faults that the history does not show ------------------------------------------------------------------
 
 GRAVE = ("power_cut", "disk", "bad_disk")  # faults that may lose data
@@ -351,7 +365,7 @@ def any_of(answers: Iterable[bool | None]) -> bool | None:
 
 def first(causes: Iterable[Cause | None]) -> Cause | None:
     """The first of several causes in the order of naming, sure before unsure."""
-    order = (ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION)
+    order = (ACKS, UNCLEAN, BUDGET, RETRIES, SUBSCRIBE, ISOLATION, INTERNAL)
     found = [cause for cause in causes if cause is not None]
     return min(found, key=lambda cause: (order.index(cause.by), not cause.sure), default=None)
 

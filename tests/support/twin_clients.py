@@ -10,6 +10,7 @@ from twin_classes import (
     ISOLATION,
     Cause,
     follows,
+    internal_topics,
     is_lost,
     of_lost_write,
     retried,
@@ -102,18 +103,39 @@ def phantom(world: World) -> Iterator[Found]:
 def g1a(world: World) -> Iterator[Found]:
     """A value whose send certainly failed was read, or is in the leader's final log below the high watermark
     (and below the last stable offset: above it, its abort may be under way) and not aborted. Reading it is
-    allowed under read_uncommitted."""
+    allowed under read_uncommitted. Or a txn's value, of any outcome, was read by an ok poll under
+    read_committed where its only entry in the leader's log is aborted."""
+    uncommitted = world.run["guarantees"].get("isolation") == "read_uncommitted"
+    of_txns = {(send.partition, send.value) for line in world.lines if line["f"] == "txn"
+               for send in sends_of(line, None)}
     for send in world.sends:
-        if send.type != "fail" or send.value in world.repeated:
+        if send.value in world.repeated:
+            continue
+        aborted = aborted_at(world, send)
+        if send.type != "fail":
+            if not uncommitted and aborted is not None and (send.partition, send.value) in of_txns and any(
+                    op.type == "ok" and (read.partition, read.offset, read.value)
+                    == (send.partition, aborted, send.value) for op in world.ops for read in op.reads):
+                yield (send.partition, send.value), internal_topics(world, send)
             continue
         partition = world.partitions.get(send.partition)
         logged = partition is not None and any(
             entry["value"] == send.value and not entry.get("aborted")
             and entry["offset"] < partition.decided_end for entry in partition.leader_log)
         if logged or world.was_read(send):
-            uncommitted = world.run["guarantees"].get("isolation") == "read_uncommitted"
-            cause = Cause(by=ISOLATION) if uncommitted and not logged else None
+            cause = Cause(by=ISOLATION) if uncommitted and not logged else (
+                None if aborted is None else internal_topics(world, send))
             yield (send.partition, send.value), cause
+
+
+def aborted_at(world: World, send: Send) -> int | None:
+    """Where a complete leader's log has this value, if it has it in one place and only as aborted."""
+    partition = world.partitions.get(send.partition)
+    if partition is None or not partition.usable:
+        return None
+    mine = [entry for entry in partition.leader_log if entry["value"] == send.value]
+    places = {entry["offset"] for entry in mine}
+    return min(places) if len(places) == 1 and all(entry.get("aborted") for entry in mine) else None
 
 
 def saw_then_lost(world: World) -> Iterator[Found]:

@@ -103,6 +103,7 @@ def test_the_sentence_of_an_example_is_short(name: str) -> None:
 
 HOWS = {
     "lost-write": ("moved", "overwritten", "orphaned", "gone", "unread"),
+    "G1a": ("", "aborted"),
     "epoch-lineage": ("two records", "falls", "cache", "cache above LEO"),
     "ack-rule": ("hw", "isr", "member"),
     "candidate-incomplete": ("short", "other"),

@@ -17,6 +17,7 @@ from floodmark.checkers.laws.permits import (
     BUDGET_MAYBE,
     DOUBT,
     EVER,
+    INTERNAL_MAYBE,
     ISOLATION,
     NEVER,
     RETRIES,
@@ -58,10 +59,10 @@ def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
 
 
 def run_of(partition: Row) -> Rows:
-    flags = {"uncommitted": False, "silent": []}
+    of_run = {"transactional": False, "internal_index": NEVER}
     return {
         "partitions": [PARTITION | partition],
-        "runs": [{"transactional": partition.get("transactional", False), **flags}],
+        "runs": [{key: partition.get(key, value) for key, value in of_run.items()}],
         "processes": [{"process": FINAL, "final": True, "overlaps": False}],
         "replicas": [replica("n1", leads=True), replica("n2"), replica("n3")],
     }
@@ -119,6 +120,8 @@ def entry(offset: int, value: int | None = 7, node: str = "n1", **more: Any) -> 
 def repeated(value: int = 7) -> Rows:
     return {"repeated": [{"value": value}]}
 
+
+DOUBTFUL_TXN = sent(0, kind="info", f="txn")
 
 # Each case: the rows, the changes of the partition, the findings.
 CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
@@ -266,6 +269,47 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     ),
     "failed, read uncommitted, and committed": (
         [sent(0, kind="fail"), read(9, 5), entry(5)], {"uncommitted": True}, [("G1a", 5)],
+    ),
+    "a txn's value was read where the log has it as aborted": (
+        [DOUBTFUL_TXN, read(9, 5), entry(5, aborted=True)], {}, [("G1a", 5)],
+    ),
+    "the same, and its client was told ok": (
+        [sent(0, offset=5, f="txn"), read(9, 5), entry(5, aborted=True)], {}, [("G1a", 5)],
+    ),
+    "its client was told that it failed: still one finding": (
+        [sent(0, kind="fail", f="txn"), read(9, 5), entry(5, aborted=True)], {}, [("G1a", 5)],
+    ),
+    "read by a poll in doubt": ([DOUBTFUL_TXN, read(9, 5, kind="info"), entry(5, aborted=True)], {}, []),
+    "read elsewhere": (
+        [DOUBTFUL_TXN, read(9, 4), entry(5, aborted=True)], {}, [("saw-then-lost", 4)],
+    ),
+    "a plain send's": ([sent(0, kind="info"), read(9, 5), entry(5, aborted=True)], {}, []),
+    "a follower alone has it as aborted": (
+        [DOUBTFUL_TXN, read(9, 5), entry(5), entry(5, node="n2", aborted=True)], {}, [],
+    ),
+    "the log has a copy of it that was not aborted": (
+        [DOUBTFUL_TXN, read(9, 5), entry(5, aborted=True), entry(6)], {}, [],
+    ),
+    "the log that has it as aborted is not complete": (
+        [DOUBTFUL_TXN, read(9, 5), entry(5, aborted=True)],
+        {"leader_known": False, "losses_judged": False},
+        [],
+    ),
+    "the reader reads uncommitted": (
+        [DOUBTFUL_TXN, read(9, 5), entry(5, aborted=True)], {"uncommitted": True}, [],
+    ),
+    "its transaction may have been lost by the internal topics": (
+        [DOUBTFUL_TXN, read(9, 5), entry(5, aborted=True)],
+        {"internal_index": 1},
+        [("G1a", 5, INTERNAL_MAYBE)],
+    ),
+    "they lost data before it": (
+        [DOUBTFUL_TXN, read(9, 5), entry(5, aborted=True)], {"internal_index": 0}, [("G1a", 5)],
+    ),
+    "its marker may have been lost": (
+        [sent(0, kind="fail", f="txn"), read(9, 5), entry(5, aborted=True)],
+        {"budget_maybe_index": 1},
+        [("G1a", 5, INTERNAL_MAYBE)],
     ),
     # -- saw-then-lost
     "read, and another there now": (

@@ -2,9 +2,9 @@
 
 Rules
 1. The process that runs the cluster carries out the requests, one at a time.
-2. A fault is requested by its name in harness.faults, and refused if this cluster lacks the ability. What is
-   impossible in a node's present state (a kill of a dead node) is refused before anything is done to other
-   nodes.
+2. A fault is requested by its name in harness.faults, or as an entry of a schedule that names its nodes. It
+   is carried out as in a run, and refused if this cluster lacks the ability. What is impossible in a node's
+   present state (a kill of a dead node) is refused before anything is done to other nodes.
 3. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
    cluster; both are removed when it closes.
 """
@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,21 +25,18 @@ from floodmark.harness.protocols import (
     CLIENTS,
     CONTROLLER,
     UNKNOWN,
-    Ability,
     Addressed,
     Adopts,
     Cluster,
-    Cuts,
-    Expires,
-    Kills,
-    Pauses,
-    PowerCuts,
     ReplicaView,
     View,
     ability,
     why_not,
 )
-from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.phrases import grudge, many
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import Entry
+from floodmark.nemesis.compose import Composed, arsenal, unavailable
 
 _NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
 
@@ -82,29 +79,38 @@ class ClusterServer:
             return await self._state()
         if f == "cut":
             done = await self._cut(request)
-        elif f == "heal":
-            await self._cutting().heal()
-            self._cuts.clear()
-            done = "healed"
+        elif f == "entry":
+            (entry,) = json_form.read([request["entry"]], source="the fault", nodes=self.cluster.nodes)
+            done = await self._strike(entry)
         else:
-            done = await self._strike_all(f, request["nodes"])
+            done = await self._strike(Entry(f=f, nodes=tuple(dict.fromkeys(request.get("nodes", ())))))
         self.say(done)
         return {"done": done}
 
-    async def _strike_all(self, f: str, nodes: Sequence[str]) -> str:
-        strike = self._strike(f)
-        look = await self.cluster.observe()
-        for node in nodes:
-            self._refuse(f, node, look)
-        said = []
-        for node in dict.fromkeys(nodes):
-            if f == "power_cut":
-                await self._adopt()  # losses are reported by partition
-            result = await strike(node)
-            self._paused -= {node} if ends_pause(f) else set()
-            self._paused |= {node} if f == "pause" else set()
-            said.append(self._lost(node, result) if f == "power_cut" else f"{f} {node}")
-        return "; ".join(said)
+    async def _strike(self, entry: Entry, done: str = "") -> str:
+        """Carries out an entry of a schedule, as in a run; returns what was done, of a cut in these words."""
+        f, nemesis = entry.f, Composed(arsenal(self.cluster))
+        if f not in nemesis.answers:
+            why = unavailable(self.cluster).get(f)
+            raise FloodmarkError(f"a cluster that is up cannot {f!r}" if why is None
+                                 else f"{f} is impossible on this cluster: {why}")
+        if entry.nodes:
+            look = await self.cluster.observe()
+            for node in entry.nodes:
+                self._refuse(f, node, look)
+        if f == "power_cut":
+            await self._adopt()  # losses are reported by partition
+        struck = await nemesis.strike(entry, entry.nodes)
+        self._paused -= set(entry.nodes) if ends_pause(f) else set()
+        self._paused |= set(entry.nodes) if f == "pause" else set()
+        if f == "heal":
+            self._cuts.clear()
+            return "healed"
+        if f == "cut":
+            self._cuts.append(done or "; ".join(grudge(struck.detail["grudge"])))
+            return self._cuts[-1]
+        return "; ".join(self._lost(node, struck.detail) if f == "power_cut" else f"{f} {node}"
+                         for node in entry.nodes)
 
     def _refuse(self, f: str, node: str, look: View) -> None:
         """Raises UsageError if the fault is impossible in the node's present state."""
@@ -125,39 +131,15 @@ class ClusterServer:
         if f == "stop" and paused:
             raise UsageError(f"{node} is paused and cannot be stopped: resume it, or kill it")
 
-    def _lost(self, node: str, result: Mapping[str, Any]) -> str:
+    def _lost(self, node: str, struck: Mapping[str, Any]) -> str:
         """A sentence on what a power cut lost."""
-        count = result["lost_records"]
-        names = {spec.key: f"{spec.topic}-{spec.partition}" for spec in self.cluster.partitions}
-        ends = [f"{names[key]} at {leo}" for key, leo in result["keep"].items() if key in names]
+        count = struck["lost_records"][node]
+        names = {str(spec.key): f"{spec.topic}-{spec.partition}" for spec in self.cluster.partitions}
+        ends = [f"{names[key]} at {leo}" for key, leo in struck["kept"][node].items() if key in names]
         gone = "lost nothing: everything it had written was fsynced" if count == 0 else (
             f"lost {many(count, 'record')} that it had not fsynced")
         sentence = f"power-cut {node}: it is down and {gone}"
         return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence
-
-    def _strike(self, f: str) -> Callable[[str], Awaitable[Any]]:
-        """The function that carries out a fault; FloodmarkError with the reason if the cluster lacks the
-        ability."""
-        if f in ("kill", "start", "stop"):
-            kills = self._able(f, Kills)
-            return {"kill": kills.kill, "start": kills.start_node, "stop": kills.stop_node}[f]
-        if f in ("pause", "resume"):
-            pauses = self._able(f, Pauses)
-            return pauses.pause if f == "pause" else pauses.resume
-        if f == "expire":
-            return self._able(f, Expires).expire
-        if f == "power_cut":
-            return self._able(f, PowerCuts).power_cut
-        raise FloodmarkError(f"a cluster that is up cannot {f!r}")
-
-    def _cutting(self) -> Cuts:
-        return self._able("cut", Cuts)
-
-    def _able(self, f: str, kind: type[Ability]) -> Ability:
-        able = ability(self.cluster, kind)
-        if able is None:
-            raise FloodmarkError(f"{f} is impossible on this cluster: {why_not(self.cluster, kind)}")
-        return able
 
     async def _adopt(self) -> None:
         adopts = ability(self.cluster, Adopts)
@@ -165,11 +147,6 @@ class ClusterServer:
             await adopts.adopt()
 
     async def _cut(self, request: Mapping[str, Any]) -> str:
-        if "grudge" in request:
-            await self._cutting().cut(request["grudge"], reset=False)
-            self._cuts += (lines := [f"{node} receives nothing from {', '.join(others)}"
-                                    for node, others in request["grudge"].items() if others])
-            return "; ".join(lines)
         nodes: Sequence[str] = request["nodes"]
         others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
         valid = (*self.cluster.nodes, CONTROLLER, CLIENTS)
@@ -178,16 +155,14 @@ class ClusterServer:
                 raise UsageError(f"no node {name!r}: there are {', '.join(valid)}")
         if not nodes or not others or set(nodes) & set(others):
             raise UsageError("a cut needs two sides: name nodes, and others from which to cut them")
-        grudge = {node: list(others) for node in nodes}
+        unheard = {node: list(others) for node in nodes}
         if not request["one_way"]:
-            grudge |= {other: list(nodes) for other in others}
-        await self._cutting().cut(grudge, reset=request["reset"])
+            unheard |= {other: list(nodes) for other in others}
         one = len(nodes) == 1 and list(nodes) != [CLIENTS]
         verb = ("receives nothing from" if one else "receive nothing from") if request["one_way"] else (
             "is cut from" if one else "are cut from")
         done = f"{', '.join(nodes)} {verb} {', '.join(others)}{' (by reset)' if request['reset'] else ''}"
-        self._cuts.append(done)
-        return done
+        return await self._strike(Entry(f="cut", args={"grudge": unheard, "reset": request["reset"]}), done)
 
     async def _state(self) -> Mapping[str, Any]:
         await self._adopt()

@@ -291,9 +291,9 @@ class ClusterUp:
         """Cuts the nodes from these others; none: from all other brokers."""
         ask_cluster(self.folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
 
-    def cut_by(self, grudge: Mapping[str, Sequence[str]]) -> None:
-        """Cuts links. grudge: node -> the nodes it receives nothing from."""
-        ask_cluster(self.folder, "cut", grudge=grudge)
+    def carry_out(self, entry: Keywords) -> None:
+        """Applies the fault of a schedule's entry, with everything that the entry says of it."""
+        ask_cluster(self.folder, "entry", entry=entry)
 
     def heal(self) -> None:
         ask_cluster(self.folder, "heal")

@@ -3,15 +3,18 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from threading import Event
+from types import SimpleNamespace
+from typing import Any, ClassVar, cast
 
 import pytest
 
 from floodmark.harness import catalog
-from floodmark.harness.commands import pytest_nemesis, pytest_support
+from floodmark.harness.commands import cluster_server, pytest_nemesis, pytest_support
 from floodmark.harness.commands.pytest_support import (
     ClusterUp,
     entries,
@@ -22,7 +25,10 @@ from floodmark.harness.commands.pytest_support import (
 )
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.schedule.entry import ACTS
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.protocols import Cluster, Struck
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import ACTS, Entry
 from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 
 KILL = {"f": "kill", "nodes": ["n1"]}
@@ -183,6 +189,121 @@ def test_the_faults_of_a_nemesis_are_ended() -> None:
     assert cluster.calls == ["heal", "resume n1", "start n2"]
     with pytest.raises(FloodmarkError, match="n2 died without a fault"):
         pytest_nemesis.mend(recording(died=["n2"]))
+
+
+class Strikes:
+    """A nemesis that keeps what it is to carry out."""
+
+    answers = frozenset(FAULTS)
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        self.entries.append(entry)
+        return Struck(nodes=nodes, detail={"grudge": {}, "kept": {node: {} for node in nodes},
+                                           "lost_records": dict.fromkeys(nodes, 0)})
+
+
+class Observed:
+    """A cluster of three nodes on which everything is possible."""
+
+    nodes, partitions, abilities = ("n1", "n2", "n3"), (), ()
+    lacks: ClassVar[dict[type, str]] = {}
+
+    async def observe(self) -> None:
+        pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served(ClusterUp):
+    """A cluster whose server is in this process; a strike takes as long as `takes_s` says."""
+
+    server: cluster_server.ClusterServer
+    clock: "Clock"
+    began_s: list[float] = field(default_factory=list)
+
+    def carry_out(self, entry: Any) -> None:
+        self.began_s.append(self.clock.now_s)
+        asyncio.run(self.server._carry_out({"do": "entry", "entry": entry}))
+        self.clock.now_s += 7.0
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock, and an event that is never set."""
+
+    now_s: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def wait(self, time_s: float) -> bool:
+        self.now_s += time_s
+        return False
+
+    def is_set(self) -> bool:
+        return False
+
+
+def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share of a log to keep and the reset of connections, the moment, and the time after the entry
+    before."""
+    given = entries({"nemesis": "crash,restart,pause,cut,power,expire", "duration": 300, "interval": 1,
+                     "seed": 3})
+    acts = [entry for entry in json_form.read(given) if entry.f != "wait"]
+    assert {"keep_share", "reset", "grudge"} <= {key for entry in acts for key in entry.args}
+    nemesis, clock = Strikes(), Clock()
+    monkeypatch.setattr(cluster_server, "arsenal", lambda _: [nemesis])
+    monkeypatch.setattr(cluster_server.ClusterServer, "_refuse", lambda *_: None)
+    monkeypatch.setattr(pytest_nemesis, "time", clock)
+    monkeypatch.setattr(pytest_nemesis, "await_healthy", lambda *_: True)
+    server = cluster_server.ClusterServer(cluster=cast(Cluster, Observed()), say=lambda _: None)
+    cluster = Served(bootstrap="", folder=Path("c"), server=server, clock=clock)
+    striker = pytest_nemesis.Nemesis(cluster=cluster, entries=given, stop_event=cast(Event, clock))
+
+    striker.strike()
+
+    assert striker.failure is None
+    assert nemesis.entries == acts
+    moments = [entry.moment for entry in acts]
+    assert any(moment is not None and "after_ns" in moment for moment in moments)
+    for moment, began_s, before_s in zip(moments[1:], cluster.began_s[1:], cluster.began_s, strict=False):
+        if moment is not None and moment["at"] == "time":
+            due_s = max(moment["time"] / 1e9, before_s + 7.0 + moment.get("after_ns", 0) / 1e9)
+            assert began_s == pytest.approx(due_s)
+
+
+class InThisThread:
+    """A thread that is over when it has started."""
+
+    def __init__(self, *, target: Callable[[], None], daemon: bool) -> None:
+        self.start = target
+
+    def join(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("error", [None, FloodmarkError("n1 does not obey"), KeyError("f")])
+def test_a_nemesis_that_stopped_fails_its_test(
+    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits in vain for a healthy cluster, or a strike fails: the test would pass without faults."""
+    cluster = recording()
+    monkeypatch.setattr(pytest_nemesis, "HEALTHY_WITHIN_S", 0.0)
+    waits = {"f": "wait", "moment": {"at": "state", "healthy": True}}
+    monkeypatch.setattr(pytest_nemesis, "entries", lambda _: [waits if error is None else KILL])
+    monkeypatch.setattr(pytest_nemesis, "mend", lambda _: None)
+    monkeypatch.setattr(pytest_nemesis, "threading", SimpleNamespace(Event=Event, Thread=InThisThread))
+
+    def carry_out(*_: Any) -> None:
+        assert error is not None
+        raise error
+
+    monkeypatch.setattr(RecordingCluster, "carry_out", carry_out)
+    words = "the nemesis stopped after 0 strikes" if error is None else str(error)
+    with pytest.raises(Exception, match=words), pytest_nemesis.striking(cluster, {}):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ FORMAT = 1
 DONE, INTERRUPTED = "done", "interrupted"  # values of run.json's `ended`; any other value is an error
 RUNS = Path("histories/runs")
 LATEST = "latest"
+SHRUNK = "shrunk"  # key of run.json: only run.json, the verdict and the measures are left
 MEASURES = "measures.parquet"  # in a run's folder: what its faults cost clients (checkers/stats)
 # A run of a million partitions needs about a third of this.
 ABOUT_BYTES_AT_MOST = 1 << 30

@@ -5,6 +5,7 @@ in harness/reports/verdict_text.py.
 """
 
 import tempfile
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import orjson
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import RunAt, write_whole
 from floodmark.harness.run_location import Place
-from floodmark.harness.verdict import Verdict
+from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 FORMAT = 1
 FAILURE = "judge-error.txt"
@@ -41,6 +42,23 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
         "counts": dict(verdict.counts),
         "timings_s": dict(verdict.timings_s),
     }
+
+
+def of_json(saved: Mapping[str, Any]) -> Verdict:
+    """The verdict that as_json gave; the keys of saved_verdict.is_verdict must be there."""
+    return Verdict(
+        valid=saved["valid"],
+        findings=tuple(
+            Finding(name=found["name"], klass=found["class"], permitted_by=found["permitted_by"],
+                    count=found["count"], examples=tuple(found.get("examples") or ()))
+            for found in saved["findings"]),
+        unknown=tuple(Unknown(names=tuple(entry["names"]), reason=entry["reason"])
+                      for entry in saved.get("unknown") or ()),
+        not_made=tuple(NotMade(names=tuple(entry["names"]), reason=entry["reason"])
+                       for entry in saved.get("not_made") or ()),
+        counts=saved.get("counts") or {},
+        timings_s=saved.get("timings_s") or {},
+    )
 
 
 def write(folder: Place, verdict: Verdict) -> None:

@@ -19,7 +19,7 @@ from floodmark.checkers.laws import finding_names
 from floodmark.checkers.read.observed import Observes, observes_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.parquet_dump import is_copy
-from floodmark.harness.run import REPLICAS_BYTES_AT_MOST, RunAt
+from floodmark.harness.run import REPLICAS_BYTES_AT_MOST, SHRUNK, RunAt
 from floodmark.harness.run_location import Place, is_named, is_safe_name, open_inside, refuse_larger
 
 if TYPE_CHECKING:  # columns are imported where they are made, so that Spark's start does not wait for them
@@ -163,6 +163,9 @@ def damaged_rows(reason: str) -> tuple[tuple[str, ...], str]:
 
 def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
     """run.json, if the fields that every check needs are valid; else FloodmarkError."""
+    if about.get(SHRUNK) is True:
+        raise FloodmarkError("a campaign has shrunk this run, so it cannot be judged again: only run.json, "
+                             "the verdict and the measures are left; campaign run --keep keeps whole runs")
     nodes, partitions = about.get("nodes"), about.get("partitions")
     if not (isinstance(nodes, list) and all(isinstance(node, str) and node for node in nodes)):
         raise FloodmarkError("run.json: `nodes` is no list of names")

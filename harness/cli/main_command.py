@@ -140,7 +140,8 @@ def run(through: "Gate", bootstrap: str | None, **options: Any) -> int:
 def check(folders: tuple[str, ...], through: "Gate", workers: Workers, keep_parquet: bool) -> int:
     """Judge run FOLDERs (default: the latest run), all in one set of Spark jobs.
 
-    A FOLDER may be a quoted pattern: 'histories/runs/*' means the folders that it matches, in order.
+    A FOLDER may be a quoted pattern: 'histories/runs/*' means the folders that it matches, in order. A folder
+    that has runs inside, such as a demo's or a campaign's, means all of them.
     It may be an address that Spark can read: hdfs://, s3a://, viewfs://.
     The exit code is the worst of all folders, in the order 1, 4, 3, 0.
     """
@@ -159,10 +160,10 @@ def rejudge(folders: tuple[str, ...], through: "Gate", workers: Workers) -> int:
 
     The new verdicts replace the saved ones. Patterns and the exit code are as for check.
     """
-    from floodmark.harness.commands.folder_arguments import chosen
+    from floodmark.harness.commands.folder_arguments import chosen_runs
     from floodmark.harness.commands.rejudge import rejudge_folders
 
-    return rejudge_folders(chosen(folders, workers), through, workers)
+    return rejudge_folders(chosen_runs(folders, workers), through, workers)
 
 
 @main.command()

@@ -53,7 +53,7 @@ from floodmark.harness.phases.main_phase import end_all, raise_first
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import UNKNOWN, VALID
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import MEASURES, Run
+from floodmark.harness.run import MEASURES, SHRUNK, Run
 from floodmark.harness.verdict import BUG
 
 BATCH_S = 240.0  # of playing at most, then the batch is judged
@@ -247,7 +247,7 @@ class Conductor:
             outcome = {"shown": None, "why": answer["why"]} if answer[JUDGE_FAILED] else {"shown": shown}
             self._log(REPRODUCED, signature=job.signature, number=job.number, judge_s=each_s,
                       folder=str(job.folder.relative_to(self.at.folder)), **outcome)
-            if outcome["shown"] is False and not self.bounds.keep:
+            if answer["kind"] == VALID and not self.bounds.keep:
                 shrink(job.folder)
         began_s = time.monotonic()
         self._update_ledger()
@@ -407,11 +407,17 @@ def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder
 
 
 def shrink(folder: Path) -> None:
-    """Deletes the files of a valid run except run.json, the verdict and the measures."""
+    """Deletes the files of a valid run except run.json, which says so first, the verdict and the measures."""
     run = Run(folder=folder)
+    try:
+        about = run.about()
+    except FloodmarkError:
+        return  # somebody removed it
+    if not about.get(SHRUNK):
+        run.rewrite({**about, SHRUNK: True})
     for path in (run.history_path, run.trace_path, run.replicas_path):
         path.unlink(missing_ok=True)
-    for path in folder.glob("*") if folder.is_dir() else ():
+    for path in folder.glob("*"):
         if path.name not in KEPT:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 

@@ -23,7 +23,7 @@ import orjson
 from floodmark.checkers.judge import report
 from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
-from floodmark.harness.commands.folder_arguments import chosen
+from floodmark.harness.commands.folder_arguments import chosen_runs
 from floodmark.harness.commands.report import write_page_if_invalid
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import verdict_text
@@ -35,7 +35,8 @@ from floodmark.harness.reports.junit_report import junit
 from floodmark.harness.reports.markdown_report import markdown
 from floodmark.harness.reports.run_outcome import HARNESS, LISTS, Ruling, fails, ruling, summary
 from floodmark.harness.reports.safe_text import harmless, harmless_data
-from floodmark.harness.run import RunAt, write_whole
+from floodmark.harness.reports.saved_verdict import LEFT_OF_SHRUNK, kept_verdict
+from floodmark.harness.run import SHRUNK, RunAt, write_whole
 from floodmark.harness.run_location import Place
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict, worst
@@ -87,8 +88,9 @@ def refuse_no_files(files: Mapping[str, Path]) -> None:
 def check_folders(
     words: Sequence[str | Path], through: Gate, workers: Workers = HERE, *, keep_parquet: bool = False
 ) -> int:
-    """Judges all folders (patterns too) in one call of the judge; returns the worst exit code."""
-    folders = chosen(words, workers)
+    """Judges all runs (patterns too, and folders of runs) in one call of the judge; returns the worst exit
+    code."""
+    folders = chosen_runs(words, workers)
     codes = judge_folders(folders, through, workers)
     if keep_parquet:
         keep_parquet_copies(folders)
@@ -113,14 +115,17 @@ def judge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HE
     """Judges and reports; returns each folder's exit code (and 4 for each file that could not be written)."""
     runs = f"{len(folders)} runs" if len(folders) > 1 else "the run"
     click.echo(f"judging {runs} (starting Spark takes a while)", err=True)
+    kept = {folder: report.of_json(saved) for folder in folders
+            if (saved := kept_verdict(RunAt(folder=folder))) is not None}
     try:
-        verdicts = catalog.judge(workers).judge(folders)
+        judged = iter(catalog.judge(workers).judge([folder for folder in folders if folder not in kept]))
     except FloodmarkError as error:
         not_judged(folders, str(error), through)
         raise
+    verdicts = [kept[folder] if folder in kept else next(judged) for folder in folders]
     outcomes = []
     for folder, verdict in zip(folders, verdicts, strict=True):
-        unsaved = save(folder, verdict)
+        unsaved = [] if folder in kept else save(folder, verdict)
         outcomes.append(outcome_of(folder, verdict, through.policy, unsaved=bool(unsaved)))
     codes = [outcome.code for outcome in outcomes]
     if (together := through.json_file) is not None:
@@ -180,7 +185,8 @@ def outcome_of(folder: Place, verdict: Verdict, policy: Policy, *, unsaved: bool
     """The folder's result at the gate, for the reports."""
     run, about = RunAt(folder=folder), about_of(folder, verdict)
     shown = harmless_data(report.as_json(verdict))
-    remarks = [("bad line", line) for line in bad_lines(run, shown)]
+    remarks = [("shrunk", LEFT_OF_SHRUNK)] if (about or {}).get(SHRUNK) is True else []
+    remarks += [("bad line", line) for line in bad_lines(run, shown)]
     remarks += [("died", sentence) for sentence in died_unquoted(run, about or {}, shown)]
     remarks += [("gate", line) for line in effects_of_options(verdict, policy)]
     return Outcome(

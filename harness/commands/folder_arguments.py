@@ -6,17 +6,20 @@ Rules
 2. A pattern gives folders, in order; files are skipped. A pattern without a match is a usage error: a gate
    that judged nothing must not pass.
 3. Each folder comes once, however often it was named (`latest` is a link to another folder).
+4. A command that judges enters folders that have runs inside: a demo's, a scenario's, a reproduction's, a
+   campaign's. A folder that neither is a run nor has one inside is a usage error.
 """
 
 import glob
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
+from floodmark.checkers.judge.report import is_run
 from floodmark.harness import catalog
 from floodmark.harness.errors import UsageError
 from floodmark.harness.run import latest_folder
-from floodmark.harness.run_location import LOCAL, Place, path_of, scheme_of
+from floodmark.harness.run_location import LOCAL, Far, Place, path_of, scheme_of
 from floodmark.harness.spark_options import HERE, Workers
 
 P = TypeVar("P", bound=Place)
@@ -30,6 +33,36 @@ def chosen(arguments: Sequence[str | Path], workers: Workers = HERE) -> tuple[Pl
     for folder in named:
         refuse_other_bytes(folder)
     return each_once(named)
+
+
+def chosen_runs(arguments: Sequence[str | Path], workers: Workers = HERE) -> tuple[Place, ...]:
+    """The run folders among those that the arguments name, and inside them."""
+    runs: list[Place] = []
+    for folder in chosen(arguments, workers):
+        if not (inside := runs_in(folder)):
+            raise UsageError(f"{folder} is no run folder: it has no run.json, and there is no run inside it")
+        runs += inside
+    for run in runs:
+        refuse_other_bytes(run)
+    return each_once(runs)
+
+
+def runs_in(folder: Place) -> list[Place]:
+    """The folder itself if it is a run, or if it may not be read, which the judge reports; else the runs
+    inside it, in order. Links inside it and hidden folders are not followed."""
+    if is_run(folder):
+        return [folder]
+    try:
+        return [run for inside in folders_in(folder) for run in runs_in(inside)]
+    except PermissionError:
+        return [folder]
+
+
+def folders_in(folder: Place) -> Sequence[Place]:
+    if isinstance(folder, Path):
+        return sorted(path for path in (folder.iterdir() if folder.is_dir() else ())
+                      if path.is_dir() and not path.is_symlink() and not path.name.startswith("."))
+    return cast(Far, folder / "*").glob_folders()
 
 
 def named_by(argument: str, workers: Workers) -> Sequence[Place]:

@@ -19,6 +19,7 @@ from floodmark.harness.commands.check import (
     UNSAVED,
     Gate,
     about_of,
+    read_about,
     report_failure,
     save,
     write_json,
@@ -60,7 +61,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
             lines = [*verdict_text.unknowns(now["unknown"]),
                      "  nothing was judged: the saved verdict stays"]
         differing += bool(lines)
-        then = None if before is None else ruling(before, about, through.policy)
+        then = None if before is None else ruling(before, read_about(folder), through.policy)
         rulings.append(ruling(now, about, through.policy, failed=failed))
         if verdict.counts:
             write_page_if_invalid(folder, rulings[-1], now, renew=True)

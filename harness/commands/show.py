@@ -24,7 +24,7 @@ from floodmark.harness.reports.record_story import began, change_line, course_of
 from floodmark.harness.reports.run_files import RunFiles
 from floodmark.harness.reports.run_outcome import ruling
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.reports.saved_verdict import read_about, read_verdict
+from floodmark.harness.reports.saved_verdict import LEFT_OF_SHRUNK, read_about, read_verdict
 from floodmark.harness.reports.verdict_text import (
     Reading,
     gathering_of,
@@ -39,7 +39,7 @@ from floodmark.harness.reports.verdict_text import (
     unknowns,
     with_heads,
 )
-from floodmark.harness.run import Run, latest_folder, open_run
+from floodmark.harness.run import SHRUNK, Run, latest_folder, open_run
 from floodmark.harness.verdict import BUG, EXIT_VALID
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
@@ -81,7 +81,10 @@ def show_glance(run: Run, about: Mapping[str, Any], shown: Path) -> None:
     for sentence in died_unquoted(run, about, verdict or {}):
         click.echo(f"  died       {sentence}")
     click.echo("\n".join(struck_text(reading) or ["  struck by  nothing"]))
-    show_timeline(run, about, verdict, reading)
+    if about.get(SHRUNK) is True:
+        click.echo(f"  shrunk     {LEFT_OF_SHRUNK}")
+    else:
+        show_timeline(run, about, verdict, reading)
     if verdict is None:
         click.echo(f"  judge      {harmless(shlex.join(['floodmark', 'check', str(shown)]))}")
         return

@@ -11,7 +11,9 @@ import orjson
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import NAME
 from floodmark.harness.reports.safe_text import harmless_data
-from floodmark.harness.run import FORMAT, VERDICT_BYTES_AT_MOST, P, Run, RunAt
+from floodmark.harness.run import FORMAT, SHRUNK, VERDICT_BYTES_AT_MOST, P, Run, RunAt
+
+LEFT_OF_SHRUNK = "only run.json, the verdict and the measures are left: this verdict is the campaign's"
 
 
 def read_about(run: Run) -> Mapping[str, Any]:
@@ -36,6 +38,15 @@ def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
     if not is_verdict(verdict):
         raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
     return harmless_data(dict(verdict))
+
+
+def kept_verdict(run: RunAt[P]) -> Mapping[str, Any] | None:
+    """The verdict of a run that a campaign has shrunk, which nobody can judge again; None for other runs, and
+    if it cannot be read."""
+    try:
+        return read_verdict(run) if run.about().get(SHRUNK) is True else None
+    except FloodmarkError:
+        return None
 
 
 def is_verdict(value: Any) -> bool:

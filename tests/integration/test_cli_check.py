@@ -11,8 +11,10 @@ from xml.etree import ElementTree
 import pytest
 from command_line import Answer, edit_lines, edit_run, floodmark, golden, verdict
 
+from floodmark.checkers.judge import report
 from floodmark.harness.commands import check
-from floodmark.harness.verdict import Finding, Unknown, Verdict, worst
+from floodmark.harness.commands.campaign_run import shrink
+from floodmark.harness.verdict import worst
 
 pytestmark = pytest.mark.spark
 
@@ -74,8 +76,6 @@ def damage(parent: Path) -> None:
     edit_run(golden(parent, INVALID, called="died-invalid"), died=["n2"])
     for name in (VALID, INVALID, UNKNOWN, PERMITTED, KILLED):
         golden(parent, name)
-    (parent / "empty").mkdir()
-    (parent / "file").write_text("no folder at all")
 
 
 @pytest.fixture(scope="module")
@@ -97,28 +97,26 @@ def test_the_exit_code_of_many_is_the_worst_and_the_last_line_is_a_folder(judged
     assert judged.answer.code == 1
     assert judged.answer.last == str(judged.folder / "wrong-type")
     assert judged.answer.out.splitlines()[0] == (
-        "17 runs: 6 invalid, 4 failed in the harness, 4 unknown, 3 valid")
-    assert "judging 17 runs" in judged.answer.err
+        "15 runs: 6 invalid, 2 failed in the harness, 4 unknown, 3 valid")
+    assert "judging 15 runs" in judged.answer.err
 
 
 def test_every_run_has_its_verdict_beside_it_and_all_are_in_the_json_file(judged: Judged) -> None:
-    """A folder that is no run gets no verdict file."""
     together = json.loads(judged.json_file.read_text())
     names = {path.name for path in judged.folder.iterdir()}
     assert {Path(folder).name for folder in together} == names
-    for name in names - {"empty", "file"}:
+    for name in names:
         assert judged.verdict(name) == together[str(judged.folder / name)]
-    assert list((judged.folder / "empty").iterdir()) == []
 
 
 def test_the_reports_for_ci_servers_say_what_the_exit_codes_say(judged: Judged) -> None:
-    """Of 17 runs, 6 are invalid, 4 failed in the harness, 4 are unknown."""
+    """Of 15 runs, 6 are invalid, 2 failed in the harness, 4 are unknown."""
     suite = ElementTree.parse(judged.junit_file).getroot()[0]
-    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["17", "10", "4", "0"]
+    assert [suite.get(name) for name in ("tests", "failures", "errors", "skipped")] == ["15", "10", "2", "0"]
     folders = {one.get("name"): Path(one.get("value", "")).name for one in suite.iter("property")}
     cases = {folders[f"{case.get('name')}: folder"]: case for case in suite.findall("testcase")}
     assert {name for name, case in cases.items() if case.find("error") is not None} == {
-        "empty", "file", "half-a-run", "no-run"}
+        "half-a-run", "no-run"}
     failure = cases[INVALID].find("failure")
     assert failure is not None
     *said, page_line = judged.said(INVALID).splitlines()
@@ -126,8 +124,8 @@ def test_the_reports_for_ci_servers_say_what_the_exit_codes_say(judged: Judged) 
     assert failure.text == "\n".join(said)
     assert (failure.get("message") or "").startswith("lost-write: 1 finding, a bug. The send of 3 to")
     page = judged.markdown_file.read_text()
-    assert page.startswith("## floodmark: 17 runs: 6 invalid, 4 failed in the harness, 4 unknown, 3 valid\n")
-    assert page.count("\n### ") == 14
+    assert page.startswith("## floodmark: 15 runs: 6 invalid, 2 failed in the harness, 4 unknown, 3 valid\n")
+    assert page.count("\n### ") == 12
     assert f"/{INVALID} | **invalid** | lost-write 1 |  |  |\n" in page
     assert f"\nfloodmark show {judged.folder / INVALID} --finding lost-write\n" in page
 
@@ -199,8 +197,7 @@ def test_a_damaged_dump_is_named_and_makes_the_logs_unknown(judged: Judged, name
 
 
 @pytest.mark.parametrize(("name", "message"), [
-    ("empty", "has no run.json"), ("no-run", "has no run.json"), ("file", "Not a directory"),
-    ("half-a-run", "`nodes` is no list"),
+    ("no-run", "has no run.json"), ("half-a-run", "`nodes` is no list"),
 ])
 def test_what_is_no_run_is_reported_and_spoils_nothing(judged: Judged, name: str, message: str) -> None:
     said = judged.said(name)
@@ -222,6 +219,51 @@ def test_a_node_that_died_is_named_with_its_last_words(judged: Judged) -> None:
         "broker-died", "lost-write"]
 
 
+# -- a user's folder ---------------------------------------------------------------------------------------
+
+
+def test_one_pattern_judges_everything_that_the_product_has_made(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A demo, a scenario's rows, a reproduction, a campaign with a shrunk run, two plain runs and the link to
+    the later one: ten runs. The shrunk one, whose permitted loss only its saved verdict knows, counts as it
+    was judged."""
+    monkeypatch.chdir(tmp_path)
+    runs = Path("histories/runs")
+    layout = {
+        "20260301T020304-7": VALID, "20260301T020404-8": UNKNOWN,
+        "demo-20260301T020504/double-failover-high-watermark": INVALID,
+        "demo-20260301T020504/double-failover-kip-320": VALID,
+        "scenario-20260301T020604/idle-leader-kip-101": INVALID,
+        "scenario-20260301T020604/idle-leader-kip-320": VALID,
+        "reproduce-20260301T020704/double-failover-high-watermark-1": INVALID,
+        "campaign-20260301T020804/runs/00001-crash-kip-320": PERMITTED,
+        "campaign-20260301T020804/runs/00002-crash-high-watermark": INVALID,
+        "campaign-20260301T020804/again/c939d7d889/1": INVALID,
+    }
+    for place, name in layout.items():
+        golden(runs, name, called=place)
+    (runs / "latest").symlink_to("20260301T020404-8")
+    (runs / "scenario-20260301T020604" / "outcomes.json").write_text("{}")
+    night = runs / "campaign-20260301T020804"
+    for name in ("campaign.json", "journal.jsonl", "lock", "index.html", "players.log"):
+        (night / name).touch()
+    (night / "runs" / ".00003-crash-kip-320.x").mkdir()
+    shrunk = night / "runs" / "00001-crash-kip-320"
+    floodmark("check", shrunk)
+    shrink(shrunk)
+
+    answer = floodmark("check", "histories/runs/*")
+    heading = "10 runs: 5 invalid, 1 unknown, 4 valid"
+    assert (answer.code, answer.out.splitlines()[0]) == (1, heading), answer
+    lines = answer.out.splitlines()
+    folders = [line for line in lines if line.startswith("histories/")]
+    assert folders == sorted(str(runs / place) for place in layout)
+    assert f"{shrunk.name}: valid" in lines
+    strict = floodmark("check", str(shrunk), "--strict")
+    assert (strict.code, f"{shrunk.name}: INVALID by --strict" in strict.out) == (1, True), strict
+    assert floodmark("check", "histories/runs/*", "histories/runs/campaign*/runs/.*").code == 2
+
+
 # -- the gate -----------------------------------------------------------------------------------------------
 
 
@@ -229,7 +271,7 @@ def test_a_node_that_died_is_named_with_its_last_words(judged: Judged) -> None:
     ((VALID, "torn"), {}, 0),
     ((VALID, UNKNOWN), {}, 3),
     ((UNKNOWN, KILLED), {"allow_unknown": True}, 0),
-    ((UNKNOWN, "empty"), {"allow_unknown": True}, 4),
+    ((UNKNOWN, "no-run"), {"allow_unknown": True}, 4),
     ((VALID, "half-a-run"), {}, 4),
     ((UNKNOWN, "died-valid"), {}, 1),
     (("died-valid",), {"allow": ("broker-died",)}, 0),
@@ -247,18 +289,9 @@ def test_the_exit_code(
     through = check.gate(
         **{"strict": False, "allow": (), "allow_unknown": False, "json_file": None, **options})
     together = json.loads(judged.json_file.read_text())
-    codes = [check.code_of(folder, saved(together[str(folder)]), through.policy)
+    codes = [check.code_of(folder, report.of_json(together[str(folder)]), through.policy)
              for folder in (judged.folder / name for name in names)]
     assert worst(codes) == code
-
-
-def saved(data: dict[str, Any]) -> Verdict:
-    """A verdict read from its file."""
-    return Verdict(
-        valid=data["valid"], counts=data["counts"],
-        findings=tuple(Finding(name=one["name"], klass=one["class"], permitted_by=one["permitted_by"],
-                               count=one["count"]) for one in data["findings"]),
-        unknown=tuple(Unknown(names=tuple(one["names"]), reason=one["reason"]) for one in data["unknown"]))
 
 
 def test_a_gate_that_lets_everything_through_answers_0_and_says_what_it_let_through(judged: Judged) -> None:

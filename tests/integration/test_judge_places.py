@@ -18,6 +18,7 @@ from floodmark.checkers.judge.whole_runs import RunWork
 from floodmark.checkers.read.folder import open_folder
 from floodmark.checkers.spark import hadoop, session
 from floodmark.checkers.spark.hadoop import HadoopPlace
+from floodmark.harness.commands.folder_arguments import chosen_runs
 from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.run_location import path_of, scheme_of
 
@@ -47,7 +48,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torn.write_bytes(torn.read_bytes() + b'{"index":99,"ti')
     garbled = Tale().acked(1, 2).write(root / "garbled") / "history.jsonl"
     garbled.write_bytes(garbled.read_bytes().replace(b'"time": 1000', b'"time": "x"'))
-    (root / "empty").mkdir()
     (root / "file").write_text("no folder")
     return root
 
@@ -95,7 +95,7 @@ def test_a_far_report_is_the_near_one_without_what_needs_the_files_here(
     """Sentences for findings, the first bad line; no command that does not take an address."""
     there = judged["far"][0]
     assert there.out.splitlines()[0] == judged["path"][0].out.splitlines()[0]
-    assert there.last == f"{FAR}/runs/{sorted([*judged['far'][1], 'empty'])[-1]}"
+    assert there.last == f"{FAR}/runs/{sorted(judged['far'][1])[-1]}"
     assert "floodmark show" not in there.out
     assert "history.jsonl:2: " in there.out
 
@@ -147,11 +147,13 @@ def test_an_address_of_nothing_is_a_sentence(runs: Path, word: str, code: int, m
     assert verdicts(runs) == {}
 
 
-def test_what_the_far_folder_lacks_is_reported_of_it_alone(runs: Path) -> None:
-    answer = floodmark("check", f"{FAR}/runs/empty", f"{FAR}/runs/{SAVED[0]}", f"{FAR}/runs/file")
-    assert answer.code == 1
-    assert f"{FAR}/runs/empty is no run folder: it has no run.json" in answer.out
-    assert list(verdicts(runs)) == [SAVED[0]]
+def test_a_far_folder_of_runs_is_entered_and_one_without_is_a_usage_error(runs: Path) -> None:
+    assert set(map(str, chosen_runs([f"{FAR}/runs"]))) == set(map(str, chosen_runs([f"{FAR}/runs/*"])))
+    for word in (f"{FAR}/runs/{SAVED[0]}/logs", f"{FAR}/runs/file"):
+        answer = floodmark("check", f"{FAR}/runs/{SAVED[0]}", word)
+        assert (answer.code, answer.out) == (2, "")
+        assert f"{word} is no run folder: it has no run.json" in answer.err
+    assert verdicts(runs) == {}
 
 
 @pytest.mark.parametrize("range_bytes", [1 << 16, 1 << 24])
@@ -200,7 +202,7 @@ def test_what_goes_wrong_is_what_a_path_would_say(runs: Path) -> None:
     assert (far.exists(), far.is_dir(), far.is_file()) == (True, True, False)
     assert ((far / "file").is_file(), (far / "none").exists(), (far / "file" / "x").exists()) == (
         True, False, False)
-    for name in ("none", "empty"):
+    for name in ("none", "torn"):
         with pytest.raises(OSError) as near:
             (runs / name).open("rb")
         with pytest.raises(OSError) as there:

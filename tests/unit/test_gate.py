@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import chain, combinations, product
 from pathlib import Path
 
 import pytest
-from command_line import floodmark
+from command_line import floodmark, golden
 
+from floodmark.checkers.judge import report
 from floodmark.harness.commands import check, rejudge, run
-from floodmark.harness.commands.folder_arguments import chosen
+from floodmark.harness.commands.campaign_run import shrink
+from floodmark.harness.commands.folder_arguments import chosen, chosen_runs
 from floodmark.harness.errors import UsageError
 from floodmark.harness.run import RUNS
 from floodmark.harness.verdict import (
@@ -18,6 +21,7 @@ from floodmark.harness.verdict import (
     EXIT_UNKNOWN,
     EXIT_VALID,
     Finding,
+    NotMade,
     Policy,
     Unknown,
     Verdict,
@@ -95,6 +99,61 @@ def test_a_name_that_is_no_utf_8_is_a_usage_error(here: Path) -> None:
     (RUNS / "caf\udcff").mkdir()
     with pytest.raises(UsageError, match="no UTF-8"):
         chosen([RUNS / "*"])
+
+
+def test_folders_of_runs_are_entered(here: Path) -> None:
+    """A demo, a campaign with a reproduction, a plain run and a link to one. What is hidden, a run's own
+    folders and links inside are left out."""
+    runs = ["demo/double-failover-kip-101", "night/again/0123456789/1", "night/runs/00001-a", "plain"]
+    for name in (*runs, "night/runs/.00002-b", "plain/nodes/n1"):
+        (RUNS / name).mkdir(parents=True)
+        (RUNS / name / "run.json").touch()
+    (RUNS / "night" / "loop").symlink_to("..")
+    for name in ("a", "b", "c"):
+        (RUNS / name / "history.jsonl").touch()
+    everything = [*map(str, chosen_runs([RUNS / "*"]))]
+    assert everything == [str(RUNS / name) for name in sorted(["a", "b", "c", *runs])]
+    assert [*map(str, chosen_runs([RUNS]))] == everything
+    assert chosen_runs([RUNS / "plain", RUNS / "night", RUNS / "[np]*"])[0] == RUNS / "plain"
+
+
+@pytest.mark.parametrize("word", ["histories/runs/a", "histories/runs/[ab]", "histories/runs/notes.txt"])
+def test_a_folder_that_is_no_run_and_has_none_inside_is_a_usage_error(here: Path, word: str) -> None:
+    """Also beside a run."""
+    (RUNS / "b" / "run.json").touch()
+    with pytest.raises(UsageError, match=r"is no run folder: .* and there is no run inside it"):
+        chosen_runs([RUNS / "b", word])
+
+
+# -- runs that a campaign has shrunk ------------------------------------------------------------------------
+
+
+def test_a_shrunk_run_keeps_its_verdict(tmp_path: Path) -> None:
+    """check reports the saved one and says so; rejudge refuses. Shrinking twice changes nothing."""
+    folder = golden(tmp_path, "two-partitions-two-elections")
+    report.write(folder, Verdict(valid=True, findings=(replace(PERMITTED, examples=({"text": "twice"},)),),
+                                 not_made=(NotMade(names=("unseen",), reason="no logs"),), counts=COUNTS))
+    before = json.loads((folder / "verdict.json").read_text())
+    shrink(folder)
+    shrink(folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["run.json", "verdict.json"]
+    checked = floodmark("check", folder, "--json", tmp_path / "all.json")
+    assert (checked.code, checked.last) == (0, str(folder))
+    assert f"{folder.name}: valid" in checked.out
+    assert "shrunk     only run.json, the verdict and the measures are left" in checked.out
+    again = floodmark("rejudge", folder)
+    assert (again.code, "campaign run --keep keeps whole runs" in again.out) == (4, True), again
+    assert "the saved verdict stays" in again.out
+    assert json.loads((folder / "verdict.json").read_text()) == before
+    assert json.loads((tmp_path / "all.json").read_text())[str(folder)] == before
+    assert floodmark("check", folder, "--strict").code == 1
+    shown = floodmark("show", folder)
+    assert (shown.code, "shrunk     only run.json" in shown.out) == (0, True), shown
+
+
+def test_a_removed_run_is_not_shrunk(tmp_path: Path) -> None:
+    shrink(tmp_path / "gone")
+    assert not (tmp_path / "gone").exists()
 
 
 # -- exit codes ---------------------------------------------------------------------------------------------
@@ -190,6 +249,7 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
 
         return kept
 
+    (RUNS / "b" / "run.json").touch()
     monkeypatch.setattr(run, "run_and_judge", keep("run"))
     monkeypatch.setattr(check, "check_folders", keep("check"))
     monkeypatch.setattr(rejudge, "rejudge_folders", keep("rejudge"))

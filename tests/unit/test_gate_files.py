@@ -54,7 +54,7 @@ def run_folder(parent: Path, name: str, **about: Any) -> Path:
     folder.mkdir(parents=True)
     if name != "no-run":
         (folder / "run.json").write_text(json.dumps({**ABOUT, **about}))
-        (folder / "history.jsonl").write_text('{"index":0,"time":1500000000}\n{"index":1,"ti')
+    (folder / "history.jsonl").write_text('{"index":0,"time":1500000000}\n{"index":1,"ti')
     return folder
 
 

@@ -51,6 +51,8 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         folders[-1].mkdir(parents=True)
         if name != "no-run":
             (folders[-1] / "run.json").write_text(json.dumps({"format": 1, "nodes": ["n1"], "ended": ended}))
+        else:
+            (folders[-1] / "history.jsonl").touch()
     return folders
 
 
@@ -74,9 +76,9 @@ def test_the_word_the_count_and_the_code_agree_everywhere(
     count = summary(Ruling(kind=kind, word=kind) for kind in kinds)
     assert answer.out.splitlines()[0] == count
     assert (tmp_path / "p.md").read_text().startswith(f"## floodmark: {count}\n")
-    assert f"{count}; 4 changed" in again.err  # those that are no runs have no saved verdict
+    assert f"{count}; 4 changed" in again.err  # nothing is judged of those that have no run.json
     assert answer.code == again.code == worst(EXITS[kind] for kind in kinds)
-    assert re.findall(r": (?:unchanged,|no verdict was saved, is) (.*)$", again.out, re.M) == shown
+    assert re.findall(r": (?:unchanged,|still) (.*)$", again.out, re.M) == shown
     page = html.unescape((tmp_path / "p.md").read_text())
     rows = dict(re.findall(r"^\| (\S+) \| \**([^*|:]+?)\**(?:: [^|]*)? \|", page, re.M))
     for folder, word, kind in zip(runs, shown, kinds, strict=True):

@@ -108,6 +108,10 @@ class View:
     partitions: Mapping[int, PartitionView]
     running: frozenset[str]  # brokers whose process is alive (also a paused one)
     unfenced: frozenset[str]  # brokers that the controller considers alive
+    # Of a system of which only the wire is seen: brokers whose Metadata names a controller; and those of them
+    # that also name all brokers, and know none of our topics.
+    answering: frozenset[str] = frozenset()
+    topic_unknown: frozenset[str] = frozenset()
 
 
 # -- clusters -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Rules
 
 import datetime
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ PORT = 9092
 PLACE = "own"
 LONG_S = 600.0  # a plan of this length contains every fault of a nemesis
 _SESSIONS = ("broker.session.timeout.ms", "zookeeper.session.timeout.ms")
-_SESSION_MS = "9000"  # Kafka's default
+_SESSION_MS = "9000"  # Kafka's defaults
+_LAG, _LAG_MS = "replica.lag.time.max.ms", "30000"
 _INSYNC = "min.insync.replicas"
 
 
@@ -71,17 +73,27 @@ def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
     given = {**pairs(options.config), **pairs(options.topic_config, "-t")}
     cluster = catalog.own_cluster(found, folder, prefix=prefix, bootstrap=own.bootstrap, security=security,
                                   commands=commands, may_break=own.may_break, topic_settings=given)
-    least = whole_number(_INSYNC, given.get(_INSYNC) or found.settings.get(_INSYNC, "1"))
+    least = whole_number(_INSYNC, given.get(_INSYNC) or found.settings[0].get(_INSYNC, "1"))
     strikes = strikes_on(cluster, options, planning_context(found, options, seed, least))
     for remark in strikes.remarks:
         click.echo(remark, err=True)
-    return plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder, rules=""),
+    plan = plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder, rules=""),
                    links=planned_schedule.DIRECT, run_id=run_id, library=security.library_settings())
+    patience_s = max(map(patience_of, found.settings))
+    return replace(plan, settle_timeout_s=max(plan.settle_timeout_s, 2 * patience_s))
+
+
+def patience_of(settings: Mapping[str, str]) -> float:
+    """The longest time after which a broker takes another for lost, or a replica for one that lags; Kafka's
+    default where that is not shown."""
+    shown = [settings.get(_LAG, _LAG_MS), *(settings[key] for key in _SESSIONS if key in settings)]
+    return max(int(time_ms if time_ms.isdecimal() else _LAG_MS) for time_ms in shown) / 1000
 
 
 def planning_context(found: Any, options: RunOptions, seed: int, least: int
                      ) -> planned_schedule.PlanningContext:
-    session_ms = next((found.settings[key] for key in _SESSIONS if key in found.settings), _SESSION_MS)
+    shown = found.settings[0]
+    session_ms = next((shown[key] for key in _SESSIONS if key in shown), _SESSION_MS)
     return planned_schedule.PlanningContext(
         cluster=PLACE, nodes=tuple(found.ids), partitions=tuple(range(options.partitions)), links=None,
         min_insync_replicas=least, seed=seed, duration_s=options.duration, interval_s=options.interval,

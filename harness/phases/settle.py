@@ -7,13 +7,16 @@ Rules
    run.json says what was missing, and the run continues.
 2. Probes and final reads are ops like any other, with processes of their own; a process ends at its first
    info.
-3. A partition counts as read only if a final read reached its end offset. A read without progress for STALL_S
+3. Where only the wire is seen, run.json also says which nodes answered throughout timeout_s, and which of
+   them did not know our topics, if the cluster did not settle.
+4. A partition counts as read only if a final read reached its end offset. A read without progress for STALL_S
    is given up, and run.json says how far it got.
 """
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
@@ -55,6 +58,26 @@ class _Observations:
     led: set[int] = field(default_factory=set)  # partitions that had a leader in any view
     full: set[int] = field(default_factory=set)  # partitions with a full ISR in the latest view
     unmet: list[str] = field(default_factory=list)  # why the cluster was not healthy in the latest view
+    window_s: float = 0.0  # since when timeout_s counts
+    # Since when each node has been in these sets of the views; infinite where it no longer is.
+    since_s: dict[str, dict[str, float]] = field(
+        default_factory=lambda: {"answering": {}, "topic_unknown": {}})
+
+    def note_sets(self, view: View | None, now_s: float) -> bool:
+        """Whether a node came into one of them for the first time. view: None if nobody answered."""
+        came = False
+        for name, since in self.since_s.items():
+            nodes: frozenset[str] = getattr(view, name, frozenset())
+            came |= bool(nodes - since.keys())
+            since |= dict.fromkeys(nodes - since.keys(), now_s)
+            since |= dict.fromkeys(since.keys() - nodes, inf)
+        return came
+
+    def throughout(self) -> dict[str, list[str]]:
+        """run.json's keys with the nodes that were in these sets all the time; no set that was always
+        empty."""
+        return {name: sorted(node for node, at_s in since.items() if at_s <= self.window_s)
+                for name, since in self.since_s.items() if since}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +135,7 @@ async def settle(cluster: Cluster, workload: Workload, recorder: Recorder, specs
         "no_ack": no_ack,
         "isr_short": [spec.key for spec in specs if spec.key not in observed.full],
         "why": "; ".join(unmet) or None,
+        **(observed.throughout() if unmet and timeout_s else {}),
     })
 
 
@@ -212,23 +236,27 @@ async def _wait_until_healthy(cluster: Cluster, specs: Sequence[PartitionSpec],
                        probes: Collection[asyncio.Task[None]], timeout_s: float) -> _Observations:
     """Observe the cluster until it is healthy after the last probe was acked, or until the time is over. The
     time counts from the controller's first answer, which may take as long again: without the controller no
-    leader can be elected and no replica can return to an ISR."""
+    leader can be elected and no replica can return to an ISR. Where only the wire is seen, each node's first
+    answer counts so."""
     loop = asyncio.get_running_loop()
-    deadline_s = loop.time() + timeout_s
-    observed = _Observations()
+    latest_s = loop.time() + timeout_s
+    observed = _Observations(window_s=loop.time())
     while True:
         probed = all(probe.done() for probe in probes)
         raise_first([probe for probe in probes if probe.done()])  # such as a full disk: do not wait then
         try:
             view = await cluster.observe()
-            if view.partitions and not observed.controller_answered:
-                observed.controller_answered, deadline_s = True, loop.time() + timeout_s
+            now_s = loop.time()
+            if observed.note_sets(view, now_s) or (view.partitions and not observed.controller_answered):
+                observed.window_s = min(now_s, latest_s)
+            observed.controller_answered |= bool(view.partitions)
             observed.led |= {spec.key for spec in specs if _leader(view, spec.key)}
             observed.full = {spec.key for spec in specs if _isr_full(view, spec)}
             observed.unmet = uneven_replicas(view, specs)
         except FloodmarkError as error:
+            observed.note_sets(None, loop.time())
             observed.unmet = [f"the cluster could not be observed: {error}"]
-        if (probed and not observed.unmet) or loop.time() >= deadline_s:
+        if (probed and not observed.unmet) or loop.time() >= observed.window_s + timeout_s:
             return observed
         await asyncio.sleep(_OBSERVE_EVERY_S)
 

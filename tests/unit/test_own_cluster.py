@@ -191,7 +191,7 @@ def test_bounds_of_two_times_are_joined() -> None:
 # -- metadata ---------------------------------------------------------------------------------------------
 
 def metadata(leader: int, epoch: int, isr: tuple[int, ...]) -> Metadata:
-    return Metadata(brokers={}, controller=1,
+    return Metadata(brokers={}, controller=1, unknown=frozenset(),
                     partitions={("t", 0): PartitionState(leader=leader, epoch=epoch, isr=isr)})
 
 

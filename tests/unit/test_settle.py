@@ -10,6 +10,7 @@ import pytest
 from jumping_clock import run_with_jumps
 from looks import SPEC, look, replica
 
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import Intent, Outcome, Read, Type
 from floodmark.harness.phases.settle import (
@@ -216,16 +217,57 @@ class Acker(Reader):
         return Outcome(type=Type.OK if acks else Type.FAIL, sends=intent.sends)
 
 
-@pytest.mark.parametrize(("looks_away", "settles"), [(0, True), (7, True), (100, False)])
-def test_the_time_counts_from_the_controllers_return(tmp_path: Path, looks_away: int, settles: bool) -> None:
-    """One second: a controller that answers after 0.7 s leaves a whole one; one that stays away does not."""
-    cluster = Away(looks_away=looks_away)
-
+def settled_in_a_second(tmp_path: Path, cluster: Away) -> Settled:
     async def run() -> Settled:
         recorder = Recorder(tmp_path / "history.jsonl")
         recorder.begin()
         return await settle(cluster, Acking(cluster), recorder, [SPEC], 1.0)  # type: ignore[arg-type]
 
-    settled = run_with_jumps(run())
+    return run_with_jumps(run())
+
+
+@pytest.mark.parametrize(("looks_away", "settles"), [(0, True), (7, True), (100, False)])
+def test_the_time_counts_from_the_controllers_return(tmp_path: Path, looks_away: int, settles: bool) -> None:
+    """One second: a controller that answers after 0.7 s leaves a whole one; one that stays away does not."""
+    settled = settled_in_a_second(tmp_path, Away(looks_away=looks_away))
     assert (settled.settled, settled.about["no_leader"], settled.about["no_ack"]) == (
         settles, [], [] if settles else [0])
+
+
+# -- only the wire is seen --------------------------------------------------------------------------------
+
+ALL = frozenset({"n1", "n2", "n3"})
+
+
+class Wire(Away):
+    """A cluster of which only the wire is seen, and which never acks. Each look's nodes that answer, and that
+    do not know our topics; the last one stays. A look without anybody is one that fails."""
+
+    def __init__(self, *seen: tuple[frozenset[str], frozenset[str]]) -> None:
+        super().__init__(looks_away=10**9)
+        self.seen = seen
+
+    async def observe(self) -> View:
+        answering, unknown = self.seen[min(self.looks, len(self.seen) - 1)]
+        self.looks += 1
+        if not answering:
+            raise FloodmarkError("nobody answers")
+        return replace(look(), partitions={}, answering=answering, topic_unknown=unknown)
+
+
+@pytest.mark.parametrize(("seen", "said"), [
+    (((ALL, ALL),), (ALL, ALL)),
+    (((ALL - {"n3"}, frozenset()), (ALL, ALL)), (ALL, ALL)),  # each node's time counts from its first answer
+    (((ALL, ALL), (ALL - {"n2"}, ALL - {"n2"}), (ALL, ALL)), (ALL - {"n2"}, ALL - {"n2"})),
+    (((ALL, ALL), (ALL, ALL - {"n1"})), (ALL, ALL - {"n1"})),
+    (((ALL, ALL), (frozenset(), frozenset()), (ALL, ALL)), (frozenset(), frozenset())),
+    ((*[(frozenset({"n1"}), frozenset({"n1"}))] * 13, (ALL, ALL)), ({"n1"}, {"n1"})),  # two came too late
+], ids=["throughout", "late", "once-silent", "once-known", "once-nobody", "too-late"])
+def test_who_answered_throughout(tmp_path: Path, seen: Any, said: Any) -> None:
+    about = settled_in_a_second(tmp_path, Wire(*seen)).about
+    assert (about["answering"], about["topic_unknown"]) == tuple(sorted(nodes) for nodes in said)
+
+
+def test_a_system_that_shows_more_says_nothing_of_that(tmp_path: Path) -> None:
+    about = settled_in_a_second(tmp_path, Away(looks_away=100)).about
+    assert not {"answering", "topic_unknown"} & about.keys()

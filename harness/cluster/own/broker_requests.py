@@ -56,7 +56,8 @@ class PartitionState:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
     brokers: Mapping[int, Address]  # those that are not fenced
-    controller: int  # where to create topics; in KRaft mode any broker, which forwards
+    controller: int  # where to create topics; in KRaft mode any broker, which forwards; -1: none is known
+    unknown: frozenset[str]  # topics that were asked for and that the broker does not know
     partitions: Mapping[tuple[str, int], PartitionState]
 
 
@@ -83,6 +84,7 @@ class Brokers:
         return Metadata(
             brokers={one.node_id: (one.host, one.port) for one in answer.brokers},
             controller=answer.controller_id,
+            unknown=frozenset(topic.name for topic in answer.topics if topic.error_code == _UNKNOWN_TOPIC),
             partitions={
                 (topic.name, one.partition_index): PartitionState(
                     leader=one.leader_id, epoch=one.leader_epoch, isr=tuple(one.isr_nodes))

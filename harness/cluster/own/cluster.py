@@ -19,7 +19,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -98,11 +98,12 @@ _OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # of a to
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A cluster as it was found before the run. settings: of one broker, if it shows them."""
+    """A cluster as it was found before the run. settings: of each broker in the order of ids, as
+    far as it shows them."""
 
     ids: Mapping[str, int]
     addresses: Mapping[str, Address]
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Sequence[Mapping[str, str]] = ()
 
 
 async def find(bootstrap: Sequence[Address], security: Security) -> Found:
@@ -119,12 +120,12 @@ async def find(bootstrap: Sequence[Address], security: Security) -> Found:
             if not metadata.brokers:
                 why.append(f"{address[0]}:{address[1]} names no broker")
                 continue
-            settings: Mapping[str, str] = {}
-            with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
-                first = min(metadata.brokers)
-                settings = await brokers.broker_settings(metadata.brokers[first], first)
+            settings: dict[int, Mapping[str, str]] = {number: {} for number in sorted(metadata.brokers)}
+            for number in settings:
+                with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
+                    settings[number] = await brokers.broker_settings(metadata.brokers[number], number)
             names = {f"n{number}": number for number in sorted(metadata.brokers)}
-            return Found(ids=names, settings=settings,
+            return Found(ids=names, settings=tuple(settings.values()),
                          addresses={name: metadata.brokers[number] for name, number in names.items()})
     finally:
         brokers.close()
@@ -231,6 +232,7 @@ class OwnCluster:
         ends = await self._looks.replica_ends(
             {node: self._found.addresses[node] for node in answers}, self.partitions, LOOK_S)
         alive = frozenset.intersection(*(frozenset(answer.brokers) for answer in answers.values()))
+        answering = {node: answer for node, answer in answers.items() if answer.controller >= 0}
         return View(
             time_ns=time.monotonic_ns(),
             replicas=self._replicas(answers, truth, ends, names),
@@ -240,6 +242,10 @@ class OwnCluster:
                 for key, state in truth.items()},
             running=frozenset(answers),
             unfenced=frozenset(names[number] for number in alive if number in names),
+            answering=frozenset(answering),
+            topic_unknown=frozenset(
+                node for node, answer in answering.items()
+                if names.keys() <= answer.brokers.keys() and topics and answer.unknown.issuperset(topics)),
         )
 
     async def mend(self) -> list[str]:

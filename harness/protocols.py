@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeVar, runtime_checkable
 
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.faults import Fault
@@ -66,7 +66,8 @@ class ReplicaView:
     log_start: int | Unknown = UNKNOWN
     isr: tuple[str, ...] | Unknown = UNKNOWN  # the ISR that it knows
     checkpointed_hw: int | Unknown = UNKNOWN  # the HW that a restart would begin with
-    epochs: tuple[tuple[int, int], ...] | Unknown | None = UNKNOWN  # leader-epoch cache; None: it has none
+    # leader-epoch cache; "unreadable": its file is (logdir.checkpoints); None: it has none
+    epochs: tuple[tuple[int, int], ...] | Literal["unreadable"] | Unknown | None = UNKNOWN
     clean: bool | Unknown = UNKNOWN  # whether its last stop was orderly
     proposing: bool | Unknown = UNKNOWN  # whether it leads, proposed another ISR and has no response yet
 

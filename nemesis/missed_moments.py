@@ -107,7 +107,8 @@ def _describe_replica(own: ReplicaView) -> str:
         words.append(role if own.epoch is UNKNOWN else f"{role} in epoch {own.epoch}")
     words += [f"{word} {value}" for word, value in (("LEO", own.leo), ("HW", own.hw)) if value is not UNKNOWN]
     if own.epochs is not UNKNOWN and own.epochs is not None:
-        starts = ", ".join(f"{epoch} from {start}" for epoch, start in own.epochs)
+        starts = own.epochs if isinstance(own.epochs, str) else ", ".join(
+            f"{epoch} from {start}" for epoch, start in own.epochs)
         words.append(f"epochs {starts or 'none'}")
     return ", ".join(words) or "its system shows nothing of it"
 

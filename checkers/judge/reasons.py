@@ -32,6 +32,7 @@ def reasons_of(folder: Folder, seen: Preconditions) -> None:
     open_losses = losses_open(folder, seen)
     folder.reasons += losses_of_dumps(folder, open_losses)
     folder.reasons += missing_rows(folder, open_losses)
+    folder.reasons += unreadable_epochs(folder)
     folder.reasons += partitions_unknown(folder, seen, open_losses)
     folder.reasons += of_the_end(folder)
     folder.reasons += [(finding_names.OF_THE_TRACE, flaw) for flaw in trace_flaws(folder, seen)]
@@ -204,6 +205,21 @@ def missing_rows(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
         if len(rows) > SHOWN:
             missing = f"replicas.jsonl has no row of {whose} of {len(rows)} partitions"
             yield if_rowless(leads=those is leaders, losses=bool(is_open.any())), missing
+
+
+def unreadable_epochs(folder: Folder) -> Iterator[Reason]:
+    """A reason for the running replicas whose leader-epoch cache could not be read."""
+    partitions, unreadable = folder.partitions, folder.replicas.unreadable_epochs(running=True)
+    whose = []
+    for node in partitions.nodes:
+        claimed = partitions.replicas.where(partial(contains, item=node)) & ~partitions.compact
+        claimed &= unreadable[folder.replicas.rows_of(node, partitions.keys_there)]
+        whose += [f"{node} for partition {key}" for key in partitions.numbers(claimed)]
+    if whose:
+        yield (
+            (finding_names.EPOCH_LINEAGE,),
+            f"leader-epoch-checkpoint is empty or torn beside a log with records: {listed(whose)}",
+        )
 
 
 def leader_rowless(folder: Folder) -> Flags:

@@ -219,8 +219,10 @@ def replicas_of(number: int, run: Run) -> pa.Table:
     complete = pa.array([has_complete_dump(folder, node) for node in folder.nodes], pa.bool_())
     running = folder.replicas.column("running", row)
     running = pc.if_else(pa.array(row >= 0), pc.fill_null(running, True), running)
-    # Nothing is claimed about the leader epochs of a compacted log, or of a node that was not running.
+    # Nothing is claimed about leader epochs that cannot be read, those of a compacted log, or of a node that
+    # was not running.
     claimed = pc.fill_null(running, False).to_numpy(zero_copy_only=False) & ~partitions.compact
+    claimed &= ~folder.replicas.unreadable_epochs(running=True)[row]
     columns = {
         "run": number,
         "node": nodes.take(codes),

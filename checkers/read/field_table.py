@@ -491,6 +491,7 @@ REPLICAS = Table(
         Field(name="isr", type=list_of(TEXT), needed=True),
         Field(name="running", type=FLAG),
         Field(name="epochs", type=list_of(list_of(integer(), length=2))),
+        Field(name="epochs_unreadable", type=FLAG),
         Field(name="lso", type=integer()),
     ),
     rules=(),

@@ -155,17 +155,18 @@ def with_leaders(partitions: Partitions, replicas: Replicas) -> Partitions:
 
 def agreed_leaders(partitions: Partitions, replicas: Replicas) -> Coded[str | None]:
     """For each partition the leader named by the highest epoch among its replicas' rows, if all of them have
-    a row and the leader's own row agrees."""
+    a row with a known epoch and the leader's own row agrees."""
     if not len(replicas):
         return Coded(np.zeros(len(partitions), dtype=np.int32), (None,))
     keys, epochs, (named, names) = partitions.keys_there, replicas.numbers("epoch"), replicas.leaders()
     highest = np.full(len(keys), np.iinfo(np.int64).min)
     knows = partitions.replicas.where(bool)
     rows: dict[str, Ints] = {}
+    has_no_epoch = replicas.unreadable_epochs(running=False)  # a stopped node's is that of its cache
     for node in partitions.nodes:
         has_replica = partitions.replicas.where(partial(contains, item=node))
         rows[node] = np.where(has_replica, replicas.rows_of(node, keys), -1)
-        knows &= ~has_replica | (rows[node] >= 0)
+        knows &= ~has_replica | ((rows[node] >= 0) & ~has_no_epoch[rows[node]])
         there = rows[node] >= 0
         highest[there] = np.maximum(highest[there], epochs[rows[node][there]])
     least, most = np.full(len(keys), len(names)), np.full(len(keys), -1)

@@ -23,12 +23,12 @@ SCHEMA = pa.schema([
     ("run", pa.int32()), ("at", pa.int64()), ("node", WORD), ("partition", pa.int64()), ("leader", WORD),
     ("epoch", pa.int64()), ("log_start", pa.int64()), ("leo", pa.int64()), ("hw", pa.int64()),
     ("isr", pa.list_(pa.string())), ("running", pa.bool_()), ("epochs", pa.list_(pa.list_(pa.int64()))),
-    ("lso", pa.int64()),
+    ("epochs_unreadable", pa.bool_()), ("lso", pa.int64()),
 ])  # fmt: skip
 
 
-# The driver must know for each row that it is there, and whether the node was running.
-_KNOWN = ("run", "at", "node", "partition", "running")
+# The driver must know for each row that it is there, whether the node was running, and what is unreadable.
+_KNOWN = ("run", "at", "node", "partition", "running", "epochs_unreadable")
 
 
 def for_driver(table: pa.Table, asked: Ints) -> pa.Table:
@@ -53,6 +53,7 @@ class Replica:
     isr: tuple[str, ...]
     running: bool
     epochs: tuple[tuple[int, int], ...] | None  # leader-epoch cache as (epoch, start)
+    epochs_unreadable: bool
     lso: int | None
 
 
@@ -131,12 +132,20 @@ class Replicas(Mapping[tuple[str, int], Replica]):
         return Replica(**{
             **found, "isr": tuple(found["isr"]), "running": found["running"] is not False,
             "epochs": None if cache is None else tuple(map(tuple, cache)),
+            "epochs_unreadable": found["epochs_unreadable"] is True,
         })  # fmt: skip
 
     @property
     def all_run(self) -> bool:
         """Whether every one of these nodes was running."""
         return not pc.any(pc.equal(self.table["running"], False)).as_py()
+
+    def unreadable_epochs(self, *, running: bool) -> Flags:
+        """Whether the leader epochs of each row could not be read, of nodes that were running, or not; false
+        at -1, where there is no row."""
+        those = pc.and_(pc.fill_null(self.table["epochs_unreadable"], False),
+                        pc.equal(pc.fill_null(self.table["running"], True), running))
+        return np.append(those.to_numpy(), False)
 
     def contradictory(self) -> Flags:
         """The rows that are wrong for a log without entries: they say that it has some, or have an HW or the

@@ -6,8 +6,11 @@ record batches v2), compression.py, checkpoints.py and resends.py (what a produc
 is written.
 """
 
-from floodmark.harness.logdir.checkpoints import offsets_in, read_epochs, read_offsets
+from floodmark.harness.logdir.checkpoints import UNREADABLE, Epochs, offsets_in, read_epochs, read_offsets
 from floodmark.harness.logdir.rows import LogState, describe, dump
 from floodmark.harness.logdir.segments import why_no_log
 
-__all__ = ["LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets", "why_no_log"]
+__all__ = [
+    "UNREADABLE", "Epochs", "LogState", "describe", "dump", "offsets_in", "read_epochs", "read_offsets",
+    "why_no_log",
+]

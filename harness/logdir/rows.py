@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from crc32c import crc32c
 
-from floodmark.harness.logdir.checkpoints import read_epochs, read_offsets
+from floodmark.harness.logdir.checkpoints import UNREADABLE, Epochs, read_epochs, read_offsets
 from floodmark.harness.logdir.record_batches import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -54,13 +54,13 @@ class Place(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogState:
-    """The state of one replica by its files. leo is exclusive; epochs None: there is no
-    leader-epoch-checkpoint."""
+    """The state of one replica by its files. leo is exclusive; epochs as checkpointed, and UNREADABLE only
+    beside records that have an epoch."""
 
     log_start: int
     leo: int
     torn_bytes: int
-    epochs: tuple[tuple[int, int], ...] | None  # (epoch, start offset), as checkpointed
+    epochs: Epochs
     checkpointed_hw: int  # 0 if none was written yet
 
 
@@ -90,7 +90,10 @@ def describe(log_dir: Path, spec: Place, *, running: bool = True) -> LogState:
         leo, torn = end_of(segments[-1], running=running)
         leo = max(leo, start)
     hws = read_offsets(log_dir / "replication-offset-checkpoint")
-    return LogState(log_start=start, leo=leo, torn_bytes=torn, epochs=read_epochs(folder),
+    epochs = read_epochs(folder)
+    if epochs == UNREADABLE and not (leo > start and _have_epochs(segments)):
+        epochs = ()  # Kafka creates the file before it has anything to write
+    return LogState(log_start=start, leo=leo, torn_bytes=torn, epochs=epochs,
                     checkpointed_hw=hws.get((spec.topic, spec.partition), 0))
 
 
@@ -170,6 +173,13 @@ def _row(offset: int, value: int | None, header: Frame, *, fits: bool, aborted: 
     if aborted:
         row["aborted"] = True
     return row
+
+
+def _have_epochs(segments: Sequence[Segment]) -> bool:
+    """Whether the records of these segments have leader epochs, as those of the first formats have not."""
+    return any((header := frame(data, at)) is not None and header.epoch >= 0
+               for segment in reversed(segments)
+               for data, at, _ in batches_of(segment, drop_bad_last=False))
 
 
 # -- places -------------------------------------------------------------------------------------------------

@@ -183,24 +183,26 @@ def _pieces(rows: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 
 def _running_row(replica: ReplicaView) -> dict[str, Any]:
-    row = {"node": replica.node, "partition": replica.partition,
-           **{name: getattr(replica, name) for name in _ROW_FIELDS}}
-    if replica.epochs is not UNKNOWN and replica.epochs is not None:
-        row["epochs"] = [list(entry) for entry in replica.epochs]
-    return row
+    return {"node": replica.node, "partition": replica.partition,
+            **{name: getattr(replica, name) for name in _ROW_FIELDS},
+            **_epochs_in_row(None if replica.epochs is UNKNOWN else replica.epochs)}
 
 
 def _dead_row(node: str, spec: PartitionSpec, state: logdir.LogState) -> dict[str, Any]:
     """The row of a node that does not run. clean is false: no restart has confirmed an orderly stop."""
-    row: dict[str, Any] = {
+    epochs = state.epochs
+    return {
         "node": node, "partition": spec.key, "running": False, "leader": None,
-        "epoch": state.epochs[-1][0] if state.epochs else -1,
+        "epoch": epochs[-1][0] if epochs and epochs != logdir.UNREADABLE else -1,
         "log_start": state.log_start, "leo": state.leo, "hw": min(state.checkpointed_hw, state.leo),
-        "isr": [], "clean": False, "torn_bytes": state.torn_bytes,
+        "isr": [], "clean": False, "torn_bytes": state.torn_bytes, **_epochs_in_row(epochs),
     }
-    if state.epochs is not None:
-        row["epochs"] = [list(entry) for entry in state.epochs]
-    return row
+
+
+def _epochs_in_row(epochs: logdir.Epochs) -> dict[str, Any]:
+    if epochs == logdir.UNREADABLE:
+        return {"epochs_unreadable": True}
+    return {} if epochs is None else {"epochs": [list(entry) for entry in epochs]}
 
 
 def _leaders(frozen: View | None) -> dict[str, Any]:

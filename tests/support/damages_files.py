@@ -288,6 +288,13 @@ def missed_moments(folder: RunFolder, random: Random) -> Expect | None:
 
 
 @spoilt_file
+def an_unreadable_cache(folder: RunFolder, random: Random) -> Expect | None:
+    """The leader-epoch-checkpoint of a running node is torn."""
+    folder.row(random.choice(NODES), some_partition(folder, random)).update(epochs_unreadable=True, epochs=[])
+    return cannot_tell(frozenset({"epoch-lineage"}))
+
+
+@spoilt_file
 def a_compacted_partition(folder: RunFolder, random: Random) -> Expect | None:
     """Compaction removed records, and nothing shows which."""
     key = some_partition(folder, random)

@@ -114,6 +114,8 @@ def unknown_names(world: World) -> Iterator[str]:
             yield "lost-write"
         if partition.compact:
             yield from ("lost-write", "saw-then-lost", "under-replicated", "epoch-lineage")
+        elif any(twin_logs.lost_cache(partition, node) for node in partition.rows):
+            yield "epoch-lineage"
         if partition.key not in (world.run.get("final_reads") or {}).get("partitions", []):
             yield "unseen"
     if not world.settled:

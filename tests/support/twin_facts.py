@@ -262,8 +262,9 @@ def leader_of(folder: Folder, key: int, replicas: list[str], rows: dict[str, Lin
         leader = word.get("leader") if word.get("leader") in replicas else None
         isr = word.get("isr")
         return leader, isr if leader is not None else None
-    if set(rows) != set(replicas):
-        return None, None
+    if set(rows) != set(replicas) or any(
+            row.get("running") is False and row.get("epochs_unreadable") for row in rows.values()):
+        return None, None  # the epoch of a node that does not run is the last of its cache
     epoch = max((row["epoch"] for row in rows.values() if row.get("epoch") is not None), default=None)
     named = {row["leader"] for row in rows.values() if row.get("epoch") == epoch and row.get("leader")}
     if len(named) != 1:

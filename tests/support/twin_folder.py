@@ -218,6 +218,7 @@ def is_row(row: Line) -> bool:
             and is_optional(lambda value: is_list(is_text, value), row.get("isr"))
             and is_optional(lambda value: is_list(is_boundary, value), row.get("epochs"))
             and is_optional(is_flag, row.get("running"))
+            and is_optional(is_flag, row.get("epochs_unreadable"))
             and is_optional(is_offset, row.get("lso")))
 
 

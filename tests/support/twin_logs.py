@@ -104,7 +104,13 @@ def epoch_lineage(world: World) -> Iterator[Found]:
 def has_cache(partition: Partition, node: str) -> bool:
     row = partition.rows.get(node)
     has_cache = row is not None and row.get("epochs") is not None and row.get("running") is not False
-    return has_cache and not partition.compact
+    return has_cache and not partition.compact and not lost_cache(partition, node)
+
+
+def lost_cache(partition: Partition, node: str) -> bool:
+    """Whether the node was running and its cache could not be read."""
+    row = partition.rows.get(node, {})
+    return row.get("epochs_unreadable") is True and row.get("running") is not False
 
 
 def two_records(partition: Partition) -> set[tuple[int, int]]:

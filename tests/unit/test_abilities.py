@@ -16,7 +16,7 @@ from floodmark.harness.cluster.reference.system import ReferenceSystem
 from floodmark.harness.commands.run import RunOptions, planned, record
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.logdir import LogState
+from floodmark.harness.logdir import UNREADABLE, LogState
 from floodmark.harness.phases.collect import Collected, collect, observes_of
 from floodmark.harness.phases.settle import uneven_replicas, what_moved
 from floodmark.harness.protocols import (
@@ -265,6 +265,26 @@ def test_logs_kept_in_memory_are_dumped(tmp_path: Path) -> None:
     rows = [orjson.loads(line) for line in run.replicas_path.read_bytes().splitlines()]
     assert [(row["node"], row["leo"], row.get("running", True)) for row in rows] == [
         ("n1", 6, True), ("n2", 6, True), ("n3", 1, False)]
+
+
+def test_a_leader_epoch_checkpoint_that_cannot_be_read_is_named_as_such(tmp_path: Path) -> None:
+    """n1 runs, n3 does not; the others' rows are as usual."""
+
+    class HasUnreadableEpochs(KeepsLogsInMemory):
+        def log_state(self, node: str, partition: int) -> LogState:
+            return replace(super().log_state(node, partition), epochs=UNREADABLE)
+
+    seen = look()
+    replicas = {key: state for key, state in seen.replicas.items() if key[0] != "n3"}
+    replicas["n1", 0] = replace(replicas["n1", 0], epochs=UNREADABLE)
+    _, run = collect_from(tmp_path, HasUnreadableEpochs(
+        replace(seen, running=frozenset({"n1", "n2"}), replicas=replicas)))
+
+    rows = [orjson.loads(line) for line in run.replicas_path.read_bytes().splitlines()]
+    assert [(row["node"], row.get("epochs_unreadable"), row["epoch"]) for row in rows] == [
+        ("n1", True, seen.replicas["n1", 0].epoch), ("n2", None, seen.replicas["n2", 0].epoch),
+        ("n3", True, -1)]
+    assert ["epochs" in row for row in rows] == [False, replicas["n2", 0].epochs is not UNKNOWN, False]
 
 
 def test_observes_of_a_cluster_says_what_it_cannot_show() -> None:

@@ -98,6 +98,18 @@ def the_epoch_cache_must_match_the_log(tale: Tale) -> None:
     tale.acked(1, 2).acked(3, 4, epoch=1).row("n3")["epochs"] = [[0, 0]]
 
 
+@TALES.tale("epoch-lineage bug 2", unknown=("epoch-lineage",))
+def a_cache_that_cannot_be_read_says_nothing_and_hides_no_other(tale: Tale) -> None:
+    tale.acked(1, 2).acked(3, 4, epoch=1).row("n3")["epochs"] = [[0, 0]]
+    tale.row("n2").update(epochs="absent", epochs_unreadable=True)
+
+
+@TALES.tale()
+def nothing_is_claimed_of_the_caches_of_a_stopped_node_a_stray_copy_and_a_compacted_log(tale: Tale) -> None:
+    tale.acked(1, 2).row("n2").update(running=False, epochs="absent", epochs_unreadable=True)
+    tale.row("n3").update(epochs_unreadable=False)
+
+
 @TALES.tale()
 def an_epoch_without_records_starts_at_leo(tale: Tale) -> None:
     tale.acked(1, 2).row("n1")["epochs"] = [[0, 0], [3, 2]]

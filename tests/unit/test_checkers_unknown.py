@@ -170,6 +170,12 @@ def a_leader_whose_own_row_names_another_counts_as_unknown(tale: Tale) -> None:
     tale.row("n2").update(leader="n1", epoch=0)
 
 
+@TALES.tale(unknown=["saw-then-lost", "under-replicated", "unseen"])
+def a_stopped_node_whose_epochs_cannot_be_read_may_know_of_a_later_leader(tale: Tale) -> None:
+    without_a_leader_by_the_controller_the_rows_of_the_replicas_count(tale)
+    tale.row("n3").update(running=False, leader=None, epoch=-1, epochs="absent", epochs_unreadable=True)
+
+
 @TALES.tale(unknown=UNSETTLED)
 def not_settled(tale: Tale) -> None:
     tale.acked(1, 2).drop("n3", 1).run["settled"] = False

@@ -53,13 +53,15 @@ def test_an_empty_epoch_checkpoint_differs_from_a_missing_one(files: LogDirector
     assert read_epoch_checkpoint(path) is None
     write_epoch_checkpoint(files, path.name, [])
     assert read_epoch_checkpoint(path) == ()
+    path.write_bytes(b"")
+    assert read_epoch_checkpoint(path) == ()
     assert read_offset_checkpoint(files.root, HIGH_WATERMARKS) == {}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "line 1: version ''"),
+        ("\n", "line 1: version ''"),
         ("1\n0\n", "line 1: version '1'"),
         ("0\n", "line 2: '' is no number"),
         ("0\n-1\n", "line 2: '-1' is no number"),

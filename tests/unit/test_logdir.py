@@ -14,7 +14,15 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.logdir import LogState, describe, dump, read_epochs, read_offsets, why_no_log
+from floodmark.harness.logdir import (
+    UNREADABLE,
+    LogState,
+    describe,
+    dump,
+    read_epochs,
+    read_offsets,
+    why_no_log,
+)
 from floodmark.harness.logdir.record_batches import HEADER_BYTES
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.signature import in_value
@@ -461,6 +469,25 @@ def test_checkpoints(tmp_path: Path) -> None:
     assert describe(tmp_path, SPEC).checkpointed_hw == 10
     assert read_epochs(tmp_path / "log-1") is None
     assert read_offsets(tmp_path / "nowhere") == {}
+
+
+@pytest.mark.parametrize("text", ["", "0\n", "0\n2\n0 0\n", "0\n1\n0 ze"])
+@pytest.mark.parametrize("running", [True, False])
+def test_an_epoch_checkpoint_that_is_empty_or_torn_is_unreadable_beside_records_with_epochs(
+    tmp_path: Path, text: str, running: bool
+) -> None:
+    """Kafka creates the file before it has anything to write; and the first formats have no epochs."""
+    folder = tmp_path / "log-0"
+    put(tmp_path, batch(0, [b"a"]))
+    (folder / "leader-epoch-checkpoint").write_text(text)
+
+    assert describe(tmp_path, SPEC, running=running).epochs == UNREADABLE
+    (folder / "leader-epoch-checkpoint").write_text("0\n0\n")
+    assert describe(tmp_path, SPEC, running=running).epochs == ()
+    (folder / "leader-epoch-checkpoint").write_text(text)
+    for content in (b"", old(1, 0, [b"a"])):
+        put(tmp_path, content)
+        assert describe(tmp_path, SPEC, running=running).epochs == ()
 
 
 @pytest.mark.parametrize("text", ["0\n", "1\n0\n", "0\n2\nlog 0 10\n", "0\n1\nlog 0\n",

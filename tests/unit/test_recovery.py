@@ -157,6 +157,9 @@ def test_the_epoch_file_is_repaired_from_the_batches(tmp_path: Path, saved: list
     machine = Replica(me=1, config=ReplicaConfig(), rules=rules_for("kip-320", ()), recovered=RecoveredState(
         log_start=disk.log.log_start, batches=disk.log.recovered.batches, epochs=disk.log.recovered.epochs))
     assert machine.epochs == tuple(repaired)
+    (disk.folder / "leader-epoch-checkpoint").write_bytes(b"")  # as Kafka leaves one on a full disk
+    disk.restart()
+    assert disk.log.recovered.epochs == ((0, 0), (2, 2))
 
 
 def test_a_generation_without_epochs_keeps_no_epoch_file(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 Rules
 1. Each write replaces the file, and is durable when it returns (broker.storage.log_directory).
 2. A malformed file raises CheckpointError with file and line, as Kafka stops at start; nothing is guessed.
-3. A missing file is normal: a new directory, or a power cut before the first write.
+3. A missing file is normal: a new directory, or a power cut before the first write. One without a byte has no
+   entries, as for Kafka, which creates it before it writes it.
 
 Offsets: "0" (version), number of entries, then "topic partition offset" a line; leader epochs: the same
 head, then "epoch startOffset". (Apache Kafka: CheckpointFile, LeaderEpochCheckpointFile,
@@ -144,6 +145,8 @@ def _read_entries(path: Path, parse_entry: Callable[[str], _Entry]) -> list[_Ent
         return None
     except UnicodeDecodeError as error:
         raise CheckpointError(f"{path}: not text ({error})") from error
+    if not lines:
+        return []
     version, count = (*lines[:2], "", "")[:2]
     if version != _VERSION:
         raise CheckpointError(f"{path}, line 1: version {version!r}, only {_VERSION} is known")

@@ -105,24 +105,3 @@ def is_loss_in_doubt(folder: Folder) -> bool:
     """Whether lost-write is in doubt for a record that no final read returned. Where logs are promised,
     unseen is unknown without them; where they are not, only this says so."""
     return not (folder.observes.dumps and folder.observes.replicas)
-
-
-def has_weak_acks(folder: Folder) -> bool:
-    """Whether an ack may come before the ISR has the record."""
-    return str(folder.guarantee("acks", "all")) != "all"
-
-
-def is_retried(folder: Folder) -> bool:
-    """Whether clients retry without idempotence: they may write twice and out of order."""
-    retries = folder.guarantee("retries", 0)
-    return isinstance(retries, int) and retries > 0 and folder.guarantee("idempotence", False) is not True
-
-
-def is_uncommitted(folder: Folder) -> bool:
-    """Whether clients read uncommitted records."""
-    return bool(folder.guarantee("isolation", "read_committed") == "read_uncommitted")
-
-
-def reads_committed(folder: Folder) -> bool:
-    """Whether readers see no record of an open or aborted transaction."""
-    return bool(folder.guarantee("isolation", "read_committed") == "read_committed")

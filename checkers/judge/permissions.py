@@ -184,14 +184,14 @@ def bounds_of_partition(
     unread: Unread,
 ) -> Bounds:
     """`asks`, `trace`: those of this partition."""
-    error_ns, flushed = clock_error_ns(folder), folder.guarantee("flush", "os") == "every"
+    error_ns, flushed = clock_error_ns(folder), folder.guarantees.flushed
     here = [strike for strike in strikes if strike.node in partition.replicas]
     asked_index = max((ask.index for ask in asks), default=NEVER)
     unclean = tuple(unclean_elections(folder, trace.events, asks, unread))
     surely = max((each.ruling.time for each in unclean if each.allowed), default=NEVER)
     perhaps = max((each.ruling.time for each in unclean if each.allowed is not False), default=NEVER)
     maybe = (
-        (unclean_setting(folder) is True and not trace.cleanness)
+        (folder.guarantees.unclean is True and not trace.cleanness)
         or unread.unclean
         or (unread.disordered and asked_index != NEVER)
         or (unread.untimely and perhaps != NEVER)
@@ -231,7 +231,7 @@ def internal_index(folder: Folder, nemesis: Sequence[Mapping[str, Any]], unread:
     nobody knows whether flush holds for them."""
     strikes, asks = strikes_of(nemesis), [ask for ask in unclean_asks(nemesis) if ask.partitions is None]
     unordered = unread.disordered and (strikes or asks)
-    if unclean_setting(folder) is True or unread.lost or unread.unclean or unordered:
+    if folder.guarantees.unclean is True or unread.lost or unread.unclean or unordered:
         return EVER
     return max([NEVER, *(strike.index for strike in strikes), *(ask.index for ask in asks)])
 
@@ -252,7 +252,7 @@ def unclean_elections(
     """Every unclean election of one partition, and whether it was allowed. It was if the setting is on, or if
     a request surely came before it. If a request may have come before it, or the setting is missing, nobody
     knows."""
-    error_ns, setting = clock_error_ns(folder), unclean_setting(folder)
+    error_ns, setting = clock_error_ns(folder), folder.guarantees.unclean
     for event in events:
         if event.clean is False:
             before = [
@@ -261,12 +261,6 @@ def unclean_elections(
             doubtful = setting is None or unread.asked or None in before
             allowed = True if setting or True in before else None if doubtful else False
             yield Unclean(ruling=event, allowed=allowed)
-
-
-def unclean_setting(folder: Folder) -> bool | None:
-    """Whether the guarantees allow unclean elections; None: they do not say."""
-    setting = folder.guarantee("unclean_leader_election", None)
-    return setting if isinstance(setting, bool) else None
 
 
 def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
@@ -307,9 +301,9 @@ def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
 
 def min_insync(folder: Folder, replicas: Sequence[str]) -> int:
     """min.insync.replicas: the guarantee, else the brokers' configuration, else Kafka's default."""
-    promised = folder.guarantee("min_insync_replicas", None)
-    if is_int(promised) and promised > 0:
-        return int(promised)
+    promised = folder.guarantees.min_insync
+    if promised is not None:
+        return promised
     config = folder.about.get("config")
     named = [
         config[node].get("min.insync.replicas")

@@ -37,6 +37,9 @@ def reasons_of(folder: Folder, seen: Preconditions) -> None:
     folder.reasons += of_the_end(folder)
     folder.reasons += [(finding_names.OF_THE_TRACE, flaw) for flaw in trace_flaws(folder, seen)]
     folder.reasons += promises_unclear(folder, open_losses)
+    for checks, why in folder.guarantees.reasons():
+        made = tuple(name for name in checks if folder.trace or name not in finding_names.OF_THE_TRACE)
+        folder.reasons.append((made, why))
     if seen.acked == 0:
         folder.reasons.append((finding_names.IF_NOTHING_ACKED, "nothing was acked at all"))
     folder.reasons += [((finding_names.UNFIT,), f"not what was asked: {why}") for why in unfit(folder)]

@@ -26,11 +26,7 @@ import pyarrow.compute as pc
 from floodmark.checkers.judge.claim_gates import (
     gates_of,
     has_complete_dump,
-    has_weak_acks,
     is_loss_in_doubt,
-    is_retried,
-    is_uncommitted,
-    reads_committed,
 )
 from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
 from floodmark.checkers.judge.reasons import is_log_start_unknown
@@ -123,6 +119,7 @@ def partitions_of(number: int, run: Run) -> pa.Table:
     used = _used(run)
     partitions, bounds, replicas = folder.partitions.taken(used), run.bounds.taken(used), folder.replicas
     leader = replicas.rows_by(partitions.leader, partitions.keys_there)
+    promised = folder.guarantees
     hw, lso, log_start = (replicas.column(name, leader) for name in ("hw", "lso", "log_start"))
     # Where a transaction may be open, readers of committed records see less.
     stable = pc.min_element_wise(hw, lso)  # a null is ignored
@@ -135,13 +132,13 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         "log_start": log_start,
         "claims_from": pc.coalesce(log_start, pa.array(_highest_log_starts(partitions, replicas))),
         "hw": hw,
-        "readable_to": stable if reads_committed(folder) else hw,
+        "readable_to": hw if promised.surely_uncommitted else stable,
         "stable_to": stable,
         "isr_followers": _isr_followers(folder, partitions, gates.losses_judged[used] & folder.settled),
         "loss_in_doubt": is_loss_in_doubt(folder),
-        "weak_acks": has_weak_acks(folder),
-        "retried": is_retried(folder),
-        "uncommitted": is_uncommitted(folder),
+        "weak_acks": promised.weak_acks,
+        "retried": promised.retried,
+        "uncommitted": promised.uncommitted,
     }
     columns |= {
         name: getattr(gates, name)[used]
@@ -273,7 +270,7 @@ def fault_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    transactional, uncommitted = run.preconditions.txns > 0, is_uncommitted(run.folder)
+    transactional, uncommitted = run.preconditions.txns > 0, run.folder.guarantees.uncommitted
     yield number, transactional, uncommitted, list(silent_names(run)), run.internal_index
 
 

@@ -1,7 +1,7 @@
 """Builds a Verdict from rows of findings and reasons: groups sorted, counts exact, examples with their
 texts."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from floodmark.checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
@@ -30,7 +30,9 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
     reasons: those that only the laws could find."""
     folder, seen = run.folder, run.preconditions
     rows = merged([*found, found_by_driver(driver_findings(number, run))])
-    worst = [row for row in rows if row["rank"] <= EXAMPLES and row["permit"] != DOUBT]
+    unclear = folder.guarantees.unclear
+    worst = [row for row in rows
+             if row["rank"] <= EXAMPLES and row["permit"] not in (DOUBT, *unclear)]
     traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     findings = [
         *groups(worst, seen.traced if traced else None),
@@ -38,7 +40,7 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
         *of_run(finding_names.BROKER_DIED, broker_died(folder)),
     ]
     without = not_made(folder.observes)
-    every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows)]
+    every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows, unclear)]
     unknown = list(of_those_made(every_reason, without))
     findings.sort(key=lambda finding: (finding.name, finding.klass, finding.permitted_by or ""))
     return Verdict(
@@ -164,11 +166,16 @@ def maybes(rows: Iterable[Row], *, traced: bool) -> list[Reason]:
     ]
 
 
-def doubts(rows: Iterable[Row]) -> Iterator[Reason]:
-    """Reasons for rows of which nobody can tell whether they are findings."""
+def doubts(rows: Iterable[Row], unclear: Set[int]) -> Iterator[Reason]:
+    """Reasons for rows of which nobody can tell whether they are findings. unclear: the permits of
+    guarantees that nobody knows."""
     for row in rows:
-        if row["permit"] == DOUBT and row["rank"] == 1:
+        if row["rank"] == 1 and row["permit"] == DOUBT:
             yield (row["name"],), doubt(row)
+        elif row["rank"] == 1 and row["permit"] in unclear:
+            found = f"{row['count']} of {row['name']}, the first in partition {row['partition']}"
+            cause = PERMITTED_BY[row["permit"]]
+            yield (row["name"],), f"nobody knows whether {cause} permits what was found: {found}"
 
 
 def doubt(row: Row) -> str:

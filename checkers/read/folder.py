@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 import orjson
 
 from floodmark.checkers.laws import finding_names
+from floodmark.checkers.read.guarantees import Guarantees, guarantees_of
 from floodmark.checkers.read.observed import Observes, observes_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.parquet_dump import is_copy
@@ -42,6 +43,7 @@ class Folder:
     about: Mapping[str, Any] = field(default_factory=dict)  # without `partitions` and `leaders`
     nodes: tuple[str, ...] = ()
     observes: Observes = field(default_factory=Observes)
+    guarantees: Guarantees = field(default_factory=Guarantees)
     # The partitions of run.json; they become columns when they are first used, because that code is slow to
     # import.
     named: tuple[Mapping[str, Any], Mapping[str, Any]] = field(default_factory=lambda: ({}, {}))
@@ -76,9 +78,6 @@ class Folder:
 
             return NO_REPLICAS
         return self.replica_columns
-
-    def guarantee(self, name: str, default: Any) -> Any:
-        return self.about["guarantees"].get(name, default)
 
     @property
     def settled(self) -> bool:
@@ -116,6 +115,7 @@ def open_folder(path: Place) -> Folder:
         folder.path = path.absolute()  # Spark's workers may run in another directory
     folder.nodes = tuple(folder.about["nodes"])
     folder.observes = observes_of(folder.about)
+    folder.guarantees = guarantees_of(folder.about["guarantees"])
     check_files(folder)
     return folder
 
@@ -177,7 +177,7 @@ def checked(about: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(partitions, dict) or not all(is_partition(*item) for item in partitions.items()):
         raise FloodmarkError("run.json: `partitions` is no map of numbers to partitions with `replicas`")
     for name in ("guarantees", "settle", "leaders", "final_reads"):
-        if not isinstance(about.get(name) or {}, dict):
+        if not isinstance(about.get(name, {}), dict | None):
             raise FloodmarkError(f"run.json: `{name}` is no object")
     return {**about, "guarantees": about.get("guarantees") or {}}
 

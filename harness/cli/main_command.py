@@ -11,6 +11,7 @@ from floodmark.harness.cli.cluster import cluster
 from floodmark.harness.cli.options import (
     OWN_CLUSTER,
     RUN_FOLDER,
+    Acks,
     Named,
     NemesisOption,
     WorkloadOption,
@@ -58,7 +59,7 @@ def main() -> None:
     show_default="3, or --nodes if fewer",
     help="At most --nodes.",
 )
-@click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
+@click.option("--acks", type=Acks(["all", "1", "0"]), default="all", show_default=True, help="-1 is all.")
 @click.option(
     "--nemesis",
     cls=NemesisOption,

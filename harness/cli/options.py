@@ -45,6 +45,13 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 take
         return value
 
 
+class Acks(click.Choice):  # type: ignore[type-arg]  # as above
+    """all, 1 or 0; Kafka's -1 is all."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(super().convert("all" if value == "-1" else value, param, ctx))
+
+
 class WithRegistered(click.Option):
     """An option whose help lists what other distributions register. They are searched only when help is
     shown."""

@@ -62,6 +62,9 @@ def judge(path: Path) -> dict[str, Any]:
     unknown |= {name for name, one in found if perhaps_below_log_start(world, name, one)}
     found = [(name, one) for name, one in found if not perhaps_below_log_start(world, name, one)]
     unknown |= set(guessing)
+    unclear = {cause for name in world.strange for cause in twin_observes.GUARANTEES[name][2].split(", ")}
+    unknown |= {name for name, (_, cause) in found if cause is not None and cause.by in unclear}
+    found = [(name, one) for name, one in found if one[1] is None or one[1].by not in unclear]
     unknown |= {name for name, (_, cause) in found if cause is not None and not cause.sure}
     left_out = twin_observes.not_made(world.run)
     return {**verdict(found, unknown - left_out), "not_made": sorted(left_out)}
@@ -126,6 +129,9 @@ def unknown_names(world: World) -> Iterator[str]:
         yield from ("lost-write", "unseen")
     if world.run.get("missed") or world.run.get("unstruck"):
         yield UNFIT
+    for name in world.strange:
+        yield from (check for check in twin_observes.GUARANTEES[name][3]
+                    if world.folder.trace is not None or check not in twin_trace.NAMES)
     if twin_observes.is_broken(world.run):
         yield from ("lost-write", *twin_observes.OF_LOGS, *twin_trace.NAMES)
     if twin_observes.blind_to_losses(world.run) and twin_classes.perhaps_unread(world):

@@ -18,7 +18,10 @@ def other_promises(random: Random) -> dict[str, Any]:
     return random.choice((
         {"acks": "1"}, {"acks": "0"}, {"retries": 5}, {"retries": 5, "idempotence": True}, {"flush": "every"},
         {"unclean_leader_election": True}, {"min_insync_replicas": 1}, {"min_insync_replicas": 3},
-        {"isolation": "read_uncommitted"}))
+        {"isolation": "read_uncommitted"}, {"acks": "-1"}, {"acks": -1}, {"acks": 1}, {"acks": None},
+        {"ack": "1"}, {"min_insync_replicas": "2"}, {"min.insync.replicas": 1}, {"flush": True},
+        {"unclean_leader_election": "yes"}, {"unclean_leader_elections": False}, {"retries": "5"},
+        {"retries": 5, "idempotence": 1}, {"isolation": "none"}, {"exactly_once": "on"}))
 
 
 def other_sights(random: Random) -> dict[str, Any]:

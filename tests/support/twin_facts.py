@@ -118,6 +118,7 @@ class World:
     # processes with two ops open, or with an op after an info
     overlapping: set[int] = field(default_factory=set)
     repeated: set[int] = field(default_factory=set)  # values that were sent twice
+    strange: set[str] = field(default_factory=set)  # guarantees that nobody knows
     settled: bool = False
     acked: int = 0  # micro-sends of ok ops, without the settling's probes
 
@@ -132,8 +133,9 @@ class World:
 def facts(folder: Folder) -> World:
     """Derives all facts of a folder whose run.json is valid."""
     assert folder.run is not None
-    run = folder.run
-    world = World(folder=folder, run=run, lines=folder.lines, damaged=folder.damaged)
+    run = {**folder.run, "guarantees": twin_observes.weakened(folder.run)}
+    world = World(folder=folder, run=run, lines=folder.lines, damaged=folder.damaged,
+                  strange=twin_observes.strange_guarantees(folder.run))
     match_ops(world)
     world.sends = fates(world.lines)
     world.complete = not folder.breach and run.get("history_lines") is not None

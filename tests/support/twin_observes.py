@@ -1,4 +1,5 @@
-"""The twin's reading of run.json's `observes`: which checks are not made, from the format's paragraph alone.
+"""The twin's reading of run.json's `observes`: which checks are not made, from the format's paragraph alone;
+and of its `guarantees`: which are unknown, because of a strange value or a misspelt key.
 
 Readings that had to be chosen:
 - A check of the logs needs the dumps and the replicas' rows; a finding that one of them shows alone remains.
@@ -9,6 +10,7 @@ Readings that had to be chosen:
 - An invalid `observes` promises files, and nothing reliable in the trace.
 """
 
+import json
 from typing import Any
 
 FILES = ("dumps", "replicas")
@@ -70,3 +72,54 @@ def not_made(run: dict[str, Any]) -> set[str]:
 
 def blind_to_losses(run: dict[str, Any]) -> bool:
     return not all(shows(run, file) for file in FILES)
+
+
+# -- guarantees -------------------------------------------------------------------------------------------
+
+UNCLEAN = "unclean.leader.election.enable, internal topics"
+BUDGET = "fault budget"
+LOSING = ("lost-write", "inconsistent-offsets", "saw-then-lost", "realtime-order", "nonmonotonic-send",
+          "duplicate", "end-offset-regressed", "nonmonotonic-poll", "poll-skip", "int-poll-skip",
+          "leader-incomplete", "candidate-incomplete", "unsafe-truncation")
+TWICE = ("duplicate", "nonmonotonic-send", "int-nonmonotonic-send")
+ANOMALIES = ("unseen", "G1a", "precommitted-read", "G0", "G0-process", "G0-realtime", "G1c", "G1c-process",
+             "G1c-realtime", "G-single", "G2-item")
+# its values as JSON, or the least number; the value that permits most; the causes; the checks
+GUARANTEES: dict[str, tuple[Any, Any, str, tuple[str, ...]]] = {
+    "acks": (('"all"', '"-1"', "-1", '"1"', '"0"'), "1", "acks",
+             ("lost-write", "inconsistent-offsets", "realtime-order", "nonmonotonic-send", "poll-skip",
+              "int-poll-skip")),
+    "min_insync_replicas": (1, 1, BUDGET, (*LOSING, "ack-rule")),
+    "replication_factor": (0, 0, "", ("unfit",)),
+    "unclean_leader_election": (("true", "false"), True, UNCLEAN, (*LOSING, "unclean-election")),
+    "idempotence": (("true", "false"), False, "retries", TWICE),
+    "retries": (0, 1, "retries", TWICE),
+    "flush": (('"os"', '"every"'), "os", BUDGET, LOSING),
+    "isolation": (('"read_committed"', '"read_uncommitted"'), "read_uncommitted", "isolation", ANOMALIES),
+    "exactly_once": (("true", "false"), False, "", ("unfit",)),
+}
+MISSPELT = {"ack": "acks", "Acks": "acks", "min.insync.replicas": "min_insync_replicas", "retry": "retries",
+            "unclean_leader_elections": "unclean_leader_election", "isolation.level": "isolation",
+            "unclean.leader.election.enable": "unclean_leader_election", "enable.idempotence": "idempotence",
+            "log.flush.interval.messages": "flush"}
+
+
+def strange_guarantees(run: dict[str, Any]) -> set[str]:
+    """The guarantees that nobody knows."""
+    strange = set()
+    for key, value in run["guarantees"].items():
+        if key in MISSPELT:
+            strange.add(MISSPELT[key])
+        elif key in GUARANTEES:
+            wanted = GUARANTEES[key][0]
+            fits = (isinstance(value, int) and not isinstance(value, bool) and value >= wanted
+                    if isinstance(wanted, int) else json.dumps(value) in wanted)
+            strange |= set() if fits else {key}
+    return strange
+
+
+def weakened(run: dict[str, Any]) -> dict[str, Any]:
+    """The guarantees, with the weakest value for each that nobody knows; -1 is all."""
+    weakest = {name: GUARANTEES[name][1] for name in strange_guarantees(run)}
+    acks = {"acks": "all"} if run["guarantees"].get("acks") in (-1, "-1") else {}
+    return {**run["guarantees"], **acks, **weakest}

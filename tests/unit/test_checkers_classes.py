@@ -1,5 +1,7 @@
 """Every row of the table of classes: what settings or faults permit, what they do not, what follows."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ from folders import Tale
 from judging import Tales
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.read.folder import open_folder
+from floodmark.checkers.read.guarantees import GUARANTEES
 from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
@@ -69,6 +73,73 @@ def with_other_acks_an_order_broken_only_by_the_loss_is_permitted(tale: Tale) ->
 @TALES.tale("lost-write acks 1", "realtime-order bug 1", "inconsistent-offsets bug 1", "saw-then-lost bug 1")
 def with_other_acks_the_loss_of_what_was_read_is_a_bug(tale: Tale) -> None:
     with_guarantees(tale.acked(1, 2).send(7, 9, at=[3]), acks="1").poll(8, (3, 9)).acked(3, 4)
+
+
+# -- guarantees that nobody knows permit nothing ------------------------------------------------------------
+
+
+def of(name: str) -> list[str]:
+    """The checks that are unknown with this guarantee, in a run without a trace."""
+    return [check for check in GUARANTEES[name].checks if check not in TRACE_CHECKS]
+
+
+@TALES.tale("lost-write bug 1")
+def kafkas_word_for_all_acks_is_all(tale: Tale) -> None:
+    with_guarantees(lost(tale), acks="-1")
+
+
+@TALES.tale("lost-write bug 1")
+def kafkas_number_for_all_acks_is_all(tale: Tale) -> None:
+    with_guarantees(lost(tale), acks=-1)
+
+
+def strange(name: str, value: Any, change: Callable[[Tale], object], key: str | None = None) -> None:
+    """A tale with a guarantee of this value; what the weakest one would permit is no finding."""
+
+    def tell(tale: Tale) -> None:
+        change(tale)
+        if key is not None:
+            del tale.run["guarantees"][name]
+        with_guarantees(tale, **{key or name: value})
+
+    tell.__name__ = f"strange_{key or name}_{value}"
+    TALES.tale(unknown=of(name))(tell)
+
+
+def struck_and_lost(tale: Tale) -> Tale:
+    return lost(tale).fault("power_cut", "n1", "n2", lost=True)
+
+
+def doubled(tale: Tale) -> None:
+    with_guarantees(tale.acked(1).send(3, 2, at=[2]).logged(2, 2), retries=3)
+
+
+for value in ("ALL", "two", 1, None, True, -1.0, ["all"]):
+    strange("acks", value, lost)
+for value in ("2", 0, True, 2.0):
+    strange("min_insync_replicas", value, struck_and_lost)
+for name in ("replication_factor", "exactly_once"):
+    strange(name, "three", lambda tale: tale.acked(1))
+strange("unclean_leader_election", "true", lost)
+strange("flush", "never", struck_and_lost)
+strange("retries", "many", doubled)
+strange("retries", -1, doubled)
+strange("idempotence", "no", doubled)
+strange("isolation", "serializable", lambda tale: tale.acked(1))
+strange("acks", "1", lost, key="ack")
+strange("acks", "1", lost, key="Acks")
+strange("min_insync_replicas", 1, struck_and_lost, key="min.insync.replicas")
+strange("unclean_leader_election", True, lost, key="unclean_leader_elections")
+strange("unclean_leader_election", True, lost, key="unclean.leader.election.enable")
+strange("flush", "os", struck_and_lost, key="log.flush.interval.messages")
+strange("retries", 3, doubled, key="retry")
+strange("idempotence", False, doubled, key="enable.idempotence")
+strange("isolation", "read_uncommitted", lambda tale: tale.acked(1), key="isolation.level")
+
+
+@TALES.tale("lost-write bug 1")
+def a_key_that_resembles_no_guarantee_is_ignored(tale: Tale) -> None:
+    with_guarantees(lost(tale), codec="zstd", linger_ms=5, note="acks are what they are", a=1)
 
 
 # -- unclean elections --------------------------------------------------------------------------------------
@@ -267,6 +338,28 @@ def a_failed_send_in_the_log_is_a_bug_under_read_uncommitted_too(tale: Tale) -> 
 
 
 @pytest.mark.parametrize("name", TALES.cases())
-def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
-    """The tale's name states what is expected."""
+def test_tale(name: str, verdicts: dict[str, Verdict], tmp_path: Path) -> None:
+    """The tale's name states what is expected; the twin agrees."""
     TALES.check(name, verdicts)
+    TALES.check_twin(name, verdicts, tmp_path / "run")
+
+
+def test_the_reason_names_the_guarantee_its_value_and_what_it_can_be(verdicts: dict[str, Verdict]) -> None:
+    reasons = {name: [one.reason for one in verdicts[name].unknown]
+               for name in ("strange_acks_two", "strange_ack_1")}
+    found = "nobody knows whether acks permits what was found: 1 of lost-write, the first in partition 0"
+    assert reasons["strange_acks_two"] == [
+        'run.json: acks of `guarantees` is "two", and not "all" (also "-1" or -1), "1" or "0": nobody knows '
+        "what it permits", found]
+    assert reasons["strange_ack_1"] == [
+        "run.json: `guarantees` has 'ack', which is no guarantee; acks is one: nobody knows what it permits",
+        found]
+
+
+@pytest.mark.parametrize("guarantees", [[], "", 0, False, "all", [["acks", "all"]]])
+def test_guarantees_that_are_no_object_make_everything_unknown(guarantees: Any, tmp_path: Path) -> None:
+    tale = lost(Tale())
+    tale.run["guarantees"] = guarantees
+    folder = open_folder(tale.write(tmp_path / "run"))
+    assert [why for _, why in folder.reasons] == ["run.json: `guarantees` is no object"]
+    assert not folder.judged

@@ -13,6 +13,7 @@ from judging import Tales
 from traced_story import Story, traced_in
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.read.guarantees import GUARANTEES
 from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
@@ -154,7 +155,7 @@ def an_election_is_ignored_if_observes_does_not_list_elect(tale: Tale) -> None:
 # -- unknown whether it was allowed
 
 
-@TALES.tale(PERMITTED_LOSS, unknown=["lost-write", "unclean-election"])
+@TALES.tale(unknown=GUARANTEES["unclean_leader_election"].checks)
 def a_damaged_setting_makes_it_unknown(tale: Tale) -> None:
     traced(lost(tale), unclean_at(10**9)).run["guarantees"]["unclean_leader_election"] = "no"
 

@@ -159,7 +159,7 @@ def test_without_a_leader_claims_begin_at_the_highest_log_start(tmp_path: Path) 
 
 def test_guarantees_are_columns_of_the_table(tmp_path: Path) -> None:
     tale = Tale().acked(1)
-    tale.run["guarantees"].update(acks=1, retries=5, isolation="read_uncommitted")
+    tale.run["guarantees"].update(acks="1", retries=5, isolation="read_uncommitted")
     tale.run["observes"] = {"dumps": False}
     row = tables(tale, tmp_path)["partitions"].to_pylist()[0]
     assert (row["weak_acks"], row["retried"], row["uncommitted"], row["loss_in_doubt"]) == (True,) * 4

@@ -80,6 +80,11 @@ def test_a_shell_completes_commands_options_and_names() -> None:
     assert "cut" in completed("cluster", "c")
 
 
+def test_kafkas_number_for_all_acks_is_all() -> None:
+    run = dict(commands(main))["run",]
+    assert run.make_context("run", ["--acks", "-1"]).params["acks"] == "all"
+
+
 @pytest.mark.parametrize(("shell", "mark"), [
     ("bash", "complete -o"), ("zsh", "compdef"), ("fish", "complete ")])
 def test_the_page_of_the_command_line_names_a_working_completion_script(shell: str, mark: str) -> None:

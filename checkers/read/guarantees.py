@@ -1,0 +1,149 @@
+"""Reads run.json's `guarantees`: what each may be, and which findings it permits or which checks it decides.
+
+Rules
+1. The folder may be a stranger's. A value that is not allowed, or a key that is no guarantee and looks like
+   one, makes that guarantee unknown: nobody knows what it permits, so it permits nothing.
+2. The laws then take its weakest value, and what only that permits is no finding (`unclear`): the checks of
+   that guarantee are unknown.
+3. Other unknown keys are ignored.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.laws import permits
+
+SHOWN = 60  # characters of a strange key or value
+ALIKE = 0.65  # of two names, by difflib: "retry" is meant to be "retries"
+FEWEST = 3  # characters of a key that may be the beginning of a guarantee's name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantee:
+    """allowed: in words; weakest: the value that permits most; permits: codes of what it permits
+    (laws.permits); checks: those that it can excuse."""
+
+    allowed: str
+    is_allowed: Callable[[Any], bool]
+    weakest: Any
+    permits: tuple[int, ...] = ()
+    checks: tuple[str, ...] = (names.UNFIT,)
+
+
+def _one_of(*values: Any) -> Callable[[Any], bool]:
+    return lambda given: any(type(given) is type(value) and given == value for value in values)
+
+
+def _from(least: int) -> Callable[[Any], bool]:
+    return lambda given: type(given) is int and given >= least
+
+
+_FLAG, _IS_FLAG = "true or false", _one_of(True, False)
+_BUDGET = (permits.BUDGET, permits.BUDGET_MAYBE)
+_WRITTEN_TWICE = (names.DUPLICATE, names.INT_NONMONOTONIC_SEND, names.NONMONOTONIC_SEND)
+GUARANTEES: Mapping[str, Guarantee] = {
+    "acks": Guarantee(
+        allowed='"all" (also "-1" or -1), "1" or "0"', is_allowed=_one_of("all", "-1", -1, "1", "0"),
+        weakest="0", permits=(permits.ACKS,), checks=names.IF_ACKS_UNKNOWN),
+    "min_insync_replicas": Guarantee(
+        allowed="a number from 1 on", is_allowed=_from(1), weakest=1, permits=_BUDGET,
+        checks=(*names.IF_LOSSES_PERMITTED, names.ACK_RULE)),
+    "replication_factor": Guarantee(allowed="a number from 0 on", is_allowed=_from(0), weakest=0),
+    "unclean_leader_election": Guarantee(
+        allowed=_FLAG, is_allowed=_IS_FLAG, weakest=True,
+        permits=(permits.UNCLEAN, permits.UNCLEAN_MAYBE, permits.INTERNAL_MAYBE),
+        checks=(*names.IF_LOSSES_PERMITTED, names.UNCLEAN_ELECTION)),
+    "idempotence": Guarantee(
+        allowed=_FLAG, is_allowed=_IS_FLAG, weakest=False, permits=(permits.RETRIES,), checks=_WRITTEN_TWICE),
+    "retries": Guarantee(
+        allowed="a number from 0 on", is_allowed=_from(0), weakest=1, permits=(permits.RETRIES,),
+        checks=_WRITTEN_TWICE),
+    "flush": Guarantee(
+        allowed='"os" or "every"', is_allowed=_one_of("os", "every"), weakest="os", permits=_BUDGET,
+        checks=names.IF_LOSSES_PERMITTED),
+    "isolation": Guarantee(
+        allowed='"read_committed" or "read_uncommitted"',
+        is_allowed=_one_of("read_committed", "read_uncommitted"), weakest="read_uncommitted",
+        permits=(permits.ISOLATION,), checks=names.IF_ISOLATION_UNKNOWN),
+    "exactly_once": Guarantee(allowed=_FLAG, is_allowed=_IS_FLAG, weakest=False),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guarantees:
+    """values: by name, as far as they are given; flaws: why a guarantee is unknown, by name."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    flaws: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def weak_acks(self) -> bool:
+        """Whether an ack may come before the ISR has the record."""
+        return self.values.get("acks", "all") not in ("all", "-1", -1)
+
+    @property
+    def retried(self) -> bool:
+        """Whether clients retry without idempotence: they may write twice and out of order."""
+        return self.values.get("retries", 0) > 0 and not self.values.get("idempotence", False)
+
+    @property
+    def uncommitted(self) -> bool:
+        """Whether readers may see records of open and aborted transactions."""
+        return bool(self.values.get("isolation") == "read_uncommitted")
+
+    @property
+    def surely_uncommitted(self) -> bool:
+        """Whether they must see them."""
+        return self.uncommitted and "isolation" not in self.flaws
+
+    @property
+    def min_insync(self) -> int | None:
+        return self.values.get("min_insync_replicas")
+
+    @property
+    def unclean(self) -> bool | None:
+        """Whether unclean elections are allowed; None: that is not said."""
+        return self.values.get("unclean_leader_election")
+
+    @property
+    def flushed(self) -> bool:
+        """Whether every write is fsynced before it is acked."""
+        return bool(self.values.get("flush") == "every")
+
+    @property
+    def unclear(self) -> frozenset[int]:
+        """The permits that stem from an unknown guarantee: what they cover may be a bug or not."""
+        return frozenset(permit for name in self.flaws for permit in GUARANTEES[name].permits)
+
+    def reasons(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """The checks that an unknown guarantee can excuse, and what is wrong with it."""
+        for name, flaw in self.flaws.items():
+            yield GUARANTEES[name].checks, f"run.json: {flaw}: nobody knows what it permits"
+
+
+def guarantees_of(given: Mapping[str, Any]) -> Guarantees:
+    """Read and check them."""
+    flaws: dict[str, str] = {}
+    for key, value in given.items():
+        known = GUARANTEES.get(key)
+        if known is None and (meant := _resembled(key)) is not None:
+            flaws[meant] = f"`guarantees` has {key[:SHOWN]!a}, which is no guarantee; {meant} is one"
+        elif known is not None and not known.is_allowed(value):
+            flaws[key] = f"{key} of `guarantees` is {json.dumps(value)[:SHOWN]}, and not {known.allowed}"
+    weakest = {name: GUARANTEES[name].weakest for name in flaws}
+    return Guarantees(values={**given, **weakest}, flaws=flaws)
+
+
+def _resembled(key: str) -> str | None:
+    """The guarantee that this key may be meant to be: Kafka's own name for it, a part of its name, or one
+    that is misspelt."""
+    plain = re.sub(r"[^a-z0-9]+", "_", key.lower()).strip("_")
+    for name in GUARANTEES:
+        if name in plain or (len(plain) >= FEWEST and name.startswith(plain)):
+            return name
+    return next(iter(get_close_matches(plain, GUARANTEES, 1, ALIKE)), None)

@@ -148,6 +148,7 @@ class Cluster(Protocol):
     async def stop(self) -> None: ...  # kill everything; may be repeated
     def died(self) -> list[str]: ...  # nodes that ended by themselves after the start, without a fault
     def died_words(self) -> Mapping[str, str]: ...  # for each: how it ended and the last lines of its log
+    def died_at(self) -> Mapping[str, Sequence[int]]: ...  # for each: when, ns, of every death
     def broken(self) -> Sequence[str]: ...  # helper processes that ended: a failure of the harness
 
 

@@ -191,7 +191,10 @@ class _OngoingRun:
                 str(position): dict(reasons)
                 for position, reasons in plan.schedule_runner.missed_words().items()}
             self._enter("mend")
+            began_ns = self._recorder.now_ns()
             self._about["residue"] = await self._mend()
+            if self._about["residue"] is None:
+                self._about["mended"] = [began_ns, self._recorder.now_ns()]
 
     async def _mend(self) -> str | None:
         """Mend the cluster; returns what a fault left behind, None: nothing."""
@@ -269,6 +272,8 @@ class _OngoingRun:
         last_words = self._plan.cluster.died_words()
         self._about["died"] = sorted(last_words)
         self._about["died_words"] = {node: last_words[node] for node in sorted(last_words)}
+        self._about["died_at"] = {node: [time_ns - self._recorder.origin_ns for time_ns in times]
+                                  for node, times in sorted(self._plan.cluster.died_at().items())}
 
     # -- progress ---------------------------------------------------------------------------------------
 
@@ -340,5 +345,5 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
         "guarantees": guarantees(plan),
         "schedule": json_form.write(plan.schedule),
         "concurrency": plan.concurrency, "rate": plan.rate, "duration_s": plan.duration_s, **drawn,
-        "missed": [], "died": [], "died_words": {}, "residue": None, "clock_error_ns": 0,
+        "missed": [], "died": [], "died_words": {}, "died_at": {}, "residue": None, "clock_error_ns": 0,
     }

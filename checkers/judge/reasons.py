@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 
 from floodmark.checkers.judge.claim_gates import gates_of, imported, partitions_read_to_end
+from floodmark.checkers.judge.deaths import explained
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.read.columns import Flags, contains
@@ -34,7 +35,7 @@ def reasons_of(folder: Folder, seen: Preconditions) -> None:
     folder.reasons += missing_rows(folder, open_losses)
     folder.reasons += unreadable_epochs(folder)
     folder.reasons += partitions_unknown(folder, seen, open_losses)
-    folder.reasons += of_the_end(folder)
+    folder.reasons += of_the_end(folder, seen)
     folder.reasons += [(finding_names.OF_THE_TRACE, flaw) for flaw in trace_flaws(folder, seen)]
     folder.reasons += promises_unclear(folder, open_losses)
     for checks, why in folder.guarantees.reasons():
@@ -55,7 +56,7 @@ def with_the_trace(reason: Reason) -> Reason:
     return ((*names, finding_names.RECOVERY_LOSS), why) if names == finding_names.IF_KILLED else reason
 
 
-def of_the_end(folder: Folder) -> Iterator[Reason]:
+def of_the_end(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
     """Reasons from run.json about the end of the run."""
     if not folder.settled:
         yield finding_names.IF_NOT_SETTLED, f"not settled: {why_not_settled(folder)}"
@@ -63,6 +64,11 @@ def of_the_end(folder: Folder) -> Iterator[Reason]:
         yield (
             (finding_names.BROKER_DIED, finding_names.STUCK),
             "run.json: `died` is no list of nodes, so nobody knows which of them ended by themselves",
+        )
+    if died_unexplained(folder, seen) and may_have_been_struck(folder, seen):
+        yield (
+            (finding_names.BROKER_DIED,),
+            "a line of history.jsonl that is missing or wrong may be of the fault that made a node end",
         )
     if waiting(folder) and are_up(folder) is None:
         yield (
@@ -91,6 +97,19 @@ def died(folder: Folder) -> list[str] | None:
     if not isinstance(nodes, list) or not all(isinstance(node, str) for node in nodes):
         return None
     return sorted(set(nodes))
+
+
+def died_unexplained(folder: Folder, seen: Preconditions) -> list[str]:
+    nodes = died(folder) or []
+    return sorted({*nodes} - {*explained(folder, nodes, seen.nemesis)})
+
+
+def may_have_been_struck(folder: Folder, seen: Preconditions) -> bool:
+    """Whether the history may lack a fault, or its time may be wrong."""
+    closed, lines = folder.about.get("history_lines"), seen.lines - folder.torn
+    may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
+    missing = folder.history is None or (is_int(closed) and lines < closed)
+    return bool(missing or may_be - {"elect"} or seen.disordered or seen.falls is not None)
 
 
 def waiting(folder: Folder) -> dict[int, list[str]]:

@@ -7,7 +7,13 @@ from typing import Any
 from floodmark.checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.preconditions import Preconditions, TraceSummary
-from floodmark.checkers.judge.reasons import Reason, are_up, died, waiting
+from floodmark.checkers.judge.reasons import (
+    Reason,
+    are_up,
+    died_unexplained,
+    may_have_been_struck,
+    waiting,
+)
 from floodmark.checkers.judge.runs import Run, driver_findings
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
@@ -37,7 +43,7 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
     findings = [
         *groups(worst, seen.traced if traced else None),
         *of_run(finding_names.STUCK, stuck(folder), NO_STEP if traced else None),
-        *of_run(finding_names.BROKER_DIED, broker_died(folder)),
+        *of_run(finding_names.BROKER_DIED, broker_died(folder, seen)),
     ]
     without = not_made(folder.observes)
     every_reason = [*folder.reasons, *reasons, *maybes(worst, traced=traced), *doubts(rows, unclear)]
@@ -200,12 +206,14 @@ def stuck(folder: Folder) -> list[dict[str, Any]]:
     ]
 
 
-def broker_died(folder: Folder) -> list[dict[str, Any]]:
-    """A process ended by itself after it had been ready. The harness lists in `died` only the nodes for which
-    no fault in force explains that."""
+def broker_died(folder: Folder, seen: Preconditions) -> list[dict[str, Any]]:
+    """A process ended by itself after it had been ready, and no fault explains that. (The harness lists none
+    in `died` that a full disk or the like had ended.)"""
     words = folder.about.get("died_words")
     last_words = words if isinstance(words, dict) else {}
-    return [{"nodes": [node], "last_words": last_words.get(node)} for node in died(folder) or []]
+    if may_have_been_struck(folder, seen):
+        return []
+    return [{"nodes": [node], "last_words": last_words.get(node)} for node in died_unexplained(folder, seen)]
 
 
 def of_run(name: str, rows: Sequence[Mapping[str, Any]], blame: str | None = None) -> list[Finding]:

@@ -208,11 +208,12 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     finding_names.BROKER_DIED: Explanation(
         means="A broker was ready, and then its process ended by itself: nobody had killed or stopped it, "
-        "and no fault that was in force explains its end (a full disk, too little memory, a "
-        "failpoint armed to crash). A broken invariant of its own is such an end. All else of the "
-        "run is judged as ever.",
+        "and no fault explains its end (a full disk, too little memory, a failpoint armed to crash). A "
+        "broken invariant of its own is such an end. All else of the run is judged as ever.",
         near_miss="A broker that never became ready: that is the harness's trouble, and exit code 4. One "
-        "that was killed, stopped, or struck by a fault that ends processes.",
+        "that was killed, stopped, or struck by a fault that ends processes. One that gave up after its "
+        "time-out because the nemesis had taken away what it cannot do without: a majority of the "
+        "controllers, ZooKeeper, or, as it started, every other broker.",
         permitted=_NOTHING,
         law="A broker that has started runs until somebody ends it: it answers errors, and does not end "
         "because of them",

@@ -7,7 +7,8 @@ from floodmark.checkers.laws import finding_names
 from floodmark.checkers.text import cycle_words
 
 Row = Mapping[str, Any]  # of checkers.laws.tables.FINDINGS, or what the driver knows of its own findings
-LAST_LINES, LAST_CHARS = 3, 200  # of a broker's last words, and of each line of them
+# Of a broker's last words: the lines; characters of the first, which may have its last errors, and of others.
+LAST_LINES, FIRST_CHARS, LAST_CHARS = 3, 600, 200
 
 
 def text_of(name: str, row: Row) -> str:
@@ -58,7 +59,8 @@ def last_words(output: object) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()] if isinstance(output, str) else []
     if len(lines) > LAST_LINES:
         lines = [lines[0], "...", *lines[1 - LAST_LINES :]]
-    return f"; its last words: {' | '.join(line[-LAST_CHARS:] for line in lines)}" if lines else "."
+    shown = [*(line[:FIRST_CHARS] for line in lines[:1]), *(line[-LAST_CHARS:] for line in lines[1:])]
+    return f"; its last words: {' | '.join(shown)}" if lines else "."
 
 
 _ACKED = "The send of {value} to partition {partition} was acked{acked}, but "

@@ -8,13 +8,14 @@ Rules
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.exit_reports import machine_failure
-from floodmark.harness.cluster.hosts import House
+from floodmark.harness.cluster.hosts import Death, House
 from floodmark.harness.cluster.layout import LINKS, Layout
 from floodmark.harness.cluster.system import System
 from floodmark.harness.cluster.waiting import wait_until
@@ -25,6 +26,7 @@ START_S = 180.0  # for all processes to be up and unfenced; a busy machine start
 NODE_START_S = 90.0
 STOP_S = 20.0
 CREATE_S = 30.0
+AT_ONCE_S = 5.0  # a process that ends sooner after its start ended at once
 
 Build = Callable[[], Awaitable[House]]  # makes the house; called once, by start()
 
@@ -49,6 +51,7 @@ class BrokerCluster:
         self._house: House | None = None
         self._crashes: list[Met] = []
         self._was_up = False
+        self._spawned_s: dict[str, float] = {}  # monotonic, of the last start
         self._wrong_disks: dict[str, str] = {}  # node -> why it cannot join
 
     @property
@@ -134,11 +137,22 @@ class BrokerCluster:
         return list(self.died_words())
 
     def died_words(self) -> Mapping[str, str]:
-        """How each of them ended. A node that was up once and ends when it is started again has died too."""
+        """How each of them ended first."""
+        words: dict[str, str] = {}
+        for death in self._deaths():
+            words.setdefault(death.name, death.words)
+        return words
+
+    def died_at(self) -> Mapping[str, Sequence[int]]:
+        deaths = self._deaths()
+        return {node: [death.time_ns for death in deaths if death.name == node] for node in self.died()}
+
+    def _deaths(self) -> list[Death]:
+        """A node that was up once and ends when it is started again has died too."""
         if self._house is None or not self._was_up:
-            return {}
-        return {name: words for name, words in self._house.hosts.died_words.items()
-                if name in self._house.layout.names and machine_failure(words) is None}
+            return []
+        return [death for death in self._house.hosts.deaths
+                if death.name in self._house.layout.names and machine_failure(death.words) is None]
 
     def broken(self) -> list[str]:
         """Sentences about other failures of processes, which are not the brokers' bugs."""
@@ -146,7 +160,7 @@ class BrokerCluster:
             return []
         failures = [] if self._house.hosts.lost is None else [self._house.hosts.lost]
         failures += self._wrong_disks.values()
-        for name, words in self._house.hosts.died_words.items():
+        for name, words, _ in self._house.hosts.deaths:
             lacked = machine_failure(words)
             if name == LINKS:
                 failures.append(f"the links process ended by itself: {words.splitlines()[-1]}")
@@ -254,6 +268,7 @@ class BrokerCluster:
 
     async def _spawn(self, name: str) -> None:
         await self.runs.starting(name)
+        self._spawned_s[name] = time.monotonic()
         await self._in.hosts.spawn(name)
 
     async def _not_up(self) -> str | None:
@@ -279,4 +294,9 @@ class BrokerCluster:
 
     def _alive_or_raise(self, name: str) -> None:
         if not self._in.hosts.lives(name):
-            raise FloodmarkError(f"{name} ended at once: {self._in.hosts.last_words(name)}")
+            raise FloodmarkError(f"{name} ended {self._ended(name)}: {self._in.hosts.last_words(name)}")
+
+    def _ended(self, name: str) -> str:
+        """How long after its start a process ended, at the latest."""
+        lived_s = time.monotonic() - self._spawned_s[name]
+        return "at once" if lived_s < AT_ONCE_S else f"{lived_s:.0f} s after its start"

@@ -7,12 +7,13 @@ what runs: a house gets the command of each process.
 Rules
 1. Every call returns when its effect is complete: a killed process is gone, a paused one is stopped by the
    kernel, and no byte passes a cut link.
-2. A process's end is requested (kill, terminate), or expected, or it died by itself; `died` lists the last.
+2. A process's end is requested (kill, terminate), or expected, or it died by itself; `deaths` lists the last.
    If the parent of all processes ends (a supervisor, an engine), `lost` says so, and none of them is in
-   `died`.
+   `deaths`.
 3. All waits have time-outs and raise FloodmarkError.
 """
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,18 @@ PYTHON = "python"  # a command's program by its name: each place knows its path
 
 Command = Callable[[str], Sequence[str]]  # process name -> its command: a program's name, then arguments
 ExpectsExit = Callable[[str, int], bool]  # whether this exit (name, code) was expected, though not requested
+
+
+class Death(NamedTuple):
+    """The end of a process that was not requested and that nothing explains."""
+
+    name: str
+    words: str  # how it ended and the end of its log, in lines
+    time_ns: int  # monotonic
+
+    @classmethod
+    def now(cls, name: str, words: str) -> "Death":
+        return cls(name=name, words=words, time_ns=time.monotonic_ns())
 
 
 class FaultedExit(NamedTuple):
@@ -51,13 +64,11 @@ class Hosts(Protocol):
     command: Command
 
     @property
-    def died(self) -> Sequence[str]: ...  # in order; a name may be in it twice
-    @property
-    def died_words(self) -> Mapping[str, str]: ...  # by name: how it ended and the end of its log, in lines
+    def deaths(self) -> Sequence[Death]: ...  # in order; a name may be in it twice
     @property
     def lost(self) -> str | None: ...  # why all processes count as dead; None: they do not
     @property
-    def faulted_exits(self) -> Sequence[FaultedExit]: ...  # ends caused by a fault in force; not in died
+    def faulted_exits(self) -> Sequence[FaultedExit]: ...  # ends caused by a fault in force; not in deaths
 
     async def begin(self) -> None: ...  # makes what processes need
     async def spawn(self, name: str) -> None: ...  # FloodmarkError if it runs already

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import here
 import pytest
 from command_line import floodmark, verdict
 from run_processes import pid_of_broker, wait_until_gone
@@ -72,7 +74,7 @@ def test_its_last_words_are_kept_the_assertion_among_them(died: RunResult) -> No
     """As they were when it ended: it was started again, and its log grew."""
     assert list(died.about["died_words"]) == ["n1"]
     first, *lines = died.about["died_words"]["n1"].splitlines()
-    assert first == "it ended with exit code 70"
+    assert re.fullmatch(r"it ended with exit code 70, \d+\.\d s after its start", first)
     assert 1 < len(lines) <= 20
     assert "AssertionError: a leader's HW fell in epoch 0: 3 -> 1" in lines[-1]
     assert all(len(line) < 600 for line in lines)
@@ -136,6 +138,33 @@ def test_who_dies_before_the_first_op_is_judged_all_the_same(
     assert answer.code == 1, answer.out + answer.err
     assert [found["name"] for found in verdict(folder)["findings"]] == ["broker-died"]
     about = json.loads((folder / "run.json").read_text())
-    assert about["died_words"]["n1"].startswith("SIGABRT ended it, which floodmark did not send\n")
+    assert about["died_words"]["n1"].startswith("SIGABRT ended it, which floodmark did not send, ")
     assert "no broker runs that could create a topic" in about["ended"]
     wait_until_gone(folder)
+
+
+@pytest.mark.parametrize("controller_is_up", [False, True])
+def test_who_dies_without_a_controller_for_a_whole_session_has_a_reason(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controller_is_up: bool) -> None:
+    """The schedule killed the controller, which is mended when the run is judged. With it, it is a bug."""
+    folder = tmp_path / "run"
+
+    async def abort(self: BrokerCluster, node: str) -> None:
+        victim = pid_of_broker(folder, node)
+        assert victim is not None
+        os.kill(victim, signal.SIGABRT)
+
+    monkeypatch.setattr(BrokerCluster, "pause", abort)
+    options = RunOptions(nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder,
+                         config=("broker.session.timeout.ms=500",))
+    struck = "n3" if controller_is_up else "controller"
+    strikes = [send(1), {"f": "kill", "nodes": [struck]},
+               {"f": "pause", "nodes": ["n1"], "moment": {"at": "time", "time": 1_500_000_000}}]
+    result = record(planned(options, schedule_of(strikes, nodes=("n1", "n2", "n3"), partitions=[0])))
+
+    assert (result.about["ended"], result.about["died"], result.about["residue"]) == ("done", ["n1"], None)
+    (died_at,), (began, done) = result.about["died_at"]["n1"], result.about["mended"]
+    assert 1_500_000_000 < died_at < done
+    assert began < done
+    found = [one.name for one in here.judge([folder])[0].findings]
+    assert ("broker-died" in found) == controller_is_up

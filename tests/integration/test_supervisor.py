@@ -147,7 +147,7 @@ def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path, forked: bo
             await processes.kill("n1")
             assert state_of(process.pid) is None
             assert not processes.lives("n1")
-            assert processes.died == []
+            assert [one.name for one in processes.deaths] == []
         finally:
             await processes.end()
 
@@ -163,7 +163,7 @@ def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> 
             for name in ("n1", "n2"):
                 forked = await processes.fork(name, ["say", name], tmp_path / f"{name}.log")
                 await asyncio.wait_for(forked.ended.wait(), WAIT_S)
-            assert "exit code 7" in processes.died_words["n1"]
+            assert "exit code 7" in processes.deaths[0].words
             return [{**json.loads((tmp_path / f"{name}.log").read_text()),
                      "supervisor": processes._supervisor.pid} for name in ("n1", "n2")]
         finally:
@@ -191,8 +191,8 @@ def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
                 await asyncio.wait_for(forked.ended.wait(), WAIT_S)
             await processes.fork("n5", ["sleep"], tmp_path / "n5.log")
             await processes.terminate("n5", timeout_s=WAIT_S)
-            assert processes.died == [*ENDS]
-            return dict(processes.died_words)
+            assert [one.name for one in processes.deaths] == [*ENDS]
+            return {name: words for name, words, _ in processes.deaths}
         finally:
             await processes.end()
 
@@ -238,12 +238,12 @@ def test_an_exit_nobody_asked_for_is_remembered_with_its_last_words(tmp_path: Pa
             argv = [sys.executable, "-c", "raise SystemExit('the disk is full')"]
             process = await processes.spawn("n1", argv, tmp_path / "n1.log")
             await asyncio.wait_for(process.ended.wait(), WAIT_S)
-            assert processes.died == ["n1"]
+            assert [one.name for one in processes.deaths] == ["n1"]
             assert "the disk is full" in processes.last_words("n1")
 
             await processes.spawn("n1", SLEEPER, tmp_path / "n1.log")
             await processes.terminate("n1", timeout_s=WAIT_S)
-            assert processes.died == ["n1"]
+            assert [one.name for one in processes.deaths] == ["n1"]
         finally:
             await processes.end()
 
@@ -277,7 +277,7 @@ def test_when_the_supervisor_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_
             process = await processes.spawn("n1", SLEEPER, tmp_path / "n1.log")
             processes._supervisor.kill()
             await asyncio.wait_for(process.ended.wait(), WAIT_S)
-            assert (processes.died, processes.lives("n1")) == ([], False)
+            assert ([one.name for one in processes.deaths], processes.lives("n1")) == ([], False)
             assert processes.lost == "the supervisor, parent of all brokers, ended, and all brokers with it"
         finally:
             await processes.end()

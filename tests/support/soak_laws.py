@@ -27,7 +27,7 @@ from floodmark.harness.verdict import BUG, Verdict
 
 FAILED = "the judge failed"
 OF_THE_LOGS = frozenset({"diverged", "under-replicated", "epoch-lineage", "malformed-log", "stuck"})
-OF_RUN_JSON = frozenset({"broker-died"})  # found whatever else cannot be read
+OF_RUN_JSON = frozenset({"broker-died"})  # found whatever else cannot be read, but for the history
 OF_THE_HISTORY = frozenset({
     "inconsistent-offsets", "nonmonotonic-send", "int-nonmonotonic-send", "realtime-order",
     "end-offset-regressed"})
@@ -44,7 +44,7 @@ OF_ITS_LINES = frozenset({"hw-regressed", "two-leaders", "epoch-regressed", "unc
 def findings_without(name: str) -> frozenset[str] | None:
     """The findings that need nothing of this file; None: all except the trace's."""
     if name == HISTORY:
-        return OF_THE_LOGS | (OF_THE_TRACE - OF_TRACE_AND_HISTORY) | OF_RUN_JSON  # it may tell who asked
+        return OF_THE_LOGS | (OF_THE_TRACE - OF_TRACE_AND_HISTORY)  # it may tell who asked, and who struck
     if name == RUN:
         return frozenset()
     if name == TRACE:

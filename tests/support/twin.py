@@ -12,6 +12,7 @@ from typing import Any
 import twin_classes
 import twin_clients
 import twin_cycles
+import twin_deaths
 import twin_logs
 import twin_observes
 import twin_order
@@ -105,6 +106,8 @@ def unknown_names(world: World) -> Iterator[str]:
         yield "stuck"
     if not twin_logs.is_list_of_names(world.run.get("died") or []):
         yield from ("stuck", "broker-died")
+    elif twin_logs.may_lack_a_fault(world) and any(True for _ in twin_deaths.unexplained(world)):
+        yield "broker-died"
     for partition in world.partitions.values():
         if partition.leader is None:
             yield from ("unseen", "saw-then-lost", "under-replicated")

@@ -8,7 +8,17 @@ from collections.abc import Iterator
 from itertools import combinations, pairwise
 from typing import Any
 
-from twin_classes import Cause, losing_faults, unclean_elections, unseen_election, unseen_strike
+import twin_deaths
+from twin_classes import (
+    Cause,
+    is_nameless,
+    losing_faults,
+    names_of,
+    speaking,
+    unclean_elections,
+    unseen_election,
+    unseen_strike,
+)
 from twin_facts import Partition, World
 from twin_folder import Line
 
@@ -201,10 +211,19 @@ def waiting(world: World) -> set[int]:
 
 
 def broker_died(world: World) -> Iterator[Found]:
-    """Each node of run.json's `died`, once."""
-    nodes = world.run.get("died") or []
-    for node in set(nodes) if is_list_of_names(nodes) else set():
-        yield (node,), None
+    """Each node of run.json's `died`, once, if the schedule does not explain its death."""
+    if is_list_of_names(world.run.get("died") or []) and not may_lack_a_fault(world):
+        for node in twin_deaths.unexplained(world):
+            yield (node,), None
+
+
+def may_lack_a_fault(world: World) -> bool:
+    """A fault may be among the missing or unreadable lines, or times are not what they seem."""
+    promised, folder = world.run.get("history_lines"), world.folder
+    none = folder.breach and not folder.positions
+    missing = promised is not None and folder.positions < promised
+    return none or missing or folder.disordered or folder.time_falls or any(
+        is_nameless(text) or names_of(text) - {"elect"} for text in speaking(world))
 
 
 def is_list_of_names(nodes: object) -> bool:

@@ -78,6 +78,9 @@ class Bare:
     def died_words(self) -> Mapping[str, str]:
         return {}
 
+    def died_at(self) -> Mapping[str, Sequence[int]]:
+        return {}
+
     def broken(self) -> Sequence[str]:
         return ()
 

@@ -9,6 +9,7 @@ import pytest
 
 from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
 from floodmark.harness.cluster.containers.pods import Pod, Pods
+from floodmark.harness.cluster.exit_reports import Start
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER
@@ -23,7 +24,7 @@ def pods(tmp_path: Path) -> Pods:
     places = dict.fromkeys((*NODES, CONTROLLER))
     layout = Layout(folder=tmp_path, nodes=NODES, places=places, links={})  # type: ignore[arg-type]
     one = Pods(EngineResources(tmp_path / "work", NODES), layout)
-    one._alive.update({name: Pod() for name in layout.names})
+    one._alive.update({name: Pod(begun=Start.now(layout.log_of(name))) for name in layout.names})
     return one
 
 
@@ -40,7 +41,7 @@ def test_an_unrequested_exit_is_a_death(pods: Pods) -> None:
     ended(pods, pods._lab.broker("n1"), 70)
     pods._alive["n2"].wanted = True
     ended(pods, pods._lab.broker("n2"))
-    assert pods.died == ["n1"]
+    assert [one.name for one in pods.deaths] == ["n1"]
     assert [pods.lives(name) for name in ("n1", "n2", CONTROLLER)] == [False, False, True]
 
 
@@ -56,7 +57,7 @@ def test_an_expected_exit_is_reported_with_its_signal_and_is_no_death(pods: Pods
     ended(pods, pods._lab.broker("n1"), 137)
     ended(pods, pods._lab.broker("n2"), 70)
     assert reported == [("n1", -9), ("n2", 70)]
-    assert pods.died == ["n2"]
+    assert [one.name for one in pods.deaths] == ["n2"]
 
 
 def test_an_excused_exit_is_kept_with_its_reason(pods: Pods) -> None:
@@ -65,7 +66,7 @@ def test_an_excused_exit_is_kept_with_its_reason(pods: Pods) -> None:
     of_kernel(pods, "n1")
     ended(pods, pods._lab.broker("n1"))
     [(name, why, _)] = pods.faulted_exits
-    assert (name, why, pods.died) == ("n1", "memory limit", [])
+    assert (name, why, [one.name for one in pods.deaths]) == ("n1", "memory limit", [])
     pods._layout.log_of("n1").write_text("the end\n")
     assert pods.last_words("n1") == "the end | the kernel killed it for lack of memory"
 
@@ -83,7 +84,7 @@ def test_an_exit_by_a_full_disk_is_excused_after_the_heal(
     pods._layout.log_of("n1").write_text(f"{logged}ERROR Shutdown broker because all log dirs have failed\n")
     ended(pods, pods._lab.broker("n1"))
     assert [(name, why) for name, why, _ in pods.faulted_exits] == ([("n1", "disk full")] if excused else [])
-    assert pods.died == ([] if excused else ["n1"])
+    assert [one.name for one in pods.deaths] == ([] if excused else ["n1"])
 
 
 @pytest.mark.parametrize("by_kernel", [True, False])
@@ -92,13 +93,13 @@ def test_a_kill_by_the_memory_limit_may_be_reported_after_the_limit(pods: Pods, 
     if by_kernel:
         of_kernel(pods, "n1")
     ended(pods, pods._lab.broker("n1"))
-    assert pods.died == ([] if by_kernel else ["n1"])
+    assert [one.name for one in pods.deaths] == ([] if by_kernel else ["n1"])
 
 
 def test_other_containers_of_the_run_may_exit(pods: Pods) -> None:
     """Helper containers do."""
     ended(pods, pods._lab.broker("disks"))
-    assert pods.died == []
+    assert [one.name for one in pods.deaths] == []
     assert pods.lives("n1")
 
 
@@ -110,7 +111,7 @@ def test_without_keeper_net_or_event_stream_everything_is_lost(pods: Pods, lost:
         pods._lose("the Docker engine ended its stream of events")
     else:
         ended(pods, pods._lab.keeper if lost == "keeper" else pods._lab.net("n2"))
-    assert pods.died == []  # none by itself
+    assert [one.name for one in pods.deaths] == []  # none by itself
     assert pods.lost is not None
     assert not any(map(pods.lives, (*NODES, CONTROLLER)))
     assert waiting.is_set()
@@ -127,4 +128,4 @@ def test_during_teardown_no_exit_is_a_death(pods: Pods) -> None:
     ended(pods, pods._lab.keeper)
     ended(pods, pods._lab.broker("n1"))
     pods._lose("the Docker engine ended its stream of events")
-    assert pods.died == []
+    assert [one.name for one in pods.deaths] == []

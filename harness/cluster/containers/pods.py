@@ -4,11 +4,11 @@ Rules
 1. The net container has the address, name and published ports, and lives as long as the cluster; the
    process's container joins it, has no capability, and is started and killed with the process.
 2. The engine's events decide whether a process lives: it is killed when the event of its end has arrived. An
-   end that was not requested is expected (`expects_exit`), or excused (`excused`), or else it goes to `died`.
+   end that was not requested is expected (`expects_exit`), excused (`excused`), or else it is in `deaths`.
 3. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
    keep the keeper's namespace, and so a dead run, alive.
 4. If the stream of events, the keeper or a net container ends without a request, everything is lost: all
-   processes count as dead, their logs say why, and none of them is in `died`.
+   processes count as dead, their logs say why, and none of them is in `deaths`.
 """
 
 import asyncio
@@ -31,8 +31,15 @@ from testcontainers.core.labels import create_labels
 import docker
 from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources
-from floodmark.harness.cluster.exit_reports import exit_report, last_words, log_tail
-from floodmark.harness.cluster.hosts import Command, ExpectsExit, FaultedExit, expects_no_exit, no_command
+from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words, log_tail
+from floodmark.harness.cluster.hosts import (
+    Command,
+    Death,
+    ExpectsExit,
+    FaultedExit,
+    expects_no_exit,
+    no_command,
+)
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
@@ -59,6 +66,7 @@ async def do_nothing() -> None:
 class Pod:
     """One process, from one start to its end."""
 
+    begun: Start
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     wanted: bool = False  # its end was requested
     paused: bool = False
@@ -75,8 +83,7 @@ class Pods:
     def __init__(self, lab: EngineResources, layout: Layout) -> None:
         self.expects_exit: ExpectsExit = expects_no_exit
         self.command: Command = no_command
-        self.died: list[str] = []
-        self.died_words: dict[str, str] = {}
+        self.deaths: list[Death] = []
         self.excused = lab.excused
         self.faulted_exits: list[FaultedExit] = []
         self.prepare: Step = do_nothing
@@ -110,7 +117,8 @@ class Pods:
             raise FloodmarkError(f"cannot start {name}: it is running")
         self._give_to_user(f"{name}.*")
         self._out_of_memory.discard(name)
-        self._alive[name] = pod = Pod()  # before the engine can report its end
+        pod = Pod(begun=Start.now(self._layout.log_of(name)))
+        self._alive[name] = pod  # before the engine can report its end
         try:
             await self._lab.call(f"start {name}", self._lab.client.api.start, self._lab.broker(name))
         except BaseException:
@@ -302,9 +310,7 @@ class Pods:
         if why is not None:
             self.faulted_exits.append(FaultedExit(name=name, why=why, time_ns=time.monotonic_ns()))
         else:
-            self.died.append(name)
-            report = exit_report(self._layout.log_of(name), code)
-            self.died_words.setdefault(name, report)
+            self.deaths.append(Death.now(name, exit_report(pod.begun, code)))
 
     def _past_fault(self, name: str, pod: Pod) -> str | None:
         """The fault that is over and that explains this end; None: there is none."""

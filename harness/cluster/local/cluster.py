@@ -17,6 +17,7 @@ from floodmark.harness.cluster.broker_cluster import START_S, BrokerCluster
 from floodmark.harness.cluster.hosts import (
     PYTHON,
     Command,
+    Death,
     ExpectsExit,
     FaultedExit,
     House,
@@ -102,12 +103,8 @@ class Processes:
         await self._kept.resume(name)
 
     @property
-    def died(self) -> Sequence[str]:
-        return () if self._processes is None else self._processes.died
-
-    @property
-    def died_words(self) -> Mapping[str, str]:
-        return {} if self._processes is None else self._processes.died_words
+    def deaths(self) -> Sequence[Death]:
+        return () if self._processes is None else self._processes.deaths
 
     @property
     def lost(self) -> str | None:

@@ -2,8 +2,8 @@
 
 Rules
 1. An exit is requested (kill, terminate), or expected (an armed failpoint), or the process died by itself;
-   `died` has the last for all of the run.
-2. If the supervisor dies, all processes die with it. `lost` says so, and none of them is in `died`.
+   `deaths` has the last for all of the run.
+2. If the supervisor dies, all processes die with it. `lost` says so, and none of them is in `deaths`.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.exit_reports import exit_report, last_words
-from floodmark.harness.cluster.hosts import ExpectsExit, expects_no_exit
+from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words
+from floodmark.harness.cluster.hosts import Death, ExpectsExit, expects_no_exit
 from floodmark.harness.errors import FloodmarkError
 
 ANSWER_S = 10.0
@@ -31,7 +31,7 @@ class SupervisedProcess:
     """One process, from one start to its end."""
 
     pid: int
-    log: Path
+    begun: Start
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     wanted: bool = False  # its end was requested
     paused: bool = False
@@ -49,8 +49,7 @@ class SupervisedProcesses:
         self._alive: dict[str, SupervisedProcess] = {}
         self._logs: dict[str, Path] = {}
         self._ending = False
-        self.died: list[str] = []  # in order; a name may be in it twice
-        self.died_words: dict[str, str] = {}  # of the first death of each
+        self.deaths: list[Death] = []  # in order
         self.lost: str | None = None
         self.expects_exit: ExpectsExit = expects_no_exit  # whether this exit (name, code) was expected
 
@@ -94,7 +93,7 @@ class SupervisedProcesses:
         if name in self._alive:
             raise FloodmarkError(f"cannot start {name}: it is running")
         # Added before the supervisor can report its exit: answer and event come over one ordered connection.
-        process = SupervisedProcess(pid=0, log=log)
+        process = SupervisedProcess(pid=0, begun=Start.now(log))
         self._logs[name] = log
         self._alive[name] = process
         try:
@@ -185,8 +184,7 @@ class SupervisedProcesses:
         if process is None:
             return
         if not process.wanted and not self._ending and not self.expects_exit(name, code):
-            self.died.append(name)
-            self.died_words.setdefault(name, exit_report(process.log, code))
+            self.deaths.append(Death.now(name, exit_report(process.begun, code)))
         process.ended.set()
 
     def _all_lost(self) -> None:

@@ -146,6 +146,7 @@ class MemoryCluster:
         self._met: dict[str, list[Met]] = {name: [] for name in self._ids}
         self._crashes: list[Met] = []
         self._died: dict[str, str] = {}
+        self._died_at: dict[str, list[int]] = {}
         self._client_failures: list[str] = []
         self._was_up = self._frozen = False
 
@@ -225,6 +226,9 @@ class MemoryCluster:
 
     def died_words(self) -> Mapping[str, str]:
         return dict(self._died)
+
+    def died_at(self) -> Mapping[str, Sequence[int]]:
+        return self._died_at
 
     def broken(self) -> list[str]:
         return list(self._client_failures)
@@ -518,8 +522,9 @@ class MemoryCluster:
             [{"event": "crash", "why": "stopped-by-a-broken-invariant-or-disk"}]
         )
         member.process.end()
-        if self._was_up and name not in self._died:
-            self._died[name] = f"{type(error).__name__}: {error}\n{trace_back}"
+        if self._was_up:
+            self._died.setdefault(name, f"{type(error).__name__}: {error}\n{trace_back}")
+            self._died_at.setdefault(name, []).append(self._clock.now_ns())
 
     def _client_failed(self, _name: str, error: Exception) -> None:
         self._client_failures.append(f"a client failed: {''.join(traceback.format_exception(error)[-3:])}")

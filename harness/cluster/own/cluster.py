@@ -283,6 +283,9 @@ class OwnCluster:
     def died_words(self) -> Mapping[str, str]:
         return {}
 
+    def died_at(self) -> Mapping[str, Sequence[int]]:
+        return {}
+
     def broken(self) -> Sequence[str]:
         return [*([self._silent] if self._silent else []), *self._not_removed]
 

@@ -297,6 +297,18 @@ def a_broker_died(folder: RunFolder, random: Random) -> Expect | None:
 
 
 @near_miss
+def a_broker_gave_up_without_a_controller(folder: RunFolder, random: Random) -> Expect | None:
+    """The nemesis had killed the controller, or cut it off, and nothing says when it was back."""
+    node = random.choice(NODES)
+    if random.random() < 0.5:
+        folder.add(-1, "info", "kill", fault={"nodes": ["controller"]})
+    else:
+        folder.add(-1, "info", "cut", fault={"nodes": [node], "grudge": {node: ["controller"]}})
+    folder.run["died"] = [node]
+    return Expect()
+
+
+@near_miss
 def nobody_leads_for_a_reason(folder: RunFolder, random: Random) -> Expect | None:
     """No leader was elected, but a fault was left behind, or only the ISR was too small."""
     expect = nobody_leads(folder, random)

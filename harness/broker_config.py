@@ -8,13 +8,12 @@ Rules
 3. Users cannot set the keys in SET_BY_CLUSTER: a node's addresses, ids, paths and rules.
 """
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import UsageError, nearest
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -127,9 +126,7 @@ def why_not(key: str, value: str) -> str | None:
     if key in _CLIENT_KEYS:
         return f"{key} is a setting of clients, not of brokers: {_CLIENT_KEYS[key]}"
     valid = sorted([*KEYS, *TOPIC_KEYS])
-    near = difflib.get_close_matches(key, valid, n=1)
-    return f"{key}: no broker knows this key; " + (
-        f"the closest valid key: {near[0]}" if near else f"valid keys: {', '.join(valid)}")
+    return f"{key}: no broker knows this key; {nearest(key, valid, 'key')}"
 
 
 def as_broker_keys(topic_config: Mapping[str, str]) -> dict[str, str]:

@@ -1,6 +1,10 @@
 """The errors that users see: each says what was tried, what went wrong, and what to do."""
 
 
+import difflib
+from collections.abc import Collection
+
+
 class FloodmarkError(Exception):
     """An operating error, not a bug in floodmark: shown as one sentence without a traceback. Exit code 4."""
 
@@ -15,3 +19,9 @@ class UsageError(FloodmarkError):
 
 class UnfitCluster(UsageError):
     """The request is valid, but this cluster lacks an ability that it needs; the message names it."""
+
+
+def nearest(name: str, valid: Collection[str], kind: str = "name") -> str:
+    """The valid name that is closest to an unknown one, for its message; all of them if none is close."""
+    near = difflib.get_close_matches(name, valid, n=1)
+    return f"the closest valid {kind}: {near[0]}" if near else f"valid {kind}s: {', '.join(valid)}"

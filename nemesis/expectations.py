@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from floodmark.harness.errors import nearest
 from floodmark.harness.verdict import BUG, PERMITTED, Verdict
 from floodmark.nemesis.step_tokenizer import refuse
 
@@ -166,4 +167,4 @@ def _read_names(key: str, value: object) -> list[str]:
 def _check_names(key: str, named: Collection[str], valid: Collection[str]) -> None:
     for name in named:
         if name not in valid:
-            refuse(f"{key} names {name!r}; valid: {', '.join(valid)}")
+            refuse(f"{key} names {name!r}; {nearest(name, valid)}")

@@ -36,9 +36,10 @@ describes, so a scenario is a schedule like every other.
 NODE is a name or a role: leader, follower, last-in-isr, controller, down, paused.
 NODES: one, or several with commas. TIME: 200ms, 2.5s.
 
-    send 3 | send 0..2 | send 4, 7           an op each; `together`: one op. `to NODE`: even if another node
-                                             leads; `acks all|1|0`; `nowait`: the next steps do not wait for
-                                             the answer
+    send 3 | send 0..2 | send 4, 7           an op each; `together`: one op; a value is sent once. `to NODE`:
+                                             even if another node leads; `acks all|1|0`: with weaker ones than
+                                             the run's it is an info, and its loss no finding; `nowait`: the
+                                             next steps do not wait for the answer
     poll [from NODE] [offset O]              by a new process; list_offsets [from NODE]: asks for the end.
                                              These and send with `client K`: by the same process each time
     wait MOMENT
@@ -128,6 +129,16 @@ class Scenario:
     rows: tuple[Row, ...]
     source: Path
 
+    def uncovered_sends(self) -> str:
+        """A sentence on the steps that send with weaker acks than the run's; empty if there is none."""
+        weaker = json_form.ACKS[json_form.ACKS.index(self.setting.acks) + 1:]
+        steps = dict.fromkeys(
+            f"line {line}, {step.partition('#')[0].strip()}"
+            for entry, line, step in zip(self.schedule, self.lines, self.written, strict=True)
+            if entry.args.get("acks") in weaker)
+        return f"{'; '.join(steps)}: recorded as info, because the run's acks are {self.setting.acks} and " \
+               "weaker ones promise nothing: the loss of such a record is no finding" if steps else ""
+
 
 # -- loading ------------------------------------------------------------------------------------------------
 
@@ -192,6 +203,8 @@ class _Reader:
 
     def _read_text(self, key: str) -> str:
         value = self._data.get(key)
+        if value is None:
+            self._refuse(1, f"{key} is missing: a scenario needs {', '.join(_TEXTS)}")
         if not isinstance(value, str) or not value.strip():
             self._refuse(self._places.of("", key), f"{key} is {value!r}, should be a text")
         return value

@@ -10,11 +10,13 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from floodmark.harness.errors import UsageError
+from floodmark.harness.schedule.entry import ROLES
 
 _TOKEN = re.compile(
     r"(?P<time>\d+(?:\.\d+)?(?:ms|s)\b)|(?P<number>\d+)|(?P<range>\.\.)|(?P<order>[<>]=?|[!=]=)"
-    r"|(?P<word>[A-Za-z][\w-]*(?:\.[A-Za-z]\w*)?)|(?P<comma>,)|(?P<space>\s+)|(?P<else>\S+)"
+    r"|(?P<word>[A-Za-z][\w-]*(?:\.[A-Za-z]\w*)?)|(?P<comma>,)|(?P<space>\s+)|(?P<else>=(?!=)|\S+)"
 )
+_NODE = re.compile(r"n\d+")
 _NS = {"ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -26,6 +28,8 @@ def split_tokens(line: str) -> list[str]:
     """Split one line into words and commas."""
     found = []
     for match in _TOKEN.finditer(line.partition("#")[0]):
+        if match.group() == "=":
+            refuse(f"has = where a comparison should be, which is ==: {match.string.strip()}")
         if match.lastgroup == "else":
             refuse(f"unknown character {match.group()!r}: {match.string.strip()}")
         if match.lastgroup != "space":
@@ -114,6 +118,9 @@ class Cursor:
         found = [self.name(expected)]
         while self.skip(","):
             found.append(self.name(expected))
+        if self.next in ROLES or _NODE.fullmatch(self.next or ""):
+            refuse(f"has {found[-1]!r} and {self.next!r} without a comma between them: "
+                   f"{', '.join([*found, str(self.next)])}")
         return found
 
     def end(self, valid: Sequence[str] = ()) -> None:

@@ -337,7 +337,7 @@ def scenario_show(name: str) -> int:
 def scenario_run(name: str | None, **options: Any) -> int:
     """Play scenario NAME (or zoo number, or FILE.toml) and compare what is found with what is expected.
 
-    Exits 0 only if every play came out as expected, else 4.
+    Exit codes: 0 every play came out as expected; 1 one did not; 4 one could not be played.
     """
     from floodmark.harness.commands.scenario import run_scenarios
 

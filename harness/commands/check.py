@@ -25,7 +25,7 @@ from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.commands.folder_arguments import chosen_runs
 from floodmark.harness.commands.report import write_page_if_invalid
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.bad_lines import bad_lines
 from floodmark.harness.reports.broker_exits import died_unquoted
@@ -67,8 +67,7 @@ def gate(
     known = known_findings()
     strange = sorted(set(allow) - set(known))
     if strange:
-        raise UsageError(f"--allow: no finding is called {strange[0]!r}; there are: "
-                         f"{', '.join(known)}")
+        raise UsageError(f"--allow: no finding is called {strange[0]!r}; {nearest(strange[0], known)}")
     policy = Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
     files = {"--json": json_file, "--junit": junit_file, "--markdown": markdown_file}
     refuse_no_files({option: file for option, file in files.items() if file is not None})

@@ -24,7 +24,7 @@ from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import ruling
 from floodmark.harness.run import RUNS, Run, refuse_nonempty
-from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_VALID, Verdict
+from floodmark.harness.verdict import BUG, EXIT_INVALID, EXIT_VALID, Verdict
 from floodmark.nemesis import scenario
 from floodmark.nemesis.expectations import differences
 
@@ -93,7 +93,7 @@ def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
     click.echo(f"      {shlex.join(['floodmark', 'show', str(divergence), '--finding', 'diverged'])}")
     click.echo("      floodmark explain diverged")
     click.echo(str(parent))
-    return EXIT_HARNESS if any(wrong) else EXIT_VALID
+    return EXIT_INVALID if any(wrong) else EXIT_VALID
 
 
 def refuse_failed_runs(plays: Sequence[Played]) -> None:

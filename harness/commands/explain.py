@@ -12,7 +12,7 @@ import click
 from floodmark.checkers.read.observed import needs_of
 from floodmark.checkers.text.explain import EXPLANATIONS, known_findings
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import UsageError, nearest
 from floodmark.harness.registered import CHECK, Registered, registered
 from floodmark.harness.reports.short_meanings import short_meaning
 from floodmark.harness.verdict import EXIT_VALID
@@ -39,7 +39,7 @@ def explain_finding(name: str | None) -> int:
         return EXIT_VALID
     parts = parts_of(name)
     if parts is None:
-        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(known_findings())}; "
+        raise UsageError(f"no finding is called {name!r}; {nearest(name, known_findings())}; "
                          f"permissions: {', '.join(PERMISSIONS)}; and facts: S1 to S{len(FACTS)}")
     click.echo(f"{click.style(name, bold=True)}\n")
     for line in facts_text(parts):

@@ -20,13 +20,13 @@ from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import refuse_configs, scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play, system_of
-from floodmark.harness.errors import UnfitCluster, UsageError
+from floodmark.harness.errors import UnfitCluster, UsageError, nearest
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, Run, refuse_nonempty, write_whole
-from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID, Verdict
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, Verdict, worst
 from floodmark.nemesis import scenario, systems
 from floodmark.nemesis.expectations import Row, differences
 from floodmark.nemesis.scenario import Scenario
@@ -64,6 +64,8 @@ def show_scenario(name: str) -> int:
                    f"{setting.acks}")
         click.echo("".join(f"  {harmless(f'{key}={value}')}\n" for key, value in one.config.items()))
         click.echo("\n".join(f"  {harmless(line)}" for line in one.steps.strip().split("\n")) + "\n")
+        if one.uncovered_sends():
+            click.echo(f"{harmless(one.uncovered_sends())}\n")
         click.echo(ruled_table([("rules", "expected", "may come of it"), *(
             (row.label, row.expected(), ", ".join(sorted(row.also)) or "-") for row in one.rows)]))
         click.echo(f"\n{harmless(str(one.source))}")
@@ -79,8 +81,8 @@ def named(name: str) -> tuple[Scenario, ...]:
     found = tuple(one for one in every if
                   name == one.name or name.upper() in (one.zoo.upper(), one.zoo.upper().rstrip("ABC")))
     if not found:
-        there = ", ".join(f"{one.name} ({one.zoo})" for one in every)
-        raise UsageError(f"no scenario {name!r}; there are: {there}; or a FILE.toml")
+        there = nearest(name, [f"{one.name} ({one.zoo})" for one in every])
+        raise UsageError(f"no scenario {name!r}; {there}; or a FILE.toml")
     return found
 
 
@@ -88,7 +90,8 @@ def named(name: str) -> tuple[Scenario, ...]:
 
 def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: bool, cluster: str,
                   times: int, at_once: int, out: Path | None, kafka: str | None = None) -> int:
-    """Plays the rows, judges all plays in one call, and compares; exit 0 only if each is as expected."""
+    """Plays the rows, judges all plays in one call, and compares; exit 0 if each is as expected, 1 if one is
+    not, 4 if one could not be played."""
     if (name is None) == (not every):
         raise UsageError("name a scenario, or give --all")
     chosen = scenario.shipped(scenario_words()) if name is None else named(name)
@@ -110,7 +113,8 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
     write_whole(parent / TABLE, orjson.dumps(
         [as_json(outcome) for outcome in outcomes], option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
     click.echo(str(parent))
-    return EXIT_HARNESS if any(outcome.differences_found for outcome in outcomes) else EXIT_VALID
+    return worst(EXIT_HARNESS if one.verdict is None or one.played.why else
+                 EXIT_INVALID if one.differences_found else EXIT_VALID for one in outcomes)
 
 
 def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Part]:
@@ -225,7 +229,10 @@ def print_unexpected(outcomes: Sequence[Outcome]) -> None:
     """Prints the full report of each run that is not as expected."""
     wrong = [outcome for outcome in outcomes if outcome.differences_found]
     for outcome in wrong:
-        click.echo(f"\nNOT as expected: {outcome.played.part.title}: {'; '.join(outcome.differences_found)}")
+        part = outcome.played.part
+        click.echo(f"\nNOT as expected: {part.title}: {'; '.join(outcome.differences_found)}")
+        if part.scenario.uncovered_sends():
+            click.echo(harmless(part.scenario.uncovered_sends()))
         if outcome.verdict is not None:
             parts, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
             click.echo(verdict_text.report(outcome.played.folder, parts, about))

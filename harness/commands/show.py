@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from floodmark.checkers.text.explain import known_findings
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import UsageError, nearest
 from floodmark.harness.reports import reproduce_command
 from floodmark.harness.reports.broker_exits import died_unquoted
 from floodmark.harness.reports.case_names import guarantee_texts
@@ -147,7 +147,7 @@ def show_finding(run: Run, about: Mapping[str, Any], name: str) -> None:
     groups = [found for found in verdict["findings"] if found["name"] == name]
     reasons = [entry for entry in verdict.get("unknown") or () if name in entry["names"]]
     if not groups and name not in known_findings():
-        raise UsageError(f"no finding is called {name!r}; there are: {', '.join(known_findings())}")
+        raise UsageError(f"no finding is called {name!r}; {nearest(name, known_findings())}")
     if not groups and not reasons:
         there = sorted({found["name"] for found in verdict["findings"]})
         raise UsageError(f"{run.folder} has no finding {name!r}; it has: {', '.join(there) or 'none'}")

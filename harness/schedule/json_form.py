@@ -241,6 +241,17 @@ def refuse_unarmed_moments(sources: Sequence[str], schedule: Sequence[Entry]) ->
             arms += (_Armed(node=node, point=entry.args["point"]) for node in entry.nodes)
 
 
+def refuse_values_sent_twice(sources: Sequence[str], schedule: Sequence[Entry]) -> None:
+    """Refuse a value that was sent before: a judge tells records apart by their values."""
+    sent: dict[int, str] = {}
+    for position, (source, entry) in enumerate(zip(sources, schedule, strict=True)):
+        for value in (one["value"] for one in entry.args.get("sends", ())):
+            place = f"{source}: entry {position} ({entry.f})"
+            if value in sent:
+                refuse(place, f"sends {value}, which {sent[value]} sent before: a value is unique in a run")
+            sent[value] = place
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Armed:
     node: str
@@ -334,6 +345,7 @@ def read(data: object, *, source: str = "schedule", sources: Sequence[str] | Non
     schedule = tuple(_read_entry(f"{place}: entry {position}", item, known)
                      for position, (place, item) in enumerate(zip(sources, data, strict=True)))
     refuse_unarmed_moments(sources, schedule)
+    refuse_values_sent_twice(sources, schedule)
     return schedule
 
 

@@ -74,6 +74,14 @@ def test_a_name_that_no_scenario_has_lists_those_there_are() -> None:
         assert answer.code == 2
         assert "no scenario 'Z99'" in answer.err
         assert "double-failover (Z02)" in answer.err
+    answer = floodmark("scenario", "show", "double-failovr")
+    assert "the closest valid name: double-failover (Z02);" in answer.err
+
+
+def test_a_send_that_no_promise_covers_is_told(tmp_path: Path) -> None:
+    answer = floodmark("scenario", "show", own(tmp_path, OWN.replace("send 0..3", "send 0..3 acks 1")))
+    assert "line 6, send 0..3 acks 1: recorded as info" in answer.out
+    assert "recorded as info" not in floodmark("scenario", "show", own(tmp_path)).out
 
 
 def test_what_is_to_be_played_must_be_said_and_be_there(tmp_path: Path) -> None:
@@ -103,7 +111,7 @@ def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) ->
     """Two rows come out as expected and one does not; the table, the exit code and the JSON show it."""
     parent = tmp_path / "out"
     answer = floodmark("scenario", "run", own(tmp_path), "--out", parent)
-    assert answer.code == 4, answer.out + answer.err
+    assert answer.code == 1, answer.out + answer.err
     assert answer.last == str(parent)
     rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
     assert ["NOT as expected" in row for row in rows] == [False, False, True]
@@ -127,7 +135,7 @@ def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> Non
     parent = tmp_path / "out"
     answer = floodmark("scenario", "run", own(tmp_path), "--times", "2", "--cluster", "memory",
                        "--out", parent)
-    assert answer.code == 4, answer.out + answer.err
+    assert answer.code == 1, answer.out + answer.err
     rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
     ends = [row.rstrip().endswith(end) for row, end in zip(rows, ENDS_OF_TWO, strict=True)]
     assert ends == [True] * 3, rows

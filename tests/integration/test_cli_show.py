@@ -186,7 +186,8 @@ def test_a_check_that_found_nothing_and_may_have_missed_something_says_so(tmp_pa
 
 @pytest.mark.parametrize(("name", "message"), [
     ("diverged", "has no finding 'diverged'; it has: lost-write"),
-    ("lost", "no finding is called 'lost'; there are: G-single, G0"),
+    ("lost", "no finding is called 'lost'; valid names: G-single, G0"),
+    ("lost-writes", "no finding is called 'lost-writes'; the closest valid name: lost-write"),
 ])
 def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, message: str) -> None:
     """A misspelt name and a name that this run does not have get different messages."""
@@ -280,10 +281,11 @@ def test_facts_and_what_permits_a_finding_are_explained_too(name: str, heads: li
     assert [word for word in heads if f"\n  {word}" in answer.out] == heads
 
 
-def test_a_name_that_no_finding_has_is_usage_and_lists_them_all() -> None:
-    answer = floodmark("explain", "lost-wirte")
-    assert answer.code == 2
-    assert all(name in answer.err for name in EXPLANATIONS)
+def test_a_name_that_no_finding_has_is_usage_and_tells_the_closest_or_all() -> None:
+    answer, far = floodmark("explain", "lost-wirte"), floodmark("explain", "zzz")
+    assert (answer.code, far.code) == (2, 2)
+    assert "the closest valid name: lost-write;" in answer.err
+    assert all(name in far.err for name in EXPLANATIONS)
 
 
 def test_without_a_name_the_findings_are_listed() -> None:

@@ -111,9 +111,13 @@ def test_a_step_is_parsed_as_its_entries(line: str, expected: list[dict[str, Any
 
 
 def test_the_entries_of_all_steps_are_a_schedule() -> None:
-    """Every line above, after what arms its failpoints, is accepted by the reader of schedules."""
+    """Every line above, after what arms its failpoints, is accepted by the reader of schedules. Values are
+    unique there."""
     found = read_step("report n1 at L.acked times 0") + [
         entry for line, _ in MEANINGS for entry in read_step(line)]
+    micros = [one for entry in found for one in entry.get("sends", ())]
+    for value, one in enumerate(micros):
+        one["value"] = value
     read = json_form.read(found, nodes=NODES, partitions=PARTITIONS)
     assert json_form.write(read) == found
 
@@ -154,7 +158,11 @@ REFUSALS = [
     ("kil n1", ("the verb is 'kil'", *VERBS)),
     ("kill", ("has no node to kill", "last-in-isr")),
     ("kill when ack 1", ("has no node to kill",)),
-    ("kill n1 n2", ("has 'n2' at a wrong place", "when MOMENT")),
+    ("kill n1 n2", ("has 'n1' and 'n2' without a comma between them: n1, n2",)),
+    ("kill n1 please", ("has 'please' at a wrong place", "when MOMENT")),
+    ("cut n1 from n2 controller", ("without a comma between them: n2, controller",)),
+    ("wait leader = n2", ("has = where a comparison should be, which is ==: wait leader = n2",)),
+    ("wait n1.leo=3", ("has = where",)),
     ("kill n1 at L.acked", ("has 'at' at a wrong place",)),
     ("kill n1, 2", ("a node is '2', should be a name",)),
     ("send", ("ends where the value to send should be",)),

@@ -1,5 +1,6 @@
 """Scenario files: what is read from one, what is refused and on which line; rows and expected findings."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -108,12 +109,13 @@ REFUSALS = [
      ("min.insync.replicas is 3", "replication factor, 2")),
     ('"replica.fetch.wait.max.ms" = 700', 'replica.fetch.wait.max.ms = 700', 18, ("quote a key with dots",)),
     ('rules = "kip-320"\nbugs', 'rules = "kip-999"\nbugs', 22,
-     ("rules names 'kip-999'; valid: high-watermark, kip-320",)),
-    ("no_leso", "no_lesso", 23, ("bugs names 'no_lesso'; valid: no_leso, trunc_hw",)),
+     ("rules names 'kip-999'; valid names: high-watermark, kip-320",)),
+    ("no_leso", "no_lesso", 23, ("bugs names 'no_lesso'; the closest valid name: no_leso",)),
     ("unsafe-isr", "unsafe-irs", 24, ("latent names 'unsafe-irs'", "unsafe-isr")),
     ('bugs = ["no_leso"]', 'bugs = "no_leso"', 23, ("bugs is 'no_leso', should be an array",)),
     ('bugs = ["no_leso"]', 'bug = ["no_leso"]', 23, ("[run] does not know 'bug'", "bugs")),
-    ('bugs = ["no_leso"]', 'switches = ["one-phase"]', 23, ("switches names 'one-phase'; valid: two-phase",)),
+    ('bugs = ["no_leso"]', 'switches = ["one-phase"]', 23,
+     ("switches names 'one-phase'; the closest valid name: two-phase",)),
     ('manifest = ["lost-write"]', "control = true", 25, ("control is true", "latent")),
     ("control = true", "", 28, ("say nothing",)),
     ("control = true", 'control = "yes"', 30, ("control is 'yes', should be true",)),
@@ -123,6 +125,12 @@ REFUSALS = [
      ("min.insync.replicas is 3",)),
     ("[cluster]", "[cluster", 15, ("is no TOML",)),
     ('title = "a title"', "title = 3", 3, ("title is 3, should be a text",)),
+    ("isr == n2", "leader = n2", 12, ("has = where a comparison should be, which is ==",)),
+    ("kill n1 when", "kill n1 n2 when", 11, ("'n1' and 'n2' without a comma", ": n1, n2")),
+    ("isr == n2", "isr == n1 leader", 12, ("without a comma",)),
+    ("wait isr == n2", "send 1", 12, ("sends 1, which mine.toml:8: entry 1 (send) sent before",)),
+    ('"lost-write"', '"lost-writes"', 25,
+     ("manifest names 'lost-writes'; the closest valid name: lost-write",)),
 ]
 
 
@@ -142,6 +150,20 @@ def test_a_mistake_is_reported_with_file_and_line(
 def test_each_text_must_be_there(missing: str) -> None:
     with pytest.raises(UsageError, match=f"mine.toml:\\d+: .*{missing}"):
         parse(TEXT.replace(f"{missing} =", f"un{missing} ="), FILE, KNOWN)
+    gone = re.sub(rf'^{missing} = (""".*?"""|.*?)$', "", TEXT, count=1, flags=re.DOTALL | re.MULTILINE)
+    with pytest.raises(UsageError, match=f"mine.toml:1: {missing} is missing"):
+        parse(gone, FILE, KNOWN)
+
+
+@pytest.mark.parametrize(("of_run", "of_step", "told"), [
+    ("all", "1", True), ("all", "0", True), ("1", "0", True), ("all", "all", False), ("1", "1", False),
+    ("1", "all", False)])
+def test_sends_that_no_promise_covers_are_named(of_run: str, of_step: str, told: bool) -> None:
+    text = TEXT.replace("nodes = 2", f'nodes = 2\nacks = "{of_run}"').replace(
+        "send 0..1 ", f"send 0..1 acks {of_step} ")
+    words = parse(text, FILE, KNOWN).uncovered_sends()
+    assert words.startswith(f"line 8, send 0..1 acks {of_step}: recorded as info") is told
+    assert words.endswith("is no finding") is told
 
 
 def test_a_scenario_without_a_row_or_without_a_step_is_refused() -> None:

@@ -29,7 +29,7 @@ VALID: list[dict[str, Any]] = [
     {"f": "elect"},
     {"f": "elect", "partitions": [0, 1], "unclean": True},
     {"f": "send", "sends": [{"partition": 0, "value": 17}, {"partition": 0, "value": 18}]},
-    {"f": "send", "sends": [{"partition": 0, "value": 17}], "acks": "1", "to": "n2", "nowait": True},
+    {"f": "send", "sends": [{"partition": 0, "value": 19}], "acks": "1", "to": "n2", "nowait": True},
     {"f": "poll", "partitions": [0], "from": "follower", "offset": 3},
     {"f": "list_offsets", "partitions": [0, 1], "from": "n1"},
     {"f": "elect", "partitions": [0], "leader": "follower"},

@@ -169,8 +169,18 @@ def latest_folder() -> Path:
     """The folder of the latest run; UsageError where there is none."""
     link = RUNS / LATEST
     if not link.exists():
-        raise UsageError(f"no FOLDER was named and there is no {link}: floodmark run makes one")
-    return link
+        state = "its run is gone" if link.is_symlink() else "there is none"
+        raise UsageError(f"no FOLDER was named, which means {link}, and {state}: floodmark run makes one")
+    return real_folder(link)
+
+
+def real_folder(folder: Path) -> Path:
+    """The folder itself instead of a link to it, such as histories/runs/latest: paths that are printed stay
+    true when the link moves."""
+    if not folder.is_symlink():
+        return folder
+    real, here = folder.resolve(), Path.cwd()
+    return real.relative_to(here) if real.is_relative_to(here) else real
 
 
 def link_latest(folder: Path, runs: Path = RUNS) -> None:

@@ -5,7 +5,8 @@ Rules
 1. An argument that names an existing path is that path; only other arguments with a wildcard are patterns.
 2. A pattern gives folders, in order; files are skipped. A pattern without a match is a usage error: a gate
    that judged nothing must not pass.
-3. Each folder comes once, however often it was named (`latest` is a link to another folder).
+3. Each folder comes once, however often it was named, and by its own name (`latest` is a link to another
+   folder).
 4. A command that judges enters folders that have runs inside: a demo's, a scenario's, a reproduction's, a
    campaign's. A folder that neither is a run nor has one inside is a usage error.
 """
@@ -18,7 +19,7 @@ from typing import TypeVar, cast
 from floodmark.checkers.judge.report import is_run
 from floodmark.harness import catalog
 from floodmark.harness.errors import UsageError
-from floodmark.harness.run import latest_folder
+from floodmark.harness.run import latest_folder, real_folder
 from floodmark.harness.run_location import LOCAL, Far, Place, path_of, scheme_of
 from floodmark.harness.spark_options import HERE, Workers
 
@@ -76,15 +77,13 @@ def named_by(argument: str, workers: Workers) -> Sequence[Place]:
 def paths_named_by(argument: Path) -> list[Path]:
     """The same for an argument in this machine's file system."""
     if is_there(argument):
-        return [argument]
+        return [real_folder(argument)]
     if not glob.has_magic(str(argument)):
         raise UsageError(f"{argument} does not exist")
     folders = [path for path in map(Path, glob.glob(str(argument))) if path.is_dir()]
     if not folders:
         raise UsageError(f"{str(argument)!r} matches no folder")
-    # Of a folder and a link to it, the folder is kept.
-    folders.sort(key=lambda path: (path.is_symlink(), str(path)))
-    return sorted(each_once(folders), key=str)
+    return sorted(each_once(map(real_folder, folders)), key=str)
 
 
 def is_there(argument: Path) -> bool:

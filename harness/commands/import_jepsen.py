@@ -32,7 +32,7 @@ from floodmark.harness.importers.jepsen_nemesis import SPARES, Nemesis
 from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import FORMAT, RUNS, Run, json_line, link_latest, refuse_nonempty, write_pieces
+from floodmark.harness.run import FORMAT, RUNS, Run, json_line, refuse_nonempty, write_pieces
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_VALID
 
@@ -67,7 +67,6 @@ def import_history(
         begun.rewrite(about)
         if converter.names.odd:
             write_pieces(begun.folder / "values.jsonl", map(json_line, converter.names.odd_values()))
-    link_latest(folder)
     for line in summary(converter, about, given):
         click.echo(harmless(line), err=True)
     click.echo(f"judge it: floodmark check {folder}", err=True)

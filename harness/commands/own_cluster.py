@@ -47,7 +47,7 @@ class OwnOptions:
 
 def run_on_own(own: OwnOptions, options: RunOptions, through: Gate) -> int:
     """Runs and judges, like `floodmark run` on any cluster."""
-    return run_plan(planned_on_own(own, options), through)
+    return run_plan(planned_on_own(own, options), through, is_latest=options.out is None)
 
 
 def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:

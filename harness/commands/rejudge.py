@@ -26,13 +26,13 @@ from floodmark.harness.commands.check import (
     written,
 )
 from floodmark.harness.commands.report import write_page_if_invalid
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.run_outcome import Ruling, ruling, summary
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
-from floodmark.harness.run import RunAt, latest_folder
+from floodmark.harness.run import RunAt
 from floodmark.harness.run_location import Place
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.verdict import worst
@@ -41,16 +41,12 @@ Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 
 def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> int:
-    """Judges, prints what changed, and writes the verdicts; returns the worst exit code."""
-    chosen: tuple[Place, ...] = tuple(folders) or (latest_folder(),)
-    for folder in chosen:
-        if not folder.exists():
-            raise UsageError(f"{folder} does not exist")
-    saved = [saved_verdict(folder) for folder in chosen]
-    click.echo(f"judging {many(len(chosen), 'run')} (starting Spark takes a while)", err=True)
-    verdicts = catalog.judge(workers).judge(chosen)
+    """Judges these runs, prints what changed, and writes the verdicts; returns the worst exit code."""
+    saved = [saved_verdict(folder) for folder in folders]
+    click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
+    verdicts = catalog.judge(workers).judge(folders)
     rulings, differing = [], 0
-    for folder, before, verdict in zip(chosen, saved, verdicts, strict=True):
+    for folder, before, verdict in zip(folders, saved, verdicts, strict=True):
         now, about = harmless_data(report.as_json(verdict)), about_of(folder, verdict)
         failed: tuple[str, ...] = ()
         if verdict.counts:
@@ -69,7 +65,7 @@ def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = 
         click.echo(harmless(str(folder)))
     codes = [each.code for each in rulings]
     if (together := through.json_file) is not None:
-        codes += written(lambda: write_json(together, chosen, verdicts))
+        codes += written(lambda: write_json(together, folders, verdicts))
     click.echo(summary(rulings) + f"; {differing} changed", err=True)
     return worst(codes)
 

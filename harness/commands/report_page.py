@@ -10,13 +10,13 @@ from floodmark.harness.commands.folder_arguments import refuse_other_bytes
 from floodmark.harness.commands.report import write_report
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import Run, latest_folder
+from floodmark.harness.run import Run, latest_folder, real_folder
 from floodmark.harness.verdict import EXIT_VALID
 
 
 def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> int:
     """Writes the page and prints its path; the exit code is 0 if it was written."""
-    folder = folder or latest_folder()
+    folder = latest_folder() if folder is None else real_folder(folder)
     refuse_other_bytes(folder)
     if not folder.exists():
         raise UsageError(f"{folder} does not exist")

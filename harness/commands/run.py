@@ -34,7 +34,7 @@ from floodmark.harness.protocols import (
     WorkloadSettings,
     ability,
 )
-from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE
+from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE, is_kafka, system_text
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
 from floodmark.harness.reports.schedule_outcome import missed_entries_text
@@ -86,16 +86,20 @@ class RunOptions:
 
 def run_and_judge(options: RunOptions, through: Gate) -> int:
     """Makes, judges and reports a run; the last line on stdout is the folder, also after a failure."""
-    return run_plan(planned(options), through)
+    return run_plan(planned(options), through, is_latest=options.out is None)
 
 
-def run_plan(plan: RunPlan, through: Gate) -> int:
-    """Like run_and_judge, for an existing plan."""
+def run_plan(plan: RunPlan, through: Gate, *, is_latest: bool) -> int:
+    """Like run_and_judge, for an existing plan. is_latest: histories/runs/latest becomes this run, as it does
+    for runs in their default folders."""
     refuse_nonempty(plan.folder)
     catalog.can_judge()  # before the run: a missing Java should be reported at once
     click.echo(announced(plan), err=True)
     try:
-        return judged(plan, record(plan), through)
+        result = record(plan)
+        if is_latest:
+            link_latest(plan.folder)
+        return judged(plan, result, through)
     except FloodmarkError as error:
         if not plan.folder.exists():
             raise
@@ -108,7 +112,6 @@ def run_plan(plan: RunPlan, through: Gate) -> int:
 
 def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     """Judges a run that was just made. Its raw logs are deleted if it did not fail."""
-    link_latest(plan.folder)
     if result.ended != DONE:
         click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
     for line in missed_entries_text(plan.schedule, result.about):
@@ -125,8 +128,9 @@ def announced(plan: RunPlan) -> str:
     """The text printed before a run: its plan and its folder."""
     strikes = sum(entry.f not in ACTS for entry in plan.schedule)
     nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
-    rules = f"rules {plan.rules}, " if plan.rules else ""
-    return (f"{many(len(plan.cluster.nodes), 'node')}, {rules}seed {plan.seed}, "
+    about = {"cluster": plan.cluster.name, "nodes": list(plan.cluster.nodes), "system": plan.cluster.system}
+    rules = f"rules {plan.rules}, " if plan.rules and not is_kafka(about) else ""
+    return (f"{system_text(about)}, {rules}seed {plan.seed}, "
             f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 

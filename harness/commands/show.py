@@ -39,7 +39,7 @@ from floodmark.harness.reports.verdict_text import (
     unknowns,
     with_heads,
 )
-from floodmark.harness.run import SHRUNK, Run, latest_folder, open_run
+from floodmark.harness.run import SHRUNK, Run, latest_folder, open_run, real_folder
 from floodmark.harness.verdict import BUG, EXIT_VALID
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
@@ -50,7 +50,7 @@ LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are 
 
 def show_run(folder: Path | None, *, finding: str | None, partition: int | None, offset: int | None) -> int:
     """Prints the requested part; without one, the run and its verdict at a glance."""
-    shown = folder or latest_folder()
+    shown = latest_folder() if folder is None else real_folder(folder)
     run = open_run(shown)
     about = read_about(run)
     if offset is not None:

@@ -19,6 +19,7 @@ UNREADABLE = "a run that cannot be read"
 # file.
 SCENARIO, ROW, NEMESIS, SCHEDULE_FILE = ASKED = ("scenario", "row", "nemesis", "schedule_file")
 CHARS = 200
+FORMS = {"kraft": "KRaft", "zookeeper": "ZooKeeper"}  # by run.json's `system.form`
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
@@ -28,21 +29,36 @@ def case_name(about: Json | None) -> str:
     `nemesis crash,cut, local cluster of 3, kip-320, workload log, acks=all, min.insync.replicas=2`."""
     if about is None:
         return UNREADABLE
-    imported, nodes = about.get("imported"), about.get("nodes")
+    imported = about.get("imported")
     if isinstance(imported, dict) and string_of(imported, "file"):
         parts = [f"imported {string_of(imported, 'file')}", *guarantee_texts(about)]
         return ", ".join(parts)[:CHARS]
-    size = len(nodes) if isinstance(nodes, list) else "?"
-    where = f"{string_of(about, 'cluster') or 'some'} cluster of {size}"
     if string_of(about, SCENARIO):
         on = string_of(about, ROW) or string_of(about, "rules")
-        parts = [f"scenario {string_of(about, SCENARIO)}{f' on {on}' if on else ''}", where]
+        parts = [f"scenario {string_of(about, SCENARIO)}{f' on {on}' if on else ''}", system_text(about)]
     else:
-        parts = [nemesis_text(about), where, *rules_text(about)]
+        parts = [nemesis_text(about), system_text(about), *rules_text(about)]
         parts += [f"workload {string_of(about, 'workload')}"] if string_of(about, "workload") else []
         parts += guarantee_texts(about)
     parts += ["reproduction"] if about.get("reproduces") else []
     return ", ".join(parts)[:CHARS]
+
+
+def system_text(about: Json) -> str:
+    """The cluster under test: `Apache Kafka 4.3.1, KRaft, 3 brokers`, `local cluster of 3`."""
+    nodes, where = about.get("nodes"), string_of(about, "cluster") or "some"
+    size = len(nodes) if isinstance(nodes, list) else "?"
+    if not is_kafka(about):
+        return f"{where} cluster of {size}"
+    system = about["system"]
+    form = FORMS.get(string_of(system, "form"), "")
+    return ", ".join(filter(None, (f"Apache Kafka {string_of(system, 'version') or '?'}", form,
+                                   f"{size} brokers{'' if where == 'local' else f' ({where})'}")))
+
+
+def is_kafka(about: Json) -> bool:
+    """Whether Apache Kafka was tested: its version says what it does, not run.json's `rules`."""
+    return isinstance(about.get("system"), dict) and about["system"].get("name") == "kafka"
 
 
 def nemesis_text(about: Json) -> str:
@@ -60,7 +76,7 @@ def nemesis_text(about: Json) -> str:
 
 def rules_text(about: Json) -> Iterator[str]:
     """The protocol generation, with the bugs and switches that were put into it."""
-    if string_of(about, "rules"):
+    if string_of(about, "rules") and not is_kafka(about):
         config = about.get("config")
         ones = list(config.values()) if isinstance(config, dict) else []
         of_one = ones[0] if ones and isinstance(ones[0], dict) else {}

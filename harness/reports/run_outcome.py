@@ -8,6 +8,7 @@ Rules
    example because a broker never became ready), nothing could be judged, or the verdict could not be written.
    A broker that was ready and ended by itself is the cluster's bug: the judge's finding broker-died.
 3. Next is unknown. The rest is valid, or let through by an option, which is never called valid.
+4. Where checks were not made because the system does not show their data, the word says how many were.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 import click
 
+from floodmark.checkers.laws.finding_names import MADE
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.run import DONE, INTERRUPTED
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID, Policy
@@ -66,11 +68,18 @@ def ruling(verdict: Json, about: Json | None, policy: Policy | None = None, *,
         kind = CUT_SHORT if was_interrupted(about) else HARNESS
         return Ruling(kind=kind, word=f"{kind} (judged {judged})" if verdict.get("counts") else kind,
                       harness=harness)
+    kind, word = VALID, VALID
     if (verdict.get("unknown") or judged == UNKNOWN) and not policy.allow_unknown:
-        return Ruling(kind=UNKNOWN, word=UNKNOWN if judged == UNKNOWN else f"{UNKNOWN} (invalid let through)")
-    if judged != VALID:
-        return Ruling(kind=LET_THROUGH, word=f"{judged}, {LET_THROUGH}")
-    return Ruling(kind=VALID, word=VALID)
+        kind, word = UNKNOWN, UNKNOWN if judged == UNKNOWN else f"{UNKNOWN} (invalid let through)"
+    elif judged != VALID:
+        kind, word = LET_THROUGH, f"{judged}, {LET_THROUGH}"
+    return Ruling(kind=kind, word=word + checks_made(verdict))
+
+
+def checks_made(verdict: Json) -> str:
+    """`, 21 of 42 checks made`; empty if all were."""
+    left_out = {name for entry in verdict.get("not_made") or () for name in entry["names"]} & {*MADE}
+    return f", {len(MADE) - len(left_out)} of {len(MADE)} checks made" if left_out else ""
 
 
 def fails(found: Json, policy: Policy) -> bool:

@@ -53,12 +53,12 @@ def is_verdict(value: Any) -> bool:
     """Whether the value has the keys of a verdict that reports show."""
     if not isinstance(value, dict) or value.get("format") != FORMAT or "valid" not in value:
         return False
-    findings, unknown = value.get("findings"), value.get("unknown", [])
-    return (isinstance(findings, list) and isinstance(unknown, list)
+    findings, unknown, not_made = value.get("findings"), value.get("unknown", []), value.get("not_made", [])
+    return (isinstance(findings, list) and isinstance(unknown, list) and isinstance(not_made, list)
             and isinstance(value.get("counts") or {}, dict)
             and all(isinstance(found, dict) and is_group(found) for found in findings)
             and all(isinstance(entry, dict) and {"names", "reason"} <= entry.keys()
-                    and are_texts(entry["names"]) for entry in unknown))
+                    and are_texts(entry["names"]) for entry in (*unknown, *not_made)))
 
 
 def is_group(found: Mapping[str, Any]) -> bool:

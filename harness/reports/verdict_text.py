@@ -16,7 +16,7 @@ import click
 from floodmark.checkers.laws import finding_names as checks
 from floodmark.checkers.text.blame_words import split_blame
 from floodmark.harness.reports import reproduce_command
-from floodmark.harness.reports.case_names import guarantee_texts
+from floodmark.harness.reports.case_names import guarantee_texts, is_kafka, system_text
 from floodmark.harness.reports.finding_evidence import Evidence, Gathering
 from floodmark.harness.reports.finding_groups import Follower, group_findings
 from floodmark.harness.reports.finding_narrative import Part, narrate_finding
@@ -117,8 +117,9 @@ def summarised(reading: Reading) -> list[str]:
 
 def ran_text(about: Json) -> str:
     """What was run, with the settings that decide what is guaranteed."""
-    parts = [f"{about.get('cluster', 'some')} cluster of {len(about.get('nodes') or ())}",
-             *(f"{name} {about.get(name, '?')}" for name in ("rules", "workload") if about.get(name, "?")),
+    named = ("workload",) if is_kafka(about) else ("rules", "workload")
+    parts = [system_text(about),
+             *(f"{name} {about.get(name, '?')}" for name in named if about.get(name, "?")),
              *guarantee_texts(about)]
     return ", ".join([*parts, f"seed {about.get('seed', '?')}"])
 

@@ -317,7 +317,7 @@ def test_without_a_folder_the_latest_run_is_judged(
     monkeypatch.chdir(tmp_path)
     answer = floodmark("check")
     assert answer.code == 0
-    assert answer.last == "histories/runs/latest"
+    assert answer.last == str(judged.folder / VALID)
     assert answer.out.startswith(f"{VALID}: valid")
 
 

@@ -75,7 +75,7 @@ def test_a_run_that_is_being_judged_is_ended(tmp_path: Path) -> None:
     assert (code, "ended by SIGTERM" in said) == (4, True), said
     assert (tmp_path / "run" / "history.jsonl").exists()
     assert not (tmp_path / "run" / "verdict.json").exists()
-    assert (tmp_path / "histories" / "runs" / "latest").resolve() == tmp_path / "run"  # by --out too
+    assert not (tmp_path / "histories").exists()  # only a run in its default folder is the latest
 
 
 @pytest.mark.cluster

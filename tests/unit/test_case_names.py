@@ -38,6 +38,11 @@ KILL, START = {"f": "kill", "nodes": ["leader"]}, {"f": "start", "nodes": ["down
     ({"imported": {"file": "history.edn", "sha256": "00"}, "id": "00"},
      "imported history.edn, acks=all, min.insync.replicas=2"),
     ({"imported": "yes", "nemesis": "none"}, f"no nemesis, {SUFFIX}"),
+    ({"nemesis": "crash", "system": {"name": "kafka", "version": "4.3.1", "form": "kraft"}},
+     f"nemesis crash, Apache Kafka 4.3.1, KRaft, 3 brokers, {SUFFIX.partition('kip-320, ')[2]}"),
+    ({"scenario": "mine", "row": "4.3.1", "cluster": "containers", "system": {"name": "kafka"}},
+     "scenario mine on 4.3.1, Apache Kafka ?, 3 brokers (containers)"),
+    ({"nemesis": "none", "system": "kafka"}, f"no nemesis, {SUFFIX}"),
     ({"schedule": [5, {"f": []}, {"f": "cut"}]}, f"nemesis cut, {SUFFIX}"),
 ])
 def test_a_name_states_what_was_tested(run_json: dict[str, Any], name: str) -> None:

@@ -4,18 +4,22 @@ import html
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
+import click
 import pytest
 from command_line import floodmark
 
 from floodmark.checkers.judge import report
+from floodmark.checkers.laws.finding_names import MADE
 from floodmark.harness import catalog
 from floodmark.harness.commands import check
+from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
-from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict, worst
+from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
 
 BUG = Finding(name="lost-write", klass="bug", permitted_by=None, count=2)
 PERMITTED = Finding(name="duplicate", klass="permitted", permitted_by="retries", count=1)
@@ -121,6 +125,24 @@ def test_each_outcome_of_a_run_has_its_word(
         name: str, ended: str, policy: Policy, word: str, code: int) -> None:
     ruled = ruling(report.as_json(VERDICTS[name]), {"ended": ended}, policy)
     assert (ruled.word, ruled.code) == (word, code)
+
+
+def test_a_green_run_on_kafka_reads_like_none_on_the_reference_broker(tmp_path: Path) -> None:
+    """The heading says how many checks were made, and the report what was tested."""
+    about = {"format": 1, "nodes": ["n1", "n2"], "cluster": "local", "rules": "kip-320", "ended": "done",
+             "system": {"name": "kafka", "version": "4.3.1", "form": "kraft"}}
+    part = Verdict(valid=True, counts=COUNTS, not_made=(
+        NotMade(names=("ack-rule", "unsafe-isr"), reason="no ack"), NotMade(names=("ack-rule",), reason="-")))
+    made = len(MADE) - 2
+    for verdict, policy, word in (
+            (part, Policy(), f"valid, {made} of {made + 2} checks made"),
+            (replace(part, valid="unknown", unknown=(UNSEEN,)), Policy(), "unknown, "),
+            (replace(part, not_made=()), Policy(), "valid")):
+        told = click.unstyle(verdict_text.report(
+            tmp_path, report.as_json(verdict), about, ruled=ruling(report.as_json(verdict), about, policy)))
+        assert told.startswith(f"{tmp_path.name}: {word}")
+        assert "\n  ran        Apache Kafka 4.3.1, KRaft, 2 brokers, workload ?, seed ?\n" in told
+        assert "kip-320" not in told
 
 
 def test_show_prints_the_heading_that_check_printed(runs: list[Path]) -> None:

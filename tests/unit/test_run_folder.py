@@ -86,13 +86,19 @@ def test_the_default_folder_names_time_and_seed() -> None:
     assert default_folder(7, now).as_posix() == "histories/runs/20261121T140509-7"
 
 
-def test_out_moves_latest_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an import as for a run (tests/integration/test_sigterm.py): `show` shows what was made last."""
+def test_an_import_does_not_move_latest_and_a_link_is_not_printed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does a run into another folder (tests/integration/test_sigterm.py)."""
     monkeypatch.chdir(tmp_path)
     text = '{:index 0, :time 1, :process 0, :type :%s, :f :send, :value [[:send 0 %s]]}\n'
     (tmp_path / "history.edn").write_text(text % ("invoke", "7") + text % ("ok", "[0 7]"))
-    for name in ("one", "two"):
-        answer = floodmark("import", "jepsen", "history.edn", "--out", tmp_path / "elsewhere" / name)
+    for words in (("--out", tmp_path / "elsewhere"), ()):
+        answer = floodmark("import", "jepsen", "history.edn", *words)
         assert answer.code == 0, answer.err
-    assert Path("histories/runs/latest").resolve() == tmp_path / "elsewhere" / "two"
-    assert floodmark("show").last == "histories/runs/latest"
+    assert not Path("histories/runs/latest").is_symlink()
+    link_latest(Path(answer.last))
+    for command in (("show",), ("show", "histories/runs/latest"), ("report",)):
+        assert floodmark(*command).last.startswith(answer.last), command
+    Path(answer.last).rename("elsewhere/moved")
+    gone = floodmark("show")
+    assert (gone.code, "histories/runs/latest, and its run is gone" in gone.err) == (2, True), gone

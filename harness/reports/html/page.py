@@ -18,6 +18,7 @@ from typing import Any
 from floodmark.harness import __version__
 from floodmark.harness.faults import FAULTS, MENDING, UNSEEN
 from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.case_names import is_kafka
 from floodmark.harness.reports.html import charts
 from floodmark.harness.reports.html.data import data_of, nodes_of
 from floodmark.harness.reports.html.elements import block, document, esc, package_file, packed, table, typed
@@ -115,7 +116,8 @@ def head_line(facts: RunFacts) -> str:
     kind = facts.ruled.kind if facts.ruled is not None else "unknown"
     made = f"{facts.made_at:%Y-%m-%d %H:%M} {facts.made_at:%Z}" if facts.made_at is not None else "no date"
     about = facts.about
-    system = f"reference broker, floodmark {about.get('version', '?')}" if about.get("rules") else ""
+    system = f"reference broker, floodmark {about.get('version', '?')}" if about.get("rules") and not (
+        is_kafka(about)) else ""
     commit = str(about.get("commit") or "")[:7]
     parts = [
         facts.tested,

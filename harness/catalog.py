@@ -67,8 +67,11 @@ CLUSTERS: Mapping[str, str] = {  # where it runs
     "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
     "local": "floodmark.harness.cluster.local.cluster:local_cluster",
     "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
+    "simulated": "floodmark.harness.cluster.simulated.cluster:simulated_cluster",
 }
-PLACES = frozenset({"containers", "local"})  # clusters that take a system; the others have their own
+SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
+# Clusters that take a system; the others have their own.
+PLACES = frozenset({"containers", "local", SIMULATED})
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
                             "controller", "moments")
 # Nemeses that only some clusters have. OFFERS: functions that find which of them work on this machine.
@@ -81,7 +84,7 @@ STRUCK_BY: Mapping[str, type] = {
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
-ALWAYS_CUT = frozenset({"containers", "memory"})  # clusters that can cut links without proxies
+ALWAYS_CUT = frozenset({"containers", "memory", "simulated"})  # clusters that can cut links without proxies
 FIND_OWN = "floodmark.harness.cluster.own.cluster:find"  # for a user's own cluster
 OWN_CLUSTER = "floodmark.harness.cluster.own.cluster:OwnCluster"
 FAULT_COMMANDS = "floodmark.harness.cluster.own.fault_commands:read_fault_commands"

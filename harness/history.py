@@ -10,7 +10,6 @@ Rules of the Recorder
 
 import asyncio
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 
 import orjson
 
+from floodmark.harness import runtime
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
 from floodmark.harness.run_location import Place, open_inside
@@ -29,12 +29,12 @@ _WITH_PARTITIONS = frozenset({"assign", "subscribe"})  # an op of these f has `p
 class Recorder:
     """Implements protocols.Recording for one history file, which must not exist yet."""
 
-    def __init__(self, path: Path, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+    def __init__(self, path: Path, clock_ns: Callable[[], int] | None = None) -> None:
         self.counts: Counter[Type] = Counter()  # completions of clients
         self.ops = 0  # invocations of clients
         self._acks: Counter[int] = Counter()
-        self._clock_ns = clock_ns
-        self._origin_ns = clock_ns()
+        self._clock_ns = clock_ns or runtime.current.monotonic_ns
+        self._origin_ns = self._clock_ns()
         self._last_ns = 0
         self._index = 0
         self._path = path

@@ -6,7 +6,7 @@ nemesis unavailable, with the reason. All waits in implementations have time-out
 that says what they waited for.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -155,6 +155,7 @@ class Cluster(Protocol):
 # -- abilities ------------------------------------------------------------------------------------------
 
 Ability = TypeVar("Ability")
+Result = TypeVar("Result")
 
 
 def ability(cluster: Cluster, kind: type[Ability]) -> Ability | None:
@@ -229,6 +230,14 @@ class PowerCuts(Protocol):
     n}."""
 
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]: ...
+
+
+@runtime_checkable
+class Simulates(Protocol):
+    """A cluster on virtual time: whatever talks to it runs inside, in a process of its own, which the seed
+    determines. The result is pickled."""
+
+    def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result: ...
 
 
 @runtime_checkable

@@ -15,13 +15,13 @@ Rules
 import errno
 import os
 import re
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Literal, Protocol, Self
 
+from floodmark.harness import runtime
 from floodmark.harness.errors import UsageError
 
 LOCAL = "file"
@@ -95,7 +95,7 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
 
     Raises: OSError where it cannot be written.
     """
-    new_file = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    new_file = path.with_name(f".{path.name}.{runtime.current.token_hex(8)}")
     number = os.open(new_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with os.fdopen(number, "wb") as file:

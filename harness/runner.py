@@ -11,6 +11,7 @@ Rules
 """
 
 import asyncio
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from floodmark.harness.protocols import (
     LoadShape,
     PartitionSpec,
     ScheduleRunner,
+    Simulates,
     View,
     Workload,
     ability,
@@ -124,6 +126,21 @@ async def carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:
     run = create(plan.folder, about)
     ongoing = _OngoingRun(plan, run, about, progress)
     return await ongoing.carry_out()
+
+
+def play(plan: RunPlan, progress: OnProgress, *, ends_at_sigterm: bool = True) -> RunResult:
+    """Carry out the plan, on the clock of its cluster. asyncio.CancelledError if it was interrupted twice."""
+    if (simulates := ability(plan.cluster, Simulates)) is not None:
+        return simulates.simulate(plan.seed, lambda: carry_out(plan, progress))
+
+    async def out() -> RunResult:
+        task = asyncio.current_task()
+        assert task is not None
+        if ends_at_sigterm:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await carry_out(plan, progress)
+
+    return asyncio.run(out())
 
 
 class _OngoingRun:

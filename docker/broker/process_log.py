@@ -1,22 +1,22 @@
-"""Writes one line per event on stdout, and halts the process when it must not go on."""
+"""Writes one line per event, and halts the process when it must not go on."""
 
 import contextlib
 import datetime
 import os
-import sys
-from collections.abc import Callable
 from typing import NoReturn
+
+from floodmark.broker import runtime
 
 EXIT_CONFIG = 2
 EXIT_BROKEN = 70  # a broken invariant, a disk that refuses: the process must not go on
-_calls_before_halt: list[Callable[[str], None]] = []
 
 
 def log(level: str, event: str, **fields: object) -> None:
     """Write `time level event key=value ...`; a value with a space in it is quoted."""
-    stamp = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
+    now = datetime.datetime.fromtimestamp(runtime.current.time_ns() / 1e9, datetime.UTC)
+    stamp = now.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3]
     words = "".join(f" {key}={_format_value(value)}" for key, value in fields.items())
-    print(f"{stamp} {level} {event}{words}", flush=True)
+    runtime.current.write_line(f"{stamp} {level} {event}{words}")
 
 
 def _format_value(value: object) -> str:
@@ -24,19 +24,13 @@ def _format_value(value: object) -> str:
     return f'"{text}"' if " " in text else text
 
 
-def call_before_halt(act: Callable[[str], None]) -> None:
-    """Register a call to be made, with the reason, when the process halts itself."""
-    _calls_before_halt.append(act)
-
-
 def halt_process(event: str, error: BaseException) -> NoReturn:
     """Log the error and end the process at once: nothing half-done is answered or written."""
     log("error", event, error=f"{type(error).__name__}: {error}", where=_innermost_frames(error))
-    for act in _calls_before_halt:
+    for act in runtime.current.calls_before_halt():
         with contextlib.suppress(Exception):
             act(event)
-    sys.stdout.flush()
-    os._exit(EXIT_BROKEN)
+    runtime.current.exit(EXIT_BROKEN)
 
 
 def _innermost_frames(error: BaseException) -> str:

@@ -13,11 +13,11 @@ Rules
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from random import Random
 
+from floodmark.harness import runtime
 from floodmark.harness.client import batch, classify, codec
 from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
 from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
@@ -71,7 +71,7 @@ class Client:
     connections; `shared`: the Produce requests that it shares with other clients, if its settings say so."""
 
     def __init__(self, config: ClientSettings, bootstrap: Callable[[], Mapping[str, Address]], random: Random,
-                 now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000, *,
+                 now_ms: Callable[[], int] = lambda: runtime.current.time_ns() // 1_000_000, *,
                  dial: Dial = connect, shared: SharedRequests | None = None) -> None:
         self.over = False
         self._shared = shared if config.shares_requests else None

@@ -7,11 +7,11 @@ import functools
 import os
 import secrets
 import shutil
-import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import click
@@ -31,6 +31,7 @@ from floodmark.harness.protocols import (
     Cluster,
     LoadShape,
     PartitionSpec,
+    Simulates,
     WorkloadSettings,
     ability,
 )
@@ -39,7 +40,7 @@ from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
 from floodmark.harness.reports.schedule_outcome import missed_entries_text
 from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_nonempty
-from floodmark.harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
+from floodmark.harness.runner import RunPlan, RunResult, first_free_value, play, spread
 from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.verdict import EXIT_VALID, worst
@@ -167,14 +168,15 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
     assert options.seed is not None, "the schedule was made from it"
     assert options.out is not None, "the cluster was made in it"
     addressed = ability(cluster, Addressed)
-    run_id = run_id or secrets.token_hex(8)
+    simulated = ability(cluster, Simulates) is not None  # then the seed determines everything
+    run_id = run_id or (Random(options.seed).randbytes(8).hex() if simulated else secrets.token_hex(8))
     specs = tuple(replace(spec, headers=has_headers(cluster, spec.topic)) for spec in specs)
     settings = WorkloadSettings(
         run_id=run_id,
         seed=options.seed,
         partitions=specs,
         clients=catalog.clients(cluster),
-        addresses=None if addressed is None else addressed.addresses,
+        addresses=None if addressed is None or simulated else addressed.addresses,
         acks=options.acks,
         concurrency=max(1, options.concurrency),
         first_value=first_free_value(strikes.schedule),
@@ -221,7 +223,7 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
         replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
         interval_s=options.interval, config=broker_keys(given),
         # A schedule's own sends may say whom they ask, which the library chooses for itself.
-        library=options.cluster in catalog.PLACES and options.schedule_file is None,
+        library=options.cluster in catalog.PLACES - {catalog.SIMULATED} and options.schedule_file is None,
         reference=options.kafka is None,
         of_topics=options.cluster in catalog.PLACES and not options.assignment), seed)
     return replace(
@@ -328,15 +330,9 @@ def record(plan: RunPlan) -> RunResult:
     """Carries out the plan and shows its progress. Ctrl-C and SIGTERM end it early but in an orderly way: the
     recorded ops are kept, the cluster is mended and read."""
 
-    async def out(screen: ProgressLine) -> RunResult:
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await carry_out(plan, screen.show)
-
     with ProgressLine() as screen, sigterm_handler_restored():
         try:
-            return asyncio.run(out(screen))
+            return play(plan, screen.show)
         except asyncio.CancelledError as error:
             raise FloodmarkError("interrupted twice: the run ended at once") from error
 

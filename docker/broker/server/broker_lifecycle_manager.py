@@ -9,10 +9,10 @@ Rules
 """
 
 import asyncio
-import uuid
 from collections.abc import Callable
 from typing import Any
 
+from floodmark.broker import runtime
 from floodmark.broker.process_log import halt_process, log
 from floodmark.broker.protocol import errors
 from floodmark.broker.server.config import CLUSTER_ID, Config
@@ -86,7 +86,7 @@ class BrokerLifecycleManager:
 
     async def _register(self) -> None:
         self.broker_epoch, self.fenced = UNREGISTERED, True
-        incarnation = uuid.uuid4()
+        incarnation = runtime.current.new_uuid()
         request, parts = request_parts(BROKER_REGISTRATION, _REGISTRATION)
         host, port = self._config.advertised
         listener = make(parts.Listener, name="PLAINTEXT", host=host, port=port, security_protocol=0)

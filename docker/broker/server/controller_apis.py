@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from floodmark.broker import runtime
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.messages import (
     AllocateProducerIds,
@@ -207,7 +208,7 @@ class ControllerApis:
         cls, parts = response_parts(head.key, head.version)
         results = []
         for topic in request.topics:
-            topic_id = uuid.uuid4()
+            topic_id = runtime.current.new_uuid()
             answer = self._create_topic(topic, topic_id, validate_only=request.validate_only)
             results.append(
                 make(

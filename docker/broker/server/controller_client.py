@@ -63,7 +63,7 @@ class AlterPartitionManager:
         self._timeout_s = max(config.heartbeat_interval_ms, config.session_timeout_ms / 2) / 1000
         self._connection_slots = asyncio.Semaphore(_CONNECTIONS_MAX)
         self._free_connections: list[NodeConnection] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in order
 
     def submit(self, hosted: HostedPartition, proposal: ProposeIsr) -> None:
         changes = {broker for broker, _ in proposal.isr} ^ set(hosted.replica.isr)
@@ -83,11 +83,11 @@ class AlterPartitionManager:
 
     def _start_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(coroutine, name="proposal")
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._finish_task)
 
     def _finish_task(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         failure = None if task.cancelled() else task.exception()
         if isinstance(failure, Exception):
             halt_process("proposals-failed", failure)

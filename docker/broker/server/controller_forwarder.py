@@ -68,7 +68,7 @@ class ControllerForwarder:
         self._groups = groups
         self._metadata = metadata
         self._new_metadata = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in order
         self._creating: set[str] = set()
         self._serves: dict[int, Callable[[Any, RequestHeader], Coroutine[Any, Any, Any]]] = {
             CREATE_TOPICS: self._create_topics,
@@ -107,8 +107,8 @@ class ControllerForwarder:
 
     def _start_task(self, coroutine: Any) -> None:
         task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
 
     # -- topics ----------------------------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ Rules
 
 import asyncio
 import signal
-import time
 from collections.abc import Mapping
 from typing import Any
 
+from floodmark.broker import runtime
 from floodmark.broker.process_log import halt_process, log
 from floodmark.broker.protocol import errors
 from floodmark.broker.protocol.controller import Controller, ControllerConfig
@@ -52,7 +52,7 @@ class ControllerServer:
         config.log_dir.mkdir(parents=True, exist_ok=True)
         self._config = config
         self._journal = Journal.open(config.log_dir / JOURNAL)
-        self._clock = ControllerClock(lambda: time.monotonic_ns() // 1_000_000, _TICK_LATE_MS)
+        self._clock = ControllerClock(lambda: runtime.current.monotonic_ns() // 1_000_000, _TICK_LATE_MS)
         self._controller = Controller(
             ControllerConfig(
                 session_timeout_ms=config.session_timeout_ms,

@@ -26,9 +26,15 @@ def _handle_loop_exception(loop: asyncio.AbstractEventLoop, context: dict[str, A
     log("warning", "event-loop", message=context.get("message"), error=error)
 
 
-async def _run(config: Config) -> None:
+async def run_process(config: Config) -> int:
+    """Run the broker, or the controller, to its end; returns the exit code."""
     asyncio.get_running_loop().set_exception_handler(_handle_loop_exception)
-    await (BrokerServer(config) if config.role == "broker" else ControllerServer(config)).run()
+    try:
+        await (BrokerServer(config) if config.role == "broker" else ControllerServer(config)).run()
+    except (OSError, DiskError, CheckpointError, JournalError) as error:
+        log("error", "cannot-go-on", why=f"{type(error).__name__}: {error}")
+        return EXIT_BROKEN
+    return 0
 
 
 def main() -> int:
@@ -52,9 +58,4 @@ def main() -> int:
     for warning in warnings:
         log("warning", "config", why=warning)
     gc.set_threshold(50_000, 20, 100)  # few cycles are made here, and each search for them is a pause
-    try:
-        asyncio.run(_run(config))
-    except (OSError, DiskError, CheckpointError, JournalError) as error:
-        log("error", "cannot-go-on", why=f"{type(error).__name__}: {error}")
-        return EXIT_BROKEN
-    return 0
+    return asyncio.run(run_process(config))

@@ -6,11 +6,11 @@ Rules
 3. The purgatory decides which fetch waits for what; the listeners are called when something happened.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from floodmark.broker import runtime
 from floodmark.broker.process_log import halt_process, log
 from floodmark.broker.protocol.messages import (
     NO_LEADER,
@@ -62,7 +62,7 @@ MIN_INSYNC, FLUSH_MESSAGES, SEGMENT_BYTES = "min.insync.replicas", "flush.messag
 
 def now_ms() -> int:
     """The server's monotonic clock, in milliseconds."""
-    return time.monotonic_ns() // 1_000_000
+    return runtime.current.monotonic_ns() // 1_000_000
 
 
 class Requester(Protocol):

@@ -136,7 +136,7 @@ class SocketServer:
         self._handler = handler
         self._max_frame_bytes = max_frame_bytes
         self._server: asyncio.Server | None = None
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in order
 
     async def open(self, host: str, port: int) -> None:
         """Start to listen; OSError where the port is taken."""
@@ -147,8 +147,8 @@ class SocketServer:
 
     def _new_connection(self) -> Connection:
         connection = Connection(self._handler, self._max_frame_bytes)
-        self._connections.add(connection)
-        connection.on_close.append(lambda: self._connections.discard(connection))
+        self._connections[connection] = None
+        connection.on_close.append(lambda: self._connections.pop(connection, None))
         return connection
 
     def close(self) -> None:

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from floodmark.broker import runtime
+
 
 class JournalError(Exception):
     """The journal cannot be read or written; the text names file, line and cause."""
@@ -50,6 +52,7 @@ class Journal:
         line = json.dumps(list(records), separators=(",", ":")).encode() + b"\n"
         if self._failed:
             raise JournalError(f"{self.path}: an earlier write failed, open it again")
+        runtime.current.before_effect("fsync")
         try:
             written = 0
             while written < len(line):

@@ -26,6 +26,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from floodmark.broker import runtime
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile
 
 LOCK = ".lock"  # as Kafka has it
@@ -113,6 +114,7 @@ class LogDirectory:
 
     def write(self, name: str, descriptor: int, data: bytes, at: int) -> None:
         """Write all of `data` at the file's end, which is `at`; on DiskError the file ends at `at` again."""
+        runtime.current.before_effect("write")
         try:
             written = os.pwrite(descriptor, data, at)
             while written < len(data):
@@ -124,6 +126,7 @@ class LogDirectory:
 
     def sync(self, name: str, descriptor: int, length: int) -> None:
         """fdatasync the file, and note that its `length` bytes are durable."""
+        runtime.current.before_effect("fsync")
         with _raising_disk_error("fsync", self.path(name)):
             os.fdatasync(descriptor)
         self._note_durable_length(name, length)
@@ -133,6 +136,7 @@ class LogDirectory:
         was_durable = self._durable is None or to < self.durable_length(name)
         if was_durable:
             self._note_durable_length(name, to)
+        runtime.current.before_effect("truncate")
         with _raising_disk_error("truncate", self.path(name)):
             os.ftruncate(descriptor, to)
             if was_durable:
@@ -214,7 +218,7 @@ class LogDirectory:
         if durable is not None and durable.kept_folder.is_dir():
             notes = (durable.get(name) for name in durable.names())
             needed = {str(note.kept) for note in notes if note is not None}
-            for path in durable.kept_folder.iterdir():
+            for path in sorted(durable.kept_folder.iterdir()):
                 if path.name not in needed:
                     path.unlink()
 
@@ -225,7 +229,7 @@ class LogDirectory:
         if durable is None:
             return
         existing = {path.relative_to(self.root).as_posix(): path
-                 for path in self.root.rglob("*")
+                 for path in sorted(self.root.rglob("*"))
                  if path.is_file() and path.name != LOCK and path.suffix != _TMP}
         for name in durable.names():
             note = durable.get(name)

@@ -12,15 +12,12 @@ Rules
 
 import asyncio
 import concurrent.futures
-import contextlib
 import json
-import signal
-import socketserver
 import threading
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from floodmark.broker import runtime
 from floodmark.broker.process_log import log
 from floodmark.broker.testing.failpoints import Failpoints
 
@@ -48,36 +45,25 @@ class ControlSocket:
         self._failpoint_acts = {"arm": points.arm, "release": points.release, "points": points.list_points}
         self._frozen: State | None = None
         self._lock = threading.Lock()
-        self._server: socketserver.ThreadingTCPServer | None = None
+        self._end: Callable[[], None] | None = None
 
     def open(self, address: Address, hosts: Sequence[str] = ()) -> None:
         """Start to listen, for these IP addresses only if any are given; OSError where the port is taken."""
-        control = self
 
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                with contextlib.suppress(OSError):
-                    for line in self.rfile:
-                        self.wfile.write(json.dumps(control._answer(line)).encode() + b"\n")
+        def allows(peer: str) -> bool:
+            allowed = not hosts or peer.rpartition(":")[0] in hosts
+            if not allowed:
+                log("warning", "control-refused", peer=peer)
+            return allowed
 
-        class Server(socketserver.ThreadingTCPServer):
-            allow_reuse_address = True
-            daemon_threads = True
+        def answer(line: bytes) -> bytes:
+            return json.dumps(self._answer(line)).encode() + b"\n"
 
-            def verify_request(self, request: object, client_address: Address) -> bool:
-                allowed = not hosts or client_address[0] in hosts
-                if not allowed:
-                    log("warning", "control-refused", peer=f"{client_address[0]}:{client_address[1]}")
-                return allowed
-
-        self._server = Server(address, Handler)
-        threading.Thread(
-            target=self._server.serve_forever, args=(0.05,), name="control", daemon=True
-        ).start()
+        self._end = runtime.current.serve_lines(address, allows, answer)
 
     def close(self) -> None:
-        if self._server is not None:
-            self._server.server_close()
+        if self._end is not None:
+            self._end()
 
     def _answer(self, line: bytes) -> Mapping[str, Any]:
         number = None
@@ -134,19 +120,17 @@ class ControlSocket:
     def _wait_for(
         self, future: "concurrent.futures.Future[Any]", instead: Callable[[], State | None]
     ) -> Mapping[str, Any]:
-        until = time.monotonic() + WAIT_S
-        while True:
-            try:
-                found: Mapping[str, Any] = future.result(_POLL_S)
-                return found
-            except TimeoutError:
-                if future.done():
-                    raise
-                other = instead()
-                if other is not None:
-                    return other
-                if time.monotonic() > until:
-                    raise
+        done = runtime.current.new_event()
+        future.add_done_callback(lambda _: done.set())
+        until_ns = runtime.current.monotonic_ns() + round(WAIT_S * 1e9)
+        while not done.wait(_POLL_S):
+            other = instead()
+            if other is not None:
+                return other
+            if runtime.current.monotonic_ns() > until_ns:
+                raise TimeoutError
+        found: Mapping[str, Any] = future.result()
+        return found
 
     async def _read_state(self) -> State:
         return self._state()
@@ -171,7 +155,6 @@ class ControlSocket:
 
     def _freeze_event_loop(self, seen: "concurrent.futures.Future[State]") -> None:
         """Block the event loop's thread for ever. A SIGTERM still ends the process."""
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        seen.set_result(self._state())
-        threading.Event().wait()
+        with runtime.current.end_at_signals():
+            seen.set_result(self._state())
+            runtime.current.new_event().wait()

@@ -12,15 +12,13 @@ Rules
 
 import asyncio
 import contextlib
-import os
-import signal
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from floodmark.broker import runtime
 from floodmark.broker.process_log import log
 from floodmark.broker.testing.armed_failpoint import (
     ArmedFailpoint,
@@ -42,7 +40,6 @@ from floodmark.broker.testing.failpoint_requests import (
 )
 
 _MET_MAX = 10_000  # the latest are remembered
-_END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -74,7 +71,7 @@ class _StoppedLoop:
 
     met: _Reached
     state: Mapping[str, Any]  # when it was stopped
-    go: threading.Event = field(default_factory=threading.Event)
+    go: runtime.Event
     for_good: bool = False
 
 
@@ -146,7 +143,8 @@ class Failpoints:
             if site is None:
                 return None
             self._reindex()
-            met = _Reached(armed=armed, site=site, count=armed.matched, time_ns=time.monotonic_ns())
+            now_ns = runtime.current.monotonic_ns()
+            met = _Reached(armed=armed, site=site, count=armed.matched, time_ns=now_ns)
             self._met.append(met)
             return met
 
@@ -159,7 +157,7 @@ class Failpoints:
         log("info", "failpoint", point=site.name, action=arm.action, topic=site.topic,
             partition=site.partition, epoch=site.epoch, peer=site.peer, offset=site.offset)  # fmt: skip
         if arm.action == "crash":
-            os.kill(os.getpid(), signal.SIGKILL)
+            runtime.current.kill()
         if arm.action == "drop":
             return Fate.DROPPED
         if arm.scope == "broker":
@@ -185,23 +183,21 @@ class Failpoints:
     # -- the whole process ---------------------------------------------------------------------------------
 
     def _stop_event_loop(self, met: _Reached) -> None:
-        """Block the event loop's thread until it is released. Signals get the system's handlers meanwhile,
-        because the loop cannot run its own."""
-        stopped_loop = _StoppedLoop(met=met, state=self._read_state())
+        """Block the event loop's thread until it is released. Signals end the process meanwhile, because the
+        loop cannot run its handlers."""
+        stopped_loop = _StoppedLoop(met=met, state=self._read_state(), go=runtime.current.new_event())
         with self._lock:
             met.held = True
             self._stopped_loop = stopped_loop
-        handlers = {number: signal.signal(number, signal.SIG_DFL) for number in _END_SIGNALS}
         for_ms = met.armed.arm.for_ms
-        stopped_loop.go.wait(None if for_ms is None else for_ms / 1000)
-        with self._lock:
-            if not stopped_loop.for_good:
-                met.held = False
-                self._stopped_loop = None
-        if stopped_loop.for_good:
-            threading.Event().wait()
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        with runtime.current.end_at_signals():
+            stopped_loop.go.wait(None if for_ms is None else for_ms / 1000)
+            with self._lock:
+                if not stopped_loop.for_good:
+                    met.held = False
+                    self._stopped_loop = None
+            if stopped_loop.for_good:
+                runtime.current.new_event().wait()
 
     @property
     def stopped_state(self) -> Mapping[str, Any] | None:

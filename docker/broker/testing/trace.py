@@ -11,14 +11,13 @@ Nodes are ids here, and partitions topic and number; the harness, which merges t
 """
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from floodmark.broker import process_log
+from floodmark.broker import process_log, runtime
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.trace_events import failpoint_line
 
@@ -37,20 +36,20 @@ class Trace:
         path: Path | None = None,
         node: int = -1,
         *,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
+        clock_ns: Callable[[], int] | None = None,
     ) -> None:
         """Open the file, or create it. Raises OSError."""
         self.enabled = path is not None
         self.seq = 0  # of the next line
         self.read_position: ReadPosition = _no_position
         self._node = node
-        self._clock_ns = clock_ns
+        self._clock_ns = clock_ns or runtime.current.monotonic_ns
         self._file = -1
         self._heads: dict[tuple[str, int], bytes] = {}  # topic and partition as in a line
         if path is not None:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
             self.seq = _continue_file(self._file)
-            process_log.call_before_halt(self._write_crash)
+            runtime.current.call_before_halt(self._write_crash)
 
     def write_replica_lines(self, topic: str, partition: int, lines: Sequence[Line]) -> None:
         """Write the lines of one step of a replica."""
@@ -79,6 +78,7 @@ class Trace:
             data += _LINE % (now_ns, self._node, seq, head, dumps(line)[1:])
             seq += 1
         self.seq = seq
+        runtime.current.before_effect("trace")
         try:
             written = os.write(self._file, data) if data else 0
             while written < len(data):  # short: the disk is filling

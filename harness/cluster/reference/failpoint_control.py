@@ -11,10 +11,10 @@ Rules
 
 import asyncio
 import signal
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from floodmark.harness import runtime
 from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.reference import broker_properties, views
@@ -102,7 +102,7 @@ class FailpointControl:
     def started(self, name: str) -> None:
         """Notes that a process has started; its properties still name the failpoints to arm."""
         self._crashed.discard(name)
-        self._began_ns[name] = time.monotonic_ns()
+        self._began_ns[name] = runtime.current.monotonic_ns()
         if not any(request["action"] == CRASH for request in self._pending.get(name, ())):
             self._to_crash.pop(name, None)
 
@@ -127,7 +127,7 @@ class FailpointControl:
         else:
             point = self._to_crash.pop(name, None) if code == -signal.SIGKILL else None
             crash = None if point is None else Met(
-                node=name, name=point, action=CRASH, time_ns=time.monotonic_ns())
+                node=name, name=point, action=CRASH, time_ns=runtime.current.monotonic_ns())
         if crash is None or crash in self.crashes:
             return False
         self.crashes.append(crash)
@@ -171,8 +171,8 @@ class FailpointControl:
 
     async def _crashes_as_armed(self, name: str) -> bool:
         """Whether a process that closed its connection ended by an armed crash."""
-        deadline = time.monotonic() + END_KNOWN_S
-        while not self.crashed(name) and time.monotonic() < deadline:
+        deadline = runtime.monotonic_s() + END_KNOWN_S
+        while not self.crashed(name) and runtime.monotonic_s() < deadline:
             await asyncio.sleep(POLL_S)
         return self.crashed(name)
 

@@ -8,10 +8,10 @@ Rules
 """
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from floodmark.harness import runtime
 from floodmark.harness.broker_config import checked_topic_keys
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.cluster.elections import elect_by_kafka, election_result
@@ -246,7 +246,7 @@ class ReferenceSystem:
     def _view(self, states: Mapping[str, views.State]) -> View:
         return views.view_from_answers(
             views.Names(self.nodes, self.partitions),
-            time_ns=time.monotonic_ns(),
+            time_ns=runtime.current.monotonic_ns(),
             controller=states.get(CONTROLLER),
             brokers={node: states[node] for node in self.nodes if node in states},
             running=frozenset(node for node in self.nodes if self._hosts.lives(node)),

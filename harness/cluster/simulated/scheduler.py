@@ -1,0 +1,235 @@
+"""Virtual time, and the simulated processes that share it.
+
+Rules
+1. What happens next is the entry with the lowest (time, number) of one queue. Time moves from entry to entry;
+   between two it stands still.
+2. A broker's process is an event loop of its own. Its callbacks run in a greenlet, so that it can be stopped
+   in the middle of one: by a failpoint that holds it, or before an effect (a write, an fsync, a send), which
+   takes a drawn time. Its other callbacks wait meanwhile, as those of a blocked thread do.
+3. Threads of a process (those that serve control requests) are greenlets too. They run while its main thread
+   is blocked, and not while the process is paused.
+4. A killed process runs nothing any more, not even a `finally` or a `__del__`: everything that it had is kept
+   until the run is over, and the run's process ends by os._exit.
+"""
+
+import asyncio
+import heapq
+import itertools
+import os
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import contextmanager
+from math import exp
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from greenlet import getcurrent, greenlet
+
+from floodmark.harness.cluster.simulated.streams import Streams
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CLIENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from floodmark.harness.cluster.simulated.network import Listener, Transport
+
+Result = TypeVar("Result")
+HARNESS = CLIENTS  # the process of the harness and its clients
+BEGINS_NS = 1_000_000_000  # so that no time is 0
+BEGINS_AT_NS = 1_700_000_000_000_000_000  # the wall clock at time 0
+KILLED = -9
+close_really = os.close  # guard.py replaces it
+# (how many of a thousand take a time at all, its median in seconds); a process is stopped meanwhile.
+EFFECTS = {"write": (30, 2e-5), "trace": (10, 1e-5), "send": (20, 2e-5), "fsync": (1000, 2e-4),
+           "truncate": (1000, 2e-4)}
+
+
+class Wake:
+    """A queued entry that goes on with a greenlet."""
+
+    __slots__ = ("cancelled", "thread")
+
+    def __init__(self, thread: greenlet) -> None:
+        self.thread, self.cancelled = thread, False
+
+
+Entry = asyncio.Handle | Wake
+
+
+class Scheduler:
+    """The simulation of one run. `running`: the process whose code runs now."""
+
+    def __init__(self, seed: int) -> None:
+        self.streams = Streams(seed)
+        self.now_ns = BEGINS_NS
+        self.steps = 0
+        self.hub = getcurrent()
+        self.interrupted: Callable[[], object] | None = None  # called once, between two entries
+        self.graveyard: list[object] = []
+        self._queue: list[tuple[int, int, Process, Entry]] = []
+        self._numbers = itertools.count()
+        self.harness = self.running = Process(self, HARNESS)
+
+    def push(self, at_ns: int, process: "Process", entry: Entry) -> None:
+        heapq.heappush(self._queue, (max(at_ns, self.now_ns), next(self._numbers), process, entry))
+
+    def run(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """Run the harness's coroutine to its end."""
+        with self.harness.active():
+            task: asyncio.Task[Result] = self.harness.loop.create_task(make())
+        while not task.done():
+            if not self._queue:
+                raise FloodmarkError(f"nothing happens any more at {self.now_ns} ns: {task!r} waits for ever")
+            at_ns, _, process, entry = heapq.heappop(self._queue)
+            self.now_ns = at_ns
+            self.steps += 1
+            process.take(entry)
+            if self.interrupted is not None:
+                interrupt, self.interrupted = self.interrupted, None
+                with self.harness.active():
+                    self.harness.loop.call_soon(interrupt)
+        return task.result()
+
+    def pause_running(self, delay_ns: int) -> None:
+        """Stop the running thread for this time."""
+        self.push(self.now_ns + delay_ns, self.running, Wake(getcurrent()))
+        self.hub.switch()
+
+    def before_effect(self, kind: str) -> None:
+        """Let the running process take the time of an effect, before it has happened."""
+        process = self.running
+        if process is self.harness:
+            return
+        stream = self.streams.of(kind, process.name)
+        often, median_s = EFFECTS[kind]
+        draw, how_long = stream.random(), stream.gauss(0, 0.7)
+        if draw * 1000 < often:
+            self.pause_running(int(median_s * exp(how_long) * 1e9))
+
+
+class Process:
+    """One simulated process. Times and files are the scheduler's and the machine's."""
+
+    def __init__(self, scheduler: Scheduler, name: str) -> None:
+        from floodmark.harness.cluster.simulated.loop import ProcessLoop
+
+        self.scheduler, self.name = scheduler, name
+        self.loop: ProcessLoop = ProcessLoop(self)  # type: ignore[abstract] # nobody asks for the rest
+        self.alive, self.paused, self.busy = True, False, False
+        self.signals: dict[int, Callable[[], object]] = {}
+        self.ends_at_signals = False  # whatever handlers it has
+        self.before_halt: list[Callable[[str], None]] = []
+        self.descriptors: set[int] = set()
+        self.listening: list[Listener] = []
+        self.transports: dict[Transport, None] = {}
+        self.on_end: Callable[[int], None] = lambda _code: None
+        self.write_line: Callable[[str], None] = lambda _text: None
+        self._waiting: deque[Entry] = deque()
+        self._main: greenlet | None = None
+        if name != HARNESS:
+            self._main = greenlet(self._run_callbacks, scheduler.hub)
+            self._main.switch()
+
+    @contextmanager
+    def active(self) -> "Iterator[None]":
+        """Inside, this process is the one that runs."""
+        scheduler, loop = self.scheduler, events._get_running_loop()
+        before, scheduler.running = scheduler.running, self
+        events._set_running_loop(self.loop)
+        try:
+            yield
+        finally:
+            scheduler.running = before
+            events._set_running_loop(loop)
+
+    def take(self, entry: Entry) -> None:
+        """Do this now, or when the process can."""
+        if not self.alive:
+            self.scheduler.graveyard.append(entry)
+        elif isinstance(entry, Wake):
+            if self.paused:
+                self._waiting.append(entry)
+            elif not entry.cancelled:
+                self._go_on(entry.thread)
+                self._drain()
+        elif not entry._cancelled:
+            self._waiting.append(entry)
+            self._drain()
+
+    def resume(self) -> None:
+        """Go on after a pause: threads first, in the order in which they would have gone on."""
+        self.paused = False
+        waiting, self._waiting = self._waiting, deque()
+        for entry in sorted(waiting, key=lambda entry: not isinstance(entry, Wake)):
+            self.scheduler.push(0, self, entry)
+
+    def end(self, code: int) -> None:
+        """It runs nothing any more; what it has written stays."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.scheduler.graveyard.append(self)
+        for descriptor in sorted(self.descriptors):
+            close_really(descriptor)
+        for listener in self.listening:
+            listener.close()
+        for transport in list(self.transports):
+            transport.die()
+        self.on_end(code)
+
+    def start_thread(self, run: Callable[[], None], at_ns: int = 0) -> None:
+        self.scheduler.push(at_ns, self, Wake(greenlet(lambda _: run(), self.scheduler.hub)))
+
+    def _drain(self) -> None:
+        waiting = self._waiting
+        while waiting and self.alive and not self.paused and not self.busy:
+            handle = cast(asyncio.Handle, waiting.popleft())
+            if handle._cancelled:
+                continue
+            if self._main is None:
+                with self.active():
+                    handle._run()
+            else:
+                self.busy = True
+                self._go_on(self._main, handle)
+
+    def _go_on(self, thread: greenlet, given: object = None) -> None:
+        with self.active():
+            thread.switch(given)
+
+    def _run_callbacks(self) -> None:
+        hub = self.scheduler.hub
+        handle: asyncio.Handle = hub.switch()
+        while True:
+            handle._run()
+            self.busy = False
+            handle = hub.switch()
+
+
+class Event:
+    """What threading.Event is, for the threads of simulated processes."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler, self._set = scheduler, False
+        self._waiters: list[tuple[Process, Wake]] = []
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+        for process, wake in self._waiters:
+            self._scheduler.push(self._scheduler.now_ns, process, Wake(wake.thread))
+            wake.cancelled = True
+        self._waiters.clear()
+
+    def wait(self, timeout: float | None = None, /) -> bool:
+        if not self._set:
+            scheduler, wake = self._scheduler, Wake(getcurrent())
+            self._waiters.append((scheduler.running, wake))
+            if timeout is not None:
+                scheduler.push(scheduler.now_ns + round(timeout * 1e9), scheduler.running, wake)
+            scheduler.hub.switch()
+            self._waiters = [(process, one) for process, one in self._waiters if one is not wake]
+        return self._set

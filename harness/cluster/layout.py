@@ -13,15 +13,22 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 LINKS = "links"  # the process, by name
 
 Address = tuple[str, int]
+
+
+class Ports(Protocol):
+    """Chooses ports; see ports.py."""
+
+    def choose(self) -> int: ...
+    def take(self, port: int) -> int: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

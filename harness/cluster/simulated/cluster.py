@@ -53,7 +53,8 @@ def simulated_cluster(folder: Path, system: System, *, links: str, first_port: i
     simulation = Simulation()
 
     async def build() -> House:
-        layout = lay_out(folder, system.ids, proxied=False, ports=Ports(), first_port=first_port, trace=trace)  # type: ignore[arg-type]
+        layout = lay_out(
+            folder, system.ids, proxied=False, ports=Ports(), first_port=first_port, trace=trace)
         place = SimulatedPlace(layout, simulation, system.power)
         return House(layout=layout, hosts=place, network=place, disks=place, close=lambda: None)
 
@@ -71,9 +72,6 @@ class Ports:
 
     def take(self, port: int) -> int:
         return port
-
-    def close(self) -> None:
-        pass
 
 
 class Simulation:

@@ -8,11 +8,11 @@ Rules
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness import runtime
 from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.exit_reports import machine_failure
 from floodmark.harness.cluster.hosts import Death, House
@@ -268,7 +268,7 @@ class BrokerCluster:
 
     async def _spawn(self, name: str) -> None:
         await self.runs.starting(name)
-        self._spawned_s[name] = time.monotonic()
+        self._spawned_s[name] = runtime.monotonic_s()
         await self._in.hosts.spawn(name)
 
     async def _not_up(self) -> str | None:
@@ -298,5 +298,5 @@ class BrokerCluster:
 
     def _ended(self, name: str) -> str:
         """How long after its start a process ended, at the latest."""
-        lived_s = time.monotonic() - self._spawned_s[name]
+        lived_s = runtime.monotonic_s() - self._spawned_s[name]
         return "at once" if lived_s < AT_ONCE_S else f"{lived_s:.0f} s after its start"

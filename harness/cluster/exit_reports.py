@@ -11,9 +11,10 @@ import errno
 import os
 import re
 import signal
-import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from floodmark.harness import runtime
 
 # Signals that come from outside: from a person, or from the kernel when memory is short. An abort, a
 # segmentation fault or an exit code is the process's own end.
@@ -43,11 +44,11 @@ class Start:
 
     @classmethod
     def now(cls, log: Path) -> "Start":
-        return cls(log=log, log_bytes=log.stat().st_size if log.exists() else 0, time_s=time.monotonic())
+        return cls(log=log, log_bytes=log.stat().st_size if log.exists() else 0, time_s=runtime.monotonic_s())
 
     def after(self) -> str:
         """How long ago it was, in words."""
-        return f"{time.monotonic() - self.time_s:.1f} s after its start"
+        return f"{runtime.monotonic_s() - self.time_s:.1f} s after its start"
 
 
 def exit_report(start: Start, code: int) -> str:

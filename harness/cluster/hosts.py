@@ -13,12 +13,12 @@ Rules
 3. All waits have time-outs and raise FloodmarkError.
 """
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from floodmark.harness import runtime
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.errors import FloodmarkError
@@ -38,7 +38,7 @@ class Death(NamedTuple):
 
     @classmethod
     def now(cls, name: str, words: str) -> "Death":
-        return cls(name=name, words=words, time_ns=time.monotonic_ns())
+        return cls(name=name, words=words, time_ns=runtime.current.monotonic_ns())
 
 
 class FaultedExit(NamedTuple):

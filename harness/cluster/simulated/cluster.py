@@ -17,9 +17,10 @@ from floodmark.broker.server.config import load_config
 from floodmark.broker.server.process import run_process
 from floodmark.harness import runtime
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.cluster.exit_reports import exit_report, last_words
+from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words
 from floodmark.harness.cluster.hosts import (
     Command,
+    Death,
     ExpectsExit,
     FaultedExit,
     House,
@@ -132,8 +133,7 @@ class SimulatedPlace:
     def __init__(self, layout: Layout, simulation: Simulation, power: PowerLoss) -> None:
         self.expects_exit: ExpectsExit = expects_no_exit
         self.command: Command = no_command
-        self.died: list[str] = []
-        self.died_words: dict[str, str] = {}
+        self.deaths: list[Death] = []
         self._layout, self._power = layout, power
         self._scheduler, self._network = simulation.scheduler, simulation.network
         self._processes: dict[str, Process] = {}
@@ -149,7 +149,8 @@ class SimulatedPlace:
             raise FloodmarkError(f"cannot start {name}: it is running")
         config, _warnings = load_config(Path(self.command(name)[-1]), [])
         process = self._processes[name] = Process(self._scheduler, name)
-        log = self._layout.log_of(name).open("a", encoding="utf-8")
+        start = Start.now(self._layout.log_of(name))
+        log = start.log.open("a", encoding="utf-8")
         self._wanted.pop(name, None)
 
         def write_line(text: str) -> None:
@@ -158,8 +159,7 @@ class SimulatedPlace:
 
         def on_end(code: int) -> None:
             if name not in self._wanted and not self.expects_exit(name, code):
-                self.died.append(name)
-                self.died_words.setdefault(name, exit_report(self._layout.log_of(name), code))
+                self.deaths.append(Death.now(name, exit_report(start, code)))
 
         def ended(task: asyncio.Task[int]) -> None:
             if process.alive:

@@ -303,7 +303,17 @@ def promises_unclear(folder: Folder, open_losses: Flags) -> Iterator[Reason]:
     if logless and not (observes.dumps and observes.replicas):
         lacking = "dumps" if not observes.dumps else "replicas.jsonl"
         unshown = f"this system shows no {lacking}: nobody knows the log of partition {listed(logless)}"
-        yield (finding_names.LOST_WRITE,), unshown
+        yield (finding_names.LOST_WRITE,), unshown + why_unread(folder, logless)
+
+
+def why_unread(folder: Folder, logless: list[int]) -> str:
+    """Why final reads do not show what is lost of these partitions, as the end of a sentence."""
+    if imported(folder):
+        return ""
+    if not folder.settled:
+        return f", and final reads prove nothing: not settled: {why_not_settled(folder)}"
+    unread = sorted({*logless} - {*partitions_read_to_end(folder)})
+    return f", and no final read reached its end{how_far(folder, unread)}" if unread else ""
 
 
 def partitions_unknown(

@@ -92,6 +92,14 @@ def dumps_that_are_not_observed_are_ignored(tale: Tale) -> None:
     tale.run["final_reads"] = {"processes": [], "partitions": []}
 
 
+@TALES.tale(unknown=["lost-write"])
+@without(*OF_FILES, *names.OF_THE_TRACE, observes=CLIENTS_ONLY)
+def not_settled_and_no_logs(tale: Tale) -> None:
+    tale.acked(1).run["settled"] = False
+    tale.run["settle"]["why"] = "the LEO and HW of partition 0 on n2 are not visible"
+    remove_logs(tale)
+
+
 @TALES.tale("malformed-log bug 1", unknown=["lost-write"])
 @without(*OF_FILES, observes={"dumps": False})
 def findings_of_the_rows_alone_are_made(tale: Tale) -> None:
@@ -257,6 +265,8 @@ def test_the_reason_names_what_the_system_does_not_show(verdicts: dict[str, Verd
         "this system shows no dumps and no replicas.jsonl", "this system has no trace"]
     assert reasons["without_rows_it_is_unknown_what_retention_deleted"] == [
         "this system shows no replicas.jsonl"]
+    (reason,) = [one.reason for one in verdicts["not_settled_and_no_logs"].unknown]
+    assert reason.endswith("not settled: the LEO and HW of partition 0 on n2 are not visible")
     (reason,) = [one.reason for one in verdicts["a_null_observes_is_unknown"].unknown]
     assert reason == "run.json: `observes` is no object, so nobody knows what could be seen"
 

@@ -1,13 +1,13 @@
 """Asks each broker of Apache Kafka for LEO and HW of its replicas, followers included, by Kafka's wire.
 LEO: ListOffsets of the latest offset as a debugging consumer (replica_id -2), which every replica answers
 with the end of its log. HW: Fetch as a consumer at the last known LEO, which from version 11 on (KIP-392)
-followers answer too, each with its own HW; at the LEO there is nothing to return. Tested on 2.8.2, 3.9.2 and
-4.3.1.
+followers may answer too, each with its own HW; at the LEO there is nothing to return. Tested on 2.8.2, 3.9.2
+and 4.3.1.
 
 Rules
 1. The HW is asked first and the LEO after it, on one connection, so that a replica that only appends never
    has a HW above its LEO. If one does, it truncated in between and is left out this time.
-2. Replicas that answer with an error, silent brokers, and brokers without Fetch 11 are left out.
+2. Replicas that answer with an error, and silent brokers, are left out: with an older Fetch all followers.
 3. Connections are kept between observations. A connection that missed an answer is closed and opened again.
 """
 
@@ -23,7 +23,7 @@ Address = tuple[str, int]
 Place = tuple[str, int]  # topic, partition
 Ends = Mapping[tuple[str, int], tuple[int, int]]  # (node, the history's key of the partition) -> (LEO, HW)
 
-FETCH_FROM_FOLLOWERS = 11  # the first version of Fetch that a follower answers to a consumer
+_WAIT_MS = 50  # some systems answer a Fetch that does not wait without its partitions
 _ONE_BYTE = 1  # of records: none are wanted; one batch may come if the HW has passed the last known LEO
 
 
@@ -115,9 +115,10 @@ class _Broker:
         asks = [codec.FetchPartition(topic=topic, partition=partition, offset=self._leos[topic, partition],
                                      leader_epoch=-1, last_epoch=-1)
                 for topic, partition in places if (topic, partition) in self._leos]
-        if not asks or version < FETCH_FROM_FOLLOWERS:
+        if not asks:
             return {}
-        request = codec.build_fetch_request(asks, version, max_wait_ms=0, min_bytes=0, max_bytes=_ONE_BYTE)
+        request = codec.build_fetch_request(
+            asks, version, max_wait_ms=_WAIT_MS, min_bytes=0, max_bytes=_ONE_BYTE)
         answer = await self.connection.exchange(request, self._timeout_s)
         return {place: part.hw for place, part in codec.read_fetch_response(answer, version).items()
                 if not part.error}

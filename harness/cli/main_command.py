@@ -14,6 +14,7 @@ from floodmark.harness.cli.options import (
     Acks,
     Named,
     NemesisOption,
+    Time,
     WorkloadOption,
     cluster_option,
     cluster_options,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 @click.version_option(__version__, prog_name="floodmark")
 def main() -> None:
     """Break a replicated log at chosen moments, then prove what it kept.
+
+    The same without the script: python -m floodmark.harness.
 
     Exit codes: 0 valid, 1 invalid, 2 usage, 3 unknown, 4 the harness itself failed.
     """
@@ -99,9 +102,8 @@ def main() -> None:
          "from the seed.",
 )
 @click.option("--seed", type=int, show_default="drawn", help="The same seed gives the same schedule.")
-@click.option(
-    "--duration", type=click.FloatRange(0, min_open=True), default=30.0, show_default=True, help="Seconds."
-)
+@click.option("--duration", type=Time(), default=30.0, show_default=True,
+              help="Seconds, or with a unit: 20s, 4min.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-SEED",
               help="The run's folder, absent or empty.")
 @own_cluster_options

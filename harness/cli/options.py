@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from floodmark.harness import catalog
+from floodmark.harness.campaign.quantities import seconds
 from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, registered
@@ -43,6 +44,19 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 take
             except UsageError as error:
                 self.fail(str(error), param, ctx)
         return value
+
+
+class Time(click.ParamType):  # type: ignore[type-arg]  # as above
+    """A time in seconds, or with its unit, as campaigns take it."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value)
+        try:
+            return seconds(f"{text}s" if text.replace(".", "", 1).isdecimal() else text)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class Acks(click.Choice):  # type: ignore[type-arg]  # as above

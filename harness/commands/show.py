@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from floodmark.checkers.text.explain import known_findings
+from floodmark.harness.campaign.journal import CampaignAt
 from floodmark.harness.errors import UsageError, nearest
 from floodmark.harness.reports import reproduce_command
 from floodmark.harness.reports.broker_exits import died_unquoted
@@ -51,6 +52,9 @@ LINES_SHOWN = 40  # of the nemesis's acts, and of the trace's lines if they are 
 def show_run(folder: Path | None, *, finding: str | None, partition: int | None, offset: int | None) -> int:
     """Prints the requested part; without one, the run and its verdict at a glance."""
     shown = latest_folder() if folder is None else real_folder(folder)
+    if CampaignAt(folder=shown).about_path.is_file():
+        shows = shlex.join(["floodmark", "report", str(shown)])
+        raise UsageError(f"{shown} is a campaign's folder: {shows} shows it")
     run = open_run(shown)
     about = read_about(run)
     if offset is not None:

@@ -196,6 +196,13 @@ def test_a_finding_that_is_not_there_is_usage(overwritten: Path, name: str, mess
     assert message in answer.err
 
 
+def test_a_campaigns_folder_is_shown_by_report(tmp_path: Path) -> None:
+    (tmp_path / "campaign.json").write_text("{}")
+    answer = floodmark("show", tmp_path)
+    assert answer.code == 2
+    assert f"is a campaign's folder: floodmark report {tmp_path} shows it" in answer.err
+
+
 # -- the logs -----------------------------------------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ def test_a_name_that_nothing_has_is_usage_and_lists_those_there_are(
 @pytest.mark.parametrize(("words", "message"), [
     (("--nodes", "0"), "--nodes"),
     (("--duration", "0"), "--duration"),
+    (("--duration", "20 sheep"), "'20 sheep' is not a time: write 90s, 20min, 4h or 1h30min"),
     (("--rate", "-1"), "--rate"),
     (("--nodes", "2", "--replication-factor", "3"), "replication factor 3 needs as many nodes; there are 2"),
     (("-c", "min.insync.replicas"), "-c takes KEY=VALUE, not 'min.insync.replicas'"),

@@ -5,6 +5,8 @@ An unfit one is refused in a sentence, only by runs that ask for it.
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -86,12 +88,12 @@ def lines_of(folder: Path) -> Iterator[dict[str, object]]:
 @pytest.mark.long
 @pytest.mark.spark
 def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
-    """Only the workload sends, the fault is in the history, the finding in the verdict, the cluster in
-    run.json; and the saved run can be read without the package."""
-    ran = in_a_process("run", "--cluster", "staging", "--workload", "writers", "--nemesis", "flap",
-                       "--seed", 5, "--duration", 3, "--interval", 0.5, "--concurrency", 6, "--out", "run",
+    """Only the workload sends, the fault is in the history, the cluster in run.json, and the run is valid, by
+    a kill too. An ack is slow by a smaller bound; and the saved run can be read without the package."""
+    ran = in_a_process("run", "--cluster", "staging", "--workload", "writers", "--nemesis", "flap,crash",
+                       "--seed", 13, "--duration", 4, "--interval", 0.5, "--concurrency", 6, "--out", "run",
                        site=site, cwd=tmp_path)
-    assert ran.returncode == 1, ran.stdout + ran.stderr  # a slow ack is a bug here
+    assert ran.returncode == 0, ran.stdout + ran.stderr
     folder = tmp_path / "run"
     about = json.loads((folder / "run.json").read_text())
     assert (about["cluster"], about["workload"]) == ("staging", "writers")
@@ -101,8 +103,16 @@ def test_one_of_each_is_asked_for_by_name(site: Path, tmp_path: Path) -> None:
     assert faults, ran.stderr
     assert all(fault["times"] == 3 and fault["paused_ms"] == 300 for fault in faults)  # type: ignore[index]
     assert "poll" not in {line["f"] for line in lines if line["process"] in range(6)}
+    assert {"kill", "flap"} <= {line["f"] for line in lines}
+    stricter = tmp_path / "stricter"
+    shutil.copytree(site, stricter)
+    code = (stricter / "ours.py").read_text()
+    (stricter / "ours.py").write_text(code.replace("> 5_000_000_000", "> 250_000"))
+    checked = in_a_process("check", "run", site=stricter, cwd=tmp_path)
+    assert checked.returncode == 1, checked.stdout + checked.stderr
     verdict = json.loads((folder / "verdict.json").read_text())
     assert [found["name"] for found in verdict["findings"]] == ["slow-ack"]
+    assert re.search(r": acked after 0\.\d+ s \(index \d+, \d+\)", checked.stdout), checked.stdout
     elsewhere = in_a_process("show", "run", site=tmp_path, cwd=tmp_path)
     assert elsewhere.returncode == 0, elsewhere.stderr
     assert "slow-ack" in elsewhere.stdout

@@ -97,3 +97,10 @@ def test_the_page_of_the_command_line_names_a_working_completion_script(shell: s
     ran = subprocess.run([script], capture_output=True, text=True, check=False,
                          env={**os.environ, "_FLOODMARK_COMPLETE": f"{shell}_source"})
     assert mark in ran.stdout
+
+
+@pytest.mark.parametrize(("typed", "time_s"), [
+    ("20", 20.0), ("0.5", 0.5), ("20s", 20.0), ("4min", 240.0), ("1h30min", 5400.0)])
+def test_a_duration_is_in_seconds_or_has_a_unit(typed: str, time_s: float) -> None:
+    context = main.commands["run"].make_context("run", ["--duration", typed])
+    assert context.params["duration"] == time_s

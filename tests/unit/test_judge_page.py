@@ -81,7 +81,7 @@ def test_the_checks_of_its_example_work() -> None:
     made: dict[str, str] = {}
     exec(code, made)
     send = {"value": 7, "index": 0, "type": "invoke"}
-    late = {"value": 7, "index": 1, "type": "ok", "offset": 0, "time": 2**63 - 1}
+    late = {"value": 7, "index": 1, "type": "ok", "offset": 0, "time": 6_000_000_000}
 
     findings = found(
         [log, values, lambda unit: unit.find("slow-ack", made["SLOW_ACK"]), made["lonely_record"]],
@@ -89,7 +89,8 @@ def test_the_checks_of_its_example_work() -> None:
         replicas=[{"leads": True, "leo": 1}],
     )  # fmt: skip
 
-    assert [(one["name"], one["value"]) for one in findings] == [("lonely-record", 7), ("slow-ack", 7)]
+    assert [(one["name"], one["value"], one.get("how")) for one in findings] == [
+        ("lonely-record", 7, None), ("slow-ack", 7, "acked after 6.0 s")]
     assert "lonely-record" not in explain.EXPLANATIONS
 
 

@@ -13,6 +13,10 @@ Times of two nodes that differ by no more than the clock error are in no known o
 loss in one of the two orders permits it possibly. So there are two bounds of each kind, for what surely
 permits and for what may permit.
 
+Where every write is flushed, a power cut takes only what a process that had ended before left written and not
+flushed: Kafka credits what it finds written (unless the system flushes at recovery). So it covers the records
+sent before the last such end of its node; a wiped, replaced or bad disk covers what it always does.
+
 An unclean election permits a loss only if it was allowed: the setting is on, or the nemesis had begun to ask
 for it before. One that was not allowed is a finding of its own (unclean-election).
 """
@@ -24,8 +28,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from floodmark.checkers.judge.reasons import died
 from floodmark.checkers.judge.rulings import Ruling, Rulings
-from floodmark.checkers.judge.unread import Unread
+from floodmark.checkers.judge.unread import Unread, ends_of, flushes_at_recovery, listed
 from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, UNCLEAN, UNCLEAN_MAYBE
 from floodmark.checkers.read.columns import Ints
 from floodmark.checkers.read.folder import Folder, clock_error_ns, is_int
@@ -36,10 +41,14 @@ from floodmark.checkers.read.partitions import Partition
 class Strike:
     """A fault that lost data on a node."""
 
+    f: str
     index: int
     began: int  # ns: a leader elected after this may lack the lost records
     time: int  # ns: nothing more is lost after this
     node: str
+    # Records are lost only if they were sent before the index, or written up to the time (ns).
+    until: int
+    until_time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +152,7 @@ def bounds_of(
     folder: Folder, nemesis: Sequence[Mapping[str, Any]], trace: Rulings, unread: Unread
 ) -> AllBounds:
     """The bounds of every partition, from the nemesis's lines, those that are not there, and the trace."""
-    strikes, asks, events = strikes_of(nemesis), unclean_asks(nemesis), trace.by_partition()
+    strikes, asks, events = unflushed(folder, nemesis, unread), unclean_asks(nemesis), trace.by_partition()
     partitions, several = folder.partitions, list[Bounds]()
     codes = partitions.replicas.codes.astype(np.int64)
     alike: dict[tuple[object, ...], int] = {}  # by everything that they depend on
@@ -184,7 +193,7 @@ def bounds_of_partition(
     unread: Unread,
 ) -> Bounds:
     """`asks`, `trace`: those of this partition."""
-    error_ns, flushed = clock_error_ns(folder), folder.guarantees.flushed
+    error_ns = clock_error_ns(folder)
     here = [strike for strike in strikes if strike.node in partition.replicas]
     asked_index = max((ask.index for ask in asks), default=NEVER)
     unclean = tuple(unclean_elections(folder, trace.events, asks, unread))
@@ -196,7 +205,7 @@ def bounds_of_partition(
         or (unread.disordered and asked_index != NEVER)
         or (unread.untimely and perhaps != NEVER)
     )
-    losing = [] if flushed else here  # flushed records are not struck
+    losing = [strike for strike in here if strike.until != NEVER]
     spent = overspent(losing, trace, error_ns=error_ns, generous=False)
     perhaps_spent = [
         each for each in overspent(losing, trace, error_ns=error_ns, generous=True) if each not in spent
@@ -206,8 +215,11 @@ def bounds_of_partition(
         maybe_index = max((each.index for each in perhaps_spent), default=NEVER)
     else:
         index, maybe_index = counted(losing, min_insync(folder, partition.replicas))
-    untimely = unread.untimely and bool(here)
-    if not flushed and (unread.lost or (unread.disordered and here) or (untimely and trace.elections)):
+    # Of some cut nobody knows whether its node had been killed before.
+    unsure = unread.ended and any(strike.until < strike.index for strike in here)
+    untimely = unread.untimely and bool(losing)
+    unread_strike = unread.unflushed if folder.guarantees.flushed else unread.lost
+    if unread_strike or unsure or (unread.disordered and losing) or (untimely and trace.elections):
         maybe_index = EVER
     return Bounds(
         unclean_index=asked_index,
@@ -218,7 +230,7 @@ def bounds_of_partition(
         budget_maybe_index=maybe_index,
         excuses=tuple(excuses(
             unclean, spent, perhaps_spent,
-            unread_election=unread.unclean, unread_strike=not flushed and (unread.lost or untimely),
+            unread_election=unread.unclean, unread_strike=unread_strike or unsure or untimely,
         )),
         struck=bool(here) or asked_index != NEVER or bool(unclean) or maybe or unread.lost,
         unclean=unclean,
@@ -266,10 +278,13 @@ def unclean_elections(
 def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
     return [
         Strike(
+            f=op["f"],
             index=op["index"],
             began=op["fault"]["began"] if is_int(op["fault"].get("began")) else op["time"],
             time=op["time"],
             node=node,
+            until=op["index"],
+            until_time=op["time"],
         )
         for op in nemesis
         if op["fault"].get("lost") is True
@@ -278,8 +293,20 @@ def strikes_of(nemesis: Iterable[Mapping[str, Any]]) -> list[Strike]:
     ]
 
 
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
+def unflushed(folder: Folder, nemesis: Sequence[Mapping[str, Any]], unread: Unread) -> list[Strike]:
+    """The strikes, each until the last record that it may cost although writes are flushed as promised."""
+    strikes, dead = strikes_of(nemesis), died(folder)
+    if not folder.guarantees.flushed:
+        return strikes
+    safe, ends, found = flushes_at_recovery(folder), ends_of(nemesis), list[Strike]()
+    for strike in strikes:
+        mine = [] if safe else ends.get(strike.node, [])
+        before = [end for end in mine if end[0] < strike.index or unread.disordered]
+        until, until_time = max(before, default=(NEVER, NEVER))
+        # A node of `died` ended nobody knows when.
+        is_whole = strike.f != "power_cut" or (not safe and (dead is None or strike.node in dead))
+        found.append(strike if is_whole else replace(strike, until=until, until_time=until_time))
+    return found
 
 
 def unclean_asks(nemesis: Iterable[Mapping[str, Any]]) -> list[Ask]:
@@ -318,7 +345,7 @@ def counted(strikes: Iterable[Strike], enough: int) -> tuple[int, int]:
     was)."""
     last: dict[str, int] = {}
     for strike in strikes:
-        last[strike.node] = max(last.get(strike.node, NEVER), strike.index)
+        last[strike.node] = max(last.get(strike.node, NEVER), strike.until)
     latest = sorted(last.values(), reverse=True)
     return latest[enough - 1] if len(latest) >= enough else NEVER, latest[0] if latest else NEVER
 
@@ -340,7 +367,11 @@ def overspent(
     for event in trace.events:
         while waiting and before(waiting[0].began, event.time, permits=True):
             strike = waiting.pop(0)
-            struck[strike.node] = strike
+            former = struck.get(strike.node, strike)
+            struck[strike.node] = replace(
+                strike, until=max(strike.until, former.until),
+                until_time=max(strike.until_time, former.until_time),
+            )  # fmt: skip
         if event.clean is None:
             for node in event.isr - isr:  # it has caught up: its log is a copy again
                 if node in struck and any(
@@ -354,7 +385,8 @@ def overspent(
             if chosen_from <= struck.keys():
                 copies = [struck[node] for node in chosen_from]
                 found.append(Overspent(
-                    index=min(each.index for each in copies), struck=min(each.time for each in copies),
+                    index=min(each.until for each in copies),
+                    struck=min(each.until_time for each in copies),
                     elected=event.epoch, time=event.time,
                 ))  # fmt: skip
         isr = event.isr

@@ -11,7 +11,7 @@ Each of these makes a loss possibly permitted. If there is none of them, a loss 
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,17 @@ from floodmark.checkers.read.folder import Folder, ints, is_int
 from floodmark.harness.faults import FAULTS, LOSES, loses
 from floodmark.harness.schedule.entry import ACTS
 
+# Faults by which a process ends, or may end, without flushing what it has written.
+ENDING = frozenset({"kill", "disk", "bad_disk", "mend_disk", "memory"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
     """What may have happened that the history does not show."""
 
     lost: bool = False  # a fault that lost data
+    unflushed: bool = False  # one that lost data although every write is flushed
+    ended: bool = False  # the end of a process that flushed nothing
     unclean: bool = False  # an unclean election
     asked: bool = False  # a request for one before it happened
     disordered: bool = False  # lines may have come in another order
@@ -35,12 +40,18 @@ class Unread:
 def unread_of(folder: Folder, seen: Preconditions) -> Unread:
     closed, bad = folder.about.get("history_lines"), seen.bad > folder.torn
     missing = is_int(closed) and seen.lines - folder.torn < closed
-    lacks = lacking(folder, seen) if bad or missing else frozenset()
+    lacks = lacking(folder, seen, is_grave) if bad or missing else frozenset()
     # A killed harness had no time to record the fault that it had begun.
-    unplanned = isinstance(folder.about.get("schedule"), list) and "elect" not in lacking(folder, seen)
+    unplanned = isinstance(folder.about.get("schedule"), list)
+    unplanned = unplanned and "elect" not in lacking(folder, seen, is_grave)
     may_be = seen.broken_faults | (frozenset() if folder.torn else seen.last_broken_faults)
+    losing = (lacks - {"elect"}) | (may_be & LOSES)
+    ended = bool((losing | may_be) & ENDING or ((bad or missing) and lacking(folder, seen, is_ending)))
+    may_end = not flushes_at_recovery(folder) and (ended or folder.about.get("died") or ends_of(seen.nemesis))
     return Unread(
-        lost=bool(lacks - {"elect"} or may_be & LOSES),
+        lost=bool(losing),
+        unflushed=bool(losing if may_end else losing - {"power_cut"}),
+        ended=ended and not flushes_at_recovery(folder),
         unclean="elect" in lacks | may_be,
         asked="elect" in lacks | may_be or ((bad or missing or folder.killed) and not unplanned),
         disordered=seen.disordered,
@@ -48,16 +59,47 @@ def unread_of(folder: Folder, seen: Preconditions) -> Unread:
     )
 
 
-def lacking(folder: Folder, seen: Preconditions) -> frozenset[str]:
-    """The fs of acts that lose data or elect uncleanly, and that the schedule has more often than the
-    history."""
+def flushes_at_recovery(folder: Folder) -> bool:
+    """Whether a starting broker flushes what it finds written, where every write is to be flushed."""
+    system = folder.about.get("system")
+    return isinstance(system, dict) and system.get("flushes_at_recovery") is True
+
+
+def ends_of(nemesis: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, int]]]:
+    """When the process of each node had ended, or may have, with writes that were not flushed: (index, time)
+    of the fault, or of the start of a node that nothing had ended."""
+    ends, down = dict[str, list[tuple[int, int]]](), set[str]()
+    for op in nemesis:
+        f = op["f"]
+        for node in (node for node in listed(op["fault"].get("nodes")) if isinstance(node, str)):
+            if f in ENDING or f not in FAULTS or (f == "start" and node not in down):
+                ends.setdefault(node, []).append((op["index"], op["time"]))
+            if f == "start":
+                down.discard(node)
+            elif f in FAULTS and FAULTS[f].undone_by == "start":
+                down.add(node)
+    return ends
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def lacking(
+    folder: Folder, seen: Preconditions, counts: Callable[[Mapping[str, Any]], bool]
+) -> frozenset[str]:
+    """The fs of such acts that the schedule has more often than the history."""
     schedule, missed = folder.about.get("schedule"), {*ints(folder.about.get("missed"))}
     asked = Counter(
         entry["f"]
         for place, entry in enumerate(schedule if isinstance(schedule, list) else [])
-        if isinstance(entry, dict) and is_grave(entry) and place not in missed
+        if isinstance(entry, dict) and counts(entry) and place not in missed
     )
     return frozenset(asked - Counter(op["f"] for op in seen.nemesis))
+
+
+def is_ending(entry: Mapping[str, Any]) -> bool:
+    return isinstance(entry.get("f"), str) and entry["f"] in ENDING
 
 
 def is_grave(entry: Mapping[str, Any]) -> bool:

@@ -45,8 +45,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "log start: deleted, not lost. A record that only a follower lacks: that is "
         "under-replicated.",
         permitted="acks other than all; an unclean election after the send, by the setting or asked for; "
-        "min.insync.replicas nodes or more struck by data-losing faults after the send, unless "
-        "flush.messages=1 promised better. min.insync.replicas=1 alone permits nothing.",
+        "min.insync.replicas nodes or more struck by data-losing faults after the send, power cuts aside "
+        "where flush.messages=1 and no kill came between. min.insync.replicas=1 alone permits nothing.",
         law="Whoever is in the ISR had the record when it was acked, and the next leader comes from the ISR: "
         "neither kills nor pauses, cuts or clean elections may cost it",
         facts=("S1", "S5", "S8", "S9"),

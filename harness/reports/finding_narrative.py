@@ -341,8 +341,9 @@ def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     if acks != "all" and evidence.name == names.SAW_THEN_LOST:
         yield f"Nor does acks={acks}: a record that a reader saw had been committed."
     if evidence.acts and not any(one.acts == evidence.acts for one in before):
+        cuts = all(isinstance(one, Op) and one.f == "power_cut" for one in evidence.acts)
         but = ("flush.messages=1 guarantees that acked records are on disk"
-               if guarantees.get("flush") == "every" else
+               if guarantees.get("flush") == "every" and cuts else
                "no leader was chosen from such copies alone")
         yield f"Data was lost: {first_acts(evidence.acts)}; but {but}."
 

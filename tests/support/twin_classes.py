@@ -220,23 +220,21 @@ def unseen_ask(world: World) -> bool:
 
 # -- the fault budget ---------------------------------------------------------------------------------------
 
-def losing_faults(world: World, partition: Partition, after: Send | None = None) -> list[tuple[int, str]]:
-    """(time, node) of each fault with "lost" on a replica's node (after the send's invocation)."""
-    index = after.invoked if after is not None and after.invoked is not None else -1
-    faults = [(line["fault"], line["time"]) for line in world.lines
-              if line["process"] == -1 and line.get("fault") and line["position"] > index]
-    return [(fault.get("began") or time, node) for fault, time in faults if fault.get("lost") is True
-            for node in fault.get("nodes") or [] if node in partition.replicas]
+def struck_by(world: World, partition: Partition) -> list[tuple[int, str, Line]]:
+    """(time, node, line) of each fault with "lost" on a replica's node."""
+    faults = [(line["fault"], line) for line in world.lines if line["process"] == -1 and line.get("fault")]
+    return [(fault.get("began") or line["time"], node, line) for fault, line in faults
+            if fault.get("lost") is True for node in fault.get("nodes") or [] if node in partition.replicas]
 
 
 def fault_budget(world: World, send: Send) -> Cause | None:
     """Copies were struck and a leader was then elected from struck copies only; without a trace, by
     counting."""
     guarantees = world.run["guarantees"]
-    if guarantees.get("flush") == "every":
-        return None
     partition = world.partitions[send.partition]
-    struck = losing_faults(world, partition, after=send)
+    since = -1 if send.invoked is None else send.invoked
+    struck = [(time, node) for time, node, line in struck_by(world, partition) if line["position"] > since
+              and can_cost(world, line, node, lambda end: end["position"] > since)]
     nodes = {node for _, node in struck}
     if world.folder.shows_elections:
         elections = chosen_from_struck(world, partition, struck)
@@ -260,6 +258,56 @@ def internal_topics(world: World, send: Send) -> Cause | None:
     return Cause(by=INTERNAL, sure=False) if lost else None
 
 
+# -- writes that were flushed -------------------------------------------------------------------------------
+
+ENDING = ("kill", "disk", "bad_disk", "mend_disk", "memory")  # processes end with writes unflushed, or may
+
+
+def can_cost(world: World, line: Line, node: str, since: Callable[[Line], bool]) -> bool:
+    """Whether this fault, which lost data of the node, may have cost a record that had to be flushed: not if
+    it is a power cut, unless the node's process had ended since the record was sent, and was credited with
+    what it had written and not flushed."""
+    if world.run["guarantees"].get("flush") != "every" or line["f"] != "power_cut":
+        return True
+    if flushes_at_recovery(world):
+        return False
+    if may_have_died(world, node):
+        return True
+    return any(since(end) and (end["position"] < line["position"] or world.folder.disordered)
+               for end in ends(world, node))
+
+
+def may_have_died(world: World, node: str) -> bool:
+    """By itself, nobody knows when."""
+    died = world.run.get("died") or []
+    return not is_list(is_text, died) or node in died
+
+
+def flushes_at_recovery(world: World) -> bool:
+    system = world.run.get("system")
+    return isinstance(system, dict) and system.get("flushes_at_recovery") is True
+
+
+def ends(world: World, node: str) -> list[Line]:
+    """The lines by which the node's process ended, or may have, without a flush: also a start of a node that
+    nothing had ended."""
+    found, up = [], True
+    for line in world.lines:
+        if line["process"] == -1 and node in ((line.get("fault") or {}).get("nodes") or []):
+            known = line["f"] in (*GRAVE, *HARMLESS, "elect")
+            if line["f"] in ENDING or not known or (line["f"] == "start" and up):
+                found.append(line)
+            if line["f"] in ("start", "kill", "stop", "power_cut", "disk"):
+                up = line["f"] == "start"
+    return found
+
+
+def unseen_end(world: World) -> bool:
+    """Whether such an end may be among the lines that are missing or cannot be read."""
+    return bool({*lacking(world, ENDING)} & {*ENDING}) or any(
+        is_nameless(text) or names_of(text) & {*ENDING} for text in speaking(world))
+
+
 # -- faults that the history does not show ------------------------------------------------------------------
 
 GRAVE = ("power_cut", "disk", "bad_disk")  # faults that may lose data
@@ -271,7 +319,30 @@ def may_be_struck(world: World, partition: Partition) -> bool:
     """A fault that lost data may be among the missing or unreadable lines; or there is one whose time is
     unknown."""
     when = world.folder.disordered or (world.folder.time_falls and world.folder.shows_elections)
-    return unseen_strike(world) or (when and bool(losing_faults(world, partition)))
+    return unseen_unflushed(world, partition) or (when and bool(unflushed_faults(world, partition)))
+
+
+def unflushed_faults(world: World, partition: Partition) -> list[Line]:
+    """The faults that may have cost any record of it."""
+    return [line for _, node, line in struck_by(world, partition)
+            if can_cost(world, line, node, lambda end: True)]
+
+
+def unseen_unflushed(world: World, partition: Partition) -> bool:
+    """Whether a fault that cost flushed records may be missing, or the end of a process before a power
+    cut."""
+    if world.run["guarantees"].get("flush") != "every":
+        return unseen_strike(world)
+    graves = [f for f in GRAVE if f != "power_cut"]
+    somebody_ended = unseen_end(world) or bool(world.run.get("died")) or any(
+        ends(world, node) for node in {node for line in world.lines if line["process"] == -1
+                                       for node in (line.get("fault") or {}).get("nodes") or []})
+    if flushes_at_recovery(world) or not somebody_ended:
+        return any(is_nameless(text) or names_of(text) & {*graves} for text in speaking(world)) or bool(
+            {*lacking(world)} & {*graves})
+    cut = any(line["f"] == "power_cut" and not may_have_died(world, node)
+              for _, node, line in struck_by(world, partition))
+    return unseen_strike(world) or (unseen_end(world) and cut)
 
 
 def unseen_strike(world: World) -> bool:
@@ -303,15 +374,15 @@ def is_nameless(text: str) -> bool:
     return len(known) < max(1, text.count('"fault"'))
 
 
-def lacking(world: World) -> list[str]:
-    """Faults of the schedule that may lose records and that are in the history, of which lines are missing or
-    unreadable, fewer times than planned."""
+def lacking(world: World, also: tuple[str, ...] = ()) -> list[str]:
+    """Faults of the schedule that may lose records (or are among these others) and that are in the history,
+    of which lines are missing or unreadable, fewer times than planned."""
     promised = world.run.get("history_lines")
     if not world.folder.strange and (promised is None or world.folder.positions >= promised):
         return []
     missed = world.run.get("missed") or []
     asked = [act["f"] for place, act in enumerate(world.run.get("schedule") or []) if place not in missed
-             and ((act["f"] in GRAVE and act.get("kind") != "full")
+             and ((act["f"] in GRAVE and act.get("kind") != "full") or act["f"] in also
                   or (act["f"] == "elect" and act.get("unclean") is True))]
     done = [line["f"] for line in world.lines if line["process"] == -1]
     return [f for f in asked if asked.count(f) > done.count(f)]

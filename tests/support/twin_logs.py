@@ -12,9 +12,9 @@ import twin_deaths
 from twin_classes import (
     Cause,
     is_nameless,
-    losing_faults,
     names_of,
     speaking,
+    struck_by,
     unclean_elections,
     unseen_election,
     unseen_strike,
@@ -70,7 +70,7 @@ def struck(world: World, partition: Partition) -> bool:
     it)."""
     allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
     may_be_unclean = allowed and not world.folder.shows_cleanness
-    seen = bool(losing_faults(world, partition)) or unclean_elections(world, partition.key)
+    seen = bool(struck_by(world, partition)) or unclean_elections(world, partition.key)
     return seen or may_be_unclean or unseen_strike(world) or unseen_election(world)
 
 

@@ -42,14 +42,16 @@ from twin_classes import (
     Cause,
     any_of,
     both,
+    can_cost,
     chosen_from_struck,
     first,
     is_blind,
     is_lost,
     losing_cause,
-    losing_faults,
+    struck_by,
+    unflushed_faults,
     unseen_election,
-    unseen_strike,
+    unseen_unflushed,
     was_allowed,
 )
 from twin_facts import Partition, World
@@ -249,23 +251,20 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record, at:
         return Cause(by=UNCLEAN, sure=by_election is True)
     if unseen_election(world):
         return Cause(by=UNCLEAN, sure=False)
-    if world.run["guarantees"].get("flush") == "every":
-        return None
     perhaps = elections_of_struck(world, trace, partition, born - trace.clock_error_ns, at)
     if any(before is not False for _, before in perhaps):
         surely = elections_of_struck(world, trace, partition, born + trace.clock_error_ns + 1, at)
         return Cause(by=BUDGET, sure=(True, True) in surely)
-    untimely = world.folder.time_falls and losing_faults(world, partition)
-    return Cause(by=BUDGET, sure=False) if untimely or unseen_strike(world) else None
+    untimely = world.folder.time_falls and unflushed_faults(world, partition)
+    return Cause(by=BUDGET, sure=False) if untimely or unseen_unflushed(world, partition) else None
 
 
 def elections_of_struck(world: World, trace: Trace, partition: Partition, since: int, at: Event | None
                         ) -> list[tuple[bool, bool | None]]:
     """Elections from copies that were all struck since this time: whether that is sure, and whether they came
     before the line."""
-    strikes = [(line["fault"].get("began") or line["time"], node) for line in world.lines
-               if line["process"] == -1 and (line.get("fault") or {}).get("lost") is True
-               and line["time"] >= since for node in line["fault"].get("nodes") or []]
+    strikes = [(time, node) for time, node, line in struck_by(world, partition) if line["time"] >= since
+               and can_cost(world, line, node, lambda end: end["time"] >= since)]
     return [(sure, was_before(trace, event, at))
             for event, sure in chosen_from_struck(world, partition, strikes)]
 

@@ -153,6 +153,18 @@ def an_unreadable_power_cut_permits_no_loss_of_flushed_writes(tale: Tale) -> Non
     tale.run["guarantees"]["flush"] = "every"
 
 
+@TALES.tale("lost-write fault budget 1", unknown=BREACHED)
+def an_unreadable_kill_may_permit_a_loss_of_flushed_writes_by_a_power_cut(tale: Tale) -> None:
+    loss_then_fault(tale, "kill").fault("power_cut", "n1", "n2", "n3", lost=True).edit = cut_line(4)
+    tale.run["guarantees"]["flush"] = "every"
+
+
+@TALES.tale("lost-write fault budget 1", unknown=BREACHED)
+def an_unreadable_wiped_disk_may_permit_a_loss_of_flushed_writes(tale: Tale) -> None:
+    loss_then_fault(tale, "disk", lost=True).edit = cut_line(4)
+    tale.run["guarantees"]["flush"] = "every"
+
+
 @TALES.tale("lost-write unclean.leader.election.enable 1", unknown=BREACHED)
 def an_unreadable_unclean_election_may_permit_a_loss(tale: Tale) -> None:
     loss_then_fault(tale, "elect", unclean=True).edit = cut_line(4)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folders import Tale
+from folders import NODES, Tale
 from judging import Tales
 
 from floodmark.checkers.laws import finding_names as names
@@ -223,6 +223,92 @@ def faults_without_data_loss_permit_nothing(tale: Tale) -> None:
 @TALES.tale("lost-write bug 1")
 def flushed_records_survive_a_power_cut(tale: Tale) -> None:
     with_guarantees(lost(tale), flush="every").fault("power_cut", "n1", "n2", "n3", lost=True)
+
+# Where every write is flushed, a power cut takes only what a killed process left unflushed.
+
+
+def flushed(tale: Tale, *, at_recovery: bool = False) -> Tale:
+    if at_recovery:
+        tale.run["system"] = {"flushes_at_recovery": True}
+    return with_guarantees(lost(tale), flush="every")
+
+
+def killed_and_cut(tale: Tale, f: str = "kill") -> Tale:
+    """All nodes."""
+    return tale.fault(f, *NODES).fault("start", *NODES).fault("power_cut", *NODES, lost=True)
+
+
+@TALES.tale("lost-write fault budget 1")
+def a_wiped_disk_takes_flushed_writes_too(tale: Tale) -> None:
+    flushed(tale).fault("disk", *NODES, kind="wiped", lost=True)
+
+
+@TALES.tale("lost-write fault budget 1")
+def a_bad_disk_takes_flushed_writes_though_recovery_flushes(tale: Tale) -> None:
+    flushed(tale, at_recovery=True).fault("bad_disk", *NODES, lost=True)
+
+
+@TALES.tale("lost-write fault budget 1")
+def a_kill_before_the_power_cut_may_leave_a_write_unflushed(tale: Tale) -> None:
+    killed_and_cut(flushed(tale))
+
+
+@TALES.tale("lost-write bug 1")
+def a_killed_node_that_flushes_at_recovery_has_flushed(tale: Tale) -> None:
+    killed_and_cut(flushed(tale, at_recovery=True))
+
+
+@TALES.tale("lost-write bug 1")
+def an_orderly_stop_before_the_power_cut_leaves_nothing_unflushed(tale: Tale) -> None:
+    killed_and_cut(flushed(tale), "stop")
+
+
+@TALES.tale("lost-write bug 1")
+def what_was_sent_after_the_kill_was_flushed(tale: Tale) -> None:
+    tale.fault("kill", *NODES).fault("start", *NODES)
+    flushed(tale).fault("power_cut", *NODES, lost=True)
+
+
+@TALES.tale("lost-write bug 1")
+def a_kill_after_the_power_cut_leaves_nothing_unflushed(tale: Tale) -> None:
+    flushed(tale).fault("power_cut", *NODES, lost=True).fault("kill", *NODES)
+
+
+@TALES.tale("lost-write fault budget 1", unknown=["lost-write"])
+def of_fewer_killed_nodes_the_loss_may_be_permitted(tale: Tale) -> None:
+    flushed(tale).fault("kill", "n1").fault("start", "n1").fault("power_cut", *NODES, lost=True)
+
+
+@TALES.tale("lost-write fault budget 1", f"broker-died bug {len(NODES)}")
+def a_node_that_died_may_have_left_a_write_unflushed(tale: Tale) -> None:
+    flushed(tale).fault("power_cut", *NODES, lost=True).run["died"] = list(NODES)
+
+
+@TALES.tale("lost-write fault budget 1")
+def a_node_that_is_started_and_was_not_stopped_had_ended_somehow(tale: Tale) -> None:
+    flushed(tale).fault("start", *NODES).fault("power_cut", *NODES, lost=True)
+
+
+def elected_after_the_cut(tale: Tale) -> None:
+    """A whole trace: the leader comes from copies that all lost power."""
+    traced(tale, elected(0, "n1", *NODES), elected(10**9, "n2", *NODES))
+
+
+@TALES.tale("lost-write fault budget 1")
+def in_a_trace_a_kill_before_the_power_cut_permits_the_loss(tale: Tale) -> None:
+    elected_after_the_cut(killed_and_cut(flushed(tale)))
+
+
+@TALES.tale("lost-write bug 1")
+def in_a_trace_a_power_cut_alone_permits_no_loss_of_flushed_writes(tale: Tale) -> None:
+    elected_after_the_cut(flushed(tale).fault("power_cut", *NODES, lost=True))
+
+
+@TALES.tale("lost-write fault budget 1")
+def a_later_power_cut_takes_nothing_back_of_what_a_wiped_disk_permits(tale: Tale) -> None:
+    tale.fault("kill", *NODES).fault("start", *NODES)
+    flushed(tale).fault("disk", *NODES, kind="wiped", lost=True).fault("start", *NODES)
+    elected_after_the_cut(tale.fault("power_cut", *NODES, lost=True))
 
 
 @TALES.tale("lost-write fault budget 1")

@@ -29,10 +29,9 @@ from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.journal import JUDGE_FAILED
 from floodmark.harness.campaign.signatures import events_of, signatures
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import MENDING, UNSEEN
 from floodmark.harness.reports.run_outcome import UNKNOWN, Ruling, ruling
+from floodmark.harness.reports.schedule_outcome import NO_STRIKES
 from floodmark.harness.run import Run, sync_run
-from floodmark.harness.schedule.entry import ACTS
 from floodmark.harness.verdict import BUG, Verdict
 
 STUCK = finding_names.STUCK
@@ -114,7 +113,7 @@ def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
     lines = lines_of(run, events_of(verdict))
     faults: dict[str, int] = {}
     for entry in about.get("schedule") or ():
-        if isinstance(entry, dict) and (name := str(entry.get("f"))) not in ACTS | MENDING | UNSEEN:
+        if isinstance(entry, dict) and (name := str(entry.get("f"))) not in NO_STRIKES:
             faults[name] = faults.get(name, 0) + 1
     return {
         "kind": kind,

@@ -38,10 +38,10 @@ from floodmark.harness.protocols import (
 from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE, is_kafka, system_text
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
-from floodmark.harness.reports.schedule_outcome import missed_entries_text
+from floodmark.harness.reports.schedule_outcome import NO_STRIKES, missed_entries_text
 from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunPlan, RunResult, first_free_value, play, spread
-from floodmark.harness.schedule.entry import ACTS, Schedule
+from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.verdict import EXIT_VALID, worst
 
@@ -127,7 +127,7 @@ def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
 
 def announced(plan: RunPlan) -> str:
     """The text printed before a run: its plan and its folder."""
-    strikes = sum(entry.f not in ACTS for entry in plan.schedule)
+    strikes = sum(entry.f not in NO_STRIKES for entry in plan.schedule)
     nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
     about = {"cluster": plan.cluster.name, "nodes": list(plan.cluster.nodes), "system": plan.cluster.system}
     rules = f"rules {plan.rules}, " if plan.rules and not is_kafka(about) else ""

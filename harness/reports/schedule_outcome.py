@@ -2,8 +2,8 @@
 
 Rules
 1. A strike is a line of the nemesis in the history. The schedule only says what was planned.
-2. A planned act whose moment never came counts as missed (run.json's `missed`), unless it mends: mending is
-   carried out anyway if there is something to mend, and then has its line.
+2. Acts that mend are no strikes, nor is a failpoint that is armed: what it does when it is reached has a line
+   of its own. A planned strike whose moment never came counts as missed (run.json's `missed`).
 3. If the run ended early, the rest of the schedule is listed too. In a run that ended normally, an entry
    without a line had no node to act on (a start of all nodes that are down, when none is) and is not
    mentioned.
@@ -14,21 +14,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.faults import MENDING
+from floodmark.harness.faults import MENDING, UNSEEN
 from floodmark.harness.op import Op
 from floodmark.harness.run import DONE
 from floodmark.harness.schedule.entry import ACTS, Schedule
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 Counts = Mapping[str, int]
+NO_STRIKES = ACTS | MENDING | UNSEEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strikes:
-    """How many acts of each f struck, failed, were missed or were left."""
+    """How many faults of each f struck, failed, were missed or were left."""
 
     struck: Counts = field(default_factory=Counter)
-    failed: Counts = field(default_factory=Counter)  # those of `struck` that failed half-way
+    failed: Counts = field(default_factory=Counter)  # acts that failed half-way, those that mend too
     missed: Counts = field(default_factory=Counter)  # did not strike because the moment never came
     left: Counts = field(default_factory=Counter)  # did not strike because the run ended before
 
@@ -37,16 +38,16 @@ def strikes_of(ops: Iterable[Op], about: Json) -> Strikes:
     """Counts the strikes by the nemesis's ops and run.json."""
     struck, failed = Counter[str](), Counter[str]()
     for op in ops:
-        struck[op.f] += 1
+        struck[op.f] += op.f not in NO_STRIKES
         failed[op.f] += bool((op.fault or {}).get("error"))
     planned = [str(entry.get("f")) if isinstance(entry, Mapping) else "?"
                for entry in list_of(about, "schedule")]
     positions = [position for position in list_of(about, "missed")
                  if type(position) is int and 0 <= position < len(planned)]
-    missed = Counter(f for f in (planned[position] for position in positions) if f not in ACTS | MENDING)
-    faults = Counter(f for f in planned if f not in ACTS)
+    missed = Counter(f for f in (planned[position] for position in positions) if f not in NO_STRIKES)
+    faults = Counter(f for f in planned if f not in NO_STRIKES)
     left = Counter[str]() if about.get("ended") == DONE else faults - struck - missed
-    return Strikes(struck=struck, failed=+failed, missed=missed, left=left)
+    return Strikes(struck=+struck, failed=+failed, missed=missed, left=left)
 
 
 def list_of(about: Json, name: str) -> list[Any]:
@@ -55,7 +56,7 @@ def list_of(about: Json, name: str) -> list[Any]:
 
 
 def strikes_text(strikes: Strikes) -> str:
-    """`3 kill, 3 start; missed because the moment never came: 8 kill`. Empty if nothing was planned."""
+    """`3 kill, 2 pause; missed because the moment never came: 8 kill`. Empty if nothing was planned."""
     parts = [listed(strikes.struck) or "nothing"]
     parts += [f"failed half-way: {listed(strikes.failed)}"] if strikes.failed else []
     parts += [f"missed because the moment never came: {listed(strikes.missed)}"] if strikes.missed else []

@@ -28,17 +28,19 @@ def about(schedule: list[dict[str, Any]], missed: list[int], ended: str | None =
 
 
 @pytest.mark.parametrize(("fs", "run", "expected"), [
-    (("kill", "start") * 3, about([KILL, START] * 3, []), "3 kill, 3 start"),
+    (("kill", "start") * 3, about([KILL, START] * 3, []), "3 kill"),
     # Eleven were planned; the moments of eight never came, and their starts found no node down.
     (("kill", "start") * 3, about(ELEVEN, list(range(6, 22, 2))),
-     "3 kill, 3 start; missed because the moment never came: 8 kill"),
+     "3 kill; missed because the moment never came: 8 kill"),
     ((), about([KILL, START], [0]), "nothing; missed because the moment never came: 1 kill"),
     (("start",), about([KILL, START], [0, 1]),  # a start is carried out, whether its moment came or not
-     "1 start; missed because the moment never came: 1 kill"),
+     "nothing; missed because the moment never came: 1 kill"),
     (("kill",), about([KILL, START, KILL, START], [], "interrupted"),
-     "1 kill; not begun when the run ended: 1 kill, 2 start"),
+     "1 kill; not begun when the run ended: 1 kill"),
+    (("arm", "kill", "release", "start", "heal", "resume", "mend_disk", "reset_clock", "free_memory"),
+     about([], []), "1 kill"),  # only what harms is a strike
     (("kill",), about([KILL, START, KILL], [2], None),
-     "1 kill; missed because the moment never came: 1 kill; not begun when the run ended: 1 start"),
+     "1 kill; missed because the moment never came: 1 kill"),
     (("kill",), about([KILL, WAIT, {"f": "send"}], [1], "interrupted"), "1 kill"),
     (("kill", "cut"), about([], []), "1 cut, 1 kill"),  # of a history from elsewhere
     (("kill",), {"schedule": "none", "missed": 3}, "1 kill"),
@@ -55,6 +57,8 @@ def test_the_strikes_are_counted_and_not_the_plan(
 def test_a_strike_that_failed_half_way_is_counted_as_such() -> None:
     ops = [*acts("kill"), *acts("cut", error="no such chain")]
     assert strikes_text(strikes_of(ops, about([], []))) == "1 cut, 1 kill; failed half-way: 1 cut"
+    ops = [*acts("kill"), *acts("start", error="no such file")]
+    assert strikes_text(strikes_of(ops, about([], []))) == "1 kill; failed half-way: 1 start"
 
 
 @pytest.mark.parametrize("gap", ["", " "])
@@ -68,7 +72,7 @@ def test_every_report_has_the_same_count(tmp_path: Path, gap: str) -> None:
         json.dumps(line, separators=("," + gap, ":" + gap)) + "\n" for line in [*lines, client]))
     run = about(ELEVEN, list(range(4, 22)))
     verdict = {"valid": "unknown", "findings": [], "unknown": [{"names": ["unfit"], "reason": "missed"}]}
-    expected = "struck by  2 kill, 1 start; missed because the moment never came: 9 kill"
+    expected = "struck by  2 kill; missed because the moment never came: 9 kill"
     outcome = Outcome(folder=tmp_path, ruling=ruling(verdict, run), verdict=verdict, about=run)
     assert expected in report_of(outcome)
     assert f"- {' '.join(expected.split())}" in markdown("1 run", [outcome]).decode()

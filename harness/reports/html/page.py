@@ -16,7 +16,7 @@ from string import Template
 from typing import Any
 
 from floodmark.harness import __version__
-from floodmark.harness.faults import FAULTS, MENDING, UNSEEN
+from floodmark.harness.faults import FAULTS
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import is_kafka
 from floodmark.harness.reports.html import charts
@@ -181,7 +181,7 @@ def verdict_card(facts: RunFacts) -> str:
 
 def nothing_found(facts: RunFacts) -> str:
     if facts.ruled is not None and facts.ruled.kind == "valid":
-        struck = sum(struck_by(facts).values())
+        struck = sum(facts.reading.strikes.struck.values())
         through = f"through {many(struck, 'fault')}" if struck else "and no fault struck"
         return f"Every acked write is where it was acked, and no law was broken, {through}."
     return "No broken law was found; what is unknown is listed below."
@@ -192,16 +192,10 @@ def separated(sentence: str) -> str:
     return LONG.sub(lambda found: f"{int(found[0]):,}", sentence)
 
 
-def struck_by(facts: RunFacts) -> dict[str, int]:
-    """The faults that struck and their numbers, without the acts that mend."""
-    return {f: number for f, number in facts.reading.strikes.struck.items()
-            if f not in MENDING and f not in UNSEEN}  # fmt: skip
-
-
 def numbers(facts: RunFacts) -> str:
     """Five numbers at most."""
     counts = (facts.verdict or {}).get("counts") or {}
-    faults = struck_by(facts)
+    faults = facts.reading.strikes.struck
     listed = ", ".join(f"{number} {f.replace('_', ' ')}" for f, number in sorted(faults.items()))
     acked = int_in(counts, "acked")
     shown = [(f"{acked:,}", "acked writes")] if acked is not None else []

@@ -237,7 +237,7 @@ class Simulates(Protocol):
     """A cluster on virtual time: whatever talks to it runs inside, in a process of its own, which the seed
     determines. The result is pickled."""
 
-    def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result: ...
+    async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result: ...
 
 
 @runtime_checkable

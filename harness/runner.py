@@ -11,7 +11,6 @@ Rules
 """
 
 import asyncio
-import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,26 +120,18 @@ def first_free_value(schedule: Schedule) -> int:
 async def carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:
     """Carry out the plan. UsageError, and no folder, where the cluster cannot carry out its schedule;
     FloodmarkError where the run could not start; later failures are in `ended`."""
+    simulates = ability(plan.cluster, Simulates)
+    if simulates is None:
+        return await _carry_out(plan, progress)
+    return await simulates.simulate(plan.seed, lambda: _carry_out(plan, progress))
+
+
+async def _carry_out(plan: RunPlan, progress: OnProgress) -> RunResult:
     plan.schedule_runner.refuse(plan.schedule)
     about = _initial_about(plan)
     run = create(plan.folder, about)
     ongoing = _OngoingRun(plan, run, about, progress)
     return await ongoing.carry_out()
-
-
-def play(plan: RunPlan, progress: OnProgress, *, ends_at_sigterm: bool = True) -> RunResult:
-    """Carry out the plan, on the clock of its cluster. asyncio.CancelledError if it was interrupted twice."""
-    if (simulates := ability(plan.cluster, Simulates)) is not None:
-        return simulates.simulate(plan.seed, lambda: carry_out(plan, progress))
-
-    async def out() -> RunResult:
-        task = asyncio.current_task()
-        assert task is not None
-        if ends_at_sigterm:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await carry_out(plan, progress)
-
-    return asyncio.run(out())
 
 
 class _OngoingRun:

@@ -7,6 +7,7 @@ Rules
 2. When stdin ends, the campaign's process is gone: this process ends at once, and its cluster with it.
 """
 
+import asyncio
 import contextlib
 import os
 import resource
@@ -29,8 +30,7 @@ from floodmark.harness.commands.scenario_runs import Part, missed
 from floodmark.harness.commands.scenario_runs import options_of as options_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import DONE, sync_run
-from floodmark.harness.runner import RunPlan, RunResult
-from floodmark.harness.runner import play as play_plan
+from floodmark.harness.runner import RunPlan, RunResult, carry_out
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
 
@@ -55,7 +55,7 @@ def play(request: Mapping[str, Any]) -> dict[str, Any]:
     ended, why = None, None
     try:
         plan, scenario = plan_of(request)
-        result = play_plan(plan, lambda _: None, ends_at_sigterm=False)
+        result = asyncio.run(carry_out(plan, lambda _: None))
         ended, why = result.ended, run_failure(result, scenario)
         sync_run(plan.folder)
     except FloodmarkError as error:

@@ -7,6 +7,7 @@ import functools
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -40,7 +41,7 @@ from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
 from floodmark.harness.reports.schedule_outcome import NO_STRIKES, missed_entries_text
 from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_nonempty
-from floodmark.harness.runner import RunPlan, RunResult, first_free_value, play, spread
+from floodmark.harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.verdict import EXIT_VALID, worst
@@ -330,9 +331,15 @@ def record(plan: RunPlan) -> RunResult:
     """Carries out the plan and shows its progress. Ctrl-C and SIGTERM end it early but in an orderly way: the
     recorded ops are kept, the cluster is mended and read."""
 
+    async def out(screen: ProgressLine) -> RunResult:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await carry_out(plan, screen.show)
+
     with ProgressLine() as screen, sigterm_handler_restored():
         try:
-            return play(plan, screen.show)
+            return asyncio.run(out(screen))
         except asyncio.CancelledError as error:
             raise FloodmarkError("interrupted twice: the run ended at once") from error
 

@@ -2,32 +2,28 @@
 
 Rules
 1. The child ends by os._exit, and with its parent.
-2. A SIGINT or SIGTERM of the parent is the child's: the first interrupts it in an orderly way, the second
-   ends it at once.
+2. If the waiting task is cancelled, the child gets a SIGTERM: the first interrupts it in an orderly way, and
+   its result counts; the second ends it at once.
 """
 
+import asyncio
 import ctypes
 import os
 import pickle
 import signal
 import sys
-import threading
+from asyncio import events
 from collections.abc import Callable
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from floodmark.harness.errors import FloodmarkError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 Result = TypeVar("Result")
 Interrupt = Callable[[], None]
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PR_SET_PDEATHSIG = 1
 
 
-def result_of_child(run: Callable[[Callable[[Interrupt], None]], Result]) -> Result:
+async def result_of_child(run: Callable[[Callable[[Interrupt], None]], Result]) -> Result:
     """`run` gets a function to call with what interrupts it. An exception of the child is raised here."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -35,60 +31,66 @@ def result_of_child(run: Callable[[Callable[[Interrupt], None]], Result]) -> Res
     child = os.fork()
     if child == 0:
         os.close(reads)
-        _end_with_parent()
-        os._exit(_write_result(writes, run))
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        _write_result(writes, run)
+        os._exit(0)
     os.close(writes)
-    with _passing_signals_to(child), os.fdopen(reads, "rb") as answer:
-        data = answer.read()
+    data = await _read_to_end(reads, child)
     _, status = os.waitpid(child, 0)
     if not data:
         raise FloodmarkError(f"the simulation ended without a result ({os.waitstatus_to_exitcode(status)})")
-    is_result, value = pickle.loads(data)
-    if is_result:
-        result: Result = value
-        return result
-    raise value
+    value = pickle.loads(data)
+    if isinstance(value, BaseException):
+        raise value
+    result: Result = value
+    return result
 
 
-def _write_result(pipe: int, run: Callable[[Callable[[Interrupt], None]], Any]) -> int:
-    os.setpgid(0, 0)  # a terminal's Ctrl-C goes to the parent, which passes it on
+async def _read_to_end(pipe: int, child: int) -> bytes:
+    reader = asyncio.StreamReader()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(pipe, "rb"))
+    reading = asyncio.ensure_future(reader.read())
+    interrupted = False
+    try:
+        while True:
+            try:
+                return await asyncio.shield(reading)
+            except asyncio.CancelledError:
+                os.kill(child, signal.SIGTERM)
+                if interrupted:
+                    raise
+                interrupted = True
+                task.uncancel()
+    finally:
+        reading.cancel()
+        transport.close()
+
+
+def _write_result(pipe: int, run: Callable[[Callable[[Interrupt], None]], Any]) -> None:
+    events._set_running_loop(None)  # the parent's
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's goes to the parent too, which passes it on
 
     def interruptible(interrupt: Interrupt) -> None:
-        def once(number: int, _frame: object) -> None:
+        def once(_number: int, _frame: object) -> None:
             interrupt()
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
-        for number in _SIGNALS:
-            signal.signal(number, once)
+        signal.signal(signal.SIGTERM, once)
 
     try:
-        answer = pickle.dumps((True, run(interruptible)))
+        answer = pickle.dumps(run(interruptible))
     except BaseException as error:
-        try:
-            answer = pickle.dumps((False, error))
-        except Exception:
-            answer = pickle.dumps((False, FloodmarkError(f"{type(error).__name__}: {error}")))
         if not isinstance(error, FloodmarkError):
             sys.excepthook(type(error), error, error.__traceback__)
+        try:
+            answer = pickle.dumps(error)
+        except Exception:
+            answer = pickle.dumps(FloodmarkError(f"{type(error).__name__}: {error}"))
     sys.stdout.flush()
     sys.stderr.flush()
     while answer:
         answer = answer[os.write(pipe, answer):]
-    return 0
-
-
-def _end_with_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-@contextmanager
-def _passing_signals_to(child: int) -> "Iterator[None]":
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, lambda number, _: os.kill(child, number)) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

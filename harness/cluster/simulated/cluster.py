@@ -42,6 +42,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 
 NAME = "simulated"
 EXIT_CANCELLED = 70
+KILL_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
 Result = TypeVar("Result")
 
 
@@ -81,8 +82,8 @@ class Simulation:
     scheduler: Scheduler
     network: Network
 
-    def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        return result_of_child(lambda interruptible: self._run(seed, make, interruptible))
+    async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        return await result_of_child(lambda interruptible: self._run(seed, make, interruptible))
 
     def _run(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]],
              interruptible: Callable[[Callable[[], None]], None]) -> Result:
@@ -173,6 +174,7 @@ class SimulatedPlace:
         if self.lives(name):
             self._wanted[name] = None
             self._processes[name].end(KILLED)
+            await asyncio.sleep(KILL_S)
 
     async def terminate(self, name: str, *, timeout_s: float) -> None:
         if not self.lives(name):

@@ -4,7 +4,7 @@ Every law uses these gates, as columns of its tables (run_tables.py), so that ea
 they are columns: a flag for each partition that run.json names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from floodmark.checkers.read.columns import Flags, Ints
 from floodmark.checkers.read.folder import Folder
+from floodmark.harness.faults import FAULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Gates:
     # does: every record below one that was read was read too.
     by_final_reads: Flags
     by_any_read: Flags
+    # Nor is there a log: no node knows the topic, and nobody leads the partition.
+    topic_gone: Flags
     # One of these shows every loss of the partition: lost-write is not unknown.
     losses_shown: Flags
 
@@ -42,6 +45,7 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
     logless = ~leader_known & ~compact & ~_is_blind(elsewhere, keys) & (not breached)
     by_final_reads = logless & read_to_end & settled
     by_any_read = logless & (bool(elsewhere) and not folder.killed)
+    topic_gone = logless & folder.topic_gone & folder.partitions.leader.where(lambda node: node is None)
     # An import lists the partitions that have an ack above all reads: for those nothing can be claimed.
     beyond_reads = _numbers(elsewhere.get("unread")) or frozenset()
     return Gates(
@@ -50,8 +54,10 @@ def gates_of(folder: Folder, *, breached: bool) -> Gates:
         unseen_judged=leader_known & read_to_end & (settled and not breached),
         by_final_reads=by_final_reads,
         by_any_read=by_any_read,
+        topic_gone=topic_gone,
         losses_shown=leader_known
         | by_final_reads
+        | topic_gone
         | (by_any_read & ~np.isin(keys, [*beyond_reads])),
     )
 
@@ -93,6 +99,20 @@ def partitions_read_to_end(folder: Folder) -> tuple[int, ...]:
     processes = (folder.about.get("final_reads") or {}).get("processes")
     known = isinstance(processes, list) and 0 < len(processes) == len(folder.final_processes)
     return folder.final_partitions if known else ()
+
+
+def is_topic_gone(folder: Folder, nemesis: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether no node knew our topics throughout settling. Nothing is claimed where an act of the run may
+    have deleted them, or the controllers' log with them: one that is not floodmark's own, or lost data
+    anywhere (a broker may be a controller too)."""
+    harmless = all(op["f"] in FAULTS and op["fault"].get("lost") is not True for op in nemesis)
+    return harmless and not folder.killed and are_all_nodes(folder, "topic_unknown")
+
+
+def are_all_nodes(folder: Folder, name: str) -> bool:
+    """Whether this list in run.json's `settle` names every node."""
+    named = (folder.about.get("settle") or {}).get(name)
+    return isinstance(named, list) and all(node in named for node in folder.nodes) and bool(folder.nodes)
 
 
 def imported(folder: Folder) -> Mapping[str, Any]:

@@ -99,6 +99,7 @@ class Preconditions:
     fail: int = 0
     info: int = 0
     acked: int = 0  # micro-sends of ok ops, without probes
+    acked_at_first: frozenset[int] = frozenset()  # partitions with one before the nemesis's first line
     txns: int = 0  # lines of transactions
     nemesis: Sequence[Mapping[str, Any]] = ()  # its lines, in file order
     # fs of the faults that broken lines may contain: of all lines but the file's last, and of that one
@@ -163,6 +164,7 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
         fail=sum(each.fail for each in history),
         info=sum(each.info for each in history),
         acked=sum(each.acked for each in history),
+        acked_at_first=frozenset(each_of(joined(*(each.acked_at_first for each in until_nemesis(history))))),
         txns=sum(each.txns for each in history),
         nemesis=tuple(orjson.loads(line) for each in history for line in each.nemesis),
         broken_faults=frozenset().union(
@@ -201,6 +203,12 @@ def first_broken(ranges: Iterable[HistoryFacts | DumpFacts | ReplicaFacts]) -> i
             return before + each.first_broken + 1
         before += each.places
     return None
+
+
+def until_nemesis(ranges: Sequence[HistoryFacts]) -> Sequence[HistoryFacts]:
+    """The ranges up to the first that has a line of the nemesis."""
+    first = next((place for place, each in enumerate(ranges) if each.nemesis), len(ranges))
+    return ranges[:first + 1]
 
 
 def is_in_order(ranges: Iterable[HistoryFacts]) -> bool:

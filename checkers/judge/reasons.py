@@ -5,7 +5,12 @@ from functools import partial
 
 import numpy as np
 
-from floodmark.checkers.judge.claim_gates import gates_of, imported, partitions_read_to_end
+from floodmark.checkers.judge.claim_gates import (
+    are_all_nodes,
+    gates_of,
+    imported,
+    partitions_read_to_end,
+)
 from floodmark.checkers.judge.deaths import explained
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.laws import finding_names
@@ -70,11 +75,8 @@ def of_the_end(folder: Folder, seen: Preconditions) -> Iterator[Reason]:
             (finding_names.BROKER_DIED,),
             "a line of history.jsonl that is missing or wrong may be of the fault that made a node end",
         )
-    if waiting(folder) and are_up(folder) is None:
-        yield (
-            (finding_names.STUCK,),
-            "stuck, or only not up: replicas.jsonl does not say for every node whether it was running",
-        )
+    if (why := stuck(folder, seen)[1]) is not None:
+        yield (finding_names.STUCK,), f"stuck, or not: {why}"
     if folder.killed:
         yield (
             finding_names.IF_KILLED,
@@ -122,6 +124,26 @@ def waiting(folder: Folder) -> dict[int, list[str]]:
         key: [what for what, keys in (("no leader", unled), ("no ack", unacked)) if key in keys]
         for key in sorted(unled | unacked)
     }
+
+
+def stuck(folder: Folder, seen: Preconditions) -> tuple[dict[int, list[str]], str | None]:
+    """What partitions still lacked although every node was up; and why nobody knows that of some, None: all
+    is known. Where only the wire is seen, a partition that never worked may be a mistake in the setup."""
+    lacking = waiting(folder)
+    if not lacking:
+        return {}, None
+    if folder.observes.replicas:
+        up = are_up(folder)
+        return lacking if up else {}, (
+            "replicas.jsonl does not say for every node whether it was running" if up is None else None
+        )
+    if not are_all_nodes(folder, "answering"):
+        return {}, "not every node is in settle.answering, so some may not have been up"
+    acked = frozenset() if is_breached(folder, seen) else seen.acked_at_first
+    silent = [key for key in lacking if key not in acked]
+    return {key: what for key, what in lacking.items() if key in acked}, (
+        f"nothing shows that partition {listed(silent)} acked before the first fault" if silent else None
+    )
 
 
 def are_up(folder: Folder) -> bool | None:

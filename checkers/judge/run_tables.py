@@ -136,6 +136,7 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         "stable_to": stable,
         "isr_followers": _isr_followers(folder, partitions, gates.losses_judged[used] & folder.settled),
         "loss_in_doubt": is_loss_in_doubt(folder),
+        "denied_by": np.where(gates.topic_gone[used], len(folder.nodes), 0),
         "weak_acks": promised.weak_acks,
         "retried": promised.retried,
         "uncommitted": promised.uncommitted,

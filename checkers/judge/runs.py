@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from floodmark.checkers.judge.claim_gates import is_topic_gone
 from floodmark.checkers.judge.elections import doubtful_elections, unclean_elections
 from floodmark.checkers.judge.permissions import NO_BOUNDS, AllBounds, bounds_of, internal_index
 from floodmark.checkers.judge.preconditions import Preconditions
@@ -43,6 +44,7 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
         return Run(folder=folder, preconditions=seen, breached=True)
     replicas = NO_REPLICAS if rows is None else Replicas.of(rows)
     with_replicas(folder, replicas, seen.bad_rows, seen.first_bad_row)
+    folder.topic_gone = is_topic_gone(folder, seen.nemesis)
     reasons_of(folder, seen)
     rulings, unread = rulings_of(folder, seen.traced), unread_of(folder, seen)
     bounds = bounds_of(folder, seen.nemesis, rulings, unread)

@@ -7,13 +7,7 @@ from typing import Any
 from floodmark.checkers.judge.examples import EXAMPLES, Row, found_by_driver, merged
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.preconditions import Preconditions, TraceSummary
-from floodmark.checkers.judge.reasons import (
-    Reason,
-    are_up,
-    died_unexplained,
-    may_have_been_struck,
-    waiting,
-)
+from floodmark.checkers.judge.reasons import Reason, died_unexplained, may_have_been_struck, stuck
 from floodmark.checkers.judge.runs import Run, driver_findings
 from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
@@ -42,7 +36,7 @@ def verdict_of(number: int, run: Run, found: Sequence[Sequence[Row]], reasons: I
     traced = folder.trace is not None and folder.observes.shows(*ELECTIONS)
     findings = [
         *groups(worst, seen.traced if traced else None),
-        *of_run(finding_names.STUCK, stuck(folder), NO_STEP if traced else None),
+        *of_run(finding_names.STUCK, stuck_rows(folder, seen), NO_STEP if traced else None),
         *of_run(finding_names.BROKER_DIED, broker_died(folder, seen)),
     ]
     without = not_made(folder.observes)
@@ -196,13 +190,13 @@ def doubt(row: Row) -> str:
     )
 
 
-def stuck(folder: Folder) -> list[dict[str, Any]]:
+def stuck_rows(folder: Folder, seen: Preconditions) -> list[dict[str, Any]]:
     """After mending, with every node up, none dead and no fault left, a partition had no leader or no ack in
     time."""
     timeout_s = (folder.about.get("settle") or {}).get("timeout_s")
-    lacking = waiting(folder) if are_up(folder) else {}
     return [
-        {"partition": key, "how": " and ".join(what), "timeout_s": timeout_s} for key, what in lacking.items()
+        {"partition": key, "how": " and ".join(what), "timeout_s": timeout_s}
+        for key, what in stuck(folder, seen)[0].items()
     ]
 
 

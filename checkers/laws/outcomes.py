@@ -59,7 +59,8 @@ with lost as (from by_value where lost and type = 'ok'),
 select v.run, v.partition, v.ack as "offset", v.value,
     case when unread then 'unread' when leader_low is not null then 'moved' when taken then 'overwritten'
         when others > 0 then 'orphaned' else 'gone' end as how,
-    case when unread then beyond else coalesce(leader_low, instead.value) end as seen,
+    case when unread then beyond when denied then denied_by
+        else coalesce(leader_low, instead.value) end as seen,
     case when weak_acks then {ACKS} else cause end as permit, {SEND} as ops
 from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)"""
 
@@ -68,8 +69,8 @@ from lost v left join partitions using (run, partition) left join instead using 
 PERHAPS_LOST = f"""
 select v.run, v.partition, ack as "offset", v.value, {DOUBT} as permit, {SEND} as ops
 from by_value v join partitions using (run, partition)
-where loss_in_doubt and by_final_reads and type = 'ok' and not repeated and not final and not lost
-    and leader_low is null"""
+where (loss_in_doubt and by_final_reads or denied_by > 0) and type = 'ok' and not repeated and not final
+    and not lost and leader_low is null"""
 
 # An ok send in the leader's log, at its offset, below what a reader may see, that no final read returned.
 UNSEEN = f"""

@@ -71,12 +71,14 @@ TABLES: Mapping[str, pa.Schema] = {
     # the offset below which a reader may see the leader's log, below which it is committed and decided;
     # unseen_judged: final reads must have returned every committed record; by_final_reads, by_any_read:
     # without the leader's log these show losses; loss_in_doubt: only this says that a loss is possible;
+    # denied_by: all so many nodes do not know the topic, nor its leader; 0: nobody can say that;
     # isr_followers: with their log starts; weak_acks: acks is not all; retried: retries without idempotence;
     # uncommitted: isolation is read_uncommitted; the columns from unclean_index on: a send that was invoked
     # before the bound (an index, or a time) may be lost by that cause, surely or (maybe) possibly.
     "partitions": _schema(partition=INT, leader=TEXT, leader_known=FLAG, compact=FLAG, losses_judged=FLAG,
                           log_start=INT, claims_from=INT, hw=INT, readable_to=INT, stable_to=INT,
                           unseen_judged=FLAG, by_final_reads=FLAG, by_any_read=FLAG, loss_in_doubt=FLAG,
+                          denied_by=INT,
                           isr_followers=pa.list_(pa.struct([("node", TEXT), ("log_start", INT)])),
                           weak_acks=FLAG, retried=FLAG, uncommitted=FLAG,
                           unclean_index=INT, unclean_time=INT, unclean_maybe=FLAG, unclean_maybe_time=INT,

@@ -20,6 +20,7 @@ of this partition.
     others          how many entries of other replicas have it
     vanished_at     where it was read, at or above log_start, and the leader's log does not have it
                     (where losses are judged by that log); vanished: there is such a place
+    denied          it is lost, because no node knows its topic
     unread          it is lost according to the reads, where there is no leader's log; beyond: how far they
                     went
     lost            an ok or doubtful send whose record is not where it was
@@ -77,7 +78,7 @@ _READ_EXTENTS = """
     select run, partition, min("offset") filter (final) as final_low,
         max("offset") filter (final) as final_high, max("offset") as highest
     from reads
-    semi join (from partitions where by_final_reads or by_any_read) using (run, partition)
+    semi join (from partitions where by_final_reads or by_any_read or denied_by > 0) using (run, partition)
     left join processes using (run, process)
     group by all"""
 
@@ -163,6 +164,9 @@ def _in_leader_log(offset: str) -> str:
 _UNREAD = f"""coalesce(not repeated and type = 'ok' and ack is not null and not {_in_leader_log("ack")}
     and (by_final_reads and not final and final_low <= ack and final_high > ack
         or by_any_read and read_low is null and highest > ack), false)"""
+# No node knows the topic: all that was acked is lost, as far as no log nor final read shows that it is there.
+_DENIED = """coalesce(denied_by > 0 and not repeated and type = 'ok' and leader_low is null and others = 0
+    and final_low is null, false)"""
 # An acked record that is not at its offset in the leader's log; a doubtful one that was read and is not
 # there. A send without an offset may have been below log_start, if that has moved.
 _NOWHERE = "(leader_low is null and log_start = 0)"
@@ -190,8 +194,8 @@ _JUDGED = f"""
         from seen left join partitions using (run, partition) left join read_extents using (run, partition)),
     judged as (
         select *, coalesce(len(vanished_at) > 0, false) as vanished,
-            {_UNREAD} as unread, unread or {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone,
-            {_BLIND} as blind,
+            {_UNREAD} as unread, {_DENIED} as denied, unread or denied or {_LOST} as lost,
+            lost or {_SOME_RECORD_LOST} as gone, {_BLIND} as blind,
             case when by_final_reads and final_high > ack then final_high else highest end as beyond
         from bounded)"""
 
@@ -212,7 +216,7 @@ _CAUSES = f"""
         from covered)
     select run, partition, value, sent, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
         process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
-        leader_high, live, live_at, others, vanished, vanished_at, unread, beyond, lost, gone, cause,
+        leader_high, live, live_at, others, vanished, vanished_at, unread, denied, beyond, lost, gone, cause,
         case when weak_acks and read_low is null and (gone or blind) then {ACKS} else cause end as excuse
     from permitted"""
 

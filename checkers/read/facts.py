@@ -52,6 +52,7 @@ class HistoryFacts(RangeFacts):
     info: int = 0
     txns: int = 0  # lines of clients, of any type
     acked: int = 0  # micro-sends of ok ops, without those of settle.processes
+    acked_at_first: Intervals = ()  # partitions with such a micro-send before the nemesis's first line here
     used: Intervals = ()  # partitions for which it has more than assignments
     assigned: Intervals = ()  # partitions that assign and subscribe name
     nemesis: tuple[str, ...] = ()  # the lines of the nemesis, unparsed

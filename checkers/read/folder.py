@@ -57,6 +57,7 @@ class Folder:
     torn: int = 0  # half lines at the end of the history, ignored
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
     flaws: dict[str, str] = field(default_factory=dict)  # node -> the error in its dump
+    topic_gone: bool = False  # at the end no node knew our topics, and no act of the run explains that
     reasons: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
     judged: bool = True  # False: run.json is missing or invalid, and nothing is judged
 

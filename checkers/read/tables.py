@@ -170,6 +170,7 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
     ident = _idents(len(process), items["sends"])
     tables["lines"] = _table("lines", one.run, _take_rows({**base, "ident": ident}, clients))
     counted = ~np.isin(process, np.array(sorted(acked_aside), dtype=np.int64)) & _is(rows, "type", "ok")
+    first = counted & (np.cumsum(~is_client) == 0)  # before the first line of the nemesis
     facts = HistoryFacts(
         **_counts(one, rows),
         **_order(rows),
@@ -178,6 +179,7 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
         info=int((is_client & _is(rows, "type", "info")).sum()),
         txns=int((is_client & _is(rows, "f", "txn")).sum()),
         acked=int(counted[items["sends"].row].sum()),
+        acked_at_first=intervals(_different(items["sends"].partition[first[items["sends"].row]])),
         used=intervals(
             np.concatenate([_different(items[name].partition) for name in ("sends", "reads", "offsets")])
         ),

@@ -37,7 +37,9 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     finding_names.LOST_WRITE: Explanation(
         means="A send was acked and its record is not in the leader's final log at the offset that was "
         "acked. `how` says where it is: moved (elsewhere in that log), overwritten (another record "
-        "is there), orphaned (only other replicas hold it), gone. Where nobody has that log, reads "
+        "is there), orphaned (only other replicas hold it), gone. Where only the wire is seen, it is gone "
+        "too if no node knew its topic all the time that the cluster had to settle, although each named a "
+        "controller and all brokers, and no act of the run deleted it. Where nobody has that log, reads "
         "may show it: the final readers were shown a record at or below its offset, one above it, "
         "and never this one (unread); or, in an imported history, no poll ever showed it, and one "
         "showed a higher offset.",
@@ -199,9 +201,11 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     finding_names.STUCK: Explanation(
         means="After mending, with every node up, none dead by itself and nothing left behind by a fault, a "
-        "partition had no leader or acked no write within the time-out.",
-        near_miss="A replica that only had not come back into the ISR: that is not settled, and some "
-        "checks are unknown.",
+        "partition had no leader or acked no write within the time-out. Where only the wire is seen, a "
+        "node is up if it answered Metadata and named a controller all that time.",
+        near_miss="A partition of such a system that had acked nothing before the first fault: it may be "
+        "set up wrongly, which is unknown. A replica that only had not come back into the ISR: that is not "
+        "settled, and some checks are unknown.",
         permitted=_NOTHING,
         law="When all nodes are back, every partition finds a leader and takes writes again",
         facts=("S11",),

@@ -48,6 +48,7 @@ def phrases(row: Row) -> dict[str, str]:
         "where_seen": f"was read{cycle_words.lines(row)}" if ops else f"is {holders}",
         "acked": f"{at_offset} (index {ops[-1]})" if ops else at_offset,
         "in_its_place": "a record that is not ours" if seen is None else f"{seen}",
+        "gone": "no replica holds it" if seen is None else f"none of {seen} nodes knows its topic any more",
         "log_end": "before it begins" if seen is None else f"at {seen}",
         "trace_line": f" ({row.get('node')}, seq {row.get('seq')} of its trace)",
         "last_words": last_words(row.get("last_words")),
@@ -77,7 +78,7 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     "it is {holders}.",
     (finding_names.LOST_WRITE, "orphaned"): _ACKED + "the leader's final log does not hold it; it is "
     "{holders}.",
-    (finding_names.LOST_WRITE, "gone"): _ACKED + "no replica holds it.",
+    (finding_names.LOST_WRITE, "gone"): _ACKED + "{gone}.",
     (finding_names.LOST_WRITE, "unread"): _ACKED + "the reads that went on to offset {seen} did not return "
     "it{if_held}.",
     (finding_names.DIVERGED, None): "At {place} {who} and the others hold different records.",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Answer, floodmark
+from command_line import Answer, floodmark, verdict
 from foreign_broker import ForeignCluster, Quirk, foreign_cluster
 
 from floodmark.harness import runner
@@ -54,9 +54,57 @@ def restarted(cluster: ForeignCluster, folder: Path) -> Answer:
                "--schedule", schedule, "--strict")
 
 
+def found(folder: Path) -> dict[str, str]:
+    """The findings: name -> the `how` of its first example."""
+    return {one["name"]: one["examples"][0]["how"] for one in verdict(folder / "run")["findings"]}
+
+
+def unknown(folder: Path) -> set[str]:
+    return {name for one in verdict(folder / "run")["unknown"] for name in one["names"]}
+
+
 @pytest.mark.parametrize("quirk", [None, Quirk.NO_CONTROLLER_YET], ids=str)
 def test_a_restart_of_all_its_brokers_is_valid(tmp_path: Path, quirk: Quirk | None) -> None:
     with foreign_cluster(*([quirk] if quirk else [])) as cluster:
         ran = restarted(cluster, tmp_path)
 
     assert ran.code == 0, ran.err + ran.out
+
+
+def test_a_system_that_forgets_its_topic_lost_all_that_was_acked(tmp_path: Path) -> None:
+    with foreign_cluster(Quirk.FORGETS_TOPIC) as cluster:
+        ran = restarted(cluster, tmp_path)
+
+    assert ran.code == 1, ran.err + ran.out
+    assert found(tmp_path) == {"lost-write": "gone", "stuck": "no ack"}
+    assert "none of 3 nodes knows its topic any more" in ran.out
+    lost, _ = verdict(tmp_path / "run")["findings"]
+    assert lost["count"] == verdict(tmp_path / "run")["counts"]["acked"]
+
+
+@pytest.mark.parametrize("near", [Quirk.LISTS_FEWER, Quirk.ONE_REMEMBERS], ids=str)
+def test_a_topic_that_not_all_deny_may_not_be_lost(tmp_path: Path, near: Quirk) -> None:
+    with foreign_cluster(Quirk.FORGETS_TOPIC, near) as cluster:
+        ran = restarted(cluster, tmp_path)
+
+    assert (list(found(tmp_path)), "lost-write" in unknown(tmp_path)) == (["stuck"], True), ran.out
+
+
+def test_without_a_controller_nothing_is_claimed(tmp_path: Path) -> None:
+    with foreign_cluster(Quirk.NO_CONTROLLER_YET) as cluster:
+        cluster.unready_answers = 1 << 30
+        ran = restarted(cluster, tmp_path)
+
+    assert (ran.code, found(tmp_path)) == (3, {}), ran.err + ran.out
+    assert unknown(tmp_path) >= {"lost-write", "stuck"}
+
+
+@pytest.mark.parametrize(("odd_from", "finds"), [(20, {"stuck": "no ack"}), (0, {})], ids=["later", "never"])
+def test_a_system_that_acks_no_more_is_stuck(tmp_path: Path, odd_from: int, finds: dict[str, str]) -> None:
+    """One that never acked may only be set up wrongly."""
+    with foreign_cluster(Quirk.NO_ACKS) as cluster:
+        cluster.odd_from = odd_from
+        ran = run(cluster, tmp_path)
+
+    assert (ran.code, found(tmp_path)) == (1 if finds else 3, finds), ran.err + ran.out
+    assert ("stuck" in unknown(tmp_path)) is not bool(finds)

@@ -4,6 +4,7 @@ In what the final readers got, and in imported histories. The rules are those of
 record to a reader that skips it, so a loss brings skips along.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 
@@ -15,6 +16,7 @@ from damages import (
     failed_or_info,
     final_reads,
     found,
+    insert,
     near_miss,
     rewrite,
     some_partition,
@@ -139,6 +141,56 @@ def a_healthy_history_from_elsewhere(folder: RunFolder, random: Random) -> Expec
             unread(folder, read["value"])
     clients_alone(folder)
     return NOTHING
+
+
+def denied_by(folder: RunFolder, nodes: Sequence[str], act: str = "kill", **fault: object) -> Expect | None:
+    """Only the wire is seen of a system that was struck, and then acked nothing more; every node answered,
+    and these did not know its topics. None: nothing had been acked before a fault."""
+    faults = [line["index"] for line in folder.lines if line["process"] == -1]
+    acked = {send["partition"] for line in folder.lines[:min(faults, default=None)]
+             if line["type"] == "ok" and line["process"] not in folder.run["settle"]["processes"]
+             for send in line.get("sends") or []}
+    if not acked or any(line["fault"].get("lost") for line in folder.lines if line["process"] == -1):
+        return None
+    clients_alone(folder)
+    del folder.run["imported"]
+    folder.add(-1, "info", act, fault={"nodes": list(NODES), **fault})
+    folder.run["leaders"] = {key: {"leader": None} for key in folder.run["partitions"]}
+    folder.run["settle"] |= {"no_ack": sorted(acked), "answering": list(NODES), "topic_unknown": list(nodes)}
+    return found("stuck")
+
+
+@damage
+def no_node_knows_the_topics(folder: RunFolder, random: Random) -> Expect | None:
+    """Also where a fault struck before, and where acks were weak."""
+    stuck = denied_by(folder, random.sample(NODES, len(NODES)))
+    if stuck is None or random.random() < 0.7:
+        return stuck and found("lost-write", "stuck")
+    folder.run["guarantees"]["acks"] = "1"
+    return replace(stuck, must={**stuck.must, "lost-write": ("permitted", "acks")})
+
+
+@damage
+def one_node_may_know_the_topics(folder: RunFolder, random: Random) -> Expect | None:
+    """Or an act of the run explains that none does: nothing is lost for certain."""
+    stuck = random.choice((
+        lambda: denied_by(folder, NODES[:-1]),
+        lambda: denied_by(folder, NODES, "delete_topic"),
+        lambda: denied_by(folder, NODES, "power_cut", lost=True)))()
+    return stuck and replace(stuck, unknown=frozenset({"lost-write"}))
+
+
+@near_miss
+def nodes_that_may_not_have_been_up(folder: RunFolder, random: Random) -> Expect | None:
+    """Or a partition that nobody ever saw work."""
+    if denied_by(folder, ()) is None:
+        return None
+    settle = folder.run["settle"]
+    if random.random() < 0.5:
+        settle["answering"] = random.choice((list(NODES[1:]), None, 7, {"n1": 1}))
+    else:
+        insert(folder, 0, -1, "info", "heal", fault={"nodes": []})
+    return Expect(unknown=frozenset({"stuck", "lost-write"}), valid="unknown")
 
 
 @spoilt_file

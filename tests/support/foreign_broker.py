@@ -44,8 +44,6 @@ _OUT_OF_RANGE, _UNKNOWN_TOPIC, _NO_LEADER, _NOT_LEADER, _FEW_REPLICAS, _FENCED_E
 _EARLIEST, _ANY_REPLICA = -2, -2
 SETTINGS = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false",
             "broker.session.timeout.ms": "1000", "replica.lag.time.max.ms": "1000"}
-ODD_FROM = 20  # records of a partition, from which on its bug shows
-_UNREADY_ANSWERS = 40
 _THROTTLED_MS = 100
 _START_S = 10.0
 _ASK_CONTROL = ("import socket, sys; control = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); "
@@ -69,6 +67,8 @@ class Quirk(Enum):
     NO_CONTROLLER_YET = "after all brokers were down nobody knows controller or topics for a while"
     PARTIAL_LAST_BATCH = "the last batch of a fetch is cut off (KIP-74)"
     EMPTY_BY_QUOTA = "every third fetch is throttled, and answered empty"
+    LISTS_FEWER = "what FORGETS_TOPIC has, but the last broker is not listed yet"
+    ONE_REMEMBERS = "what FORGETS_TOPIC has, but the first broker knows the topics, without leaders"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,6 +114,9 @@ class ForeignCluster:
     topics: dict[str, list[_Log]] = field(default_factory=dict)
     topic_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     control_port: int = 0
+    odd_from: int = 20  # records of a partition, from which on its bug shows
+    unready_answers: int = 40  # in Metadata, after all brokers were down
+    _forgot: bool = False
     _unready: int = 0  # Metadata answers until controller and topics are known
     _fetches: int = 0
     _grown: asyncio.Event = field(default_factory=asyncio.Event)
@@ -138,9 +141,9 @@ class ForeignCluster:
             writer.close()
         self._elect()
         if not self.up and Quirk.FORGETS_TOPIC in self.quirks:
-            self.topics.clear()
+            self._forgot = True
         if not self.up and Quirk.NO_CONTROLLER_YET in self.quirks:
-            self._unready = _UNREADY_ANSWERS
+            self._unready = self.unready_answers
 
     def begin(self, node: int) -> None:
         self.up.add(node)
@@ -195,24 +198,32 @@ class ForeignCluster:
         return tags + bytes(made.encode(version=version))
 
     def _log(self, topic: str, partition: int) -> _Log | None:
-        logs = [] if self._unready else self.topics.get(topic, [])
+        logs = [] if self._unready or self._forgot else self.topics.get(topic, [])
         return logs[partition] if partition < len(logs) else None
+
+    def _shown(self, node: int, topic: str) -> list[_Log]:
+        """The partitions that a broker's Metadata has."""
+        remembers = not self._forgot or (Quirk.ONE_REMEMBERS in self.quirks and node == min(self.ports))
+        return self.topics.get(topic, []) if remembers and not self._unready else []
 
     def _metadata(self, node: int, request: Any) -> Any:
         one = MetadataResponse.MetadataResponseTopic
         names = list(self.topics) if request.topics is None else [topic.name for topic in request.topics]
-        topics = [one(error_code=_UNKNOWN_TOPIC if self._log(name, 0) is None else 0, name=name,
+        topics = [one(error_code=0 if self._shown(node, name) else _UNKNOWN_TOPIC, name=name,
                       is_internal=False, partitions=[one.MetadataResponsePartition(
-                          error_code=_NO_LEADER if log.leader < 0 else 0, partition_index=index,
-                          leader_id=log.leader, leader_epoch=log.epoch, replica_nodes=list(log.replicas),
+                          error_code=_NO_LEADER if log.leader < 0 or self._forgot else 0,
+                          leader_id=-1 if self._forgot else log.leader, partition_index=index,
+                          leader_epoch=log.epoch, replica_nodes=list(log.replicas),
                           isr_nodes=list(log.isr), offline_replicas=[])
-                          for index, log in enumerate([] if self._unready else self.topics.get(name, []))])
+                          for index, log in enumerate(self._shown(node, name))])
                   for name in names]
+        fewer = {max(self.ports)} if self._forgot and Quirk.LISTS_FEWER in self.quirks else set()
         controller = -1 if self._unready else min(self.up)
         self._unready = max(0, self._unready - 1)
         return MetadataResponse(throttle_time_ms=0, cluster_id="foreign", controller_id=controller, brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=up, host="127.0.0.1", port=self.ports[up],
-                                                    rack=None) for up in sorted(self.up)], topics=topics)
+                                                    rack=None) for up in sorted(self.up - fewer)],
+                                topics=topics)
 
     # -- topics -------------------------------------------------------------------------------------------
 
@@ -262,13 +273,13 @@ class ForeignCluster:
         log = self._log(topic, part.index)
         if log is None or log.leader != node:
             return _UNKNOWN_TOPIC if log is None else _NOT_LEADER, -1
-        odd = log.end >= ODD_FROM
+        odd = log.end >= self.odd_from
         if len(log.isr) < min(len(log.replicas), int(self.settings["min.insync.replicas"])) or (
                 odd and Quirk.NO_ACKS in self.quirks):
             return _FEW_REPLICAS, -1
         if log.lso is None and odd and Quirk.LSO_BELOW_HW in self.quirks:
             log.lso = log.append(_of_a_transaction()).base
-        damaged = any(batch.base >= ODD_FROM for batch in log.batches)
+        damaged = any(batch.base >= self.odd_from for batch in log.batches)
         stored = log.append(bytes(part.records))
         if odd and not damaged and Quirk.BAD_CHECKSUM in self.quirks:
             stored.data = stored.data[:-1] + bytes([stored.data[-1] ^ 0xFF])
@@ -321,10 +332,10 @@ class ForeignCluster:
 
     def _records(self, log: _Log, part: Any, below: int) -> bytes:
         offset = part.fetch_offset
-        if offset == 0 and log.end > ODD_FROM:
+        if offset == 0 and log.end > self.odd_from:
             if Quirk.READS_NOTHING in self.quirks:
                 return b""
-            offset = ODD_FROM if Quirk.SKIPS_PREFIX in self.quirks else 0
+            offset = self.odd_from if Quirk.SKIPS_PREFIX in self.quirks else 0
         pieces, size = [], 0
         for batch in (batch for batch in log.batches if batch.last >= offset and batch.base < below):
             if pieces and size + len(batch.data) > part.partition_max_bytes:

@@ -126,6 +126,8 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
                     survey.used.add(wanted["partition"])
         if row["type"] == "ok" and carried["sends"] and row["process"] not in probes:
             survey.acked += len(row.get("sends") or ())
+            if not survey.nemesis:
+                survey.acked_at_first |= {send["partition"] for send in row.get("sends") or ()}
     blocks(history, lines, bad, survey)
     return history
 

@@ -73,6 +73,7 @@ class Survey:
     fail: int = 0
     info: int = 0
     acked: int = 0
+    acked_at_first: set[int] = field(default_factory=set)  # partitions with an ack before the first act
     txns: int = 0  # lines of transactions
     nemesis: list[dict[str, Any]] = field(default_factory=list)
     entries: dict[str, int] = field(default_factory=dict)  # node -> lines of its dump

@@ -82,6 +82,7 @@ def facts_of(seen: Survey | Preconditions) -> dict[str, Any]:
         "repeated": list(seen.repeated),
         "partitions": set(seen.partitions),
         "used": set(seen.used),
+        "acked_at_first": set(seen.acked_at_first),
         "trace": (traced.bad, nodes),
         "rulings": list(traced.rulings) if isinstance(seen, Survey) else [
             {name: each[name] for name in each if name != "at"} for each in traced.rulings],

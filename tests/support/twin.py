@@ -102,7 +102,7 @@ def unknown_names(world: World) -> Iterator[str]:
     held = {node for partition in world.partitions.values() for node in partition.replicas}
     if world.damaged & held or world.folder.rows_damaged:
         yield from LOGS
-    if world.folder.rows_damaged and twin_logs.waiting(world) and twin_logs.all_up(world):
+    if twin_logs.perhaps_stuck(world):
         yield "stuck"
     if not twin_logs.is_list_of_names(world.run.get("died") or []):
         yield from ("stuck", "broker-died")
@@ -114,7 +114,8 @@ def unknown_names(world: World) -> Iterator[str]:
         elif not partition.usable:
             yield from ("unseen", "saw-then-lost")
         if not partition.usable and not (
-                twin_classes.read_to_the_end(world, partition) or (
+                twin_classes.read_to_the_end(world, partition)
+                or twin_classes.topic_gone(world, partition) or (
                     twin_classes.inferred(world, partition)
                     and not twin_classes.is_unread_above(world, partition))):
             yield "lost-write"
@@ -137,7 +138,7 @@ def unknown_names(world: World) -> Iterator[str]:
                     if world.folder.trace is not None or check not in twin_trace.NAMES)
     if twin_observes.is_broken(world.run):
         yield from ("lost-write", *twin_observes.OF_LOGS, *twin_trace.NAMES)
-    if twin_observes.blind_to_losses(world.run) and twin_classes.perhaps_unread(world):
+    if twin_classes.perhaps_unread(world):
         yield "lost-write"
     if folder_lacks_its_trace(world):
         yield from twin_trace.NAMES

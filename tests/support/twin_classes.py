@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+import twin_observes
 from twin_facts import Partition, Send, World
 from twin_folder import Line, clock_error, is_list, is_text
 
@@ -38,7 +39,7 @@ def is_lost(world: World, send: Send) -> bool:
     if partition is None or not can_lose(world, send):
         return False
     if is_blind(world, send):
-        return is_unread(world, send)
+        return is_unread(world, send) or is_denied(world, send)
     twice = send.value in world.repeated
     if send.type == "ok" and send.offset is not None and not twice:
         return send.offset >= partition.log_start and not partition.leader_holds(send.offset, send.value)
@@ -71,6 +72,33 @@ def is_unread(world: World, send: Send) -> bool:
             return True
     return inferred(world, partition) and not world.was_read(send) and any(
         read.offset > send.offset for read in reads)
+
+
+def is_denied(world: World, send: Send) -> bool:
+    """Every broker said to the end that it knows no such topic, and neither a log nor a final reader has
+    anything that says otherwise."""
+    partition = world.partitions[send.partition]
+    held = any(entry["value"] == send.value for log in partition.logs.values() for entry in log)
+    read = any(read.partition == send.partition and read.process in final_readers(world)
+               for read in world.reads)
+    return (topic_gone(world, partition) and send.type == "ok" and send.value not in world.repeated
+            and not held and not read)
+
+
+def topic_gone(world: World, partition: Partition) -> bool:
+    """All nodes denied it while they settled, there is no leader and no log of one, and nothing that the
+    nemesis did deletes topics or data."""
+    acts = [line for line in world.lines if line["process"] == -1]
+    explained = any(act["f"] not in (*GRAVE, *HARMLESS, "elect") or act["fault"].get("lost") is True
+                    for act in acts)
+    return (names_all_nodes(world, "topic_unknown") and not explained and partition.leader is None
+            and all_reads_are_here(world, partition) and not partition.compact)
+
+
+def names_all_nodes(world: World, what: str) -> bool:
+    named = (world.run.get("settle") or {}).get(what)
+    return isinstance(named, list) and bool(world.run["nodes"]) and all(
+        node in named for node in world.run["nodes"])
 
 
 def final_readers(world: World) -> list[int]:
@@ -107,11 +135,17 @@ def is_unread_above(world: World, partition: Partition) -> bool:
     return isinstance(imported, dict) and partition.key in imported.get("unread", [])
 
 
+def is_looked_for(world: World, partition: Partition) -> bool:
+    """Final reads decide, of a system that promises no logs; or the topic is gone."""
+    by_reads = twin_observes.blind_to_losses(world.run) and read_to_the_end(world, partition)
+    return by_reads or topic_gone(world, partition)
+
+
 def perhaps_unread(world: World) -> bool:
-    """The system promises no logs, and an ok send that no final read returned may be lost."""
+    """There is no log, and an ok send that no final read returned may be lost."""
     return any(
-        send.partition in world.partitions and read_to_the_end(world, world.partitions[send.partition])
-        and not is_unread(world, send) and not world.partitions[send.partition].leader_offsets_of(send.value)
+        send.partition in world.partitions and is_looked_for(world, world.partitions[send.partition])
+        and not is_lost(world, send) and not world.partitions[send.partition].leader_offsets_of(send.value)
         and not any((read.partition, read.value) == (send.partition, send.value)
                     and read.process in final_readers(world) for read in world.reads)
         for send in world.oks())

@@ -12,6 +12,7 @@ from twin_classes import (
     follows,
     internal_topics,
     is_lost,
+    is_unread,
     of_lost_write,
     retried,
     sends_of_values,
@@ -25,16 +26,17 @@ def lost_write(world: World) -> Iterator[Found]:
     without that log, whose loss reads show."""
     for send in world.oks():
         if is_lost(world, send):
-            how = how_lost(world.partitions[send.partition], send)
+            how = how_lost(world, send)
             yield (send.partition, send.offset, send.value, how), of_lost_write(world, send)
 
 
-def how_lost(partition: Partition, send: Send) -> str:
+def how_lost(world: World, send: Send) -> str:
     """moved: the leader has it at another offset; overwritten: the leader has another record there; orphaned:
     some other replica has it; gone: no replica has it. The first that applies; without the leader's log,
-    unread."""
+    unread, or gone with its topic."""
+    partition = world.partitions[send.partition]
     if not partition.usable:
-        return "unread"
+        return "unread" if is_unread(world, send) else "gone"
     if partition.leader_offsets_of(send.value):
         return "moved"
     if send.offset is not None and any(entry["offset"] == send.offset for entry in partition.leader_log):

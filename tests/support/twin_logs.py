@@ -9,9 +9,11 @@ from itertools import combinations, pairwise
 from typing import Any
 
 import twin_deaths
+import twin_observes
 from twin_classes import (
     Cause,
     is_nameless,
+    names_all_nodes,
     names_of,
     speaking,
     struck_by,
@@ -19,7 +21,7 @@ from twin_classes import (
     unseen_election,
     unseen_strike,
 )
-from twin_facts import Partition, World
+from twin_facts import Partition, World, sends_of
 from twin_folder import Line
 
 Found = tuple[tuple[Any, ...], Cause | None]
@@ -192,15 +194,31 @@ def broken_bounds(partition: Partition, node: str, log: list[Line], *, complete:
 
 def stuck(world: World) -> Iterator[Found]:
     """Mended, every node up, none died by itself and no fault left behind, and still no leader or no ack in
-    time. A node without rows may not be up."""
-    if all_up(world) and not world.folder.rows_damaged:
-        for partition in waiting(world):
+    time. A node without rows may not be up; where no rows are promised, every node answered all the time and
+    the partition had worked before."""
+    for partition in waiting(world):
+        if was_up(world, partition):
             yield (partition,), None
 
 
-def all_up(world: World) -> bool:
-    """Whether all are up, according to the rows."""
-    return all(row.get("running") is not False for row in world.folder.rows)
+def perhaps_stuck(world: World) -> bool:
+    return any(was_up(world, partition) is None for partition in waiting(world))
+
+
+def was_up(world: World, partition: int) -> bool | None:
+    """Whether the partition had all that it needs; None: unknown."""
+    if twin_observes.shows(world.run, "replicas"):
+        if not all(row.get("running") is not False for row in world.folder.rows):
+            return False
+        return None if world.folder.rows_damaged else True
+    acts = [line["position"] for line in world.lines if line["process"] == -1]
+    probers = (world.run.get("settle") or {}).get("processes") or []
+    worked = not world.folder.breach and any(
+        send.partition == partition for line in world.lines
+        if line["type"] == "ok" and line["process"] not in [*probers, -1]
+        and not any(position < line["position"] for position in acts)
+        for send in sends_of(None, line))
+    return True if worked and names_all_nodes(world, "answering") else None
 
 
 def waiting(world: World) -> set[int]:

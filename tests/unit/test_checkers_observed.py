@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import twin
-from folders import Tale
+from folders import FINAL, NODES, Tale
 from judging import Tales
 from traced_story import Story, traced_in
 
@@ -44,7 +44,7 @@ def without(*checks: str, observes: Any) -> Callable[[Callable[..., Any]], Calla
 
 def remove_logs(tale: Tale) -> None:
     """No dumps and no replicas.jsonl: final reads alone."""
-    tale.files |= {f"logs/{node}.jsonl": None for node in ("n1", "n2", "n3")} | {"replicas.jsonl": None}
+    tale.files |= {f"logs/{node}.jsonl": None for node in NODES} | {"replicas.jsonl": None}
 
 
 # -- files that are not observed ----------------------------------------------------------------------------
@@ -131,6 +131,103 @@ def without_replicas_jsonl_stuck_is_unknown(tale: Tale) -> None:
     tale.run["settled"] = False
     tale.run["settle"]["no_leader"] = [0]
     remove_logs(tale)
+
+
+# -- only the wire is seen: who answered while the cluster should have settled ------------------------------
+
+BY_WIRE = without(*OF_FILES, *names.OF_THE_TRACE, observes=CLIENTS_ONLY)
+
+
+def stopped(tale: Tale, **settle: object) -> Tale:
+    """Nothing was acked after mending, nobody leads, and nothing could be read."""
+    tale.final = False
+    tale.run |= {"settled": False, "final_reads": {"processes": [], "partitions": []},
+                 "leaders": {"0": {"leader": None, "epoch": 0, "isr": []}}}
+    tale.run["settle"] |= {"no_ack": [0], **settle}
+    remove_logs(tale)
+    return tale
+
+
+@TALES.tale("stuck bug 1", unknown=["lost-write"])
+@BY_WIRE
+def every_node_answered_and_nothing_was_acked_any_more(tale: Tale) -> None:
+    stopped(tale.acked(1).fault("kill", "n2"), answering=["n3", "n2", "n1"])
+
+
+@TALES.tale("stuck bug 1", unknown=["lost-write"])
+@BY_WIRE
+def every_node_answered_and_nothing_had_struck(tale: Tale) -> None:
+    stopped(tale.acked(1), answering=list(NODES))
+
+
+@TALES.tale(unknown=["stuck", "lost-write"])
+@BY_WIRE
+def one_node_did_not_answer_all_the_time(tale: Tale) -> None:
+    stopped(tale.acked(1), answering=["n1", "n3"])
+
+
+@TALES.tale(unknown=["stuck", "lost-write"])
+@BY_WIRE
+def the_partition_first_acked_after_a_fault(tale: Tale) -> None:
+    stopped(tale.fault("kill", "n2").acked(1), answering=list(NODES))
+
+
+@TALES.tale("stuck bug 1", unknown=["stuck", "lost-write"])
+@BY_WIRE
+def only_one_of_two_partitions_had_ever_acked(tale: Tale) -> Tale:
+    tale = Tale(partitions=2).acked(1)
+    tale.run["observes"] = CLIENTS_ONLY
+    stopped(tale, answering=list(NODES), no_ack=[0, 1])
+    tale.run["leaders"]["1"] = {"leader": None, "epoch": 0, "isr": []}
+    return tale
+
+
+GONE: dict[str, object] = {"answering": list(NODES), "topic_unknown": list(NODES)}
+
+
+@TALES.tale("lost-write bug 2", "stuck bug 1")
+@BY_WIRE
+def no_node_knows_the_topic_any_more(tale: Tale) -> None:
+    stopped(tale.acked(1, 2).fault("kill", *NODES), **GONE)
+
+
+@TALES.tale("lost-write acks 1", "stuck bug 1")
+@BY_WIRE
+def no_node_knows_the_topic_and_acks_were_weak(tale: Tale) -> None:
+    tale.run["guarantees"]["acks"] = "1"
+    stopped(tale.acked(1), **GONE)
+
+
+@TALES.tale("stuck bug 1", unknown=["lost-write"])
+@BY_WIRE
+def one_node_still_knows_the_topic(tale: Tale) -> None:
+    stopped(tale.acked(1), answering=list(NODES), topic_unknown=["n1", "n2"])
+
+
+@TALES.tale("stuck bug 1", unknown=["lost-write"])
+@BY_WIRE
+def the_topic_was_known_again_at_the_end(tale: Tale) -> None:
+    stopped(tale.acked(1), **GONE).run["leaders"]["0"] = {"leader": "n1", "epoch": 3, "isr": ["n1"]}
+
+
+@TALES.tale("stuck bug 1", unknown=["lost-write"])
+@BY_WIRE
+def a_final_read_got_a_record_of_the_topic(tale: Tale) -> None:
+    tale.acked(1, 2).assign(FINAL, 0).poll(FINAL, (0, 1))
+    stopped(tale, **GONE)
+    tale.run["final_reads"]["processes"] = [FINAL]
+
+
+@TALES.tale("stuck bug 1", unknown=["lost-write"])
+@BY_WIRE
+def somebody_who_may_have_been_a_controller_lost_data(tale: Tale) -> None:
+    stopped(tale.acked(1).fault("power_cut", "n1", lost=True), **GONE)
+
+
+@TALES.tale("stuck bug 1", unknown=["lost-write"])
+@BY_WIRE
+def an_act_that_may_delete_a_topic(tale: Tale) -> None:
+    stopped(tale.acked(1).fault("delete_topic"), **GONE)
 
 
 @TALES.tale(unknown=[*names.OF_THE_LOGS, "saw-then-lost", "unseen"])

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from random import Random
 from typing import Any
 
@@ -46,6 +46,7 @@ def of_history(number: int, lines: Sequence[Line]) -> HistoryFacts:
         rises=all(one < other for one, other in pairwise(index)),
         first_time=time[0] if good else None, least_time=min(time, default=None),
         highest_time=max(time, default=None), falls=next(fallen, None), ok=len(good), acked=2 * len(good),
+        acked_at_first=joined(*(((each, each),) for each in takewhile(lambda each: each % 3, index))),
         used=joined(*(((each % 7, each % 7),) for each in index)),
         assigned=joined(*(((each % 5 + 10, each % 5 + 10),) for each in index)),
         nemesis=tuple(json.dumps({"index": each}) for each in index if each % 3 == 0),

@@ -10,11 +10,12 @@ Rules
    and in order, with at least half of the planned time between them: the times of harm are never squeezed to
    nothing.
 5. Most plans end with a blackout or the like: nothing changes after it, so what it leaves wrong stays wrong.
-6. No kind of pattern is drawn again before all others were: a run has more kinds so.
+6. Each nemesis that was asked for strikes once before anything else is drawn, as far as there is time. Then
+   no kind of pattern is drawn again before all others were: a run has more kinds so.
 7. Requests to the controller (expire, elect) are not sent while a pattern has it down or cut off.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
@@ -46,6 +47,7 @@ LAST_S = 1.0  # before the end, with everything mended
 LEAST_GAP_S = 0.3
 MISFITS_MAX = 20  # the plan is full when this many patterns were drawn that would end too late
 LAST_SHARE, LAST_FROM_S = 0.7, 15.0  # how many plans have an ending, and how long they are at least
+EACH_S = 2.5  # a nemesis needs so long to strike once: a plan without time for all has no ending
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
 _ASK_CONTROLLER = frozenset({"expire", "elect"})
 
@@ -86,29 +88,43 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     until_s = duration_s - LAST_S
     endings = [mixture.draw for mixture in ENDINGS if mixture.needs <= {*chosen}]
     last = None
-    if duration_s >= LAST_FROM_S and endings and random.random() < LAST_SHARE:
+    if duration_s >= max(LAST_FROM_S, EACH_S * len(chosen)) and endings and random.random() < LAST_SHARE:
         last = random.choice(endings)(replace(scope, free=scope.nodes))
         until_s -= last.length_s + START_TAKES_S * _count_starts(last) + LEAST_GAP_S
     placed = _Placed(scope, until_s=until_s)
+    _fill(placed, draws, draws[:len(chosen)], interval_s, registered)
+    if last is not None:
+        placed.patterns.append((until_s + LEAST_GAP_S, last))
+    return _entries(placed.patterns)
+
+
+def _fill(placed: "_Placed", draws: Sequence[tuple[str, DrawPattern]],
+          first: Sequence[tuple[str, DrawPattern]], interval_s: float, registered: Container[str]) -> None:
+    """Place each of `first` once, then patterns of `draws`, until the time is over."""
+    random, until_s = placed.scope.random, placed.until_s
     rhythms = _Rhythms(random)
+    asked = random.sample(first, len(first))
     left: list[tuple[str, DrawPattern]] = []
     at_s = FIRST_S + random.random()
     misfits = 0
     while at_s < until_s and misfits < MISFITS_MAX:
         at_s, rhythm = rhythms.at(at_s)
-        left = left or random.sample(draws, len(draws))
-        name, draw = left.pop()
+        if asked:
+            rhythm = rhythm.within(max(LEAST_GAP_S, until_s - at_s) / len(asked), interval_s)
+        elif not left:
+            left = random.sample(draws, len(draws))
+        queue = asked or left
+        name, draw = queue.pop()
         began_s = placed.place(draw, at_s, rhythm, foreign=name in registered)
         if began_s is None:
             misfits += 1
             rhythms.end()
+            if queue is asked and misfits <= MISFITS_MAX // 2:
+                asked.insert(0, (name, draw))
             continue
         rhythms.struck()
         gap_s = rhythm.gap * interval_s
         at_s = began_s + max(LEAST_GAP_S, min(random.expovariate(1 / gap_s), 3 * gap_s))
-    if last is not None:
-        placed.patterns.append((until_s + LEAST_GAP_S, last))
-    return _entries(placed.patterns)
 
 
 def _draws(chosen: Sequence[str], makers: Mapping[str, DrawPattern]) -> Sequence[tuple[str, DrawPattern]]:
@@ -129,6 +145,11 @@ class Rhythm:
     least_s: float = LEAST_S  # of a fault
     longest_s: float = LONGEST_S
     strikes: int | None = None  # then the next rhythm begins; None: any number
+
+    def within(self, share_s: float, interval_s: float) -> "Rhythm":
+        """A rhythm in which a strike and the gap after it take about share_s at most."""
+        return replace(self, gap=min(self.gap, share_s / 6 / interval_s),
+                       least_s=min(self.least_s, share_s / 2), longest_s=min(self.longest_s, share_s))
 
 
 RHYTHMS = (  # each is drawn as often as it is listed here
@@ -175,8 +196,8 @@ class _Placed:
 
     def __init__(self, scope: PatternScope, *, until_s: float) -> None:
         self.patterns: list[tuple[float, FaultPattern]] = []
-        self._scope = scope
-        self._until_s = until_s
+        self.scope = scope
+        self.until_s = until_s
         self._pace = min(1.0, scope.session_s / SESSION_S)  # rhythms are made for sessions of SESSION_S
         self._busy_until_s = dict.fromkeys(scope.nodes, 0.0)
         self._taken_until_s = dict.fromkeys(_SHARED, 0.0)
@@ -189,15 +210,15 @@ class _Placed:
         it is another distribution's, which may do anything to the links."""
         at_s = max(at_s, self._alone_until_s, self._calm_after(at_s))
         at_s = max(at_s, sorted(self._busy_until_s.values())[min(1, len(self._busy_until_s) - 1)])
-        free = tuple(node for node in self._scope.nodes if self._busy_until_s[node] <= at_s)
-        pattern = draw(replace(self._scope, free=free, least_s=rhythm.least_s * self._pace,
+        free = tuple(node for node in self.scope.nodes if self._busy_until_s[node] <= at_s)
+        pattern = draw(replace(self.scope, free=free, least_s=rhythm.least_s * self._pace,
                                longest_s=rhythm.longest_s * self._pace))
         if pattern.alone:
             at_s = max(at_s, self._end_s + LEAST_GAP_S)
         takes = {*_SHARED} if foreign else _shared(pattern)
         at_s = max(at_s, *(self._taken_until_s[one] for one in sorted(takes)), 0.0)
         end_s = at_s + pattern.length_s + START_TAKES_S * max(0, _count_starts(pattern) - 1)
-        if end_s > self._until_s:
+        if end_s > self.until_s:
             return None
         if at_s > self._end_s:
             self._harm_since_s = at_s

@@ -7,10 +7,10 @@ in milliseconds.
 
 Load. The ops of all clients except those that settle the cluster and those of the final reads. It ends with
 its last line. An op is its invocation and its completion: two lines of one process with no other line of it
-between. A completion without such an invocation counts as an ack, and in no latency.
+between. A completion without such an invocation counts as an ack, and has no latency of its own.
 
 Ops without an answer. An op that never completes is waited for until the load ends. It counts as failed at no
-time, and has no latency. An op whose completion is info has failed (its client got no confirmation).
+time. An op whose completion is info has failed (its client got no confirmation).
 
 Faults. One row for each line of the nemesis that does not mend; an armed failpoint has no row, because it
 harms nobody before it is reached, and no line says when that is. began_s: when the act was begun; effect_s:
@@ -33,9 +33,14 @@ recovery_s: from the mending (if there is nothing to mend, from effect_s) to the
 worst of all partitions; if nobody waited at the mending, from the first send after it. If no further ack
 comes, to the end of the load, and `recovered` is false. null: never mended, or nobody waited.
 
-before_, during_, after_: latency of the acked sends that were invoked in the time in force, in as long a time
-before it, and in as long a time after it: p50, p99, p99.9, each the lowest latency that this share of them
-does not exceed. null: none was acked.
+before_, during_, after_: latency of the sends that were due in the time in force, in as long a time before
+it, and in as long a time after it: p50, p99, p99.9, each the lowest latency that this share of them does not
+exceed; and how many these were (`sends`). null: none was due. A send is due when it is invoked. A process
+that waits does not hide what it would have sent: if it waits for more than two usual intervals (the median of
+the run, from one invocation of a process to its next), a send is due at each of them meanwhile, the last one
+interval before the end of the wait. The latency goes from the time at which a send was due to its ack; after
+a fail or an info to the next ack of its partition, because a client that sends again is served then at the
+earliest; without an answer, and if no further ack came, to the end of the load.
 
 elections, unclean_elections, isr_changes, truncations: how many lines of the trace in the time in force.
 null: the system does not show them.

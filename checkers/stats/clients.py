@@ -37,8 +37,18 @@ class Ops:
     answered: Ints
     began: Ints
     ended: Ints
+    next_began: Ints  # of its process; NEVER where there is none
     ok: Mask
     sends: Mask  # f is send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueSends:
+    """The sends that clients began, and those that they would have begun had they not waited for an answer:
+    when each was due, and how long it took until it was served (the package's docstring). ns."""
+
+    due: Ints
+    took: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +87,7 @@ class Clients:
 
     facts: Sequence[HistoryFacts]
     ops: Ops
+    due_sends: DueSends
     partitions: tuple[Waited, ...]
     ends_ns: int  # when the load ended; 0 where there was none
     unanswered: int
@@ -125,10 +136,13 @@ def clients_in(folder: Folder, history: Sequence[Parsed]) -> Clients:
     lines, sends = (_but(joined[name], aside) for name in ("lines", "sends"))
     ops, times = ops_of(lines), numbers(lines, "time")
     ends_ns = int(times.max()) if len(times) else 0
+    served_ns = np.where(ops.ok, ops.ended, ops.began)
+    partitions = tuple(_partitions(sends, ops, served_ns))
     return Clients(
         facts=facts,
         ops=ops,
-        partitions=tuple(_partitions(sends, ops)),
+        due_sends=_due_sends(ops, np.minimum(served_ns, ends_ns)),
+        partitions=partitions,
         ends_ns=ends_ns,
         unanswered=int((ops.ended == NEVER).sum()),
     )
@@ -152,29 +166,52 @@ def ops_of(lines: pa.Table) -> Ops:
     following = np.minimum(np.arange(len(order)) + 1, max(len(order) - 1, 0))
     ended = np.where(answered, time[following], NEVER)
     kept = np.flatnonzero(invoked)
-    kept = kept[np.argsort(at[kept])]
+    following_same = np.append(process[kept][1:] == process[kept][:-1], np.zeros(min(len(kept), 1), np.bool_))
+    next_began = np.where(following_same, np.append(time[kept][1:], time[kept][:1]), NEVER)
+    by_line = np.argsort(at[kept])
+    kept = kept[by_line]
     return Ops(
         at=at[kept],
         asked=order[kept],
         answered=np.where(answered, order[following], -1)[kept],
         began=time[kept],
         ended=ended[kept],
+        next_began=next_began[by_line],
         ok=(answered & ok[following])[kept],
         sends=is_one_of(lines, "f", "send")[order][kept],
     )
 
 
-def _partitions(sends: pa.Table, ops: Ops) -> Iterator[Waited]:
+def _due_sends(ops: Ops, served_ns: Ints) -> DueSends:
+    """A process begins an op at the usual interval, which is the median of the run. If it waits for longer
+    than two intervals, a send is due at each of them meanwhile (coordinated omission)."""
+    intervals = (ops.next_began - ops.began)[ops.next_began < NEVER]
+    waited_ns = np.where(ops.next_began < NEVER, ops.next_began, ops.ended)  # an info ends its process
+    began, served, waited = (times[ops.sends] for times in (ops.began, served_ns, waited_ns))
+    usual = int(np.median(intervals)) if len(intervals) else 0
+    if usual <= 0:
+        return DueSends(due=began, took=served - began)
+    missed = np.maximum(np.minimum((waited - 1 - began) // usual, (served - began) // usual - 1), 0)
+    of = np.repeat(np.arange(len(began)), missed + 1)
+    number = np.arange(len(of)) - np.repeat(np.cumsum(missed + 1) - (missed + 1), missed + 1)
+    due = began[of] + usual * number
+    return DueSends(due=due, took=served[of] - due)
+
+
+def _partitions(sends: pa.Table, ops: Ops, served_ns: Ints) -> Iterator[Waited]:
+    """The partitions of the load. Raises served_ns of each send that was not acked to the next ack of its
+    partition, the latest where it has several."""
     partition, time = numbers(sends, "partition"), numbers(sends, "time")
     invoked, ok = (is_one_of(sends, "type", word) for word in (INVOKE, OK))
-    ended = np.full(len(time), NEVER)
-    if len(ops.at):  # every invocation among the sends has a line
-        ended[invoked] = ops.ended[np.searchsorted(ops.at, numbers(sends, "at")[invoked])]
+    op_of = np.searchsorted(ops.at, numbers(sends, "at"))  # every invocation among the sends has a line
     for key in np.unique(partition).tolist():
         mine = partition == key
         asked = mine & invoked
-        yield Waited(partition=key, began=np.sort(time[asked]), ended=np.sort(ended[asked]),
-                     acked=np.sort(time[mine & ok]))
+        waited = Waited(partition=key, began=np.sort(time[asked]), ended=np.sort(ops.ended[op_of[asked]]),
+                        acked=np.sort(time[mine & ok]))
+        unacked = op_of[asked][~ops.ok[op_of[asked]]]
+        np.maximum.at(served_ns, unacked, waited.next_ack(ops.ended[unacked]))
+        yield waited
 
 
 def numbers(table: pa.Table, name: str) -> Ints:

@@ -17,7 +17,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import MEASURES, write_whole
 from floodmark.harness.run_location import Place, read_inside
 
-VERSION = b"1"  # raised whenever the meaning of a figure changes
+VERSION = b"2"  # raised whenever the meaning of a figure changes
 _KEY = b"floodmark.measures"
 _SCHEMA = KEPT.with_metadata({_KEY: VERSION})
 _BYTES_AT_MOST = 1 << 28

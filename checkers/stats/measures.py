@@ -106,6 +106,7 @@ def _fault(span: FaultSpan, clients: Clients, protocol: Protocol) -> Row:
         "first_failed_s": _first_failed(clients, begin, end),
         **{f"{window}_{name}_ms": quantile(latencies[window], share)
            for window in windows for name, share in QUANTILES.items()},
+        **{f"{window}_sends": len(of) for window, of in latencies.items()},
         "elections": _within(protocol.elections, begin, end),
         "unclean_elections": _within(protocol.unclean, begin, end),
         "isr_changes": _within(protocol.isr_changes, begin, end),
@@ -120,10 +121,9 @@ def _first_failed(clients: Clients, begin: int, end: int) -> float | None:
 
 
 def _latencies(clients: Clients, begin: int, end: int) -> Ints:
-    """The latencies of the acked sends invoked from begin on and before end, in ns, sorted."""
-    ops = clients.ops
-    kept = ops.ok & ops.sends & (ops.began >= begin) & (ops.began < end)
-    return np.sort(ops.ended[kept] - ops.began[kept])
+    """The latencies of the sends that were due from begin on and before end, in ns, sorted."""
+    sends = clients.due_sends
+    return np.sort(sends.took[(sends.due >= begin) & (sends.due < end)])
 
 
 def quantile(latencies: Ints, share: float) -> float | None:

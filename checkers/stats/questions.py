@@ -30,6 +30,7 @@ _OF_FAULTS = ", ".join([
     "count(*) filter (recovered = false) unrecovered",
     *(f"median({name}) {name}, max({name}) max_{name}" for name in _TIMES),
     *(f"median({name}) {name}" for name in _LATENCIES),
+    *(f"median({window}_sends) {window}_sends" for window in WINDOWS),
     "median(elections) elections", "median(isr_changes) isr_changes", "median(truncations) truncations",
 ])
 _BY_KIND = f"select kind, {_OF_FAULTS} from faults group by kind order by kind"

@@ -23,6 +23,7 @@ FAULT = pa.schema([
     ("recovery_partition", INT),
     ("recovered", FLAG),
     *((f"{window}_{name}_ms", REAL) for window in WINDOWS for name in QUANTILES),
+    *((f"{window}_sends", INT) for window in WINDOWS),
     ("elections", INT),
     ("unclean_elections", INT),
     ("isr_changes", INT),
@@ -51,7 +52,7 @@ RUN = pa.schema([
     ("largest_truncation", INT),
     ("max_unavailable_s", REAL),
     ("max_recovery_s", REAL),
-    *((f"{name}_ms", REAL) for name in QUANTILES),  # of all acked sends of the load
+    *((f"{name}_ms", REAL) for name in QUANTILES),  # of all sends of the load
 ])
 
 # A run's row as its folder keeps it, with the rows of its faults inside.

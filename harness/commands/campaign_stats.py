@@ -24,6 +24,7 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 FORMAT = 1  # of --json
 RUNS_SHOWN = 30
+FEW = 100  # sends: latencies of fewer say little
 NO_NIGHT = "-"  # for a run folder that was named directly
 Row = Mapping[str, Any]
 Cells = tuple[str, ...]
@@ -115,7 +116,8 @@ _BY_KIND: Cells = ("faults", "first failed op after", "longest gap", "acked agai
 def tables(answers: Answers) -> str:
     """The tables, each under its title."""
     parts = [_titled(
-        "Availability by kind of fault: medians (worst); latency of acked sends before > during > after",
+        "Availability by kind of fault: medians (worst); latency of sends, waiting included, before > during "
+        "> after (~: few sends)",
         ("fault", *_BY_KIND), [(str(row["kind"]), *_availability(row)) for row in answers.by_kind],
         "no fault struck")]
     nights = {row["night"] for row in answers.nights}
@@ -147,9 +149,14 @@ def _availability(row: Row) -> Cells:
         _time(row, "first_failed_s", row["failed"], faults),
         _time(row, "gap_s", row["waited"], faults),
         _time(row, "recovery_s", row["mended"], faults) + gone,
-        *(" > ".join(_ms(row[f"{window}_{name}_ms"]) for window in ("before", "during", "after"))
-          for name in ("p50", "p99", "p999")),
+        *(" > ".join(_few(row, window) + _ms(row[f"{window}_{name}_ms"])
+                     for window in ("before", "during", "after")) for name in ("p50", "p99", "p999")),
     )
+
+
+def _few(row: Row, window: str) -> str:
+    """The mark of a latency that is a median over faults with few sends in that time."""
+    return "~" if 0 < (row[f"{window}_sends"] or 0) < FEW else ""
 
 
 def _time(row: Row, name: str, known: int, of: int) -> str:

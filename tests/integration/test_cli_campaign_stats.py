@@ -62,6 +62,7 @@ def test_a_damaged_folder_is_named_and_the_others_count(tmp_path: Path) -> None:
     row = next(line for line in answer.out.splitlines() if line.startswith("kill "))
     assert row.split("  ")[1].strip() == "3"
     assert "4 s (9 s)" in row  # the median of 2, 4 and 9 s, and the worst
+    assert "~1 s > ~4 s > " in row  # of few sends
     assert "3 s (8 s)" in row  # from the mending, a second after the kill
     assert answer.out.index("gap-9") < answer.out.index("gap-4") < answer.out.index("gap-2")
 

@@ -29,10 +29,11 @@ def fault_of(tmp_path: Path, run: TimedRun) -> Row:
 
 def one_kill() -> TimedRun:
     """n1 is killed from 10 s (down at 10.5 s) to 14 s: in force for 4 s. A second is as wide as six letters.
+    A process usually begins an op each second, so that sends are due at the places of the dots too.
 
             8     9     10    11    12    13    14    15    16
-    p 0     [ok 1 s][ok]  [info, 9.5 to 12  ][fail][ok, 13 to 15][ok]
-    p 1                 [ok][    ok, 11 to 16                    ]
+    p 0     [ok 1 s][ok]  [info, 9.5 . 12 . ][fail][ok, 13 . 15 ][ok]
+    p 1                 [ok][    ok, 11  .     .     .     .  16 ]
     """
     run = TimedRun(partitions=2)
     run.sent(1, 8, 9).sent(1, 9, 9.2).sent(1, 9.5, 12, "info").sent(2, 12, 13, "fail").sent(2, 13, 15)
@@ -63,9 +64,12 @@ def test_the_figures_of_one_fault(tmp_path: Path) -> None:
         "first_failed_s": 2.0,  # the info at 12 s
         "gap_s": 5.5, "gap_partition": 0,  # from the first send after the ack, at 9.5 s, to 15 s
         "recovery_s": 2.0, "recovery_partition": 1, "recovered": True,  # to 16 s; partition 0 took 1 s
-        "before_p50_ms": 200.0, "before_p99_ms": 1000.0, "before_p999_ms": 1000.0,
-        "during_p50_ms": 2000.0, "during_p99_ms": 5000.0, "during_p999_ms": 5000.0,  # and one of 100 ms
-        "after_p50_ms": 500.0, "after_p99_ms": 500.0, "after_p999_ms": 500.0,
+        # 1, 0.2; 5.5 s of the info at 9.5 s, to the next ack at 15 s
+        "before_p50_ms": 1000.0, "before_p99_ms": 5500.0, "before_p999_ms": 5500.0, "before_sends": 3,
+        # 0.1, 3 (the fail, to 15 s), 2, 5; waiting behind the info 4.5, 3.5, behind the last 4, 3
+        "during_p50_ms": 3000.0, "during_p99_ms": 5000.0, "during_p999_ms": 5000.0, "during_sends": 8,
+        # 0.5; waiting 1, 2, 1
+        "after_p50_ms": 1000.0, "after_p99_ms": 2000.0, "after_p999_ms": 2000.0, "after_sends": 4,
         "elections": 2, "unclean_elections": 1, "isr_changes": 2, "truncations": 1,
     }  # fmt: skip
 
@@ -81,7 +85,7 @@ def test_the_figures_of_its_run(tmp_path: Path) -> None:
         "faults": 1, "faults_by_kind": [("kill", 1)],
         "elections": 3, "unclean_elections": 1, "isr_changes": 2, "isr_by_leader": 1, "isr_by_controller": 1,
         "truncations": 1, "largest_truncation": 3, "max_unavailable_s": 5.5, "max_recovery_s": 2.0,
-        "p50_ms": 500.0, "p99_ms": 5000.0, "p999_ms": 5000.0,  # of 0.1, 0.2, 0.5, 1, 2 and 5 s
+        "p50_ms": 2000.0, "p99_ms": 5500.0, "p999_ms": 5500.0,  # of all these 15
     }  # fmt: skip
 
 
@@ -112,8 +116,42 @@ def test_no_ack_before_the_fault(tmp_path: Path) -> None:
 def test_the_window_before_a_fault_is_as_long_as_the_fault(tmp_path: Path) -> None:
     """In force from 10 to 14 s: a send before 6 s does not count."""
     run = one_kill().sent(5, 1, 5.9)
-    assert fault_of(tmp_path / "apart", run)["before_p999_ms"] == 1000.0
-    assert fault_of(tmp_path / "within", run.sent(5, 6.5, 8.5))["before_p999_ms"] == 2000.0
+    assert fault_of(tmp_path / "apart", run)["before_sends"] == 3
+    assert fault_of(tmp_path / "within", run.sent(5, 6.5, 8.5))["before_sends"] == 5  # due at 6.5 and 7.5 s
+
+
+def steady(*, until_s: float) -> TimedRun:
+    """Two processes send in turn, every 0.1 s each, and are acked after 0.01 s; until 10 s, and from then."""
+    run = TimedRun(partitions=2)
+    for tenth in [*range(50, 100), *range(round(10 * until_s), 200)]:
+        for process in (1, 2):
+            run.sent(process, tenth / 10, tenth / 10 + 0.01, partition=process - 1)
+    return run.fault("cut", 10, 10).fault("heal", until_s, until_s)
+
+
+def test_a_process_that_waits_does_not_hide_what_it_would_have_sent(tmp_path: Path) -> None:
+    """One ack of 0.01 s, and one send that takes 3.99 s: what is due meanwhile takes half of it in the
+    middle."""
+    run = steady(until_s=14).sent(1, 10, 13.99).sent(2, 10, 10.01, partition=1)
+    fault = fault_of(tmp_path, run)
+    assert (fault["before_p50_ms"], fault["before_p99_ms"], fault["before_sends"]) == (10.0, 10.0, 80)
+    assert (fault["during_p50_ms"], fault["during_p999_ms"]) == (pytest.approx(2000, abs=100), 3990.0)
+    assert fault["during_sends"] == 40
+
+
+@pytest.mark.parametrize("kind", ["fail", "info", None])
+def test_a_send_that_was_not_acked_is_served_with_the_next_ack(tmp_path: Path, kind: str | None) -> None:
+    """Fails that are answered at once do not make a cut look fast; without an answer it lasts until the load
+    ends, at 19.91 s."""
+    run = steady(until_s=14).sent(3, 10, None if kind is None else 10.05, str(kind))
+    fault = fault_of(tmp_path, run)
+    assert fault["during_p999_ms"] == pytest.approx(9910 if kind is None else 4010)
+
+
+def test_a_process_that_rests_waits_for_nothing(tmp_path: Path) -> None:
+    """It sent nothing from 10 to 14 s, with everything acked."""
+    fault = fault_of(tmp_path, steady(until_s=14).sent(1, 10, 10.02))
+    assert (fault["during_p50_ms"], fault["during_sends"]) == (20.0, 1)
 
 
 def test_a_fault_that_is_never_mended_lasts_as_long_as_the_load(tmp_path: Path) -> None:
@@ -136,7 +174,7 @@ def test_an_op_without_an_answer_is_waited_for_and_has_not_failed(tmp_path: Path
     run = TimedRun().sent(1, 9, 9.5).sent(1, 11, None).polled(2, 19, 20)
     fault = fault_of(tmp_path, run.fault("kill", 10, 10, "n1").fault("start", 12, 12, "n1"))
     assert (fault["first_failed_s"], fault["gap_s"]) == (None, 9.0)  # from 11 s to the end of the load, 20 s
-    assert (fault["recovery_s"], fault["recovered"], fault["during_p50_ms"]) == (8.0, False, None)
+    assert (fault["recovery_s"], fault["recovered"], fault["during_p50_ms"]) == (8.0, False, 9000.0)
     assert figures(tmp_path / "again", run)["unanswered"] == 1
 
 
@@ -145,12 +183,12 @@ def test_an_ack_at_the_instant_of_mending_is_not_the_next_one(tmp_path: Path) ->
     assert fault_of(tmp_path, run)["recovery_s"] == 1.0
 
 
-def test_a_completion_without_an_invocation_is_an_ack_and_has_no_latency(tmp_path: Path) -> None:
+def test_a_completion_without_an_invocation_is_an_ack_and_no_send_of_its_own(tmp_path: Path) -> None:
     run = TimedRun().sent(1, 9, None).sent(2, 10, 12)
     run.lines = [line for line in run.lines if (line["process"], line["type"]) != (2, "invoke")]
     run.fault("pause", 10, 10, "n1").fault("resume", 11, 11, "n1")
     row = figures(tmp_path, run)
-    assert (row["ok"], row["unanswered"], row["p50_ms"], row["max_recovery_s"]) == (1, 1, None, 1.0)
+    assert (row["ok"], row["unanswered"], row["p50_ms"], row["max_recovery_s"]) == (1, 1, 3000.0, 1.0)
 
 
 def test_a_cut_that_names_no_node_is_healed(tmp_path: Path) -> None:

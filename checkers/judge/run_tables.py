@@ -140,6 +140,7 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         "weak_acks": promised.weak_acks,
         "retried": promised.retried,
         "uncommitted": promised.uncommitted,
+        "decided": gates.leader_known[used] & folder.settled & lso.is_valid().to_numpy(False),
     }
     columns |= {
         name: getattr(gates, name)[used]

@@ -15,6 +15,7 @@ DUPLICATE = "duplicate"
 PHANTOM = "phantom"
 G1A = "G1a"
 SAW_THEN_LOST = "saw-then-lost"
+TORN_TRANSACTION = "torn-transaction"
 NONMONOTONIC_SEND = "nonmonotonic-send"
 INT_NONMONOTONIC_SEND = "int-nonmonotonic-send"
 REALTIME_ORDER = "realtime-order"
@@ -61,6 +62,7 @@ OF_THE_HISTORY = (
     DUPLICATE,
     PHANTOM,
     G1A,
+    TORN_TRANSACTION,
     SAW_THEN_LOST,
     NONMONOTONIC_SEND,
     INT_NONMONOTONIC_SEND,
@@ -110,6 +112,7 @@ SILENT_IF_BREACHED = (
     POLL_SKIP,
     NONMONOTONIC_POLL,
     REALTIME_ORDER,
+    TORN_TRANSACTION,
     *BY_PROCESS,
     *BY_TIME,
     *OF_TRACE_AND_HISTORY,  # the line of a fault that lost data may be missing, and times may be wrong
@@ -126,6 +129,8 @@ IF_LOSSES_PERMITTED = (
     LOST_WRITE,
     INCONSISTENT_OFFSETS,
     DUPLICATE,
+    G1A,
+    TORN_TRANSACTION,
     SAW_THEN_LOST,
     NONMONOTONIC_SEND,
     REALTIME_ORDER,
@@ -139,9 +144,10 @@ IF_LOSSES_PERMITTED = (
 )
 # Where acks may be weak, they do not prove a record that a poll passed over.
 IF_ACKS_UNKNOWN = (
-    LOST_WRITE, INCONSISTENT_OFFSETS, NONMONOTONIC_SEND, REALTIME_ORDER, POLL_SKIP, INT_POLL_SKIP,
+    LOST_WRITE, TORN_TRANSACTION, INCONSISTENT_OFFSETS, NONMONOTONIC_SEND, REALTIME_ORDER, POLL_SKIP,
+    INT_POLL_SKIP,
 )  # fmt: skip
-IF_ISOLATION_UNKNOWN = (UNSEEN, G1A, PRECOMMITTED_READ, *CYCLES)
+IF_ISOLATION_UNKNOWN = (UNSEEN, G1A, TORN_TRANSACTION, PRECOMMITTED_READ, *CYCLES)
 # Not claimed below the final log start. Where that is unknown, they are too, if there would be any.
 ABOVE_LOG_START = (
     NONMONOTONIC_POLL,

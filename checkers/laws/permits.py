@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 ACKS, UNCLEAN, UNCLEAN_MAYBE, BUDGET, BUDGET_MAYBE, RETRIES, SUBSCRIBE, ISOLATION = range(1, 9)
-INTERNAL, INTERNAL_MAYBE = 9, 10
+INTERNAL_MAYBE, INTERNAL = 9, 10  # in this order: torn_transactions.py takes the least, 0 for none
 PERMITTED_BY: Mapping[int, str] = {
     ACKS: "acks",
     UNCLEAN: "unclean.leader.election.enable",

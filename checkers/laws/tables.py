@@ -28,7 +28,8 @@ _ITEM = {"at": INT, "pos": pa.int32(), "index": INT, "time": INT, "process": INT
 TABLES: Mapping[str, pa.Schema] = {
     # -- history.jsonl, by partition ------------------------------------------------------------------------
     # One row for each micro-send of an invocation (type invoke) or of a completion (ok, fail, info) of a send
-    # or txn; pos: its place in the line's list, from 0; offset: of an ok, where it is known.
+    # or txn; pos: its place in the line's list, from 0; offset: where it is known; of an ok
+    # it is that of the ack, else a remark.
     "sends": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
     # One row for each record that a completed poll or txn returned (type ok, fail, info); pos as above.
     "reads": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
@@ -73,14 +74,15 @@ TABLES: Mapping[str, pa.Schema] = {
     # without the leader's log these show losses; loss_in_doubt: only this says that a loss is possible;
     # denied_by: all so many nodes do not know the topic, nor its leader; 0: nobody can say that;
     # isr_followers: with their log starts; weak_acks: acks is not all; retried: retries without idempotence;
-    # uncommitted: isolation is read_uncommitted; the columns from unclean_index on: a send that was invoked
-    # before the bound (an index, or a time) may be lost by that cause, surely or (maybe) possibly.
+    # uncommitted: isolation is read_uncommitted; decided: the run settled and the leader's row has an lso:
+    # its log shows which transactions were committed; the columns from unclean_index on: a send that was
+    # invoked before the bound (an index, or a time) may be lost by that cause, surely or (maybe) possibly.
     "partitions": _schema(partition=INT, leader=TEXT, leader_known=FLAG, compact=FLAG, losses_judged=FLAG,
                           log_start=INT, claims_from=INT, hw=INT, readable_to=INT, stable_to=INT,
                           unseen_judged=FLAG, by_final_reads=FLAG, by_any_read=FLAG, loss_in_doubt=FLAG,
                           denied_by=INT,
                           isr_followers=pa.list_(pa.struct([("node", TEXT), ("log_start", INT)])),
-                          weak_acks=FLAG, retried=FLAG, uncommitted=FLAG,
+                          weak_acks=FLAG, retried=FLAG, uncommitted=FLAG, decided=FLAG,
                           unclean_index=INT, unclean_time=INT, unclean_maybe=FLAG, unclean_maybe_time=INT,
                           budget_index=INT, budget_maybe_index=INT),
     # Partitions whose final log start may be higher than claims_from, because a row of replicas.jsonl is
@@ -126,6 +128,11 @@ SENT_ON_BY_PARTITIONS: Mapping[str, pa.Schema] = {
     # One row for each completed txn that read a value which it sends: the line, its index and process; the
     # lowest place of such reads; the lowest index at which such a value was invoked.
     "own_reads": _schema(at=INT, index=INT, process=INT, partition=INT, offset=INT, value=INT, invoked=INT),
+    # Of each txn that is not ok, in the unit, the record that shows best whether it was committed, and the
+    # one that shows best that it was not (how: aborted, absent, passed). at, invoked: its invocation; done:
+    # the index of its completion; permit: 0 where none (torn_transactions.py).
+    "txn_fates": _schema(at=INT, committed=FLAG, permit=pa.int32(), partition=INT, value=INT, how=TEXT,
+                         offset=INT, invoked=INT, done=INT),
 }
 SENT_ON_BY_PROCESSES: Mapping[str, pa.Schema] = {
     # One row for each completed op, or send without a completion: op is the line of its invocation, or of its

@@ -1,5 +1,5 @@
 """The dependencies between ops of runs with transactions: who read or followed whose writes; reads of own
-writes.
+writes; and what became of the records of transactions that were not ok (torn_transactions.py).
 
 There are three steps, because a partition shows what ops read and wrote there, a process when its ops began
 and ended, and only the complete run shows cycles:
@@ -25,6 +25,7 @@ from floodmark.checkers.laws import cycles, finding_names
 from floodmark.checkers.laws.op_graph import RW, WR, WW
 from floodmark.checkers.laws.permits import ISOLATION
 from floodmark.checkers.laws.tables import SENT_ON_BY_PARTITIONS, SENT_ON_BY_PROCESSES
+from floodmark.checkers.laws.torn_transactions import TORN, fates
 from floodmark.checkers.laws.unit import Unit
 
 
@@ -62,6 +63,7 @@ def dependencies(unit: Unit) -> None:
         group by run""",
     )
     unit.make("own_reads", _OWN_READS)
+    fates(unit)
 
 
 def sent_on(unit: Unit) -> dict[str, pa.Table]:
@@ -148,4 +150,5 @@ def of_the_run(unit: Unit) -> None:
                 min(struct_pack(partition := partition, "offset" := "offset", value := value)) as lowest
             from own_reads group by run, "at") join runs using (run)""",
     )
+    unit.find(finding_names.TORN_TRANSACTION, TORN)
     cycles.cycles(unit)

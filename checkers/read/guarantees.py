@@ -44,19 +44,20 @@ def _from(least: int) -> Callable[[Any], bool]:
 
 
 _FLAG, _IS_FLAG = "true or false", _one_of(True, False)
-_BUDGET = (permits.BUDGET, permits.BUDGET_MAYBE)
+_INTERNAL = (permits.INTERNAL_MAYBE, permits.INTERNAL)
+_BUDGET = (permits.BUDGET, permits.BUDGET_MAYBE, *_INTERNAL)
 _WRITTEN_TWICE = (names.DUPLICATE, names.INT_NONMONOTONIC_SEND, names.NONMONOTONIC_SEND)
 GUARANTEES: Mapping[str, Guarantee] = {
     "acks": Guarantee(
         allowed='"all" (also "-1" or -1), "1" or "0"', is_allowed=_one_of("all", "-1", -1, "1", "0"),
-        weakest="0", permits=(permits.ACKS,), checks=names.IF_ACKS_UNKNOWN),
+        weakest="0", permits=(permits.ACKS, *_INTERNAL), checks=names.IF_ACKS_UNKNOWN),
     "min_insync_replicas": Guarantee(
         allowed="a number from 1 on", is_allowed=_from(1), weakest=1, permits=_BUDGET,
         checks=(*names.IF_LOSSES_PERMITTED, names.ACK_RULE)),
     "replication_factor": Guarantee(allowed="a number from 0 on", is_allowed=_from(0), weakest=0),
     "unclean_leader_election": Guarantee(
         allowed=_FLAG, is_allowed=_IS_FLAG, weakest=True,
-        permits=(permits.UNCLEAN, permits.UNCLEAN_MAYBE, permits.INTERNAL_MAYBE),
+        permits=(permits.UNCLEAN, permits.UNCLEAN_MAYBE, *_INTERNAL),
         checks=(*names.IF_LOSSES_PERMITTED, names.UNCLEAN_ELECTION)),
     "idempotence": Guarantee(
         allowed=_FLAG, is_allowed=_IS_FLAG, weakest=False, permits=(permits.RETRIES,), checks=_WRITTEN_TWICE),

@@ -19,7 +19,11 @@ from floodmark.harness.verdict import NotMade
 
 # Checks that need the dumps and replicas.jsonl. The others work without, or with less (G1a, duplicate and
 # poll-skip then use only what clients saw).
-OF_FILES = (*finding_names.OF_THE_LOGS, finding_names.UNSEEN, finding_names.SAW_THEN_LOST)
+OF_FILES = (
+    *finding_names.OF_THE_LOGS, finding_names.UNSEEN, finding_names.SAW_THEN_LOST,
+    finding_names.TORN_TRANSACTION,
+)  # fmt: skip
+OF_IMPORTS = (finding_names.TORN_TRANSACTION,)  # of these, the checks that an imported history alone can show
 # Events that show what was committed, who had it, and what permits its loss.
 _COMMITTED = frozenset({
     "append", "truncate", "hw", "become_leader", "become_follower", "start", "elect", "isr",
@@ -59,6 +63,7 @@ class Observes:
     dumps: bool = True
     replicas: bool = True
     events: frozenset[str] | None = None  # of the trace; None: all, if there is one
+    imported: bool = False
     flaw: str | None = None  # the error that makes it unusable
 
     def shows(self, *events: str) -> bool:
@@ -97,6 +102,7 @@ def observes_of(about: Mapping[str, Any]) -> Observes:
         dumps=promised.get("dumps", True),
         replicas=promised.get("replicas", True),
         events=None if events is None else frozenset(events),
+        imported=isinstance(about.get("imported"), dict),
     )
 
 
@@ -132,7 +138,7 @@ def _not_made(observes: Observes) -> Iterator[NotMade]:
     events = sorted(set().union(*lacked.values()))
     files = [name for name, there in (("dumps", observes.dumps), ("replicas.jsonl", observes.replicas))
              if not there]
-    of_files = list(OF_FILES) if files else []
+    of_files = [name for name in OF_FILES if files and not (observes.imported and name in OF_IMPORTS)]
     if not observes.replicas:
         of_files += [name for name in OF_TRACE_AND_REPLICAS if name not in of_trace]
     if of_files:

@@ -131,6 +131,18 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "leave it in doubt",
         facts=("S6",),
     ),
+    finding_names.TORN_TRANSACTION: Explanation(
+        means="One transaction took effect in part, and its client was not told ok: the cluster had settled, "
+        "and one of its records is committed while another is aborted, or not in its leader's log. In an "
+        "imported history: a reader of committed records got one of them, and another, whose send was acked "
+        "inside the transaction, was passed over by readers and read by nobody. Only of txn ops, whose "
+        "clients commit when every send was acked, and abort else.",
+        near_miss="A transaction whose records are all committed, or none, whatever its client was told. A "
+        "send of several records without a transaction: it may be half written.",
+        permitted="internal topics: unclean elections or data-losing faults after the transaction began.",
+        law="A transaction is committed as a whole or not at all",
+        facts=("S18", "S17"),
+    ),
     finding_names.SAW_THEN_LOST: Explanation(
         means="A reader was shown a value at an offset, and the leader's final log does not hold it there.",
         near_miss="An offset below the final log start: it was deleted.",

@@ -65,6 +65,7 @@ def last_words(output: object) -> str:
 
 
 _ACKED = "The send of {value} to partition {partition} was acked{acked}, but "
+_TORN = "A transaction took effect in part{lines}: {seen} is committed, and "
 _CANDIDATE = "{who}, a candidate for leadership, lacks {record}: its log "
 _RECOVERED = (
     "{who} started with a log of partition {partition} that ends at {offset}, though no fault had lost data "
@@ -112,6 +113,12 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     "at {place}{lines}.",
     (finding_names.G1A, "aborted"): "The leader's final log has {value} only as aborted, at {place}, yet a "
     "reader of committed records got it from there{lines}.",
+    (finding_names.TORN_TRANSACTION, "aborted"): _TORN + "in the leader's final log {value}, at {place}, is "
+    "only there as aborted.",
+    (finding_names.TORN_TRANSACTION, "absent"): _TORN + "the leader's final log of partition {partition} "
+    "does not hold {value}.",
+    (finding_names.TORN_TRANSACTION, "passed"): _TORN + "{value}, acked at {place}, was passed over and "
+    "never read.",
     (finding_names.SAW_THEN_LOST, None): "{value} was read at {place}{lines}; the leader's final log does "
     "not hold it there.",
     (finding_names.NONMONOTONIC_SEND, None): "Process {process} was acked offset {offset} of partition "

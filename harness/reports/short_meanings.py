@@ -44,6 +44,7 @@ SHORT_MEANINGS: Mapping[str, str] = {
     "recovery-loss": "a replica started without records that it certainly had on disk",
     "saw-then-lost": "a reader got a record that is not in the final log",
     "stuck": "after mending, a partition had no leader or acked nothing",
+    "torn-transaction": "one record of a transaction is committed, and another is not",
     "two-leaders": "two nodes acted as leader of one epoch",
     "unclean-election": "a leader from outside the ISR, which no setting allowed and nobody asked for",
     "under-replicated": "a member of the ISR lacks a record below the leader's HW",

@@ -124,6 +124,46 @@ def an_aborted_txn_reads_once_more(folder: RunFolder, random: Random) -> Expect 
     return after(folder, NOTHING)
 
 
+# -- transactions that take effect in part ------------------------------------------------------------------
+
+def in_part(
+    folder: RunFolder, random: Random, kind: str, fates: list[bool | None], *, f: str = "txn"
+) -> None:
+    """A client sends records and gets this answer; each of them is committed (True), aborted (False), or in
+    no log (None)."""
+    (txn,) = clients(folder, picks(folder, random, len(fates)), f=f)
+    for row in folder.rows:
+        row["lso"] = row["hw"]
+    txn.asks()
+    for which, committed in enumerate(fates):
+        if committed is not None:
+            txn.appends(which, aborted=not committed)
+    if kind != "never":
+        txn.answers(kind)
+
+
+@damage
+def a_txn_takes_effect_in_part(folder: RunFolder, random: Random) -> Expect | None:
+    """One record is committed, another is aborted or was never there; nobody was told ok."""
+    if not folder.run.get("settled"):
+        return None
+    fates = [True, random.choice((False, None)), *random.choices((True, False, None), k=random.randrange(3))]
+    random.shuffle(fates)
+    kind = random.choice(("info", "fail", "never"))
+    in_part(folder, random, kind, fates)
+    return after(folder, found("torn-transaction", *(("G1a",) if kind == "fail" else ())))
+
+
+@near_miss
+def a_txn_takes_effect_as_a_whole(folder: RunFolder, random: Random) -> Expect | None:
+    """Or not at all; a plain send of two records may take effect in part."""
+    whole = random.choice((True, False))
+    fates = random.choice(([True, True], [False, False], [None, None], [False, None]))
+    in_part(folder, random, random.choice(("info", "never")), fates if whole else [True, None],
+            f="txn" if whole else "send")
+    return after(folder, NOTHING)
+
+
 # -- rings of reads -----------------------------------------------------------------------------------------
 
 @damage

@@ -16,6 +16,7 @@ import twin_deaths
 import twin_logs
 import twin_observes
 import twin_order
+import twin_torn
 import twin_trace
 from twin_facts import World, facts
 from twin_folder import read
@@ -24,7 +25,7 @@ from twin_logs import Found
 LOGS = ("diverged", "under-replicated", "epoch-lineage", "malformed-log")
 POLLS = ("nonmonotonic-poll", "poll-skip")
 HISTORY = ("lost-write", "unseen", "inconsistent-offsets", "phantom", "G1a", "saw-then-lost", "duplicate",
-           "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
+           "torn-transaction", "realtime-order", "nonmonotonic-send", "int-nonmonotonic-send", *POLLS,
            *(f"int-{name}" for name in POLLS), "end-offset-regressed", *twin_cycles.NAMES)
 ABOVE_LOG_START = (*POLLS, *(f"int-{name}" for name in POLLS), "unsafe-truncation")
 UNTRACED = tuple(sorted({*LOGS, *HISTORY, "stuck", "broker-died"}))  # checked without a trace too
@@ -37,7 +38,8 @@ CHECKS: dict[str, Callable[[World], Iterator[Found]]] = {
     "broker-died": twin_logs.broker_died,
     "lost-write": twin_clients.lost_write, "unseen": twin_clients.unseen,
     "inconsistent-offsets": twin_clients.inconsistent_offsets, "phantom": twin_clients.phantom,
-    "G1a": twin_clients.g1a, "saw-then-lost": twin_clients.saw_then_lost, "duplicate": twin_clients.duplicate,
+    "G1a": twin_clients.g1a, "torn-transaction": twin_torn.torn_transaction,
+    "saw-then-lost": twin_clients.saw_then_lost, "duplicate": twin_clients.duplicate,
     "realtime-order": twin_order.realtime_order, "nonmonotonic-send": twin_order.nonmonotonic_send,
     "int-nonmonotonic-send": twin_order.int_nonmonotonic_send,
     "end-offset-regressed": twin_order.end_offset_regressed,

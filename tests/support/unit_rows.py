@@ -42,7 +42,7 @@ HEALTHY: Mapping[str, Row] = {
         "leader": "n1", "leader_known": True, "compact": False, "losses_judged": True, "log_start": 0,
         "claims_from": 0, "hw": 0, "readable_to": 0, "stable_to": 0, "unseen_judged": True,
         "by_final_reads": False, "by_any_read": False, "loss_in_doubt": False, "isr_followers": [],
-        "weak_acks": False, "retried": False, "uncommitted": False, "unclean_maybe": False,
+        "weak_acks": False, "retried": False, "uncommitted": False, "decided": False, "unclean_maybe": False,
     },
     "processes": {"final": False, "overlaps": False},
     "runs": {"transactional": False, "uncommitted": False, "silent": []},

@@ -104,6 +104,7 @@ def test_the_sentence_of_an_example_is_short(name: str) -> None:
 HOWS = {
     "lost-write": ("moved", "overwritten", "orphaned", "gone", "unread"),
     "G1a": ("", "aborted"),
+    "torn-transaction": ("aborted", "absent", "passed"),
     "epoch-lineage": ("two records", "falls", "cache", "cache above LEO"),
     "ack-rule": ("hw", "isr", "member"),
     "candidate-incomplete": ("short", "other"),

@@ -27,8 +27,11 @@ READ_OWN = "precommitted-read"
 BATCH = Batch(log, values, transactions)
 
 
-def line(process: int, kind: str, *sends: Place, reads: Sequence[Place] = (), f: str = "txn") -> Line:
-    return {"process": process, "type": kind, "sends": sends, "reads": reads, "f": f}
+def line(
+    process: int, kind: str, *sends: Place, reads: Sequence[Place] = (), f: str = "txn", told: bool = False
+) -> Line:
+    """told: although it is not ok, the line has the offsets."""
+    return {"process": process, "type": kind, "sends": sends, "reads": reads, "f": f, "told": told}
 
 
 def op(process: int, *sends: Place, reads: Sequence[Place] = (), f: str = "txn") -> list[Line]:
@@ -58,7 +61,7 @@ def rows_of(lines: Iterable[Line], first: int = 0, **run: Any) -> dict[str, list
         for name in ("sends", "reads"):
             for pos, (partition, offset, value) in enumerate(one[name]):
                 place = {"partition": partition, "value": value, "offset": offset, "pos": pos}
-                if name == "sends" and one["type"] != "ok":
+                if name == "sends" and one["type"] != "ok" and not one["told"]:
                     place["offset"] = None
                 rows[name].append(base | place)
     rows["answers"] = pairing.answers(table("lines", rows["lines"])).to_pylist()
@@ -211,6 +214,135 @@ def test_a_failed_send_wrote_nothing() -> None:
     assert names_of(FAILED) == []
 
 
+# -- torn transactions --------------------------------------------------------------------------------------
+
+Tables = dict[str, list[Line]]
+SETTLED = {"decided": True, "stable_to": 5, "hw": 5}
+IMPORTED = {"leader_known": False, "losses_judged": False, "by_any_read": True, "log_start": None,
+            "hw": None, "stable_to": None}  # fmt: skip
+DOUBTFUL = [line(1, "invoke", A, D), line(1, "info", A, D)]
+TOLD = [line(1, "invoke", A, D), line(1, "info", A, D, told=True)]
+SHOWN = op(2, reads=[A])
+AROUND_IT = op(3, reads=[C, (1, 2, 22)])
+
+
+def torn_rows(lines: Iterable[Line], *entries: Place, of: Line = SETTLED, **run: Any) -> Tables:
+    """Partition 0 as in a settled run, partition 1 as changed. entries: of the leader's logs; one with offset
+    and value as negative numbers is aborted."""
+    logged = [
+        {"partition": partition, "offset": abs(offset), "value": abs(value), "aborted": value < 0, "at": at}
+        for at, (partition, offset, value) in enumerate(entries)
+    ]  # fmt: skip
+    first = IMPORTED if of.get("by_any_read") else SETTLED
+    return {
+        **rows_of(lines, **run), "entries": logged,
+        "partitions": [{**first, "partition": 0}, {**of, "partition": 1}],
+        "replicas": [{"partition": key, "leads": True, "leo": 5, "hw": 5} for key in (0, 1)],
+    }  # fmt: skip
+
+
+ABORTED_D = (1, -1, -21)
+TORN = {
+    "the other is aborted": (torn_rows(DOUBTFUL, A, ABORTED_D), "aborted"),
+    "the other is not there": (torn_rows(DOUBTFUL, A), "absent"),
+    "never answered": (torn_rows(DOUBTFUL[:1], A, ABORTED_D), "aborted"),
+    "answered with a fail": (torn_rows([DOUBTFUL[0], line(1, "fail", A, D)], A, ABORTED_D), "aborted"),
+    "one of two copies is committed": (torn_rows(DOUBTFUL, A, (0, -2, -10), ABORTED_D), "aborted"),
+    "read, and passed over by a poll": (torn_rows([*TOLD, *SHOWN, *AROUND_IT], of=IMPORTED), "passed"),
+    "and passed over between two polls": (
+        torn_rows([*TOLD, *SHOWN, *op(3, reads=[C]), *op(3, reads=[(1, 2, 22)])], of=IMPORTED), "passed",
+    ),
+}  # fmt: skip
+WHOLE = {
+    "both are committed": torn_rows(DOUBTFUL, A, D),
+    "both are aborted": torn_rows(DOUBTFUL, (0, 0, -10), ABORTED_D),
+    "neither is there": torn_rows(DOUBTFUL),
+    "the other is not decided yet": torn_rows(DOUBTFUL, A, D, of={**SETTLED, "stable_to": 1}),
+    "one that is not decided yet": torn_rows(DOUBTFUL, (0, 5, 10), ABORTED_D),
+    "the other may have been deleted": torn_rows(DOUBTFUL, A, of={**SETTLED, "log_start": 1}),
+    "the other may have been compacted": torn_rows(DOUBTFUL, A, of={**SETTLED, "losses_judged": False}),
+    "no lso in the other's row": torn_rows(DOUBTFUL, A, of={**SETTLED, "decided": False}),
+    "it was told ok": torn_rows(op(1, A, D), A),
+    "a send without a transaction": torn_rows([{**one, "f": "send"} for one in DOUBTFUL], A),
+    "two transactions": torn_rows(
+        [line(1, "invoke", A), line(1, "info", A), line(2, "invoke", D), line(2, "info", D)], A
+    ),
+    "the other was read, too": torn_rows([*TOLD, *SHOWN, *op(3, reads=[C, D, (1, 2, 22)])], of=IMPORTED),
+    "by a poll in doubt": torn_rows([*TOLD, *AROUND_IT, line(2, "invoke"), line(2, "info", reads=[A])],
+                                    of=IMPORTED),
+    "nobody was told its offset": torn_rows([*DOUBTFUL, *SHOWN, *AROUND_IT], of=IMPORTED),
+    "nobody went past it": torn_rows([*TOLD, *SHOWN, *op(3, reads=[C])], of=IMPORTED),
+    "nobody came from below it": torn_rows([*TOLD, *SHOWN, *op(3, reads=[(1, 2, 22)])], of=IMPORTED),
+    "a failed poll passed over it": torn_rows(
+        [*TOLD, *SHOWN, line(3, "invoke"), line(3, "fail", reads=[C, (1, 2, 22)])], of=IMPORTED
+    ),
+    "two processes are on its sides": torn_rows(
+        [*TOLD, *SHOWN, *op(3, reads=[C]), *op(4, reads=[(1, 2, 22)])], of=IMPORTED
+    ),
+    "read uncommitted": torn_rows(
+        [*TOLD, *SHOWN, *AROUND_IT], of={**IMPORTED, "uncommitted": True}
+    ),
+}  # fmt: skip
+BETWEEN = {"process": 3, "at": 6, "type": "ok"}
+MOVED = {
+    f"{f} {place}": {
+        **torn_rows([*TOLD, *SHOWN, *op(3, reads=[C]), *op(3, reads=[(1, 2, 22)])], of=IMPORTED),
+        "moves": [{**BETWEEN, "f": f, "at": at}],
+    }
+    for f, place, at in (("assign", "between", 6), ("crash", "between", 6), ("subscribe", "before", -1))
+}  # fmt: skip
+TORN_RUNS = {name: BATCH.add(**rows) for name, (rows, _) in TORN.items()}
+WHOLE_RUNS = {name: BATCH.add(**rows) for name, rows in {**WHOLE, **MOVED}.items()}
+
+
+def torn(run: Run) -> list[tuple[Any, ...]]:
+    return [tuple(row.get(key) for key in ("partition", "value", "seen", "how", "permit", "ops"))
+            for row in run.findings() if row["name"] == "torn-transaction"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_a_transaction_is_torn(name: str) -> None:
+    ops = [0] if name == "never answered" else [0, 1]
+
+    assert torn(TORN_RUNS[name]) == [(1, 21, 10, TORN[name][1], None, ops)]
+
+
+@pytest.mark.parametrize("name", WHOLE_RUNS)
+def test_a_transaction_is_not_torn_for_certain(name: str) -> None:
+    assert torn(WHOLE_RUNS[name]) == []
+
+
+REPEATED = BATCH.add(**torn_rows(DOUBTFUL, A), repeated=[{"value": 21}])
+LOST = {**SETTLED, "unclean_index": 1}
+STRUCK = {
+    "the coordinator may have lost it": (torn_rows(DOUBTFUL, A, internal_index=1), 9),
+    "it lost data before": (torn_rows(DOUBTFUL, A, internal_index=0), None),
+    "the other is lost, which is permitted": (torn_rows(DOUBTFUL, A, of=LOST), 10),
+    "and perhaps so": (torn_rows(DOUBTFUL, A, of={**SETTLED, "budget_maybe_index": 1}), 9),
+    "its marker may be lost": (torn_rows(DOUBTFUL, A, ABORTED_D, of=LOST), 9),
+    "acks permit the loss": (torn_rows(DOUBTFUL, A, of={**SETTLED, "weak_acks": True}), 10),
+    "acks lose no marker": (torn_rows(DOUBTFUL, A, ABORTED_D, of={**SETTLED, "weak_acks": True}), None),
+}
+STRUCK_RUNS = {name: BATCH.add(**rows) for name, (rows, _) in STRUCK.items()}
+# Of three records one is committed; of the two that are not, nothing permits the loss of the second.
+THREE = [line(1, "invoke", (1, 0, 20), (1, 1, 21), (0, 3, 13)), line(1, "info", C, D, (0, 3, 13))]
+TWO_LACKING = BATCH.add(**torn_rows(THREE, C, of={**SETTLED, "unclean_index": 1}))
+
+
+def test_a_value_that_was_sent_twice_tears_nothing() -> None:
+    assert torn(REPEATED) == []
+
+
+@pytest.mark.parametrize("name", STRUCK)
+def test_what_permits_a_torn_transaction(name: str) -> None:
+    assert [found[4] for found in torn(STRUCK_RUNS[name])] == [STRUCK[name][1]]
+
+
+def test_of_several_records_the_one_that_is_permitted_least_counts() -> None:
+    """But each pair has the committed one, whose marker may be lost."""
+    assert torn(TWO_LACKING) == [(0, 13, 20, "absent", 9, [0, 1])]
+
+
 # -- units of partitions, and one of the run ----------------------------------------------------------------
 
 
@@ -223,7 +355,9 @@ def in_steps(tables: dict[str, pa.Table]) -> list[Line]:
     """Each partition in a unit of its own, each half of the processes as well, and one unit for the runs."""
     sent: dict[str, list[pa.Table]] = {}
     for key in (0, 1):
-        mine = {name: of_partition(tables[name], key) for name in ("sends", "reads")}
+        mine = {
+            name: of_partition(rows, key) for name, rows in tables.items() if "partition" in rows.schema.names
+        }
         with opened(mine | {"runs": tables["runs"]}) as unit:
             run_families(unit, [log, values, dependencies])
             for name, rows in sent_on(unit).items():
@@ -259,6 +393,12 @@ def test_partitions_in_units_of_their_own_have_the_findings_of_one_unit() -> Non
 
     assert in_steps(tables) == together
     assert {row["name"] for row in together} == {"G1c", READ_OWN, "G-single"}
+
+
+def test_a_transaction_is_torn_between_units() -> None:
+    tables = tables_of([TORN["the other is aborted"][0]])
+
+    assert [row["name"] for row in in_steps(tables)] == ["torn-transaction"]
 
 
 @pytest.mark.parametrize(("most", "searched"), [(15, True), (14, False), (1, False)])

@@ -26,7 +26,7 @@ Line = dict[str, Any]
 # STATE, except the controller's `isr`, which has no LEO and no HW.
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "append": ("role", "offset", "count", "epochs"),
-    "truncate": ("from", "to", "why"),
+    "truncate": ("from", "to", "cause", "why"),
     "hw": ("role",),
     "become_leader": ("isr", "start"),
     "become_follower": ("leader",),

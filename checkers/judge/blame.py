@@ -22,9 +22,10 @@ Where the earliest line only shows that something is wrong, the finding says tha
 a candidate that lacks the record has done nothing wrong by that alone. (If it started without the record,
 that start is the line; but an append is in the trace before it is on disk, and a power cut may have removed
 it.) A follower that truncates where its leader told it to does what it must, and the only evidence of the
-leader's answer is the follower's own `why` in the truncate line. If it truncated below that offset, the
-truncation is to blame. For early-diverged nobody can tell either: it depends on earlier requests, and on what
-the protocol's generation compares. Nor for hw-ahead: the trace does not have the HW of a leader's answer.
+leader's answer is the follower's own `answer` in the truncate line. If it truncated below that offset, the
+truncation is to blame; and if it truncated to its own HW, unasked. For early-diverged nobody can tell either:
+it depends on earlier requests, and on what the protocol's generation compares. Nor for hw-ahead: the trace
+does not have the HW of a leader's answer.
 """
 
 from collections.abc import Sequence
@@ -42,20 +43,19 @@ from floodmark.checkers.text.blame_words import (
     EARLY_FETCH,
     HW_AHEAD,
     PROPOSAL,
-    UNDECIDED,
     words_of_blame,
 )
 
 Row = dict[str, Any]
 _INCOMPLETE = (names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION)
 _COLUMNS = ("run", "partition", "offset", "epoch", "name", "how", "nodes", "node", "seq", "time", "permit")
-_UNBLAMED = dict.fromkeys(("blame", "blamed_node", "blamed_seq"))
+_UNBLAMED = dict.fromkeys(("blame", "blame_known", "blamed_node", "blamed_seq"))
 _ASKED = pa.schema([("id", pa.int64()), *(FINDINGS.field(name) for name in _COLUMNS)])
 
 
 def with_blame(unit: Unit, rows: Sequence[Row]) -> list[Row]:
-    """Add to each row `blame`, the sentence about what is to blame (null: the finding says all), and the line
-    to blame, by its node and seq."""
+    """Add to each row `blame`, the sentence about what is to blame (null: the finding says all), whether that
+    is known, and the line to blame, by its node and seq."""
     if not (unit.has("members") and unit.has("epoch_spans")):  # the laws of the trace were not run
         return [{**row, **_UNBLAMED} for row in rows]
     asked = [
@@ -84,11 +84,13 @@ def find_lines_to_blame(unit: Unit, asked: Sequence[Row]) -> list[tuple[int, Row
     for row in asked:
         first = suspects.get(row["id"])
         if first is not None:
-            words = words_of_blame(first, row) if row["permit"] is None else None
+            blame = words_of_blame(first, row) if row["permit"] is None else None
             at = first
-            if row["seq"] is not None and (words or "").startswith(UNDECIDED):
+            if row["seq"] is not None and blame is not None and not blame.known:
                 at = row  # a line that shows the finding says more than a possible cause
-            found.append((row["id"], {"blame": words, "blamed_node": at["node"], "blamed_seq": at["seq"]}))
+            found.append((row["id"], {
+                "blame": blame and blame.text, "blame_known": blame and blame.known,
+                "blamed_node": at["node"], "blamed_seq": at["seq"]}))
     return found
 
 
@@ -226,8 +228,8 @@ _CHOSEN = f"""
         select run, partition, epoch, any_value(node) as leader from timeline
         where event = 'become_leader' group by all having min(node) = max(node)),
     cuts as (
-        select p.id, p.run, p.partition, p.node, p.seq, p.time, t.clock_error, p.epoch, p.asked_offset, t.why,
-            led.leader
+        select p.id, p.run, p.partition, p.node, p.seq, p.time, t.clock_error, p.epoch, p.asked_offset,
+            t.cause, t.answer, led.leader
         from pairs p join timeline t on p.run = t.run and p.partition = t.partition
             and p.node = t.node and p.seq = t.seq
         left join led on t.run = led.run and t.partition = led.partition and t.epoch = led.epoch
@@ -239,7 +241,7 @@ _CHOSEN = f"""
         where s.lo <= c.asked_offset and c.asked_offset < s.hi
             and s."full" + c.clock_error < c.time
             and (s.gone is null or s.gone > c.time + c.clock_error))
-    select p.*, c.why, c.leader, coalesce(h.held, false) as held
+    select p.*, c.cause, c.answer, c.leader, coalesce(h.held, false) as held
     from pairs p left join cuts c using (id, node, seq) left join held h using (id, node, seq)
     qualify row_number() over (partition by p.id
         order by coalesce(h.held and p.node = p.asked_node, false) desc,

@@ -5,8 +5,9 @@ because a group may come from many units. Both steps use the same total order, s
 on how the findings were gathered.
 
 Columns of a row: those of tables.FINDINGS; `count`, of the group; `rank`, the place in the group, from 1;
-`blame`, the sentence about what is to blame (blame.py), null where the finding says it; `blamed_node`,
-`blamed_seq`, the line of the trace to blame where it is not (node, seq); `at`, the place of that line.
+`blame`, the sentence about what is to blame (blame.py), null where the finding says it, and whether that is
+known (`blame_known`); `blamed_node`, `blamed_seq`, the line of the trace to blame where it is not (node,
+seq); `at`, the place of that line.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +23,8 @@ EXAMPLES = 5
 Row = dict[str, Any]
 _ROWS = pa.schema([
     *FINDINGS, ("count", pa.int64()), ("rank", pa.int64()), ("at", pa.int64()),
-    ("blame", pa.string()), ("blamed_node", pa.string()), ("blamed_seq", pa.int64()),
+    ("blame", pa.string()), ("blame_known", pa.bool_()), ("blamed_node", pa.string()),
+    ("blamed_seq", pa.int64()),
 ])  # fmt: skip
 # In the rows of a unit the first row of each group has its count. A group may contain most records of a run:
 # only the rows that are as low as its worst ones are compared in full.

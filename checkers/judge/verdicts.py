@@ -13,7 +13,7 @@ from floodmark.checkers.laws import finding_names
 from floodmark.checkers.laws.permits import DOUBT, MAYBES, PERMITTED_BY
 from floodmark.checkers.read.folder import Folder
 from floodmark.checkers.read.observed import ELECTIONS, not_made
-from floodmark.checkers.text.blame_words import BLAMED, NO_STEP, words_without_line
+from floodmark.checkers.text.blame_words import NO_STEP, Blame, words_without_line
 from floodmark.checkers.text.words import text_of
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, NotMade, Unknown, Valid, Verdict
 
@@ -131,19 +131,19 @@ def place(row: Row) -> tuple[bool, int, bool, int, int]:
 
 def example(row: Row, trace: TraceSummary | None) -> dict[str, Any]:
     """One finding as verdict.json shows it."""
-    shown, blame = applying(row), row["blame"]
+    shown = applying(row)
+    blame = None if row["blame"] is None else Blame(text=row["blame"], known=row["blame_known"])
     if row["name"] in finding_names.CYCLES:
         shown.pop("how", None)  # the cycle, for the text
     if trace is not None and row["at"] is not None:
         shown["event"] = trace.line_at(row["at"])
     elif trace is not None and row["permit"] is None:
         blame = words_without_line(row["name"], row)
-    return {**shown, "text": text_of(row["name"], row) + blamed(blame)}
-
-
-def blamed(words: str | None) -> str:
-    """The sentence about what is to blame, if there is one."""
-    return "" if words is None else f"{BLAMED}{words}."
+    if blame is not None:
+        shown["blame"] = blame.as_json
+        if blame.known and row["seq"] is not None:  # `event` is another line than the finding's own
+            shown["blame"] |= {"shown_by": {"node": row["node"], "seq": row["seq"]}}
+    return {**shown, "text": text_of(row["name"], row)}
 
 
 def applying(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,10 +210,9 @@ def broker_died(folder: Folder, seen: Preconditions) -> list[dict[str, Any]]:
     return [{"nodes": [node], "last_words": last_words.get(node)} for node in died_unexplained(folder, seen)]
 
 
-def of_run(name: str, rows: Sequence[Mapping[str, Any]], blame: str | None = None) -> list[Finding]:
+def of_run(name: str, rows: Sequence[Mapping[str, Any]], blame: Blame | None = None) -> list[Finding]:
     """Findings from run.json: always bugs."""
-    examples = tuple(
-        {**applying(row), "text": text_of(name, row) + blamed(blame)} for row in rows[:EXAMPLES]
-    )
+    more = {} if blame is None else {"blame": blame.as_json}
+    examples = tuple({**applying(row), **more, "text": text_of(name, row)} for row in rows[:EXAMPLES])
     one = Finding(name=name, klass=BUG, permitted_by=None, count=len(rows), examples=examples)
     return [one] if rows else []

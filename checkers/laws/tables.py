@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 INT, TEXT, FLAG = pa.int64(), pa.string(), pa.bool_()
+ANSWER = pa.struct([("epoch", INT), ("end", INT)])
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -94,11 +95,12 @@ TABLES: Mapping[str, pa.Schema] = {
     "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT), internal_index=INT),
     # -- trace.jsonl ----------------------------------------------------------------------------------------
     # One row for each line of the events that checks use (read/trace.py), as in format.md; cut_from, cut_to:
-    # from and to of a truncate. Lines without a partition are in every unit of the run.
+    # from and to of a truncate, whose cause is null if its file is of an earlier version. Lines without a
+    # partition are in every unit of the run.
     "trace": _schema(at=INT, time=INT, node=TEXT, seq=INT, event=TEXT, partition=INT, epoch=INT, leo=INT,
                      hw=INT, role=TEXT, offset=INT, count=INT, epochs=pa.list_(pa.list_(INT)), cut_from=INT,
-                     cut_to=INT, why=TEXT, isr=pa.list_(TEXT), start=INT, leader=TEXT, partition_epoch=INT,
-                     acks=TEXT, broker=TEXT, follower=TEXT, clean=FLAG),
+                     cut_to=INT, cause=TEXT, answer=ANSWER, isr=pa.list_(TEXT), start=INT, leader=TEXT,
+                     partition_epoch=INT, acks=TEXT, broker=TEXT, follower=TEXT, clean=FLAG),
     # One row for each partition of a run that has a trace. nodes: the run's brokers; replicas: the
     # partition's; min_isr: the members that an acks=all ack needs; complete: no line of the trace is missing;
     # unfenced: when one of its brokers was unfenced; excuses: records written in epochs up to `epoch`, and

@@ -500,6 +500,7 @@ REPLICAS = Table(
 
 _STATE: Mapping[str, Ask] = {"partition": Between(0), "epoch": There(), "leo": Between(0), "hw": There()}
 _ROLE = OneOf(("leader", "follower"))
+CAUSES = ("hw", "epoch", "diverged", "recovery", "other")  # of a truncation
 _RULED: Mapping[str, Ask] = {"partition": Between(0), "epoch": There(), "isr": There()}
 
 
@@ -521,7 +522,9 @@ TRACE = Table(
         Field(name="epochs", type=list_of(list_of(integer(), length=2))),
         Field(name="acks", type=WORD),
         *(Field(name=name, type=integer()) for name in ("from", "to")),
-        Field(name="why", type=WORD),
+        *(Field(name=name, type=WORD) for name in ("cause", "why")),
+        Field(name="answer", type=item(
+            Field(name="epoch", type=integer(-1), needed=True), Field(name="end", type=PLACE, needed=True))),
         Field(name="leader", type=TEXT),
         Field(name="isr", type=list_of(TEXT)),
         *(Field(name=name, type=integer()) for name in ("start", "partition_epoch")),
@@ -532,6 +535,7 @@ TRACE = Table(
     rules=(
         Rule(where=_of("append"), needs={**_STATE, "role": _ROLE, "offset": Between(0), "count": Between(1)}),
         Rule(where=_of("truncate"), needs={**_STATE, "from": There(), "to": There()}),
+        Rule(where=_of("truncate", cause=There()), needs={"cause": OneOf(CAUSES)}),
         Rule(where=_of("hw"), needs={**_STATE, "role": _ROLE}),
         Rule(where=_of("become_leader"), needs={**_STATE, "isr": There(), "start": There()}),
         Rule(where=_of("become_follower", "fetch"), needs=_STATE),

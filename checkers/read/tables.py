@@ -300,6 +300,7 @@ def _replicas(one: Range, rows: Rows) -> Parsed:
 def _trace(one: Range, rows: Rows) -> Parsed:
     columns = dict(rows.columns)
     columns["cut_from"], columns["cut_to"] = columns.pop("from"), columns.pop("to")
+    columns["cause"] = _cause(columns["cause"], columns.pop("why"))
     columns["at"] = pa.array(_at(one, rows.places))
     by_follower = _is_word(columns["role"], "follower")
     selected = _is(rows, "event", *EVENTS) & ~(_is(rows, "event", "hw") & by_follower)
@@ -310,6 +311,13 @@ def _trace(one: Range, rows: Rows) -> Parsed:
     facts = TraceFacts(**_counts(one, rows), nodes=nodes, rulings=tuple(rulings.to_pylist()))
     kept = columns if selected.all() else _take_rows(columns, pa.array(np.flatnonzero(selected)))
     return Parsed(tables={"trace": _table("trace", one.run, kept), SEQS: seqs}, facts=facts)
+
+
+def _cause(cause: pa.DictionaryArray, why: pa.DictionaryArray) -> pa.Array:
+    """The cause of each truncation. A file of an earlier version has none: there, recovery is what says so in
+    its words for people."""
+    is_recovery = pc.match_substring(why.cast(pa.string()), "recover", ignore_case=True)
+    return pc.coalesce(cause.cast(pa.string()), pc.if_else(is_recovery, "recovery", None))
 
 
 def _is_word(column: pa.DictionaryArray, word: str) -> Mask:

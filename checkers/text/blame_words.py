@@ -1,73 +1,116 @@
-"""Writes the last sentence of a finding's text: what is to blame for it (judge/blame.py finds the line)."""
+"""Writes the sentence about what is to blame for a finding (judge/blame.py finds the line)."""
 
-import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as names
 
-BLAMED = " To blame: "  # begins that sentence
-UNDECIDED = "nobody can tell"
-NO_STEP = f"{UNDECIDED}: no line of the trace shows a wrong step"
 # Steps that are no findings (judge/blame.py says what they are).
 EARLY_COMMIT, EARLY_FETCH, EARLY_DIVERGED = "early-commit", "early-fetch", "early-diverged"
 HW_AHEAD = "hw-ahead"
 PROPOSAL, BY_CONTROLLER = "isr-proposal", "isr-by-controller"
 _OWN_CACHE = ("cache", "cache above LEO")
-_END_IN_WHY = re.compile(r"ends at (\d+)")
+_UNDECIDED = "nobody can tell"
 Row = Mapping[str, Any]
 
 
-def split_blame(text: str) -> tuple[str, str]:
-    """Split a text into the finding and the sentence about what is to blame; that is empty if there is
-    none."""
-    found, marker, blame = text.partition(BLAMED)
-    return found, f"{marker}{blame}".strip()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blame:
+    """known: the sentence names the wrong step; else it says why nobody can tell which that was."""
+
+    text: str
+    known: bool
+
+    @property
+    def as_json(self) -> dict[str, Any]:
+        """An example's `blame` in verdict.json."""
+        return {"text": f"{self.text}.", "known": self.known}
 
 
-def words_without_line(name: str, row: Row) -> str:
+def undecided(why: str) -> Blame:
+    return Blame(text=f"{_UNDECIDED}: {why}", known=False)
+
+
+NO_STEP = undecided("no line of the trace shows a wrong step")
+
+
+def blame_in(example: Mapping[str, Any]) -> str:
+    """`To blame: n1, which ...`, of an example of verdict.json; empty if it has no blame."""
+    return f"To blame: {example['blame']['text']}" if example.get("blame") else ""
+
+
+def knows_blame(example: Mapping[str, Any]) -> bool:
+    """Whether the judge names a wrong step in this example."""
+    return bool(example.get("blame")) and example["blame"]["known"] is True
+
+
+def with_blame_apart(example: Mapping[str, Any]) -> Mapping[str, Any]:
+    """An example as it is today; those of earlier versions have the blame at the end of `text`."""
+    text, mark, blame = str(example.get("text")).partition(" To blame: ")
+    if not mark or "blame" in example:
+        return example
+    return {**example, "text": text, "blame": {"text": blame, "known": _UNDECIDED not in blame}}
+
+
+def words_without_line(name: str, row: Row) -> Blame:
     """The sentence where no line of the trace is to blame."""
     if name == names.MALFORMED_LOG or (name == names.EPOCH_LINEAGE and row.get("how") in _OWN_CACHE):
-        return f"{listed(row.get('nodes'))}, whose own log that is; by which step, no line of the trace shows"
+        own = f"{listed(row.get('nodes'))}, whose own log that is; by which step, no line of the trace shows"
+        return Blame(text=own, known=True)
     return NO_STEP
 
 
-def words_of_blame(first: Row, row: Row) -> str | None:
+def words_of_blame(first: Row, row: Row) -> Blame | None:
     """The sentence about what is to blame for `row`, if `first` is the earliest line about it; None: the
     finding's text says it."""
     if first["name"] == names.UNSAFE_TRUNCATION:
         return of_truncation(first, row)
+    who = listed(first["nodes"])
     if (first["name"], first["how"]) == (names.UNSAFE_ISR, "behind"):
-        return f"{UNDECIDED}: the leader may have proposed, or the controller accepted, " + _BEHIND.format(
-            who=listed(first["nodes"]))  # fmt: skip
+        return undecided(
+            f"the leader may have proposed, or the controller accepted, {_BEHIND.format(who=who)}")
     if first["start_seq"] is not None:
-        who = listed(first["nodes"])
-        return (f"{UNDECIDED}: {who} started with LEO {first['start_leo']}, without the record ({who}, seq "
-                f"{first['start_seq']} of its trace), and was in the ISR; what its disk should have had, no "
-                "line shows")  # fmt: skip
-    words = _WORDS.get((first["name"], first["how"])) or _WORDS.get((first["name"], None))
-    if words is None:
-        return None
+        return undecided(
+            f"{who} started with LEO {first['start_leo']}, without the record ({who}, seq "
+            f"{first['start_seq']} of its trace), and was in the ISR; what its disk should have had, no line "
+            "shows")
     known = {key: first[key] for key in ("node", "seen")} | {"offset": row["offset"], "leo": first["offset"]}
-    return words.format(**known, who=listed(first["nodes"]))
+    for words, make in ((_WORDS, _known), (_UNDECIDED_WORDS, undecided)):
+        found = words.get((first["name"], first["how"])) or words.get((first["name"], None))
+        if found is not None:
+            return make(found.format(**known, who=who))
+    return None
 
 
-def of_truncation(first: Row, row: Row) -> str | None:
+def _known(text: str) -> Blame:
+    return Blame(text=text, known=True)
+
+
+def of_truncation(first: Row, row: Row) -> Blame | None:
     """A follower truncates what its leader lacks, as far as the leader's answer says."""
-    node, leader, why = first["node"], first["leader"], first["why"]
-    told_end = _END_IN_WHY.search(why or "")
-    if told_end is None:
+    node, leader, answer = first["node"], first["leader"], first["answer"]
+    its_leader = leader or "its leader"
+    if first["cause"] == "hw":
         own = first["seq"] == row["seq"] and node == row["node"]
-        return None if own else f"{node}, which truncated its log to {first['seen']} and cut the record"
-    if int(told_end[1]) > row["offset"]:
-        return (f'{node}, which truncated offset {row["offset"]} though its leader had answered with another '
-                f'end: "{why}"')  # fmt: skip
+        cut = f"{node}, which truncated its log to {first['seen']} and cut the record"
+        return None if own else _known(cut)
+    if answer is None:
+        return undecided(f"{node} truncated its log to {first['seen']}, and no line shows what {its_leader} "
+                         "had answered")
+    ends = f"epoch {answer['epoch']} ends at {answer['end']}" if answer["epoch"] >= 0 else (
+        f"its log ends at {answer['end']}")
+    # A record of a later epoch than the answer's is cut rightly, also below that end (KIP-279).
+    epoch = row["epoch"]
+    if answer["end"] > row["offset"] and (
+            answer["epoch"] < 0 or (epoch is not None and epoch <= answer["epoch"])):
+        return _known(f"{node}, which truncated offset {row['offset']} though {its_leader} had answered that "
+                      f"{ends}")
     if not first["held"]:
-        its_leader = leader or "its leader"
-        return (f"{UNDECIDED}: {node} truncated its log as {its_leader} had answered, and no line shows "
-                f"which step took the record from {its_leader}")  # fmt: skip
-    return (f'{UNDECIDED}: {leader} held the record, and {node} cut it by the answer "{why}"; whether '
-            f"{leader} answered so or {node} misread it, no line shows")  # fmt: skip
+        return undecided(f"{node} truncated its log as {its_leader} had answered, and no line shows which "
+                         f"step took the record from {its_leader}")
+    return undecided(f"{leader} held the record, and {node} cut it by the answer that {ends}; whether "
+                     f"{leader} answered so or {node} misread it, no line shows")
 
 
 def listed(nodes: Sequence[str] | None) -> str:
@@ -76,15 +119,11 @@ def listed(nodes: Sequence[str] | None) -> str:
 
 
 _BEHIND = "{who}, which was behind the HW"
-_WORDS: dict[tuple[str, str | None], str] = {
+_WORDS: Mapping[tuple[str, str | None], str] = {
     (EARLY_COMMIT, None): "{node}, which as the leader moved its HW over offset {offset} before {who} of its "
     "ISR had appended it",
     (EARLY_FETCH, None): "{who}, which asked its leader {node} for an offset above its own LEO, as if it had "
     "offset {offset}",
-    (EARLY_DIVERGED, None): f"{UNDECIDED}: {{node}} moved its HW over offset {{offset}} by a fetch of "
-    "{who}, which had another record there; whose step that was, no line shows",
-    (HW_AHEAD, None): f"{UNDECIDED}: {{node}} began to lead with an HW of {{seen}} when no leader's HW had "
-    "been above {offset}; whether its leader said so or it took it so, no line shows",
     (PROPOSAL, None): "{node}, which as the leader proposed an ISR with " + _BEHIND,
     (BY_CONTROLLER, None): "the controller, which took into the ISR, though no leader had proposed it, "
     + _BEHIND,
@@ -93,10 +132,16 @@ _WORDS: dict[tuple[str, str | None], str] = {
     (names.ACK_RULE, "isr"): "{node}, which acked with an ISR of {who}, smaller than min.insync.replicas",
     (names.ACK_RULE, "member"): "{node}, which acked offset {leo} before {who} of its ISR had appended it",
     (names.UNSAFE_ISR, "smaller"): "{node}, which as the leader did not count {who}, in the controller's ISR",
-    (names.TWO_LEADERS, None): f"{UNDECIDED}: {{who}} both acted as leader of epoch {{seen}}; whether the "
+}  # fmt: skip
+_UNDECIDED_WORDS: Mapping[tuple[str, str | None], str] = {
+    (EARLY_DIVERGED, None): "{node} moved its HW over offset {offset} by a fetch of "
+    "{who}, which had another record there; whose step that was, no line shows",
+    (HW_AHEAD, None): "{node} began to lead with an HW of {seen} when no leader's HW had "
+    "been above {offset}; whether its leader said so or it took it so, no line shows",
+    (names.TWO_LEADERS, None): "{who} both acted as leader of epoch {seen}; whether the "
     "controller gave it to both, no line shows",
-    (names.LEADER_INCOMPLETE, None): f"{UNDECIDED}: {{node}} began to lead without the record, and no line "
+    (names.LEADER_INCOMPLETE, None): "{node} began to lead without the record, and no line "
     "shows whose step took it away",
-    (names.CANDIDATE_INCOMPLETE, None): f"{UNDECIDED}: {{who}} lacked the record while in the ISR, and no "
+    (names.CANDIDATE_INCOMPLETE, None): "{who} lacked the record while in the ISR, and no "
     "line shows whose step that was",
 }  # fmt: skip

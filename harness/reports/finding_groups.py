@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.text.blame_words import UNDECIDED, split_blame
+from floodmark.checkers.text.blame_words import knows_blame
 from floodmark.harness.reports.finding_evidence import Gathering
+from floodmark.harness.reports.phrases import text_of
 from floodmark.harness.reports.trace_text import FILE, listed
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
@@ -58,7 +59,6 @@ _CLAUSES = {  # what a node did with the event's record
     names.CANDIDATE_INCOMPLETE: "{} could have been elected without it",
 }
 _SKIPS = frozenset({names.POLL_SKIP, names.INT_POLL_SKIP})
-_OWN_LINE = re.compile(r"\(([^()]+, seq \d+) of its trace\)")
 _REMARKS = re.compile(r" \((?:index [\d, ]+|[^()]+, seq \d+ of its trace)\)")
 
 
@@ -183,7 +183,7 @@ def clause(found: Json) -> str:
     nodes = sorted({str(node) for example in examples for node in items(example, "nodes")})
     if found["name"] in _CLAUSES and nodes:
         return _CLAUSES[found["name"]].format(listed(nodes))
-    text = split_blame(str(examples[0].get("text") or dict(examples[0])))[0] if examples else ""
+    text = text_of(examples[0]) if examples else ""
     text = text.split("; ")[0] if found["name"] == names.SAW_THEN_LOST else text
     return _REMARKS.sub("", text).rstrip(".")
 
@@ -192,11 +192,10 @@ def places(found: Json) -> str:
     """`trace.jsonl:58, 64`: the lines to blame; if there are none, the clients' ops. For examples whose blame
     is on an earlier line, `n1, seq 58; n2, seq 64`: the lines that show them."""
     examples = examples_of(found)
-    earlier = [is_blamed_on_another_line(example) for example in examples]
-    own = [match[1] for example, other in zip(examples, earlier, strict=True) if other
-           for match in _OWN_LINE.finditer(split_blame(str(example["text"]))[0])]
-    events = {line + 1 for example, other in zip(examples, earlier, strict=True)
-              if not other and (line := int_of(example, "event")) is not None}
+    own = [f"{line['node']}, seq {line['seq']}" for example in examples
+           if knows_blame(example) and (line := example["blame"].get("shown_by"))]
+    events = {line + 1 for example in examples
+              if not knows_blame(example) and (line := int_of(example, "event")) is not None}
     ops = {index + 1 for example in examples[:1] for index in items(example, "ops") if type(index) is int}
     in_trace = found["name"] in _CAUSES and bool(events or own)
     file, numbers = (FILE, events) if in_trace else (HISTORY, ops)
@@ -204,12 +203,6 @@ def places(found: Json) -> str:
     lines = list(dict.fromkeys(own))
     return "; ".join([*([f"{file}:{shown}"] if numbers else []), *lines[:PLACES],
                       *(["..."] if len(lines) > PLACES else [])])
-
-
-def is_blamed_on_another_line(example: Json) -> bool:
-    """Whether the judge names a step of some node as the first wrong one."""
-    blame = split_blame(str(example.get("text") or ""))[1]
-    return bool(blame) and UNDECIDED not in blame
 
 
 def examples_of(found: Json) -> list[Json]:

@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from floodmark.checkers.laws import finding_names as names
-from floodmark.checkers.text.blame_words import UNDECIDED, split_blame
+from floodmark.checkers.text.blame_words import blame_in, knows_blame
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
 from floodmark.harness.op import Op, Read, Send, Type
 from floodmark.harness.reports.finding_evidence import AckEvent, Copy, Evidence, mapping
-from floodmark.harness.reports.phrases import fault_text, seconds
+from floodmark.harness.reports.phrases import fault_text, seconds, text_of
 from floodmark.harness.reports.trace_text import TraceLine, clause_of, listed, number
 from floodmark.harness.verdict import BUG
 
@@ -47,7 +47,7 @@ Record = Send | Read
 def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tuple[Part, ...]:
     """The paragraph about one example. `before`: the evidence of the paragraphs above it, of the same run."""
     parts = [
-        ("what", f"{what_happened(evidence)} {blame_of(evidence)}".rstrip()),
+        ("what", f"{what_happened(evidence)} {blame_in(evidence.example)}".rstrip()),
         ("when", unless_repeated(when_and_by_whom, evidence, before)),
         ("held", unless_repeated(copies_then_and_now, evidence, before)),
         ("guilty" if is_blamed(evidence) else "event", blamed_event(evidence, before)),
@@ -60,17 +60,12 @@ def narrate_finding(evidence: Evidence, before: Sequence[Evidence] = ()) -> tupl
 
 def what_happened(evidence: Evidence) -> str:
     """The example's sentence, without references to lines that the paragraph names by file and number."""
-    text = split_blame(str(evidence.example.get("text") or dict(evidence.example)))[0]
+    text = text_of(evidence.example)
     if conclusive_ops(evidence) and evidence.name not in names.CYCLES:
         text = _INDEXES.sub("", text)
     if evidence.name == names.BROKER_DIED and lines_of_died_broker(evidence):
         text = text.split("; its last words: ")[0].removesuffix(".") + "."  # quoted below, line by line
     return text if evidence.event is None else _SEQ.sub("", text)
-
-
-def blame_of(evidence: Evidence) -> str:
-    """The judge's sentence on who is to blame, or that this is unknown; empty if there is none."""
-    return split_blame(str(evidence.example.get("text") or ""))[1]
 
 
 def quote_died_broker(evidence: Evidence) -> Iterator[Part]:
@@ -292,7 +287,7 @@ def copy_loss_text(evidence: Evidence, before: Sequence[Evidence]) -> str:
 
 def is_blamed(evidence: Evidence) -> bool:
     """Whether the finding is a bug and the judge knows which line of the trace caused it."""
-    is_known = UNDECIDED not in blame_of(evidence)
+    is_known = knows_blame(evidence.example) or not evidence.example.get("blame")
     return evidence.found["class"] == BUG and evidence.event is not None and is_known
 
 

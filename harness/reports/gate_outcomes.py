@@ -13,9 +13,10 @@ from typing import Any
 
 import click
 
+from floodmark.checkers.text.blame_words import blame_in
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import UNREADABLE
-from floodmark.harness.reports.phrases import class_text, many
+from floodmark.harness.reports.phrases import class_text, many, text_of
 from floodmark.harness.reports.run_outcome import INVALID, Ruling
 from floodmark.harness.run_location import Place
 
@@ -92,7 +93,7 @@ def group_summary(found: Json) -> str:
 def sentence(found: Json) -> str:
     """The sentence of a group's worst example."""
     examples = found.get("examples") or ()
-    return str(examples[0].get("text") or dict(examples[0])) if examples else ""
+    return f"{text_of(examples[0])} {blame_in(examples[0])}".rstrip() if examples else ""
 
 
 def one_line(text: str) -> str:

@@ -17,7 +17,6 @@ from floodmark.harness.reports.finding_evidence import OF_A_LOSS, AckEvent, Evid
 from floodmark.harness.reports.finding_narrative import (
     HISTORY,
     Part,
-    blame_of,
     conclusive_ops,
     what_happened,
     who_has_it_now,
@@ -95,7 +94,7 @@ def until_of(evidence: Evidence) -> int | None:
     """The time when the last copy was lost, or of the line to blame, or of the last op named."""
     if evidence.name in OF_A_LOSS and not evidence.copy_losses:
         return None
-    if evidence.name in names.GUILTY and blame_of(evidence):
+    if evidence.name in names.GUILTY and evidence.example.get("blame"):
         return None  # the line to blame is earlier than the lines that show the finding
     lines = [*evidence.copy_losses, *([evidence.event] if evidence.event is not None else [])]
     times = [time for line in lines if (time := line.whole_number("time")) is not None]

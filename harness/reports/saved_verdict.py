@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from floodmark.checkers.text.blame_words import with_blame_apart
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.registered import NAME
 from floodmark.harness.reports.safe_text import harmless_data
@@ -37,7 +38,9 @@ def read_verdict(run: RunAt[P]) -> Mapping[str, Any]:
         raise FloodmarkError(f"cannot read {run.verdict_path}: {why}; judge again: {judge}") from error
     if not is_verdict(verdict):
         raise FloodmarkError(f"{run.verdict_path} is no verdict of format {FORMAT}; judge again: {judge}")
-    return harmless_data(dict(verdict))
+    return harmless_data({**verdict, "findings": [
+        {**found, "examples": [with_blame_apart(example) for example in found.get("examples") or ()]}
+        for found in verdict["findings"]]})
 
 
 def kept_verdict(run: RunAt[P]) -> Mapping[str, Any] | None:
@@ -68,7 +71,16 @@ def is_group(found: Mapping[str, Any]) -> bool:
             and isinstance(found["name"], str) and NAME.fullmatch(found["name"]) is not None
             and type(found["count"]) is int and isinstance(examples, list)
             and all(isinstance(example, dict) and isinstance(example.get("ops") or [], list)
-                    and are_texts(example.get("nodes") or []) for example in examples))
+                    and are_texts(example.get("nodes") or []) and is_blame(example.get("blame"))
+                    for example in examples))
+
+
+def is_blame(value: Any) -> bool:
+    if value is None:
+        return True
+    shown_by = value.get("shown_by", {"node": "", "seq": 0}) if isinstance(value, dict) else None
+    return (isinstance(shown_by, dict) and {"node", "seq"} <= shown_by.keys()
+            and isinstance(value.get("text"), str) and isinstance(value.get("known"), bool))
 
 
 def are_texts(value: Any) -> bool:

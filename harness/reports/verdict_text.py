@@ -14,13 +14,12 @@ from typing import Any
 import click
 
 from floodmark.checkers.laws import finding_names as checks
-from floodmark.checkers.text.blame_words import split_blame
 from floodmark.harness.reports import reproduce_command
 from floodmark.harness.reports.case_names import guarantee_texts, is_kafka, system_text
 from floodmark.harness.reports.finding_evidence import Evidence, Gathering
 from floodmark.harness.reports.finding_groups import Follower, group_findings
 from floodmark.harness.reports.finding_narrative import Part, narrate_finding
-from floodmark.harness.reports.phrases import class_text, cut_text, many
+from floodmark.harness.reports.phrases import class_text, cut_text, many, text_of
 from floodmark.harness.reports.record_story import WIDE, Course, course_of, heads_covered_by_summary, summary
 from floodmark.harness.reports.run_files import RunFiles
 from floodmark.harness.reports.run_outcome import Ruling, ruling
@@ -175,7 +174,7 @@ def followed(followers: Sequence[Follower]) -> Iterator[str]:
 def others(found: Json, parts: Sequence[Part]) -> list[str]:
     """The sentences of the other examples, which have no paragraph."""
     examples = (found.get("examples") or ())[1 if parts else 0:LISTED]
-    return [split_blame(str(example.get("text") or dict(example)))[0] for example in examples]
+    return [text_of(example) for example in examples]
 
 
 def left_out(found: Json) -> int:

@@ -213,7 +213,7 @@ def an_outsider_cuts_what_is_committed(scene: Scene) -> None:
 @plant()
 def an_outsiders_recovery_cuts_what_is_committed(scene: Scene) -> None:
     scene.shrink(scene.one)
-    scene.cut(scene.one, scene.leo - 1, why="recovery")
+    scene.cut(scene.one, scene.leo - 1, cause="recovery")
 
 
 @plant()

@@ -432,7 +432,7 @@ def followers_truncate_all_the_time(run: Run) -> None:
     for line in trace:
         run.trace.append(line)
         if line["event"] == "append" and line["role"] == "follower":
-            cut = {"event": "truncate", "from": line["leo"], "to": 0, "why": "divergence", "leo": 0}
+            cut = {"event": "truncate", "from": line["leo"], "to": 0, "cause": "diverged", "leo": 0}
             run.trace.append({key: line[key] for key in ("node", "partition", "epoch", "hw")} | cut)
 
 

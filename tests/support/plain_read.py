@@ -229,6 +229,7 @@ def read_dumps(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> No
 
 _STATE = {"partition": 0, "epoch": None, "leo": 0, "hw": None}
 _ROLES = ("leader", "follower")
+_CAUSES = (None, "hw", "epoch", "diverged", "recovery", "other")
 
 
 def fits(row: Row) -> bool:
@@ -264,6 +265,13 @@ def fits(row: Row) -> bool:
     isr = row.get("isr")
     if isr is not None and not (isinstance(isr, list) and all(isinstance(one, str) for one in isr)):
         return False
+    answer = row.get("answer")
+    if answer is not None and not (
+        isinstance(answer, dict)
+        and is_int(answer.get("epoch")) and answer["epoch"] >= -1
+        and is_int(answer.get("end")) and answer["end"] >= 0
+    ):
+        return False
     epochs = row.get("epochs")
     if epochs is not None and not (
         isinstance(epochs, list)
@@ -286,7 +294,7 @@ def fits(row: Row) -> bool:
                 and row["offset"] >= 0 < row["count"]
             )
         case "truncate":
-            return state() and has("from", "to")
+            return state() and has("from", "to") and row.get("cause") in _CAUSES
         case "hw":
             return state() and row.get("role") in _ROLES
         case "become_leader":

@@ -143,7 +143,8 @@ class Cluster:
             leader = self.leaders[key]
             self.emit(node, "become_follower", **self.state(key, leo=was), leader=leader)
             if was > common:
-                cut = {"from": was, "to": common, "why": f"the epoch before ends at {common} on the leader"}
+                cut = {"from": was, "to": common, "cause": "epoch",
+                       "answer": {"epoch": 0, "end": common}, "why": "the leader's end of an epoch"}
                 self.emit(node, "truncate", **self.state(key, leo=common), **cut)
             if len(log) > common:
                 self.trace_appended(node, key, common, len(log) - common, role="follower")

@@ -158,7 +158,7 @@ class Cluster:
             was = follower.leo
             follower.cut(answer.cut)
             self.say(key, follower, "truncate", **{
-                "from": was, "to": follower.leo, "why": f"the epoch ends at {answer.cut} on the leader"})
+                "from": was, "to": follower.leo, "cause": "diverged"})
             return
         first = follower.leo
         if answer.records:

@@ -160,9 +160,9 @@ class Scene:
         self.node_line(node, "start", clean=False)
         return self.say(node, "start", epoch=-1, leo=leo, clean=False)
 
-    def cut(self, node: str, to: int, why: str = "to what the leader has") -> Line:
+    def cut(self, node: str, to: int, cause: str = "epoch") -> Line:
         was = self.states[node].leo
-        return self.say(node, "truncate", leo=to, **{"from": was, "to": to, "why": why})
+        return self.say(node, "truncate", leo=to, **{"from": was, "to": to, "cause": cause})
 
 
 def state_of(lines: list[Line], node: str) -> State:

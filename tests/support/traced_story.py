@@ -104,10 +104,10 @@ class Story:
                 self.append(node, count, epochs=epochs)
         return self.commit().ack(self.leo[self.leader] - 1)
 
-    def truncate(self, node: str, to: int, why: str = "to the high watermark") -> "Story":
+    def truncate(self, node: str, to: int, cause: str = "hw", **fields: Any) -> "Story":
         was, self.leo[node] = self.leo[node], to
         self.hw[node] = min(self.hw[node], to)
-        return self.say(node, "truncate", why=why, **{"from": was, "to": to})
+        return self.say(node, "truncate", cause=cause, **{"from": was, "to": to}, **fields)
 
     def restart(self, node: str, leo: int | None = None, hw: int = 0, **fields: Any) -> "Story":
         """The node is killed and started again; `leo`: the log that it finds."""

@@ -18,7 +18,7 @@ Readings that had to be chosen:
 - two-leaders counts (partition, epoch); a line `append`, `ack` or `hw` as leader is an act.
 - ack-rule counts acks. An append that may have come before the ack is enough, even if it is cut later;
   min.insync.replicas is the guarantee's, at most as many as there are replicas.
-- unsafe-truncation counts truncations; recovery is a `why` that says so, and a start that finds less.
+- unsafe-truncation counts truncations; recovery is a cause, and a start that finds less.
 - unsafe-isr counts the controller's lines (isr; a proposal is no ISR yet) that add a replica too early: all
   of the replica's lines around it then have a LEO below the HW or the epoch's start, in the incarnation that
   is registered. An ISR that a leader uses (ack) or takes over (isr, become_leader) and that lacks a member
@@ -201,11 +201,18 @@ def without(span: Span, start: Event, end: Event | None) -> Iterator[Span]:
         yield end if begin.seq < end.seq else begin, over
 
 
+def recovers(event: Event) -> bool:
+    """Whether a truncation is a recovery: by its cause, or in an old file by its words."""
+    if event["cause"] is not None:
+        return bool(event["cause"] == "recovery")
+    return "recover" in str(event["why"] or "").lower()
+
+
 def unsafe_truncation(world: World, trace: Trace) -> Iterator[Found]:
     """A truncation, other than recovery, cut a record that had been committed before."""
     for key, partition in world.partitions.items():
         for event in trace.of(key):
-            if event.name != "truncate" or "recover" in str(event["why"] or ""):
+            if event.name != "truncate" or recovers(event):
                 continue
             if event.node not in partition.replicas:  # a stray copy: its node may change it as it likes
                 continue

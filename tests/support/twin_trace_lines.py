@@ -36,9 +36,20 @@ def is_boundaries(value: object) -> bool:
     return is_list(lambda pair: isinstance(pair, list) and len(pair) == 2 and is_list(is_int, pair), value)
 
 
+def is_cause(value: object) -> bool:
+    return value is None or value in ("hw", "epoch", "diverged", "recovery", "other")
+
+
+def is_answer(value: object) -> bool:
+    """What a leader answered: the largest epoch up to the one asked (-1: not told), and its end."""
+    return isinstance(value, dict) and is_int(value.get("epoch")) and value["epoch"] >= -1 and (
+        is_offset(value.get("end")))
+
+
 # What a line of a replica must have besides its state to be evidence.
 FIELDS: dict[str, dict[str, Callable[[object], bool]]] = {
-    "append": {"role": is_role, "offset": is_offset, "count": is_count}, "truncate": {},
+    "append": {"role": is_role, "offset": is_offset, "count": is_count},
+    "truncate": {"cause": is_cause},
     "hw": {"role": is_role}, "become_leader": NAMES, "become_follower": {},
     "fetch": {}, "ack": {"offset": is_offset, "acks": is_given} | NAMES,
     "isr_proposed": NAMES, "isr": NAMES, "crash": {}, "start": {},
@@ -50,7 +61,7 @@ OF_THE_CONTROLLER: dict[str, dict[str, Callable[[object], bool]]] = {
 # For any line, whatever its event: one that breaks this is no evidence.
 OPTIONAL = {
     "epochs": is_boundaries, "start": is_int, "clean": is_flag, "partition": is_offset, "broker": is_text,
-    "follower": is_text, "leader": is_text, **NAMES,
+    "follower": is_text, "leader": is_text, "answer": is_answer, **NAMES,
     **dict.fromkeys(("epoch", "leo", "hw", "offset", "count", "from", "to", "partition_epoch"), is_int),
 }
 LEADS = ("become_leader", "fetch", "ack", "isr_proposed", "isr")

@@ -49,7 +49,9 @@ def truncations_after(replica: Replica, end: EpochEnd | None, error: int = 0, **
     request = replica.next_request()
     assert isinstance(request, EndOffsetRequest)
     event = EndOffsetResponse(now_ms=0, leader=2, asked=replace(request, **other), error=error, end=end)
-    return [effect.to for effect in replica.step(event) if isinstance(effect, Truncate)]
+    cuts = [effect for effect in replica.step(event) if isinstance(effect, Truncate)]
+    assert all((cut.cause, cut.answer) == ("hw" if end is None else "epoch", end) for cut in cuts)
+    return [cut.to for cut in cuts]
 
 
 def end(epoch: int, offset: int) -> EpochEnd:

@@ -1,5 +1,6 @@
 """Who is to blame for a finding: the node with the first wrong step, or nobody if no line shows it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,15 @@ from folders import Tale
 from here import judge
 from traced_story import Story
 
-from floodmark.checkers.text.blame_words import BLAMED, UNDECIDED, split_blame
+from floodmark.checkers.text.blame_words import blame_in, knows_blame
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.saved_verdict import read_verdict
+from floodmark.harness.run import Run
 from floodmark.harness.verdict import Verdict
 
 Json = dict[str, Any]
+UNDECIDED = "nobody can tell"
 
 
 class JudgedStories:
@@ -53,7 +58,12 @@ def judged_together(tmp_path_factory: pytest.TempPathFactory) -> JudgedStories:
 
 
 def blame(example: Json) -> str:
-    return split_blame(example["text"])[1].removeprefix(BLAMED.strip()).strip()
+    return str(example["blame"]["text"]) if "blame" in example else ""
+
+
+def ends(end: int, epoch: int = 0) -> dict[str, Any]:
+    """Fields of a truncation by this answer."""
+    return {"cause": "epoch", "answer": {"epoch": epoch, "end": end}}
 
 
 def new_story() -> Story:
@@ -73,9 +83,9 @@ def truncate_after_an_early_hw(early: bool) -> Story:
         story.append("n3")
     story.commit().ack(1)
     if not early:
-        story.truncate("n3", 1, "for no reason")
+        story.truncate("n3", 1, "hw")
     story.elect("n3", "n3", "n1", "n2")
-    return story.truncate("n1", 1, "epoch 0 ends at 1 on the leader")
+    return story.truncate("n1", 1, **ends(1))
 
 
 STORIES.add("an early HW", truncate_after_an_early_hw(early=True))
@@ -136,29 +146,39 @@ def test_the_leader_is_not_to_blame_for_a_replica_outside_its_isr(judged: Judged
     assert "moved its HW" not in blame(judged["committed without n3"]["candidate-incomplete"])
 
 
-TRUNCATIONS = [
-    (1, "epoch 0 ends at 1 on the leader", f"{UNDECIDED}: n1 held the record, and n2 cut it by the answer"),
-    (0, "epoch 0 ends at 2 on the leader",
-     "n2, which truncated offset 0 though its leader had answered with another end"),
-    (0, "epoch 0 ends at 1 on the leader",
-     "n2, which truncated offset 0 though its leader had answered with another end"),
-    (1, "to the high watermark", ""),  # its own decision, as the finding says
+TRUNCATIONS: list[tuple[str, int, dict[str, Any], str]] = [
+    ("as answered", 1, ends(1), f"{UNDECIDED}: n1 held the record, and n2 cut it by the answer that epoch 0"),
+    ("below the answer", 0, ends(2), "n2, which truncated offset 0 though n1 had answered that epoch 0 ends"),
+    ("below it by one", 0, ends(1), "n2, which truncated offset 0 though n1 had answered that epoch 0 ends"),
+    ("below an answer without an epoch", 0, ends(2, epoch=-1),
+     "n2, which truncated offset 0 though n1 had answered that its log ends at 2."),
+    # records of a later epoch than the answered one have to go, wherever that ends (KIP-279)
+    ("by an answer of an older epoch", 3, ends(9, epoch=0), f"{UNDECIDED}: n1 held the record, "),
+    ("to its HW", 1, {"cause": "hw"}, ""),  # its own decision, as the finding says
+    ("by an unknown answer", 1, {"cause": "epoch"},
+     f"{UNDECIDED}: n2 truncated its log to 1, and no line shows what n1 had answered"),
+    ("in an old file", 1, {"cause": None, "why": "epoch 0 ends at 9 on the leader"},
+     f"{UNDECIDED}: n2 truncated its log to 1, and no line shows what n1 had answered"),
 ]
-for to, reason, _ in TRUNCATIONS:
-    STORIES.add(f"truncated to {to}: {reason}", new_story().produce(2).truncate("n2", to, reason))
+for how, to, fields, _ in TRUNCATIONS:
+    truncated = new_story().produce(2)
+    if how == "by an answer of an older epoch":
+        truncated.elect("n1", "n1", "n2", "n3").produce(2)
+    STORIES.add(f"truncated {how}", truncated.truncate("n2", to, **fields))
 
 
-@pytest.mark.parametrize(("to", "reason", "blamed"), TRUNCATIONS)
+@pytest.mark.parametrize(("how", "to", "fields", "blamed"), TRUNCATIONS)
 def test_a_follower_that_truncates_what_its_leader_has(
-        judged: JudgedStories, to: int, reason: str, blamed: str) -> None:
-    example = judged[f"truncated to {to}: {reason}"]["unsafe-truncation"]
+        judged: JudgedStories, how: str, to: int, fields: dict[str, Any], blamed: str) -> None:
+    example = judged[f"truncated {how}"]["unsafe-truncation"]
     assert (example["line"]["node"], example["line"]["event"]) == ("n2", "truncate")
     assert blame(example).startswith(blamed)
     assert bool(blame(example)) == bool(blamed)
+    assert example.get("blame", {}).get("known") == (None if not blamed else UNDECIDED not in blamed)
 
 
-TWO_TRUNCATIONS = new_story().produce(2).truncate("n3", 1, "to the high watermark").append("n3")
-STORIES.add("two truncations", TWO_TRUNCATIONS.truncate("n2", 1, "to the high watermark"))
+TWO_TRUNCATIONS = new_story().produce(2).truncate("n3", 1).append("n3")
+STORIES.add("two truncations", TWO_TRUNCATIONS.truncate("n2", 1))
 
 
 def test_an_earlier_truncation_of_another_follower_is_not_to_blame(judged: JudgedStories) -> None:
@@ -269,23 +289,47 @@ def test_without_a_trace_no_finding_names_blame(tmp_path: Path) -> None:
     tale.logs["n1"] = []
     (verdict,) = judge([tale.write(tmp_path)])
     assert verdict.valid is False
-    assert not any(BLAMED in example["text"] for one in verdict.findings for example in one.examples)
+    assert not any("blame" in example for one in verdict.findings for example in one.examples)
 
 
-@pytest.mark.parametrize(("reason", "head"), [("to the high watermark", "guilty"),
-                                              ("epoch 0 ends at 1 on the leader", "event")])
+@pytest.mark.parametrize(("how", "head"), [("to its HW", "guilty"), ("as answered", "event")])
 def test_the_report_has_a_guilty_event_only_if_it_is_decided(
-        judged: JudgedStories, reason: str, head: str) -> None:
+        judged: JudgedStories, how: str, head: str) -> None:
     """Its first sentence names who is to blame, or says that it is undecided."""
-    tale, verdict = judged.tales[f"truncated to 1: {reason}"], judged.verdicts[f"truncated to 1: {reason}"]
+    tale, verdict = judged.tales[f"truncated {how}"], judged.verdicts[f"truncated {how}"]
     found = [{"name": one.name, "class": one.klass, "permitted_by": one.permitted_by, "count": one.count,
               "examples": list(one.examples)} for one in verdict.findings]
     first, *_ = verdict_text.reading_of(
-        judged.root / f"truncated to 1: {reason}", {"valid": False, "findings": found, "unknown": []},
+        judged.root / f"truncated {how}", {"valid": False, "findings": found, "unknown": []},
         tale.run
     ).accounts
     parts = dict(first.parts)
     assert first.found["name"] == "unsafe-truncation"
     assert head in parts
     assert (UNDECIDED in parts["what"]) == (head == "event")
-    assert not any(BLAMED in one.clause for one in first.followers)
+    assert not any(UNDECIDED in one.clause for one in first.followers)
+
+
+def saved(folder: Path, **example: object) -> Run:
+    found = {"name": "lost-write", "class": "bug", "permitted_by": None, "count": 1, "examples": [example]}
+    (folder / "verdict.json").write_text(json.dumps({"format": 1, "valid": False, "findings": [found]}))
+    return Run(folder=folder)
+
+
+@pytest.mark.parametrize(("blame", "known"), [
+    ("n2, which truncated its log to 1.", True), ("nobody can tell: no line shows a step.", False)])
+def test_a_saved_verdict_with_the_blame_in_its_text_is_told_like_others(
+        tmp_path: Path, blame: str, known: bool) -> None:
+    """As verdicts of earlier versions have it."""
+    run = saved(tmp_path, text=f"A record is lost. To blame: {blame}")
+    [example] = read_verdict(run)["findings"][0]["examples"]
+    assert (example["text"], blame_in(example)) == ("A record is lost.", f"To blame: {blame}")
+    assert knows_blame(example) is known
+
+
+@pytest.mark.parametrize("blame", [
+    "n2", {"text": "n2."}, {"text": 2, "known": True}, {"text": "n2.", "known": "no"},
+    {"text": "n2.", "known": True, "shown_by": {"node": "n1"}}])
+def test_a_saved_verdict_with_a_mistyped_blame_is_refused(tmp_path: Path, blame: object) -> None:
+    with pytest.raises(FloodmarkError, match="judge again"):
+        read_verdict(saved(tmp_path, text="A record is lost.", blame=blame))

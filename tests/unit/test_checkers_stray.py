@@ -100,12 +100,12 @@ def without_replica(tale: Tale, node: str) -> None:
 @traced()
 def a_node_may_truncate_its_stray_copy(story: Story, tale: Tale) -> None:
     without_replica(tale, "n3")
-    story.produce(3).ruling("isr", ["n1", "n2"], cause="reassigned").truncate("n3", 0, why="deleted")
+    story.produce(3).ruling("isr", ["n1", "n2"], cause="reassigned").truncate("n3", 0, cause="other")
 
 
 @traced("unsafe-truncation bug 1", "candidate-incomplete bug 1")
 def a_replica_may_not_truncate_the_same(story: Story, tale: Tale) -> None:
-    story.produce(3).truncate("n3", 0, why="deleted")
+    story.produce(3).truncate("n3", 0, cause="other")
 
 
 @traced()

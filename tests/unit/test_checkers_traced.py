@@ -8,6 +8,7 @@ from folders import Tale
 from judging import Tales
 from traced_story import ALL, Story, traced_in
 
+from floodmark.checkers.laws import finding_names as names
 from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
@@ -164,7 +165,19 @@ def truncating_uncommitted_records_is_correct(story: Story, tale: Tale) -> None:
 
 @traced()
 def what_recovery_truncates_is_no_finding(story: Story, tale: Tale) -> None:
-    story.produce(3).ruling("isr", ["n1", "n2"], cause="expired").truncate("n3", 1, why="recovery")
+    story.produce(3).ruling("isr", ["n1", "n2"], cause="expired").truncate("n3", 1, cause="recovery")
+    story.truncate("n3", 0, cause=None, why="Recovering")  # a file without causes says it in words
+
+
+@traced("unsafe-truncation bug 1")
+def no_words_make_a_truncation_a_recovery(story: Story, tale: Tale) -> None:
+    story.produce(3).ruling("isr", ["n1", "n2"], cause="expired")
+    story.truncate("n3", 1, cause="other", why="after its recovery")
+
+
+@traced(unknown=names.OF_THE_TRACE)
+def nobody_knows_what_a_truncation_of_an_unknown_cause_was(story: Story, tale: Tale) -> None:
+    story.produce(3).ruling("isr", ["n1", "n2"], cause="expired").truncate("n3", 1, cause="repair")
 
 
 @traced(

@@ -53,6 +53,8 @@ def test_a_healthy_folder_keeps_the_laws_and_is_complete(folder: Path) -> None:
     assert trace_laws.breaches(folder) == []
     events = {line["event"] for line in trace_laws.rows(folder / "trace.jsonl")}
     assert events >= {"append", "ack", "fetch", "hw", "truncate", "start", "isr", "isr_proposed", "elect"}
+    [cut] = [line for line in trace_laws.rows(folder / "trace.jsonl") if line["event"] == "truncate"]
+    assert (cut["cause"], cut["answer"]) == ("diverged", {"epoch": 0, "end": cut["to"]})
     about = json.loads((folder / "run.json").read_bytes())
     assert (about["settled"], about["leaders"]["0"]["leader"]) == (True, "n2")
 

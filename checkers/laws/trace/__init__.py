@@ -14,9 +14,9 @@ lines, and `elect` and `isr` of the controller; and one row for each partition o
 of the same partition, with a lower seq.
 
     line              numbers the rows by (run, partition, node, seq), from 0
-    run, partition, node, seq, event, epoch, leo, hw, role, offset, count, epochs, cut_from, cut_to, why, isr,
-                      leader, partition_epoch, acks, follower: as in `trace`; of a node_start leo
-                      0, hw 0, epochs []
+    run, partition, node, seq, event, epoch, leo, hw, role, offset, count, epochs, cut_from, cut_to, cause,
+                      answer, isr, leader, partition_epoch, acks, follower: as in `trace`; of a node_start
+                      leo 0, hw 0, epochs []
     time, clock_error above
     node_start        a start of the node itself, for this partition (alone)
     leads             only a leader writes this line

@@ -240,7 +240,7 @@ _TURNS = """
     union all by name
     select run, partition, node, line, 0 as number, seq, time,
         case when cut_to > cut_from then 0 else cut_to end as lo,
-        case when contains(lower(why), 'recover') then 'recover' else 'truncate' end as kind
+        case when cause = 'recovery' then 'recover' else 'truncate' end as kind
     from timeline where event = 'truncate'
     union all by name
     select run, partition, node, line, 0 as number, seq, time, epoch, inherited_from as lo,

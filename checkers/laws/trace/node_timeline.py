@@ -43,8 +43,8 @@ def near(time: str) -> str:
 
 _RULING = "(t.event = 'elect' or (t.event = 'isr' and t.leo is null))"
 _AS_WRITTEN = f"""t.run, p.partition, t.node, t.seq, t.event, t.epoch, t.role, t."offset", t."count",
-    t.cut_from, t.cut_to, t.why, t.isr, t.leader, t.partition_epoch, t.acks, t.follower, t.clean, t.start,
-    t."at", {near("t.time")} as time, p.clock_error"""
+    t.cut_from, t.cut_to, t.cause, t.answer, t.isr, t.leader, t.partition_epoch, t.acks, t.follower,
+    t.clean, t.start, t."at", {near("t.time")} as time, p.clock_error"""
 # The controller is no broker of the run; other lines with a name that no broker has are ignored.
 _LINES = f"""
     select {_AS_WRITTEN}, t.leo, t.hw, t.epochs, false as node_start, {_RULING} as ruling,

@@ -25,6 +25,7 @@ from floodmark.broker.protocol.messages import (
     FollowerRequest,
     LogEndsRequest,
     LogEndsResponse,
+    TruncationCause,
 )
 from floodmark.broker.protocol.replica_state import ReplicaState
 
@@ -45,7 +46,7 @@ class Follower:
         if state.leader == NO_LEADER:
             return  # KAFKA-1647: without a leader there is no log to compare with
         if state.rules.truncates_to_hw:
-            state.truncate(state.hw, "to the high watermark")
+            state.truncate(state.hw, "hw", "to the high watermark")
         elif self._must_ask_end_offset and state.epochs.latest_epoch == NO_EPOCH:
             self._truncate_to_hw("there is no epoch to ask for")
 
@@ -144,12 +145,12 @@ class Follower:
         """Truncate after a diverging fetch: there is something to cut, or the logs had not diverged."""
         state = self.state
         before = (state.log.end, state.epochs.latest_epoch)
-        self._truncate_to_common_epoch(end)
+        self._truncate_to_common_epoch(end, "diverged")
         assert (state.log.end, state.epochs.latest_epoch) != before or not state.rules.keeps_lineage, (
             f"diverging at {end} but nothing to truncate: LEO, epoch {before}, {state.epochs.entries}"
         )
 
-    def _truncate_to_common_epoch(self, end: EpochEnd) -> bool:
+    def _truncate_to_common_epoch(self, end: EpochEnd, cause: TruncationCause) -> bool:
         """Truncate to the end of the largest epoch that both logs have (KIP-279). Returns whether it was
         found; if not, the follower asks again. An end without its epoch (KIP-101) is taken as it is."""
         state = self.state
@@ -162,7 +163,7 @@ class Follower:
             if mine is not None:  # else this log has no epoch that old
                 found = mine.epoch == end.epoch
                 to = min(mine.end_offset, end.end_offset) if found else mine.end_offset
-        state.truncate(min(to, state.log.end), why)
+        state.truncate(min(to, state.log.end), cause, why, end)
         return found
 
     def handle_end_offset_response(self, event: EndOffsetResponse) -> None:
@@ -173,7 +174,7 @@ class Follower:
             self._halted = event.error == errors.FENCED_LEADER_EPOCH  # else asked again
         elif event.end is None:
             self._truncate_to_hw("the leader knows no end of the epoch")
-        elif self._truncate_to_common_epoch(event.end):
+        elif self._truncate_to_common_epoch(event.end, "epoch"):
             self._must_ask_end_offset = False
         elif self.state.epochs.latest_epoch == NO_EPOCH:
             self._truncate_to_hw("there is no epoch left to ask for")
@@ -181,7 +182,7 @@ class Follower:
     def _truncate_to_hw(self, why: str) -> None:
         """Truncate to the HW, KIP-101's fallback; no end offset need be asked for any more."""
         self._must_ask_end_offset = False
-        self.state.truncate(self.state.hw, f"to the high watermark: {why}")
+        self.state.truncate(self.state.hw, "hw", f"to the high watermark: {why}")
 
     def tick(self) -> None:
         """Truncate (a mutant only) what should have been truncated before the HW was taken over."""
@@ -203,4 +204,5 @@ class Follower:
         if event.log_start > leo or (leo > event.log_end and leo == state.log.start):
             state.reset(event.log_start)  # this log has nothing that the leader's log continues
         elif event.log_end < leo and state.rules.truncates_by_log_end:
-            state.truncate(event.log_end, f"the leader's log ends at {event.log_end}")
+            end = EpochEnd(epoch=NO_EPOCH, end_offset=event.log_end)
+            state.truncate(event.log_end, "other", f"the leader's log ends at {event.log_end}", end)

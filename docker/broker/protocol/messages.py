@@ -11,7 +11,11 @@ Rules
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
+# Why a replica truncates: to its own HW; to the end of an epoch that its leader gave when it was asked, or in
+# the answer to a fetch; or to another offset.
+TruncationCause = Literal["hw", "epoch", "diverged", "other"]
 NO_EPOCH = -1
 NO_LEADER = -1
 CONSUMER = -1  # the replica id of a client's fetch
@@ -219,7 +223,9 @@ class Truncate:
 
     to: int
     was: int
-    why: str
+    cause: TruncationCause
+    why: str  # for people
+    answer: EpochEnd | None = None  # of the leader, by which it is cut; NO_EPOCH: the end of its log
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

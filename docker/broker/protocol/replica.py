@@ -250,7 +250,7 @@ class Replica:
     def _become_leader(self, event: LeaderAndIsr) -> None:
         state = self._state
         if not state.rules.leader_keeps_log:
-            state.truncate(state.hw, "a new leader to its high watermark")
+            state.truncate(state.hw, "hw", "a new leader to its high watermark")
         if not state.rules.recovers_producers:
             state.producers.clear()
         self._follower, self._leader = None, Leader(state, event.now_ms)

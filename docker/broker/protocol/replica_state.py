@@ -18,6 +18,7 @@ from floodmark.broker.protocol.messages import (
     NO_LEADER,
     Append,
     Batch,
+    EpochEnd,
     ListOffsets,
     ListOffsetsAnswer,
     ProduceAnswer,
@@ -25,6 +26,7 @@ from floodmark.broker.protocol.messages import (
     Reset,
     SaveEpochs,
     Truncate,
+    TruncationCause,
 )
 from floodmark.broker.protocol.producer_state_manager import ProducerStateManager
 from floodmark.broker.protocol.rules import Rules
@@ -107,9 +109,9 @@ class ReplicaState:
             self.producers.update(batch)
         self.effects.append(Append(batches=batches, leading=leading))
 
-    def truncate(self, to: int, why: str) -> None:
+    def truncate(self, to: int, cause: TruncationCause, why: str, answer: EpochEnd | None = None) -> None:
         """Truncate the log to the batch boundary at or below `to`; at or above the LEO only the epoch
-        cache."""
+        cache. answer: what the leader had said."""
         was = self.log.end
         if to < self.log.start:
             self.reset(to)
@@ -117,7 +119,7 @@ class ReplicaState:
         now = self.log.truncate_to(to)
         if now < was:
             self.producers.truncate_to(now)
-            self.emit(Truncate(to=now, was=was, why=why))
+            self.emit(Truncate(to=now, was=was, cause=cause, why=why, answer=answer))
             self.hw = min(self.hw, now)
         if (now < was or self.rules.cuts_epoch_tail) and self.epochs.truncate_from_end(now):
             self.save_epochs()

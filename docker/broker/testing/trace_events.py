@@ -147,13 +147,16 @@ def _add_append(step: _Step, effect: Append) -> None:
 
 def _add_truncate(step: _Step, effect: Truncate) -> None:
     step.leo, step.hw = effect.to, min(step.hw, effect.to)
-    step.add_line("truncate", **{"from": effect.was, "to": effect.to, "why": effect.why})
+    answer = effect.answer
+    given = {} if answer is None else {"answer": {"epoch": answer.epoch, "end": answer.end_offset}}
+    cut = {"from": effect.was, "to": effect.to, "cause": effect.cause, **given, "why": effect.why}
+    step.add_line("truncate", **cut)
 
 
 def _add_reset(step: _Step, effect: Reset) -> None:
     was, step.leo, step.hw = step.leo, effect.start, effect.start
     why = "nothing here that the leader's log continues"
-    step.add_line("truncate", **{"from": was, "to": effect.start, "why": why})
+    step.add_line("truncate", **{"from": was, "to": effect.start, "cause": "other", "why": why})
 
 
 def _add_save_epochs(step: _Step, effect: SaveEpochs) -> None:

@@ -30,7 +30,7 @@ from typing import Any
 
 import orjson
 
-from floodmark.harness.cluster.kafka.log_lines import LogLine, read_line
+from floodmark.harness.cluster.kafka.log_lines import WHY, LogLine, read_line
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, Decisions, MetadataLog, PartitionState
 
 Line = dict[str, Any]
@@ -85,7 +85,7 @@ class _Replica:
     epoch: int
     leo: int
     hw: int
-    why: str | None = None
+    cut: LogLine | None = None  # the line with the cause of the truncation that follows it
 
 
 def broker_events(parsed: Iterator[LogLine]) -> Iterator[tuple[int, Line]]:
@@ -122,17 +122,24 @@ def _replica_event(replicas: dict[tuple[str, int], _Replica], place: tuple[str, 
     known = replicas.get(place)
     if known is None:
         return None  # a recovery: the process had no role yet
-    if parsed.kind == "why":
-        known.why = parsed.why
+    if parsed.kind == "cause":
+        known.cut = parsed
         return None
     assert parsed.leo is not None
     if parsed.leo >= known.leo:
-        known.why = None
+        known.cut = None
         return None  # it cut records without a line: their number is unknown
     line = {"event": "truncate", "epoch": known.epoch, "leo": parsed.leo, "hw": min(known.hw, parsed.leo),
-            "from": known.leo, "to": parsed.leo, **({} if known.why is None else {"why": known.why})}
+            "from": known.leo, "to": parsed.leo, **_cause(known.cut)}
     replicas[place] = _Replica(known.epoch, parsed.leo, min(known.hw, parsed.leo))
     return line
+
+
+def _cause(cut: LogLine | None) -> Line:
+    if cut is None or cut.cause is None:
+        return {"cause": "other"}
+    answer = {} if cut.answer is None else {"answer": dict(zip(("epoch", "end"), cut.answer, strict=True))}
+    return {"cause": cut.cause, **answer, "why": WHY[cut.cause]}
 
 
 # -- the controller -----------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ format.
                 Follower T starts at leader epoch E from offset LEO with ... high watermark HW; from 3.x on
                 also Current leader is N
     truncations Truncating partition T to local high watermark ..., or with TruncationState(... leader epoch
-                ...): the reason; Truncating to offset TO: done. With "has no effect" nothing was cut
+                ... leaderEpoch=E, endOffset=END): the cause, and the leader's answer; Truncating to offset
+                TO: done. With "has no effect" nothing was cut
 
 A role's line is written under the replica's lock, before any effect of the role leaves the broker, and each
 line is written to the kernel at once: a node that was observed in a role has its line, even if it was killed.
@@ -19,9 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["clean", "unclean", "loaded", "leader", "follower", "why", "truncated"]
-HIGH_WATERMARK = "its own high watermark"
-LEADER_EPOCH = "the leader's end offset of an epoch"
+Kind = Literal["clean", "unclean", "loaded", "leader", "follower", "cause", "truncated"]
+WHY = {"hw": "its own high watermark", "epoch": "the leader's end offset of an epoch"}  # for people
 
 _STAMP = re.compile(r"\[(\d{4})-(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d),(\d{3})\] INFO (.*)", re.DOTALL)
 _PLACE = r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)"
@@ -32,9 +32,10 @@ _ROLE = re.compile(
     r"(?:partition epoch \d+(?:,| and) )?high watermark (?P<hw>\d+)"
     r"(?:,? ISR \[(?P<isr>[\d,]*)\])?(?P<rest>.*)")
 _CURRENT_LEADER = re.compile(r"\. Current leader is (-?\d+)\.")
-_WHY = re.compile(rf"{_FETCHER} Truncating partition {_PLACE} "
-                  r"(?P<how>to local high watermark|with TruncationState\(.*?\) due to "
-                  r"(?:local high watermark|leader epoch))")
+_CAUSE = re.compile(rf"{_FETCHER} Truncating partition {_PLACE} "
+                  r"(?:to|with TruncationState\(.*?\) due to) "
+                  r"(?P<how>local high watermark|leader epoch)(?P<rest>.*)")
+_ANSWER = re.compile(r".*\bleaderEpoch=(-?\d+), endOffset=(-?\d+)")
 _TRUNCATED = re.compile(
     rf"\[(?:Log|UnifiedLog) partition={_PLACE}, dir=.*\] Truncating to offset (?P<to>\d+) ")
 _STOPPED = re.compile(r"(?:(?P<unclean>Attempting recovery for all|Recovering \d+)"
@@ -47,7 +48,7 @@ _LOADED = re.compile(r"Loaded \d+ logs in \d+ ?ms")
 class LogLine:
     """The content of one line. Fields that it does not have are None."""
 
-    kind: Kind  # clean, unclean: the stop before; loaded: it has its logs; why: a truncation's reason
+    kind: Kind  # clean, unclean: the stop before; loaded: it has its logs; cause: of a truncation
     time_ms: int  # of the broker's wall clock, since 1970
     topic: str | None = None
     partition: int | None = None
@@ -56,7 +57,8 @@ class LogLine:
     hw: int | None = None
     isr: tuple[int, ...] | None = None
     leader: int | None = None  # of a follower's role, if its version logs it; -1: none
-    why: str | None = None
+    cause: Literal["hw", "epoch"] | None = None
+    answer: tuple[int, int] | None = None  # epoch and its end by the leader, as the cause of a truncation
 
 
 def read_line(line: str) -> LogLine | None:
@@ -90,13 +92,14 @@ def _role(text: str, time_ms: int) -> LogLine | None:
         isr=None if found["isr"] is None else tuple(int(one) for one in found["isr"].split(",") if one))
 
 
-def _why(text: str, time_ms: int) -> LogLine | None:
-    found = _WHY.match(text)
+def _cause(text: str, time_ms: int) -> LogLine | None:
+    found = _CAUSE.match(text)
     if found is None:
         return None
-    why = HIGH_WATERMARK if found["how"].endswith("local high watermark") else LEADER_EPOCH
-    return LogLine(kind="why", time_ms=time_ms, topic=found["topic"], partition=int(found["partition"]),
-                   why=why)
+    answer = _ANSWER.match(found["rest"]) if found["how"] == "leader epoch" else None
+    return LogLine(kind="cause", time_ms=time_ms, topic=found["topic"], partition=int(found["partition"]),
+                   cause="epoch" if found["how"] == "leader epoch" else "hw",
+                   answer=None if answer is None else (int(answer[1]), int(answer[2])))
 
 
 def _truncated(text: str, time_ms: int) -> LogLine | None:
@@ -118,6 +121,6 @@ def _loaded(text: str, time_ms: int) -> LogLine | None:
 
 
 _READERS: tuple[tuple[str, Callable[[str, int], LogLine | None]], ...] = (
-    (" starts at leader epoch ", _role), ("Truncating partition ", _why),
+    (" starts at leader epoch ", _role), ("Truncating partition ", _cause),
     ("Truncating to offset ", _truncated), ("clean shutdown file", _stopped), ("Loaded ", _loaded),
 )

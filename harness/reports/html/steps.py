@@ -127,7 +127,7 @@ def step_of(evidence: Evidence, line: TraceLine, name: str, weight: int) -> Step
 
 def cure_of(evidence: Evidence, line: TraceLine) -> str:
     """How the protocol avoids this; for the line to blame at least the law that it broke; else empty."""
-    if line.event == "truncate" and "high watermark" in line.name_in("why"):
+    if line.event == "truncate" and line.fields.get("cause") == "hw":
         return CURES["high-watermark"]
     if line.event == "elect" and line.fields.get("clean") is False:
         return CURES["unclean"]

@@ -200,6 +200,43 @@ def test_dumps_that_are_gone_and_a_mistyped_run_json_still_make_a_page(folder: P
     assert "cannot read" in page(folder)
 
 
+def test_without_dumps_no_log_is_drawn(folder: Path) -> None:
+    """Nor with rows of replicas.jsonl alone; of one replica without a dump the others are drawn."""
+    (folder / "trace.jsonl").unlink()
+    assert [one["node"] for one in data(page(folder))["stories"][0]["replicas"]] == ["n1", "n2", "n3"]
+    (folder / "logs" / "n2.jsonl").unlink()
+    assert [one["node"] for one in data(page(folder))["stories"][0]["replicas"]] == ["n1", "n3"]
+
+    shutil.rmtree(folder / "logs")
+    text = page(folder)
+    assert data(text)["stories"] == []
+    assert "The logs in the end" not in text
+    (folder / "replicas.jsonl").write_text("")
+    text = page(folder)
+    assert data(text)["stories"] == []
+    assert "How it happened" not in text
+
+
+@pytest.mark.parametrize(("sends", "told"), [
+    ([(1, 1.1, "ok"), (2, 2.2, "ok")], []),
+    ([(1, 1.1, "ok"), (16, 16.2, "ok")], []),  # nobody tried
+    ([(16, 16.3, "ok"), (16.4, 17.9, "info"), (18, 19.5, "fail"), (20, 21.4, "ok"), (21.5, 21.6, "ok")],
+     ["no ack from 16.4 to 21.4 s"]),
+    ([(1, 2.5, "info"), (2.6, 4.1, "info")], ["no ack from 1.0 to 4.1 s"]),  # none at all
+    ([(1, 1.1, "ok"), (1.2, 1.9, "fail"), (2, 2.05, "ok")], []),
+    # Another process is acked meanwhile; and after the last ack somebody goes on trying.
+    ([(1, 1.9, "ok"), (1, 4, "fail"), (2.1, 2.7, "ok"), (4, 5.5, "info")], ["no ack from 2.7 to 5.5 s"]),
+])
+def test_the_drawing_of_the_run_tells_when_nobody_was_acked(
+        tmp_path: Path, sends: list[tuple[float, float, str]], told: list[str]) -> None:
+    run = TimedRun()
+    for process, (began_s, ended_s, kind) in enumerate(sends, start=1):
+        run.sent(process, began_s, ended_s, kind)
+    text = page(run.write(tmp_path / "run"))
+    assert [one["label"] for one in data(text)["silences"]] == told
+    assert (f"none was acked: {', '.join(told)}." in text) is bool(told)
+
+
 def test_a_folders_name_is_escaped(folder: Path) -> None:
     odd = folder.rename(folder.parent / "a <b>bold \u202e\x1b[2J name")
 

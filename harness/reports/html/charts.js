@@ -138,7 +138,7 @@ const floodmarkCharts = (() => {
     const faults = data.spans.filter((one) => one.lasts).map((one) => ({ label: one.label + (one.node ? ` ${one.node}` : ""),
       from: one.from, to: one.to, at: clock(one.from), lasted: span(one.to - one.from) }));
     return {
-      bands, faults, labels, strikes, elections, unclean: elections.filter((one) => !one.clean),
+      silences: data.silences.map((one) => ({ ...one, y: 0.5 })), bands, faults, labels, strikes, elections, unclean: elections.filter((one) => !one.clean),
       reigns: data.reigns.filter(here).map((one) => ({ ...one, to: alive(one), colour: coloured(one.epoch), leads: one.node, partition: one.p })),
       cuts: data.truncations.filter(here).map((one) => ({ ...one, truncated: `from ${one.from} to ${one.to}`, at: clock(one.t) })),
       lost: data.acked.filter((one) => one.lost && here(one)).map((one) => ({ t: one.t, y: 0.5, at: clock(one.t), what: `value ${one.v} acked: lost` })),
@@ -191,6 +191,7 @@ const floodmarkCharts = (() => {
     explain(rows);
     rows.labels = labelled(rows.bands, (one) => [one.label, one.label.split(",")[0]]);
     rows.epochs = labelled(rows.reigns, (one) => [`leads epoch ${one.epoch}`, `epoch ${one.epoch}`, `${one.epoch}`]);
+    rows.silent = labelled(rows.silences, (one) => [one.label, "no ack"]);
     for (const node of data.nodes) {
       rows[`points-${node}`] = within(rows[`points-${node}`], zoom[0], zoom[1]);
       rows[`end-${node}`] = endsOf(rows[`points-${node}`]);

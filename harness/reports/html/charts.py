@@ -18,13 +18,15 @@ from string import Template
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports.html.elements import package_file
+from floodmark.harness.reports.html.clients import silence_text
+from floodmark.harness.reports.html.elements import esc, package_file
 from floodmark.harness.reports.html.facts import RunFacts
 from floodmark.harness.run import write_whole
 from floodmark.harness.user_cache import cache_folder
 
 LEFT = 92  # pixels for the names of lanes and axes
 LANE = 34
+SILENCES = 8  # listed under the drawing
 Spec = dict[str, Any]
 
 
@@ -56,7 +58,11 @@ def section(facts: RunFacts) -> str:
     if not facts.clients.ops and not facts.traced.is_there:
         return ""
     logs = package_file("logs.html") if facts.traced.points else ""
-    return Template(package_file("run.html")).substitute(logs=logs)
+    quiet = [silence_text(one) for one in facts.clients.silences]
+    more = f", and {len(quiet) - SILENCES} times more" if len(quiet) > SILENCES else ""
+    told = f"Sends were tried, and none was acked: {', '.join(quiet[:SILENCES])}{more}." if quiet else ""
+    return Template(package_file("run.html")).substitute(
+        logs=logs, silences=f"<p class=small>{esc(told)}</p>" if told else "")
 
 
 def specs(nodes: list[str], *, controller: bool, logs: bool) -> dict[str, Spec]:
@@ -191,10 +197,14 @@ def clients() -> Spec:
     middle = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [0, 1]}}
     counts = number("from_count", "clients", ticks=2, short=True, nice=True)
     return {"height": 58, "width": 400, "resolve": {"scale": {"y": "independent"}}, "layer": [
+        layer("silences", "rect", {"style": "band"}, x=x("from", axis=True), x2={"field": "to"},
+              tooltip=tips("label")),
         layer("counts", "rect", {}, x=x("from", axis=True), x2={"field": "to"}, color=colour, y=counts,
               y2={"field": "to_count"}, tooltip=tips("type", "count", "at")),
         layer("ops", "point", {"filled": True, "size": 60}, x=axis, y=middle, color=colour, shape=shape,
               tooltip=tips("op", "type", "lasted", "at")),
+        layer("silent", "text", {"align": "center", "dy": -20, "style": "bandtext"}, x=x("middle", axis=True),
+              y=middle, text={"field": "label"}),
         layer("lost", "point", {"size": 150, "style": "cut", "filled": False, "strokeWidth": 2.5}, x=axis,
               y=middle, tooltip=tips("what", "at")),
         *(layer("lost", "text", {"align": "left", "dx": 11, "style": style}, x=axis, y=middle,

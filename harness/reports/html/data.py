@@ -6,6 +6,7 @@ Times are milliseconds of the run with three decimals, which a browser's numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from floodmark.harness.reports.html.clients import silence_text
 from floodmark.harness.reports.html.facts import RunFacts
 from floodmark.harness.reports.html.lines import int_in, items, text
 
@@ -29,6 +30,8 @@ def data_of(facts: RunFacts) -> dict[str, Any]:
             for span in facts.spans[:MARKS]],
         **of_the_trace(facts),
         "ops": facts.clients.columns,
+        "silences": [{"from": one[0] / 1000, "to": one[1] / 1000, "label": silence_text(one)}
+                     for one in facts.clients.silences[:MARKS]],
         "acked": [
             {"p": one.partition, "o": one.offset, "v": one.value, "t": ms(one.ended_ns),
              "lost": (one.partition, one.value) in facts.lost}

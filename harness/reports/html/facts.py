@@ -123,9 +123,10 @@ def stories_of(
 
 
 def finals_of(gathering: Gathering, with_story: Sequence[int]) -> tuple[Json, ...]:
-    """The final state of the first few partitions that have a row in replicas.jsonl and no story."""
+    """The final state of the first few partitions that have a row in replicas.jsonl, dumps, and no story."""
     known = sorted({partition for _, partition in gathering.files.replicas} - set(with_story))
-    return tuple(final_story(gathering.files, gathering.about, partition) for partition in known[:FINALS])
+    return tuple(found for partition in known[:FINALS]
+                 if (found := final_story(gathering.files, gathering.about, partition)) is not None)
 
 
 def read_run_and_verdict(run: Run, verdict: Json | None, problems: list[str]) -> tuple[Json, Json | None]:

@@ -88,7 +88,8 @@ def end_of(files: RunFiles, partition: int) -> int:
 def story(
     course: Course, shown: Shown | None, files: RunFiles, acked: Sequence[Acked], nemesis: Sequence[Line]
 ) -> dict[str, Any] | None:
-    """The story of a course; None if its finding is about no partition, or the replicas are unknown."""
+    """The story of a course; None if its finding is about no partition, the replicas are unknown, or there is
+    neither a trace of it nor a dump."""
     evidence = course.evidence
     partition, near = evidence.number("partition"), near_of(evidence, files)
     if partition is None or near is None or not replicas_of(evidence.about, partition):
@@ -106,36 +107,35 @@ def story(
     ack_rows = acks_of(acked, shown, partition, values)
     values |= {f"{offset}:{epoch}": value for offset, epoch, _, value in ack_rows if epoch is not None}
     traced = bool(steps)
+    replicas = [replica(node, logs.get(node), ups.get(node, ""))
+                for node in replicas_of(evidence.about, partition)] \
+        if traced else final_replicas(files, evidence.about, near)
     return {
         "name": evidence.name,
         "partition": partition,
         "offset": evidence.number("offset"),
         "value": evidence.number("value"),
         "traced": traced,
-        "replicas": [
-            replica(node, logs.get(node), ups.get(node, ""))
-            for node in replicas_of(evidence.about, partition)
-        ]
-        if traced
-        else final_replicas(files, evidence.about, near),
+        "replicas": replicas,
         "events": [compact(event) for event in events[first:last]] if traced else [],
         "steps": [stepped(step, place - first) for step, place in zip(steps, places, strict=True)],
         "opens": opens_at(evidence, steps),
         "values": values,
         "acked": ack_rows,
         "said": "" if traced else UNTRACED if shown is None or not shown.events else NO_STEPS,
-    }
+    } if replicas else None
 
 
-def final_story(files: RunFiles, about: Json, partition: int) -> dict[str, Any]:
-    """A story without events: the end of a partition's logs by the final dumps."""
+def final_story(files: RunFiles, about: Json, partition: int) -> dict[str, Any] | None:
+    """A story without events: the end of a partition's logs by the final dumps. None: there is no dump."""
     end = end_of(files, partition)
     near = partition, max(0, end - AROUND), end + 1
+    replicas = final_replicas(files, about, near)
     return {
         "name": "", "partition": partition, "offset": None, "value": None, "traced": False, "events": [],
         "steps": [], "opens": 0, "acked": [], "said": IN_THE_END,
-        "replicas": final_replicas(files, about, near), "values": values_near(files, about, near),
-    }  # fmt: skip
+        "replicas": replicas, "values": values_near(files, about, near),
+    } if replicas else None  # fmt: skip
 
 
 def stepped(step: Step, place: int) -> dict[str, Any]:
@@ -272,17 +272,20 @@ def rows_near(files: RunFiles, node: str, near: Near) -> Iterator[Line]:
 
 
 def final_replicas(files: RunFiles, about: Json, near: Near) -> list[dict[str, Any]]:
-    """The replicas by their final dumps near the finding, and by their rows of replicas.jsonl."""
+    """The replicas by their final dumps near the finding, and by their rows of replicas.jsonl. One without a
+    dump, or of which neither says anything, is not drawn: nobody saw its log."""
     partition = near[0]
     led = leader_of(about, partition)
     rows = []
     for node in replicas_of(about, partition):
-        row = dict(files.replicas.get((node, partition), {}))
+        row, entries = dict(files.replicas.get((node, partition), {})), list(rows_near(files, node, near))
+        if not files.readable(node) or not (row or entries):
+            continue
         log: list[tuple[int, int, int]] = []
         start, leo = int_in(row, "log_start") or 0, int_in(row, "leo")
         if start < near[1]:
             log.append((-1, start, near[1]))
-        for entry in rows_near(files, node, near):
+        for entry in entries:
             offset, epoch = int_in(entry, "offset") or 0, int_in(entry, "epoch")
             epoch = -1 if epoch is None else epoch
             if log and log[-1][0] == epoch and log[-1][2] == offset:

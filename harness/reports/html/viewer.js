@@ -215,7 +215,7 @@ const floodmarkViewer = (() => {
     'patternTransform="rotate(45)"><rect width="2.4" height="7" class="hatch"/></pattern></defs>';
 
   function rowOf(row, y, x, drawn, bar, size, form) {
-    const said = row.up || (row.role === "leader" ? `leads ${row.epoch}` : row.role) || "no role";
+    const said = row.up || (row.role === "leader" ? `leads ${row.epoch ?? ""}`.trim() : row.role) || "no role";
     const parts = form === WIDE
       ? [`<text class="node" x="2" y="${y + 20}">${escaped(row.node)}</text>`,
         `<text class="role" x="2" y="${y + 36}">${escaped(said)}</text>`]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 def main() -> None:
     """Break a replicated log at chosen moments, then prove what it kept.
 
-    The same without the script: python -m floodmark.harness.
+    The same without the script: python -m floodmark.
 
     Exit codes: 0 valid, 1 invalid, 2 usage, 3 unknown, 4 the harness itself failed.
     """

@@ -19,8 +19,8 @@ from namesakes import COMPLAINT, planted
 from floodmark.harness.verdict import EXIT_INVALID
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("harness", "nemesis", "checkers", "workloads", "docker/broker")
-NAMES = {"docker/broker": "broker"}
+FOLDERS = (".tree/main", "harness", "nemesis", "checkers", "workloads", "docker/broker")
+NAMES = {"docker/broker": "broker", ".tree/main": "."}
 
 
 @pytest.fixture(name="wheel", scope="module")
@@ -62,10 +62,18 @@ def test_all_files_of_the_packages_are_in_it(wheel: Path) -> None:
     """And floodmark is its only package."""
     there = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     pages = {".md", ".sh", ".pyc"}
-    ours = {f"floodmark/{NAMES.get(folder, folder)}/{file.relative_to(ROOT / folder)}"
+    ours = {str(Path("floodmark", NAMES.get(folder, folder), file.relative_to(ROOT / folder)))
             for folder in FOLDERS for file in (ROOT / folder).rglob("*")
             if file.is_file() and file.suffix not in pages}
     assert there == ours
+
+
+def test_its_package_is_a_command(command: Path, tmp_path: Path) -> None:
+    """As the script: `python -m floodmark`."""
+    python = command.with_name("python")
+    answers = [subprocess.run([*words, "--version"], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                              check=False) for words in ([command], [python, "-m", "floodmark"])]
+    assert [(one.returncode, one.stdout) for one in answers] == [(0, answers[0].stdout)] * 2
 
 
 @pytest.mark.cluster

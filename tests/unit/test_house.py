@@ -105,7 +105,7 @@ def test_every_package_on_disk_is_installed() -> None:
         for init in (ROOT / folder).rglob("__init__.py")
     }
 
-    assert listed == on_disk
+    assert listed == on_disk | {"floodmark"}  # which has its __main__.py
 
 
 def test_harness_and_broker_have_one_version() -> None:

@@ -90,6 +90,15 @@ def new_folder(folder: Path) -> Iterator[Run]:
 
 def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Converter:
     """Writes every op of the file to the run's history."""
+    converter = converted(source, run, spares, Names(json=source.is_json))
+    same = converter.names.only_assigned()
+    if not same:
+        return converter
+    run.history_path.unlink()
+    return converted(JepsenFile(source.path), run, spares, Names(json=source.is_json, same=same))
+
+
+def converted(source: JepsenFile, run: Run, spares: frozenset[str], names: Names) -> Converter:
     reported = 0
 
     def report(lines: int) -> None:
@@ -99,7 +108,7 @@ def convert_history(source: JepsenFile, run: Run, spares: frozenset[str]) -> Con
             click.echo(f"... {lines} lines", err=True)
 
     with HistoryLines(run.history_path, report) as lines:
-        names, nemesis = Names(json=source.is_json), Nemesis(json=source.is_json, spares=spares)
+        nemesis = Nemesis(json=source.is_json, spares=spares)
         converter = Converter(source=source, lines=lines, names=names, nemesis=nemesis)
         for op in source.ops(CommonLines(converter)):
             converter.convert(op)
@@ -205,6 +214,7 @@ def changes(converter: Converter) -> Iterator[tuple[str, int]]:
     renamed = sum(key != str(number) for number, key in converter.names.partitions.items())
     for label, number in (
         ("key with a number of its own (partitions: topic)", renamed),
+        ("key that is only assigned, taken for the used one with its text", len(converter.names.same)),
         ("value with a number of its own (values.jsonl)", len(converter.names.odd)),
         ("falling time: replaced by that of the line before", converter.lines.clamped),
     ):

@@ -264,7 +264,12 @@ class Forms:
 
     def close(self) -> Iterator[tuple[int, object]]:
         """Yields the last form at the end of the text."""
-        yield from self._reader.take(_TOKEN.findall(self._rest), self._rest)
+        try:
+            yield from self._reader.take(_TOKEN.findall(self._rest), self._rest)
+        except EdnError:
+            if self._rest not in _CLOSES:  # but a word, perhaps in its middle
+                self._reader.close()
+            raise
         self._reader.close()
 
 
@@ -340,7 +345,7 @@ class _Reader:
         """Raises EdnError if a form is open at the end of the text."""
         if self._stack:
             opened, _, line = self._stack[-1]
-            problem = f"the text ends inside the {opened.decode()} of line {line}"
+            problem = f"the text ends inside the {opened.decode()} of line {line}: it is cut off"
             raise EdnError(self.line, self.column, problem)
         if self._marks:
             raise EdnError(self.line, self.column, "the text ends after a tag or a #_")

@@ -138,7 +138,8 @@ class JepsenFile:
                 try:
                     yield number, orjson.loads(line)
                 except orjson.JSONDecodeError as error:
-                    raise self.wrong(number, f"not JSON: {error}") from error
+                    cut = "" if line.endswith(b"\n") else "; the file ends here: it may be cut off"
+                    raise self.wrong(number, f"not JSON: {error}{cut}") from error
 
     def _fields(self, line: int, form: object) -> Mapping[str, object]:
         fields = form.form if isinstance(form, Tagged) else form

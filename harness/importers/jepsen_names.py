@@ -2,7 +2,9 @@
 
 Rules
 1. A key that is an integer keeps its number; any other key gets the number that it spells, if it is free, or
-   the first free one. In JSON a map's keys are strings: there "5" and 5 are the same key.
+   the first free one. In JSON a map's keys are strings: there "5" and 5 are the same key. Anywhere, a key
+   that is only ever assigned is the used one with the same text, if there is just one (Maelstrom's clients
+   use "5", and assign 5 in the end). Only the end of a history shows that: it is then read again.
 2. Jepsen's values are unique for a key, format 1 needs them unique in the run: a value v of partition p
    becomes p * 10^12 + v, so that partition 0 keeps its values and the others can be recognised. A value that
    is no number from 0 to 10^12 is numbered -1, -2, ... in order of appearance.
@@ -10,9 +12,9 @@ Rules
    for a single poll, it has that number + 10^9, + 2 * 10^9, ...
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from floodmark.harness.importers.edn import text_of
+from floodmark.harness.importers.edn import Keyword, text_of
 
 SPAN = 10**12  # values of one partition
 PARTITIONS = 9 * 10**6  # this many spans fit below 2^63
@@ -22,23 +24,43 @@ LIFE = 10**9
 class Names:
     """The numbers of one import's keys, values and processes."""
 
-    def __init__(self, *, json: bool) -> None:
+    def __init__(self, *, json: bool, same: Mapping[int | str, object] | None = None) -> None:
+        """same: key, or its text -> the key that it is (only_assigned)."""
+        self.same = same or {}
         self.partitions: dict[int, str] = {}  # number -> the key as text
         self.odd: dict[tuple[int, str], int] = {}  # (partition, value as text) -> its number
         self._json = json
         self._numbers: dict[int | str, int] = {}  # key, or its text -> number
+        self._keys: dict[int | str, object] = {}
+        self._used: set[int | str] = set()  # those of sends and reads
         self._free = 0
         self._lives: dict[int, int] = {}  # process -> its number of further lives
         self._now: dict[int, int] = {}  # process -> its present number, in a further life
 
-    def partition(self, key: object) -> int:
+    def partition(self, key: object, *, used: bool = True) -> int:
+        """The number of a key. used: by a send or read."""
         key_ = _as_number(key) if self._json and isinstance(key, str) else key
-        name = key_ if type(key_) is int else text_of(key_)  # True is no 1
+        name = _name_of(key_)
+        if name in self.same:
+            key_ = self.same[name]
+            name = _name_of(key_)
         number = self._numbers.get(name)
         if number is None:
             number = self._numbers[name] = self._number_for(key_)
             self.partitions[number] = text_of(key_)
+            self._keys[name] = key_
+        if used:
+            self._used.add(name)
         return number
+
+    def only_assigned(self) -> dict[int | str, object]:
+        """Each key, or its text, that is not used, and the only used one with the same text."""
+        used: dict[str, list[object]] = {}
+        for name in self._used:
+            used.setdefault(_plain(self._keys[name]), []).append(self._keys[name])
+        unused = {name: used.get(_plain(key), []) for name, key in self._keys.items()
+                  if name not in self._used}
+        return {name: alike[0] for name, alike in unused.items() if len(alike) == 1}
 
     def value(self, partition: int, value: object, *, new: bool = True) -> int | None:
         """The number of the value; None if it is an odd value without a number and `new` is false."""
@@ -77,6 +99,15 @@ class Names:
         while self._free in self.partitions:
             self._free += 1
         return self._free
+
+
+def _name_of(key: object) -> int | str:
+    return key if type(key) is int else text_of(key)  # True is no 1
+
+
+def _plain(key: object) -> str:
+    """The key's text without quotes and colon."""
+    return key.name if isinstance(key, Keyword) else key if isinstance(key, str) else text_of(key)
 
 
 def _as_number(text: str) -> int | str:

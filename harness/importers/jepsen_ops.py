@@ -407,14 +407,18 @@ class Converter:
             keys = _get(event, "keys")
             if not isinstance(keys, (*SEQUENCE, frozenset)):
                 return None
-            found.update(map(self.names.partition, sorted_keys(keys)))
+            found.update(self._partitions(keys))
         return found
 
     def _keys(self, op: JepsenOp) -> list[int]:
         value = op.fields.get("value")
         if not isinstance(value, (*SEQUENCE, frozenset, NoneType)):
             raise self.source.wrong(op.line, f":value names no keys: {shown(value)}")
-        return sorted(map(self.names.partition, sorted_keys(value or ())))
+        return sorted(set(self._partitions(value or ())))
+
+    def _partitions(self, keys: Iterable[object]) -> Iterator[int]:
+        """The partitions that these keys name, without using them."""
+        return (self.names.partition(key, used=False) for key in sorted_keys(keys))
 
     # -- fields -------------------------------------------------------------------------------------
 

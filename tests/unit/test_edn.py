@@ -19,6 +19,15 @@ def read(text: str | bytes, step: int = 1 << 20) -> list[object]:
     return [form for _, form in forms(data[at:at + step] for at in range(0, len(data), step))]
 
 
+CUT = '{:a "x\\n" :b/c #t [1.5M 2N -3/4 \\a] #_ d :e ##Inf}'
+
+
+@pytest.mark.parametrize("end", range(1, len(CUT)))
+def test_a_text_that_is_cut_off_anywhere_says_so(end: int) -> None:
+    with pytest.raises(EdnError, match=r"1:\d+: the text ends inside the . of line 1: it is cut off"):
+        read(CUT[:end])
+
+
 FORMS = [
     ("nil true false", [None, True, False]),
     ("0 -7 +7 12N -0 123456789012345678901234567890", [0, -7, 7, 12, 0, 123456789012345678901234567890]),

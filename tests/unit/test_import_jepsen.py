@@ -95,6 +95,9 @@ def test_an_invalid_guarantee_is_refused(tmp_path: Path, word: str, message: str
 
 REFUSED = [
     ("{:f :send", "1:10: the text ends inside the { of line 1"),
+    (OPS + "\n{:index 6, :", "7:12: the text ends inside the { of line 7: it is cut off"),
+    (OPS + '\n{:index 6, :error "time', "7:19: the text ends inside the { of line 7: it is cut off"),
+    (in_json(OPS) + '{"type": "inv', "7: not JSON: .*; the file ends here: it may be cut off"),
     (OPS + "\n{:a 1 :a 2}", "7:11: a map with one key twice"),
     (OPS + "\n7", "7: an op is a map, and this is 7"),
     ("0\t:invoke\t:send\t[[:send 0 1]]", "1: an op is a map"),

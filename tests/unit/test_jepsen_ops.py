@@ -131,6 +131,41 @@ def test_keys_of_any_kind_are_partitions_one_to_one(tmp_path: Path) -> None:
     assert run.origin["changed"]["key with a number of its own (partitions: topic)"] == 7
 
 
+FINAL = (":type :invoke, :f :assign, :value [0 1], :seek-to-beginning? true",
+         ":type :ok, :f :assign, :value [0 1], :seek-to-beginning? true")
+
+
+def in_strings(*ops: str) -> tuple[str, ...]:
+    """The ops with the keys 0 and 1 as strings."""
+    return tuple(op.replace("[:send 0 ", '[:send "0" ').replace("{0 ", '{"0" ') for op in ops)
+
+
+@pytest.mark.parametrize("ops", [
+    (*in_strings(*SEND), *FINAL, *in_strings(*READ)), (*FINAL, *in_strings(*SEND, *READ)),
+], ids=["at the end", "at the beginning"])  # fmt: skip
+def test_a_key_that_is_only_assigned_is_the_used_one_with_its_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ops: tuple[str, ...]
+) -> None:
+    """All histories of Maelstrom have strings as keys, and integers in their last assigns."""
+    run = imported(tmp_path, numbered(*ops))
+
+    assert {key: each["topic"] for key, each in run.about["partitions"].items()} == {"0": '"0"', "1": "1"}
+    assert {tuple(op.partitions or ()) for op in run.ops if op.f == "assign"} == {(0, 1)}
+    assert {item.partition for op in run.ops for item in (*(op.sends or ()), *(op.reads or ()))} == {0}
+    assert "changed: 1 x key that is only assigned, taken for the used one with its text" in (
+        capsys.readouterr().err)
+
+
+def test_two_keys_with_one_text_that_are_both_used_are_two_partitions(tmp_path: Path) -> None:
+    """Also if one of them was only assigned for a while."""
+    run = imported(tmp_path, numbered(*in_strings(*SEND), *FINAL, *READ))
+
+    assert len(run.about["partitions"]) == 3
+    assert [op.partitions for op in run.ops if op.f == "assign"] == [(1, 2)] * 2
+    assert [item.partition for op in run.ops for item in (*(op.sends or ()), *(op.reads or ()))] == [0, 0, 1]
+    assert not [label for label in run.origin["changed"] if "only assigned" in label]
+
+
 def test_a_sets_keys_are_numbered_in_a_fixed_order(tmp_path: Path) -> None:
     """A set has no order of its own: :a is 0 and :e is 4."""
     run = imported(tmp_path, numbered(":type :invoke, :f :assign, :value #{:d :a :c :b :e}", *SEND))

@@ -19,7 +19,7 @@ import orjson
 
 from floodmark.harness import runtime
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type
+from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type, Unreadable
 from floodmark.harness.run_location import Place, open_inside
 
 Item = TypeVar("Item")
@@ -89,6 +89,7 @@ class Recorder:
             reads=outcome.reads if answered and invoked.f == "poll" else outcome.reads or None,
             partitions=(outcome.partitions or invoked.partitions) if invoked.f in _WITH_PARTITIONS else None,
             offsets=outcome.offsets if answered and invoked.f == "list_offsets" else outcome.offsets or None,
+            corrupt=outcome.corrupt or None,
             error=outcome.error,
         )
         self.counts[outcome.type] += 1
@@ -165,6 +166,9 @@ def encode_op(op: Op) -> bytes:
         line["sends"] = [_encode_send(send) for send in op.sends]
     if op.reads is not None:
         line["reads"] = [_encode_read(read) for read in op.reads]
+    if op.corrupt is not None:
+        line["corrupt"] = [
+            {"partition": one.partition, "offset": one.offset, "why": one.why} for one in op.corrupt]
     if op.partitions is not None:
         line["partitions"] = list(op.partitions)
     if op.offsets is not None:
@@ -252,6 +256,9 @@ def decode_op(line: bytes) -> Op:
         reads=_read_objects(fields, "reads", lambda item: Read(
             partition=_integer(item, "partition"), offset=_integer(item, "offset"),
             value=_integer(item, "value"), epoch=_optional_integer(item, "epoch"))),
+        corrupt=_read_objects(fields, "corrupt", lambda item: Unreadable(
+            partition=_integer(item, "partition"), offset=_integer(item, "offset"),
+            why=str(item.get("why")))),
         offsets=_read_objects(fields, "offsets", lambda item: (
             _integer(item, "partition"), _integer(item, "offset"))),
         partitions=_integers(fields, "partitions"),

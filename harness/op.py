@@ -44,6 +44,15 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unreadable:
+    """A place of a log that could not be read, whatever was tried."""
+
+    partition: int
+    offset: int
+    why: str  # checksum, magic or length
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Intent:
     """A request that a workload wants made; it has no process and no time yet."""
 
@@ -64,6 +73,7 @@ class Outcome:
     type: Type
     sends: tuple[Send, ...] = ()
     reads: tuple[Read, ...] = ()
+    corrupt: tuple[Unreadable, ...] = ()
     partitions: tuple[int, ...] = ()
     offsets: tuple[tuple[int, int], ...] = ()  # (partition, end offset) of list_offsets
     error: str | None = None  # Kafka's name for the error, or CONNECTION or TIMEOUT
@@ -80,6 +90,7 @@ class Op:
     f: str
     sends: tuple[Send, ...] | None = None
     reads: tuple[Read, ...] | None = None
+    corrupt: tuple[Unreadable, ...] | None = None
     partitions: tuple[int, ...] | None = None
     offsets: tuple[tuple[int, int], ...] | None = None
     error: str | None = None

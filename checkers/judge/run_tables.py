@@ -29,7 +29,7 @@ from floodmark.checkers.judge.claim_gates import (
     is_loss_in_doubt,
 )
 from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
-from floodmark.checkers.judge.reasons import is_log_start_unknown
+from floodmark.checkers.judge.reasons import is_log_start_unknown, may_have_been_struck
 from floodmark.checkers.judge.rulings import NEVER_ENDS
 from floodmark.checkers.judge.runs import Run, silent_names
 from floodmark.checkers.laws.tables import TABLES
@@ -273,7 +273,8 @@ def fault_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
 
 def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     transactional, uncommitted = run.preconditions.txns > 0, run.folder.guarantees.uncommitted
-    yield number, transactional, uncommitted, list(silent_names(run)), run.internal_index
+    faults_known = not may_have_been_struck(run.folder, run.preconditions)
+    yield number, transactional, uncommitted, list(silent_names(run)), run.internal_index, faults_known
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

@@ -184,6 +184,11 @@ def doubt(row: Row) -> str:
             f"no final read returned {row['count']} of the acked records, {row['value']} of partition "
             f"{row['partition']} among them, and nothing shows whether they are lost"
         )
+    if row["name"] == finding_names.MALFORMED_LOG:
+        return (
+            f"a final reader could not read offset {row['offset']} of partition {row['partition']}, and a "
+            "fault that damaged a disk may be among the missing or unreadable lines of the history"
+        )
     return (
         f"replicas.jsonl does not show the log start of partition {row['partition']}, below which nothing is "
         f"claimed: {row['count']} may be findings"

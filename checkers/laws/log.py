@@ -1,6 +1,7 @@
 """Checks each log by itself: its offsets, bytes and bounds (malformed-log), its epochs (epoch-lineage).
 
-Every finding here is about the log of one replica; replicas.py compares the logs of a partition.
+Every finding here is about the log of one replica, or about what final readers could not read of it;
+replicas.py compares the logs of a partition.
 
 Tables made, besides those of tables.py:
 
@@ -17,6 +18,7 @@ Tables made, besides those of tables.py:
 """
 
 from floodmark.checkers.laws import finding_names
+from floodmark.checkers.laws.permits import DOUBT
 from floodmark.checkers.laws.unit import Unit
 
 
@@ -29,6 +31,7 @@ def log(unit: Unit) -> None:
     for how, broken in STEPS.items():
         unit.find(finding_names.MALFORMED_LOG, step(how, broken))
     unit.find(finding_names.MALFORMED_LOG, DAMAGED_BYTES)
+    unit.find(finding_names.MALFORMED_LOG, UNREADABLE)
     for how, bound in BOUNDS.items():
         unit.find(finding_names.MALFORMED_LOG, bounds_contradict(how, *bound))
     unit.find(finding_names.EPOCH_LINEAGE, EPOCHS_FALL)
@@ -111,6 +114,18 @@ def step(how: str, broken: str) -> str:
 
 DAMAGED_BYTES = """
 select run, partition, "offset", value, 'crc' as how, [node] as nodes from placed where not crc_ok
+"""
+
+# Without the leader's log: a final reader could not read the batch. Damaged disks excuse that.
+UNREADABLE = f"""
+select run, partition, "offset", min(case when why in ('checksum', 'magic', 'length') then why end) as how,
+    min(process) as process, [min(index)] as ops,
+    case when not any_value(faults_known) then {DOUBT} end as permit
+from corrupt join (from processes where final) using (run, process) join runs using (run)
+    join partitions using (run, partition)
+    anti join (from faults where f <> 'power_cut' and fault->>'lost' = 'true') using (run)
+where not leader_known
+group by run, partition, "offset"
 """
 
 # The error, the offset to name, the number beside it. A dump that lacks lines, or that was compacted, can

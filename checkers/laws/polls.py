@@ -61,9 +61,10 @@ POLL_OPS = """
 # subscribe, by then, was a subscribe.
 CONSUMER_MOVES = """
     select run, process, "at", row_number() over mine as moves,
-        last_value(case when f <> 'crash' then f = 'subscribe' end ignore nulls) over mine as subscribed
+        last_value(case when f in ('assign', 'subscribe') then f = 'subscribe' end ignore nulls) over mine
+            as subscribed
     from moves
-    where case when f = 'crash' then type <> 'invoke' else type = 'ok' end
+    where case when f in ('assign', 'subscribe') then type = 'ok' else type <> 'invoke' end
     window mine as (partition by run, process order by "at")"""
 
 # One row for each partition that such a line keeps: keeps counts these from 1.

@@ -34,12 +34,15 @@ TABLES: Mapping[str, pa.Schema] = {
     "sends": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
     # One row for each record that a completed poll or txn returned (type ok, fail, info); pos as above.
     "reads": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
+    # One row for each place that a completed poll could not read, whatever it tried.
+    "corrupt": _schema(partition=INT, offset=INT, why=TEXT, **_ITEM),
     # One row for each partition of a list_offsets line.
     "ends": _schema(partition=INT, offset=INT, **_ITEM),
     # One row for each partition that an assign or subscribe line names.
     "assigned": _schema(partition=INT, **_ITEM),
     # -- history.jsonl, in every unit of the run ------------------------------------------------------------
-    # The assign, subscribe and crash lines of clients: they move the position of a process.
+    # The assign, subscribe and crash lines of clients, and polls that went on behind what they could not
+    # read: they move the position of a process.
     "moves": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT),
     # Processes with something special; others have no row. final: its reads are the final reads; overlaps: it
     # had two ops open, or invoked one after an info.
@@ -91,8 +94,9 @@ TABLES: Mapping[str, pa.Schema] = {
     "log_start_unknown": _schema(partition=INT),
     # transactional: some op of it is a txn; uncommitted: isolation is read_uncommitted; silent: findings with
     # these names are not claimed for any partition of it; internal_index: of a send that was invoked before
-    # it, what the internal topics had may be lost.
-    "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT), internal_index=INT),
+    # it, what the internal topics had may be lost; faults_known: no fault is missing in the history.
+    "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT), internal_index=INT,
+                    faults_known=FLAG),
     # -- trace.jsonl ----------------------------------------------------------------------------------------
     # One row for each line of the events that checks use (read/trace.py), as in format.md; cut_from, cut_to:
     # from and to of a truncate, whose cause is null if its file is of an earlier version. Lines without a

@@ -423,6 +423,7 @@ _EPOCH = Field(name="epoch", type=unasked(integer()))
 _SEND = item(_PARTITION, _VALUE, Field(name="offset", type=PLACE), _EPOCH)
 _READ = item(_PARTITION, _OFFSET, _VALUE, _EPOCH)
 _END = item(_PARTITION, _OFFSET)
+_UNREADABLE = item(_PARTITION, _OFFSET, Field(name="why", type=WORD))
 
 _CLIENT: Mapping[str, Ask] = {"process": Between(0)}
 _OK: Mapping[str, Ask] = {**_CLIENT, "type": OneOf(("ok",))}
@@ -436,6 +437,7 @@ HISTORY = Table(
         Field(name="f", type=TEXT, needed=True),
         Field(name="sends", type=list_of(_SEND)),
         Field(name="reads", type=list_of(_READ)),
+        Field(name="corrupt", type=list_of(_UNREADABLE)),
         Field(name="offsets", type=list_of(_END)),
         Field(name="partitions", type=list_of(PLACE)),
         Field(name="error", type=unasked(TEXT)),
@@ -459,6 +461,7 @@ HISTORY = Table(
 CARRIED_BY: Mapping[str, Sequence[str]] = {
     "sends": ("send", "txn"),
     "reads": ("poll", "txn"),  # but not in invocations
+    "corrupt": ("poll",),  # the same
     "offsets": ("list_offsets",),
     "partitions": ("assign", "subscribe"),
 }

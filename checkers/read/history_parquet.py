@@ -25,7 +25,7 @@ from floodmark.harness import parquet_dump
 from floodmark.harness.run_location import is_regular_inside, replacing
 
 OF = b"floodmark.history-of"  # in the file's metadata: "READING SIZE CRC" of the lines
-READING = f"4/{RANGE_BYTES} ".encode()  # raised whenever the reader uses other fields of a line
+READING = f"5/{RANGE_BYTES} ".encode()  # raised whenever the reader uses other fields of a line
 FROM_BYTES = 1 << 20
 NEMESIS = -1
 _LINE = "line"  # of the nemesis's lines, whose faults have no fixed fields

@@ -44,7 +44,9 @@ from floodmark.checkers.read.seqs import SEQS, bounds_of, pairs, seqs_of
 Ints = npt.NDArray[np.int64]
 
 WORD = pa.dictionary(pa.int32(), pa.string())
-LISTS = {"sends": "sends", "reads": "reads", "offsets": "ends", "partitions": "assigned"}  # field -> table
+LISTS = {  # field -> table
+    "sends": "sends", "reads": "reads", "corrupt": "corrupt", "offsets": "ends", "partitions": "assigned",
+}  # fmt: skip
 MOVES = ("assign", "subscribe", "crash")
 # The events that checks use; a hw only if it is a leader's.
 EVENTS = (
@@ -157,14 +159,15 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
     process = rows.columns["process"].to_numpy()
     is_client = process >= 0
     asks = {name: is_client & _is(rows, "f", *by) for name, by in CARRIED_BY.items()}
-    asks["reads"] &= ~_is(rows, "type", "invoke")
+    for name in ("reads", "corrupt"):
+        asks[name] &= ~_is(rows, "type", "invoke")
     items = {name: _items(rows.columns[name], asked) for name, asked in asks.items()}
     base = {name: rows.columns[name] for name in ("index", "time", "process", "type", "f")}
     base["at"] = pa.array(_at(one, rows.places))
     tables = {
         LISTS[name]: _of_items(LISTS[name], one.run, base, each) for name, each in items.items()
     }
-    moved = np.flatnonzero(is_client & _is(rows, "f", *MOVES))
+    moved = np.union1d(np.flatnonzero(is_client & _is(rows, "f", *MOVES)), items["corrupt"].row)
     clients = pa.array(np.flatnonzero(is_client))
     tables["moves"] = _table("moves", one.run, _take_rows(base, pa.array(moved)))
     ident = _idents(len(process), items["sends"])
@@ -180,9 +183,8 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
         txns=int((is_client & _is(rows, "f", "txn")).sum()),
         acked=int(counted[items["sends"].row].sum()),
         acked_at_first=intervals(_different(items["sends"].partition[first[items["sends"].row]])),
-        used=intervals(
-            np.concatenate([_different(items[name].partition) for name in ("sends", "reads", "offsets")])
-        ),
+        used=intervals(np.concatenate([
+            _different(each.partition) for name, each in items.items() if name != "partitions"])),
         assigned=intervals(_different(items["partitions"].partition)),
         **_broken_faults(rows),
         nemesis=tuple(as_json(rows.line(int(rows.places[row]))) for row in np.flatnonzero(~is_client)),
@@ -222,7 +224,7 @@ def _of_items(name: str, run: int, base: Mapping[str, pa.Array], items: _Items) 
     columns = _take_rows(base, pa.array(items.row))
     if pa.types.is_struct(items.flat.type):
         there = {each.name for each in items.flat.type}
-        columns |= {key: items.flat.field(key) for key in ("value", "offset") if key in there}
+        columns |= {key: items.flat.field(key) for key in ("value", "offset", "why") if key in there}
     columns |= {"partition": pa.array(items.partition), "pos": pa.array(items.pos)}
     return _table(name, run, columns)
 

@@ -55,7 +55,8 @@ def with_blame_apart(example: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def words_without_line(name: str, row: Row) -> Blame:
     """The sentence where no line of the trace is to blame."""
-    if name == names.MALFORMED_LOG or (name == names.EPOCH_LINEAGE and row.get("how") in _OWN_CACHE):
+    in_one_log = name == names.MALFORMED_LOG and row.get("nodes")
+    if in_one_log or (name == names.EPOCH_LINEAGE and row.get("how") in _OWN_CACHE):
         own = f"{listed(row.get('nodes'))}, whose own log that is; by which step, no line of the trace shows"
         return Blame(text=own, known=True)
     return NO_STEP

@@ -89,8 +89,12 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     ),
     finding_names.MALFORMED_LOG: Explanation(
         means="A replica's log is malformed: a gap, an offset twice or out of order, bytes that do not fit "
-        "their CRC, a HW above LEO, or a LEO or log start that the entries contradict.",
-        near_miss="Gaps in a compacted partition; a HW above the LEO of a node that was not running.",
+        "their CRC, a HW above LEO, or a LEO or log start that the entries contradict. Without logs: the "
+        "first batch of an answer that a final reader could not read three times, on new connections "
+        "(checksum, magic or length).",
+        near_miss="Gaps in a compacted partition; a HW above the LEO of a node that was not running; a last "
+        "batch that an answer cuts off (KIP-74); a batch that cannot be read after the nemesis damaged a "
+        "disk.",
         permitted=_NOTHING,
         law="A log has each offset once, in order and with whole bytes, and says truly where it begins and "
         "ends",

@@ -95,6 +95,16 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     (finding_names.MALFORMED_LOG, "disordered"): "The log of {who} has offset {offset} after {seen} in "
     "partition {partition}.",
     (finding_names.MALFORMED_LOG, "crc"): "The bytes that {who} keeps at {place} do not fit their CRC.",
+    **{
+        (finding_names.MALFORMED_LOG, why): "A final reader could not read the batch at {place}"
+        f"{{lines}}: {words}, each time, on new connections."
+        for why, words in (
+            ("checksum", "its checksum is wrong"),
+            ("magic", "its magic is of no format"),
+            ("length", "its length and its records do not fit"),
+            (None, "it is damaged"),
+        )
+    },
     (finding_names.MALFORMED_LOG, "hw"): "The HW of {who} is {seen}, above its LEO {offset}, in partition "
     "{partition}.",
     (finding_names.MALFORMED_LOG, "leo"): "{who} says LEO {offset}, its log ends {log_end}, in partition "

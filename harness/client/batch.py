@@ -9,6 +9,7 @@ import gzip
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import crc32c
 from kafka.errors import KafkaError
@@ -28,9 +29,17 @@ _MAGIC = 2
 _OLD_MAGICS = (0, 1)
 _NO_HEADERS = b"\x00"
 
+Why = Literal["checksum", "magic", "length"]
+
 
 class Corrupt(Exception):
-    """The bytes are not a batch of any format, or their CRC is wrong."""
+    """A batch that cannot be read. why: its checksum or length is wrong, or its magic is of no format; None:
+    this reader may lack its compression. offset: its base offset, as far as its bytes say; behind: the
+    position after it in the same data, by its length."""
+
+    def __init__(self, words: str, why: Why | None = None, offset: int = -1, behind: int = 0) -> None:
+        super().__init__(words)
+        self.why, self.offset, self.behind = why, offset, behind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,29 +111,46 @@ def decode(data: bytes, record_ending: bytes, run_id: str = "") -> Iterator[Batc
     Without run_id, no record is recognized by its value alone."""
     position = 0
     while len(data) - position >= _FRAME.size:
-        base_offset, length, epoch, magic, crc = _FRAME.unpack_from(data, position)
+        base_offset, length, _, magic, _ = _FRAME.unpack_from(data, position)
         end = position + _OVERHEAD_BYTES + length
         old = magic in _OLD_MAGICS
         if not old and (magic != _MAGIC or length < _HEAD_BYTES - _OVERHEAD_BYTES):
-            raise Corrupt(f"not a batch at byte {position}: magic {magic}, length {length}")
+            raise Corrupt(f"not a batch at byte {position}: magic {magic}, length {length}",
+                          "magic" if magic != _MAGIC else "length", base_offset, end)
         if end > len(data):
             return
-        if old:
-            yield _read_message(data[position:end], magic, run_id)
-            position = end
-            continue
-        body = data[position + _FRAME.size:end]
-        if crc32c.crc32c(body) != crc:
-            raise Corrupt(f"the CRC of the batch at offset {base_offset} is wrong")
-        attributes, delta, *_, count = _BODY.unpack_from(body)
-        if attributes & _CONTROL:
-            values: tuple[tuple[int, int | None], ...] = ()
-        elif attributes & _CODEC:
-            values = _read_compressed_values(data[position:end], record_ending, run_id)
-        else:
-            values = _read_values(body, base_offset, count, record_ending, run_id)
-        yield Batch(last_offset=base_offset + delta, epoch=epoch, values=values)
+        try:
+            if old:
+                yield _read_message(data[position:end], magic, run_id)
+            else:
+                yield _read_batch(data[position:end], record_ending, run_id)
+        except Corrupt as corrupt:
+            raise Corrupt(str(corrupt), corrupt.why, base_offset, end) from corrupt
         position = end
+
+
+def offset_behind(data: bytes, corrupt: Corrupt, below: int) -> int | None:
+    """The base offset of the batch after the corrupt one in the same data; None: there is none, or the
+    corrupt one's length does not lead to one."""
+    if not 0 < corrupt.behind <= len(data) - _FRAME.size:
+        return None
+    (offset,) = struct.unpack_from(">q", data, corrupt.behind)
+    return offset if max(corrupt.offset, 0) < offset < below else None
+
+
+def _read_batch(data: bytes, record_ending: bytes, run_id: str) -> Batch:
+    base_offset, _, epoch, _, crc = _FRAME.unpack_from(data)
+    body = data[_FRAME.size:]
+    if crc32c.crc32c(body) != crc:
+        raise Corrupt(f"the CRC of the batch at offset {base_offset} is wrong", "checksum")
+    attributes, delta, *_, count = _BODY.unpack_from(body)
+    if attributes & _CONTROL:
+        values: tuple[tuple[int, int | None], ...] = ()
+    elif attributes & _CODEC:
+        values = _read_compressed_values(data, record_ending, run_id)
+    else:
+        values = _read_values(body, base_offset, count, record_ending, run_id)
+    return Batch(last_offset=base_offset + delta, epoch=epoch, values=values)
 
 
 def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes, run_id: str
@@ -136,7 +162,7 @@ def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes
             length, position = _read_varint(body, position)
             end = position + length
             if length < 0 or end > len(body):
-                raise Corrupt(f"a record of the batch at offset {base_offset} runs over its end")
+                raise Corrupt(f"a record of the batch at offset {base_offset} runs over its end", "length")
             _, at = _read_varint(body, position + 1)  # after the attributes: the timestamp delta
             delta, at = _read_varint(body, at)
             key_length, at = _read_varint(body, at)
@@ -151,7 +177,8 @@ def _read_values(body: bytes, base_offset: int, count: int, record_ending: bytes
             values.append((base_offset + delta, value))
             position = end
     except IndexError as error:
-        raise Corrupt(f"the batch at offset {base_offset} has fewer records than its count") from error
+        words = f"the batch at offset {base_offset} has fewer records than its count"
+        raise Corrupt(words, "length") from error
     return tuple(values)
 
 
@@ -166,7 +193,7 @@ def _read_message(data: bytes, magic: int, run_id: str) -> Batch:
     try:
         message = LegacyRecordBatch(data, magic)
         if not message.validate_crc():
-            raise Corrupt(f"the CRC of the message at offset {message.base_offset} is wrong")
+            raise Corrupt(f"the CRC of the message at offset {message.base_offset} is wrong", "checksum")
         values = tuple(
             (record.offset, _read_value_alone(record.value, run_id) if record.key is None else None)
             for record in message)
@@ -194,7 +221,11 @@ def _read_compressed_values(data: bytes, record_ending: bytes, run_id: str
                             ) -> tuple[tuple[int, int | None], ...]:
     """Read a compressed batch by kafka-python; it need not be fast."""
     values = []
-    for record in DefaultRecordBatch(data):
+    try:
+        records = list(DefaultRecordBatch(data))
+    except Exception as error:  # of any library for any compression
+        raise Corrupt(f"a compressed batch that cannot be read: {error}") from error
+    for record in records:
         headers = b"".join(
             varint(len(key.encode())) + key.encode() + varint(len(value or b"")) + (value or b"")
             for key, value in record.headers

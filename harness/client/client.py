@@ -10,6 +10,9 @@ Rules
    is as exact as that of a request for one partition.
 5. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
    records that it had read.
+6. If the first batch of an answer cannot be read, it is fetched again on a new connection. After
+   CORRUPT_TRIES the poll says where and why (`corrupt`), and the process goes on behind it, if the answer has
+   more. A later batch may be cut off (KIP-74); it will be the first of the next answer.
 """
 
 import asyncio
@@ -25,10 +28,12 @@ from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests, Target
-from floodmark.harness.op import Outcome, Read, Send, Type
+from floodmark.harness.op import Outcome, Read, Send, Type, Unreadable
 
 Address = tuple[str, int]
 ACKS = {"all": -1, "1": 1, "0": 0}
+CORRUPT_TRIES = 3
+_CORRUPT = "CORRUPT_MESSAGE"
 _NO_LEADER = "LEADER_NOT_AVAILABLE"
 _UNSUPPORTED = "UNSUPPORTED_VERSION"
 
@@ -37,6 +42,7 @@ _UNSUPPORTED = "UNSUPPORTED_VERSION"
 class _Position:
     offset: int = 0
     last_epoch: int = -1  # of the record before offset
+    corrupt: int = 0  # answers in a row whose first batch, here, could not be read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +68,7 @@ class _NodeReads:
     """The records that a poll read from one node."""
 
     reads: tuple[Read, ...] = ()
+    corrupt: tuple[Unreadable, ...] = ()
     error: str | None = None
 
 
@@ -126,7 +133,8 @@ class Client:
         reads = tuple(read for part in parts for read in part.reads)
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
-            return await self._delay.wait_after(Outcome(type=Type.OK, reads=reads))
+            corrupt = tuple(place for part in parts for place in part.corrupt)
+            return await self._delay.wait_after(Outcome(type=Type.OK, reads=reads, corrupt=corrupt))
         return await self._delay.wait_after(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
 
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
@@ -236,8 +244,11 @@ class Client:
                 self._leaders.doubt(key)
             return _NodeReads(error=_describe_failure(error))
         parts = [self._process_fetched(key, fetched.get(config.keys[key])) for key in keys]
+        if any(part.error == _CORRUPT for part in parts):
+            connection.abort()
         errors = [part.error for part in parts if part.error]
         return _NodeReads(reads=tuple(read for part in parts for read in part.reads),
+                     corrupt=tuple(place for part in parts for place in part.corrupt),
                      error=errors[0] if len(errors) == len(parts) else None)
 
     def _process_fetched(self, key: int, fetched: codec.FetchedPartition | None) -> _NodeReads:
@@ -251,18 +262,36 @@ class Client:
         if fetched.error != NONE:
             self._leaders.doubt(key)
             return _NodeReads(error=name_of(fetched.error))
-        reads = []
+        reads, batches = [], 0
         try:
-            batches = list(batch.decode(fetched.records, self._ending, self._config.run_id))
-        except batch.Corrupt:
-            return _NodeReads(error="CORRUPT_MESSAGE")
-        for one in batches:
-            for offset, value in one.values:
-                if value is not None and offset >= at.offset:  # a batch may begin below the requested offset
-                    reads.append(Read(partition=key, offset=offset, value=value, epoch=one.epoch))
-            if one.last_offset >= at.offset:
-                at.offset, at.last_epoch = one.last_offset + 1, one.epoch
+            for one in batch.decode(fetched.records, self._ending, self._config.run_id):
+                batches, at.corrupt = batches + 1, 0
+                for offset, value in one.values:
+                    if value is not None and offset >= at.offset:  # a batch may begin below the asked offset
+                        reads.append(Read(partition=key, offset=offset, value=value, epoch=one.epoch))
+                if one.last_offset >= at.offset:
+                    at.offset, at.last_epoch = one.last_offset + 1, one.epoch
+        except batch.Corrupt as corrupt:
+            if not batches:
+                return self._process_corrupt(key, fetched, corrupt)
         return _NodeReads(reads=tuple(reads))
+
+    def _process_corrupt(self, key: int, fetched: codec.FetchedPartition, corrupt: batch.Corrupt
+                         ) -> _NodeReads:
+        """Count the tries, and at the last move the position behind the batch. What this reader may only lack
+        (a compression) is no damage."""
+        at = self._positions[key]
+        at.corrupt += corrupt.why is not None
+        if corrupt.why is None or at.corrupt < CORRUPT_TRIES:
+            return _NodeReads(error=_CORRUPT)
+        first = at.corrupt == CORRUPT_TRIES
+        place = corrupt.offset if at.offset <= corrupt.offset < fetched.hw else at.offset
+        behind = batch.offset_behind(fetched.records, corrupt, fetched.hw)
+        if behind is not None and behind > at.offset:
+            self._positions[key] = _Position(offset=behind)
+        if not first:
+            return _NodeReads(error=None if behind is not None else _CORRUPT)
+        return _NodeReads(corrupt=(Unreadable(partition=key, offset=place, why=corrupt.why),))
 
     async def _request_end_offset(self, key: int, target: str | None) -> tuple[str | None, int]:
         node = target or await self._find_leader(key)

@@ -108,3 +108,20 @@ def test_a_system_that_acks_no_more_is_stuck(tmp_path: Path, odd_from: int, find
 
     assert (ran.code, found(tmp_path)) == (1 if finds else 3, finds), ran.err + ran.out
     assert ("stuck" in unknown(tmp_path)) is not bool(finds)
+
+
+@pytest.mark.parametrize(("quirk", "words"), [
+    (Quirk.BAD_CHECKSUM, "its checksum is wrong"), (Quirk.UNKNOWN_MAGIC, "its magic is of no format")])
+def test_a_batch_that_nobody_can_read_is_named_with_its_offset(
+        tmp_path: Path, quirk: Quirk, words: str) -> None:
+    """Its acked records are lost; the readers go on behind it, which is no skip."""
+    with foreign_cluster(quirk) as cluster:
+        ran = run(cluster, tmp_path)
+
+    assert ran.code == 1, ran.err + ran.out
+    assert found(tmp_path).keys() == {"malformed-log", "lost-write"}
+    _, malformed = verdict(tmp_path / "run")["findings"]
+    assert malformed["count"] == 2  # one of each partition
+    assert all(one["offset"] >= 20 and words in one["text"] for one in malformed["examples"])
+    assert not unknown(tmp_path)
+    assert about(tmp_path)["final_reads"]["partitions"] == [0, 1]

@@ -38,6 +38,7 @@ class Produced:
 @dataclass(slots=True, kw_only=True)
 class Fetched:
     error: int = 0
+    hw: int = 0
     records: bytes = b""
     diverging: tuple[int, int] | None = None
 
@@ -157,7 +158,7 @@ def _fetched(answer: Fetched) -> Any:
         more["diverging_epoch"] = topic.PartitionData.EpochEndOffset(
             epoch=answer.diverging[0], end_offset=answer.diverging[1])
     partition = topic.PartitionData(
-        partition_index=0, error_code=answer.error, high_watermark=0, last_stable_offset=-1,
+        partition_index=0, error_code=answer.error, high_watermark=answer.hw, last_stable_offset=-1,
         log_start_offset=0, aborted_transactions=None, preferred_read_replica=-1, records=answer.records,
         **more)
     return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0,

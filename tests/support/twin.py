@@ -110,6 +110,8 @@ def unknown_names(world: World) -> Iterator[str]:
         yield from ("stuck", "broker-died")
     elif twin_logs.may_lack_a_fault(world) and any(True for _ in twin_deaths.unexplained(world)):
         yield "broker-died"
+    if twin_logs.may_lack_a_fault(world) and any(True for _ in twin_logs.unreadable(world)):
+        yield "malformed-log"
     for partition in world.partitions.values():
         if partition.leader is None:
             yield from ("unseen", "saw-then-lost", "under-replicated")

@@ -185,7 +185,8 @@ def has_its_fields(line: Line) -> bool:
     required = {"send": ["sends"], "assign": ["partitions"] if ok else [],
                 "subscribe": ["partitions"] if ok else [], "poll": ["reads"] if ok else [],
                 "list_offsets": ["offsets"] if ok else []}.get(f, [])
-    kinds = {"sends": is_send, "reads": is_read, "partitions": is_offset, "offsets": is_end}
+    kinds = {"sends": is_send, "reads": is_read, "partitions": is_offset, "offsets": is_end,
+             "corrupt": is_end}
     return all(line.get(name) is not None for name in required) and all(
         is_list(kind, line[name]) for name, kind in kinds.items() if line.get(name) is not None)
 

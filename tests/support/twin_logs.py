@@ -166,6 +166,21 @@ def malformed_log(world: World) -> Iterator[Found]:
         for node, row in partition.rows.items():
             if row.get("running") is not False and row["hw"] > row["leo"]:
                 yield ("hw above LEO", partition.key, node), None
+    if not may_lack_a_fault(world):
+        yield from unreadable(world)
+
+
+def unreadable(world: World) -> Iterator[Found]:
+    """Places that a final reader could not read, of partitions without the leader's log, unless the nemesis
+    damaged a disk."""
+    damaged = any((line.get("fault") or {}).get("lost") is True for line in world.lines
+                  if line["process"] == -1 and line["f"] != "power_cut")
+    final = (world.run.get("final_reads") or {}).get("processes") or []
+    places = {(place["partition"], place["offset"]) for line in world.lines if line["process"] in final
+              and line["f"] == "poll" and line["type"] != "invoke" for place in line.get("corrupt") or []}
+    for key, offset in sorted(places):
+        if key in world.partitions and not world.partitions[key].usable and not damaged:
+            yield ("unreadable", key, offset), None
 
 
 def broken_sequence(log: list[Line], *, holes_count: bool) -> Iterator[tuple[str, int]]:

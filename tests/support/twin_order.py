@@ -106,6 +106,8 @@ def poll_findings(world: World) -> Iterator[tuple[str, Found]]:
                 held = {}
             elif line["f"] in ("poll", "txn"):
                 yield from one_poll(world, line, held, subscribed=subscribed)
+                if line["f"] == "poll" and line.get("corrupt"):
+                    held = {}  # it went on behind what it could not read
 
 
 def one_poll(world: World, line: Line, held: dict[int, Position], *, subscribed: bool

@@ -291,6 +291,56 @@ def in_an_import_of_a_compacted_topic_a_loss_is_unknown(tale: Tale) -> None:
     imported(tale.send(2, 9, at=[0]).logged(None).acked(1).poll(5, (1, 1)))
 
 
+# -- what final readers could not read ----------------------------------------------------------------------
+
+
+def unreadable(tale: Tale) -> Tale:
+    """The final reader meets a batch that it cannot read, that of 9, and goes on behind it."""
+    place = {"partition": 0, "offset": 1, "why": "checksum"}
+    tale.acked(1, 9, 3).final = False
+    tale.assign(FINAL, 0).poll(FINAL, (0, 1)).op(FINAL, "poll", reads=[], corrupt=[place])
+    tale.poll(FINAL, (2, 3))
+    return without_leaders_log(tale)
+
+
+LOST_TOO = ("lost-write bug 1", "malformed-log bug 1")
+
+
+@TALES.tale(*LOST_TOO, unknown=WITHOUT_A_LOG)
+def a_batch_that_no_final_reader_can_read_is_malformed(tale: Tale) -> None:
+    """Its records are lost. That the reader went on behind it is no skip."""
+    unreadable(tale)
+
+
+@TALES.tale(*LOST_TOO, unknown=WITHOUT_A_LOG)
+def a_place_counts_once(tale: Tale) -> None:
+    place = {"partition": 0, "offset": 1, "why": "magic"}
+    unreadable(tale).op(FINAL, "poll", reads=[], corrupt=[place, {**place, "why": "from elsewhere"}])
+
+
+@TALES.tale(unknown=WITHOUT_A_LOG)
+def what_another_reader_could_not_read_is_not(tale: Tale) -> None:
+    """Nor is it a skip of that reader."""
+    place = {"partition": 0, "offset": 1, "why": "length"}
+    tale.acked(1, 9, 3).poll(5, (0, 1)).op(5, "poll", reads=[], corrupt=[place]).poll(5, (2, 3))
+    without_leaders_log(tale)
+
+
+@TALES.tale("lost-write fault budget 1", "malformed-log bug 1", unknown=LOSS_UNKNOWN)
+def a_power_cut_does_not_excuse_it(tale: Tale) -> None:
+    unreadable(tale).fault("power_cut", "n3", lost=True)
+
+
+@TALES.tale("lost-write fault budget 1", unknown=LOSS_UNKNOWN)
+def a_damaged_disk_excuses_it(tale: Tale) -> None:
+    unreadable(tale).fault("bad_disk", "n3", lost=True)
+
+
+@TALES.tale("unseen bug 1")
+def with_the_leaders_log_only_the_log_counts(tale: Tale) -> None:
+    unreadable(tale).files.clear()
+
+
 @pytest.mark.parametrize("name", TALES.cases())
 def test_tale(name: str, verdicts: dict[str, Verdict]) -> None:
     """The tale's name states what is expected."""

@@ -24,7 +24,7 @@ from canned_broker import canned_broker as canned
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.settings import ClientSettings
-from floodmark.harness.op import Outcome, Read, Send, Type
+from floodmark.harness.op import Outcome, Read, Send, Type, Unreadable
 
 RUN = "0123456789abcdef"
 SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))
@@ -293,6 +293,65 @@ def test_a_damaged_batch_is_an_error_and_not_an_empty_answer() -> None:
 
     outcome = run_story(story)
     assert (outcome.type, outcome.error) == (Type.FAIL, "CORRUPT_MESSAGE")
+
+
+def damaged(data: bytes, at: int, byte: int) -> bytes:
+    return data[:at] + bytes([byte]) + data[at + 1:]
+
+
+@pytest.mark.parametrize(("at", "byte", "why"), [(-1, 0xEE, "checksum"), (16, 9, "magic"), (11, 3, "length")])
+def test_a_first_batch_that_cannot_be_read_is_tried_three_times_and_then_passed(
+        at: int, byte: int, why: str) -> None:
+    """On new connections. Only the batch's length leads to the one behind it: a wrong one leads nowhere."""
+    first = stamped([10, 11], 0, 0)
+    first = damaged(first, at % len(first), byte)
+
+    async def story(broker: CannedBroker, client: Client) -> None:
+        broker.fetch = [Fetched(hw=3, records=first + stamped([12], 2, 0))] * 3 + [
+            Fetched(hw=3, records=stamped([12], 2, 0))]
+        client.assign([7])
+        for _ in range(2):
+            before, outcome = broker.connections, await client.poll()
+            assert (outcome.type, outcome.error, outcome.corrupt) == (Type.FAIL, "CORRUPT_MESSAGE", ())
+        outcome = await client.poll()
+        assert broker.connections > before
+        assert (outcome.type, outcome.reads) == (Type.OK, ())
+        assert outcome.corrupt == (Unreadable(partition=7, offset=0, why=why),)
+        outcome = await client.poll()
+        assert [read.value for read in outcome.reads] == [12]
+        offsets = [request.topics[0].partitions[0].fetch_offset for request in broker.of(FETCH)]
+        assert offsets == [0, 0, 0, 0 if why == "length" else 2]
+
+    run_story(story)
+
+
+def test_a_later_batch_that_cannot_be_read_hides_none_before_it() -> None:
+    """It may be the rest of an answer that was cut off; it is the first of the next answer."""
+    async def story(broker: CannedBroker, client: Client) -> None:
+        second = damaged(stamped([12], 2, 0), 16, 9)
+        broker.fetch = [Fetched(hw=3, records=stamped([10, 11], 0, 0) + second),
+                        Fetched(hw=3, records=second)]
+        client.assign([7])
+        outcome = await client.poll()
+        assert (outcome.type, [read.value for read in outcome.reads]) == (Type.OK, [10, 11])
+        polls = [await client.poll() for _ in range(4)]
+        assert [one.error for one in polls] == ["CORRUPT_MESSAGE"] * 2 + [None, "CORRUPT_MESSAGE"]
+        assert [one.corrupt for one in polls if one.corrupt] == [
+            (Unreadable(partition=7, offset=2, why="magic"),)]
+
+    run_story(story)
+
+
+def test_a_good_answer_in_between_is_no_damage() -> None:
+    async def story(broker: CannedBroker, client: Client) -> None:
+        whole = stamped([10], 0, 0)
+        broker.fetch = [Fetched(records=damaged(whole, len(whole) - 1, 0xEE))] * 2 + [Fetched(records=whole)]
+        client.assign([7])
+        polls = [await client.poll() for _ in range(3)]
+        assert [read.value for read in polls[-1].reads] == [10]
+        assert not any(one.corrupt for one in polls)
+
+    run_story(story)
 
 
 def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered() -> None:

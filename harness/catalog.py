@@ -66,12 +66,10 @@ SYSTEMS: Mapping[str, str] = {  # the software that runs
 CLUSTERS: Mapping[str, str] = {  # where it runs
     "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
     "local": "floodmark.harness.cluster.local.cluster:local_cluster",
-    "memory": "floodmark.harness.cluster.memory.cluster:memory_cluster",
     "simulated": "floodmark.harness.cluster.simulated.cluster:simulated_cluster",
 }
+PLACES = frozenset(CLUSTERS)  # they take a system; those of other distributions have their own
 SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
-# Clusters that take a system; the others have their own.
-PLACES = frozenset({"containers", "local", SIMULATED})
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
                             "controller", "moments")
 # Nemeses that only some clusters have. OFFERS: functions that find which of them work on this machine.
@@ -84,7 +82,7 @@ STRUCK_BY: Mapping[str, type] = {
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.cluster:offers",
 }
-ALWAYS_CUT = frozenset({"containers", "memory", "simulated"})  # clusters that can cut links without proxies
+ALWAYS_CUT = frozenset({"containers", SIMULATED})  # clusters that can cut links without proxies
 FIND_OWN = "floodmark.harness.cluster.own.cluster:find"  # for a user's own cluster
 OWN_CLUSTER = "floodmark.harness.cluster.own.cluster:OwnCluster"
 FAULT_COMMANDS = "floodmark.harness.cluster.own.fault_commands:read_fault_commands"
@@ -113,6 +111,7 @@ BROKER_NAMES = "floodmark.broker.rule_names"
 BROKER_CHECK = "floodmark.broker.check_config"
 
 _ALIASES = {"partition": "cut"}  # Jepsen's name
+MEMORY = "memory"  # the former name of SIMULATED, and of what it was: an implementation of its own
 
 
 def own_names(kind: str) -> tuple[str, ...]:
@@ -125,6 +124,11 @@ def names(kind: str) -> tuple[str, ...]:
     """All valid names: floodmark's own, and those that other distributions register."""
     own = own_names(kind)
     return (*own, *sorted({one.name for one in registered(kind)} - {*own}))
+
+
+def present_name(name: str) -> str:
+    """The name that a cluster has now."""
+    return SIMULATED if name == MEMORY else name
 
 
 def names_text(kind: str) -> str:
@@ -166,7 +170,7 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
     ports. trace: whether its processes write traces."""
     make = _factory_of(CLUSTER, name, CLUSTERS, Cluster)
     if kafka is not None and name not in PLACES:
-        raise UsageError(f"the {name} cluster does not run Apache Kafka; {' and '.join(sorted(PLACES))} do: "
+        raise UsageError(f"the {name} cluster does not run Apache Kafka; local and containers do: "
                          "--cluster local")
     if name in PLACES:
         runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,

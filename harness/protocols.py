@@ -125,7 +125,7 @@ class Cluster(Protocol):
     below."""
 
     @property
-    def name(self) -> str: ...  # where it runs: local, containers, memory
+    def name(self) -> str: ...  # where it runs: local, containers, simulated
     @property
     def system(self) -> Mapping[str, Any]: ...  # run.json's `system`: the software, at least its `name`
     @property

@@ -29,7 +29,7 @@ __all__ = [
 
 
 # Files that take longest begin first: one that begins last keeps one worker busy alone.
-LONGEST = ("test_judge_failures.py", "test_scenarios_in_memory.py", "test_two_passes.py")
+LONGEST = ("test_judge_failures.py", "test_simulated_scenarios.py", "test_two_passes.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

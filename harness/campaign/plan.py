@@ -235,6 +235,7 @@ class _Reader:
             "cluster": catalog.names(CLUSTER), "links": ("direct", "proxied"), "acks": ("all", "1", "0"),
         }  # fmt: skip
         if key in choices:
+            value = catalog.present_name(value) if key == "cluster" else value
             if value not in choices[key]:
                 self._refuse(line, f"{key} is {value!r}; valid: {', '.join(choices[key])}")
             return value

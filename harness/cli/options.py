@@ -36,6 +36,7 @@ class Named(click.ParamType):  # type: ignore[type-arg]  # click before 8.2 take
         return f"[{'|'.join(catalog.own_names(self.name))}]"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        value = catalog.present_name(value) if self.name == CLUSTER else value
         typed = ctx is None or param is None or (
             ctx.get_parameter_source(str(param.name)) is not ParameterSource.DEFAULT)
         if typed or value not in catalog.own_names(self.name):

@@ -108,7 +108,7 @@ PYTHON_AT_LEAST = (3, 11)
 MEMORY_AT_LEAST = 1 << 30  # three brokers take 60 MB, the judge's JVM the rest
 DISK_AT_LEAST = 1 << 29  # a run of half a minute with its trace, and room to judge it
 LOOPBACK_S = 2.0
-ALL = ("containers", "local", "memory")
+ALL = ("containers", "local", catalog.SIMULATED)
 _MACHINE_PART = "this machine"
 
 
@@ -304,7 +304,7 @@ _ON_FILES = "simulated on files, as in the local cluster, because there are no d
 def fault_rows(engine: Engine) -> list[FaultRow]:
     """The rows of all faults in the order of harness.faults, without the acts that undo them."""
     undo = {fault.undone_by for fault in FAULTS.values()}
-    local, memory = _faults_of("local"), _faults_of("memory")
+    local, simulated = _faults_of("local"), _faults_of(catalog.SIMULATED)
     rows = []
     for f, fault in FAULTS.items():
         for kind in () if f in undo else _KINDS.get(f, ("",)):
@@ -313,7 +313,7 @@ def fault_rows(engine: Engine) -> list[FaultRow]:
             rows.append(FaultRow(
                 fault=name, does=_DOES.get(name, fault.does), containers=can, detail=detail, todo=todo,
                 local=f in local and (f != "disk" or kind == "wiped"),
-                memory=f in memory and (f != "disk" or kind == "wiped")))
+                simulated=f in simulated and (f != "disk" or kind == "wiped")))
     return rows
 
 

@@ -90,6 +90,9 @@ def read_first(folder: Path, finding: str | None) -> First:
     about = run.about()
     settings = read_settings(about, str(folder))
     refuse_unknown(settings, str(folder))
+    if settings.cluster == catalog.MEMORY:
+        click.echo("the saved run was on the cluster in memory, another implementation of the broker's "
+                   f"server, which is gone: it is reproduced on the {catalog.SIMULATED} cluster", err=True)
     schedule = read_schedule(about, settings, str(folder))
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
@@ -168,7 +171,7 @@ def options_of(first: First, folder: Path, number: int) -> RunOptions:
     """The options of a reproduction: the first one's cluster and load, and the link to it."""
     settings, about = first.settings, first.run.about()
     return RunOptions(
-        cluster=settings.cluster, kafka=settings.kafka,
+        cluster=catalog.present_name(settings.cluster), kafka=settings.kafka,
         topic_config=tuple(f"{key}={value}" for key, value in settings.topic_config.items()),
         topics=settings.topics,
         nodes=len(settings.nodes), rules=settings.rules, bugs=settings.bugs,

@@ -54,7 +54,7 @@ _SESSION = "broker.session.timeout.ms"
 class RunOptions:
     """The options of the command line, as given."""
 
-    cluster: str = "local"  # the place: local, containers, memory
+    cluster: str = "local"  # the place: local, containers, simulated
     kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
     nodes: int = 3
     rules: str = catalog.RULES[-1]

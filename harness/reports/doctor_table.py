@@ -40,7 +40,7 @@ class FaultRow:
     fault: str
     does: str
     local: bool
-    memory: bool
+    simulated: bool
     containers: bool | None  # None: unknown
     detail: str = ""  # by what means, or why containers cannot
     todo: str = ""
@@ -78,10 +78,10 @@ def _row(row: Row, chosen: str, column: int, width: int) -> list[str]:
 
 def _faults(faults: Sequence[FaultRow], width: int) -> list[str]:
     column = max(len(row.fault) for row in faults) + 2
-    head = f"{'faults':<{column + 2}}{'local':<7}{'memory':<7}containers"
+    head = f"{'faults':<{column + 2}}{'local':<7}{'simul.':<7}containers"
     found = [click.style(head, bold=True)]
     for row in faults:
-        marks = _styled(_MARKS[row.local], 7) + _styled(_MARKS[row.memory], 7)
+        marks = _styled(_MARKS[row.local], 7) + _styled(_MARKS[row.simulated], 7)
         marks += _styled(_MARKS[row.containers], 12)
         indent = column + 28
         if width - indent < LEAST_TEXT:  # too narrow: only the necessary text, below

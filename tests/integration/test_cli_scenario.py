@@ -133,7 +133,7 @@ def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) ->
 def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> None:
     """Three rows twice: a line for each row, a folder for each play, a complaint for each that is wrong."""
     parent = tmp_path / "out"
-    answer = floodmark("scenario", "run", own(tmp_path), "--times", "2", "--cluster", "memory",
+    answer = floodmark("scenario", "run", own(tmp_path), "--times", "2", "--cluster", "simulated",
                        "--out", parent)
     assert answer.code == 1, answer.out + answer.err
     rows = [line for line in answer.out.splitlines() if line.startswith("own ")]

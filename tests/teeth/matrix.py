@@ -21,7 +21,7 @@ from pathlib import Path
 
 import orjson
 from memory_trace import attach, write_folder
-from scenarios_in_memory import FIT, LOOK_ALIKE, look_alikes, played
+from simulated_scenarios import FIT, LOOK_ALIKE, look_alikes, played
 from teeth_table import ROWS, Row
 
 from floodmark.harness import catalog

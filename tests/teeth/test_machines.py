@@ -9,8 +9,8 @@ import schedules_by_hand
 import twin
 from memory_cluster import MemoryCluster
 from memory_trace import attach, write_folder
-from scenarios_in_memory import FIT
 from schedules import LAG_MS
+from simulated_scenarios import FIT
 from teeth_table import ROWS, Row
 
 from floodmark.broker.protocol.rules import GENERATIONS, SWITCHES

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from scenarios_in_memory import ALL
+from simulated_scenarios import ALL
 
 from floodmark.harness import catalog
 from floodmark.harness.commands.scenario_runs import Played, play

@@ -250,7 +250,7 @@ def test_producers_that_repeated_something_are_not_idempotent_by_run_json(
         return replace(await collect(*asked), resent=resent)
 
     monkeypatch.setattr(runner, "collect", collect_with_repeats)
-    record(planned(RunOptions(cluster="memory", duration=0.5, seed=3, out=tmp_path / "run")))
+    record(planned(RunOptions(cluster="simulated", rate=100.0, duration=0.5, seed=3, out=tmp_path / "run")))
     about = orjson.loads((tmp_path / "run" / "run.json").read_bytes())
 
     assert {**about["guarantees"], "resent": about.get("resent")}.items() >= in_run_json.items()
@@ -317,5 +317,5 @@ def test_system_and_cluster_are_chosen_separately(tmp_path: Path) -> None:
     assert ability(local, KeepsLogs) is None
     with pytest.raises(UsageError, match="no-such-folder is neither a version of Kafka nor a folder"):
         catalog.cluster("local", tmp_path, 3, kafka="no-such-folder", **options)
-    with pytest.raises(UsageError, match="the memory cluster does not run Apache Kafka; containers and"):
-        catalog.cluster("memory", tmp_path, 3, kafka="4.3.1", **options)
+    with pytest.raises(UsageError, match="Apache Kafka cannot be simulated"):
+        catalog.cluster("simulated", tmp_path, 3, kafka="2.8.2", **options)

@@ -18,7 +18,7 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 ABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=True)))
 UNABLE = Engine(rows=(), abilities=dict.fromkeys(NAMES, Ability(can=False, why="no kernel", todo="get one")))
 UNKNOWN = Engine(rows=(), abilities=None, why_unknown="there is no container engine")
-BOTH = ("containers", "local", "memory")
+BOTH = ("containers", "local", "simulated")
 ROWS = (
     Row(part="this machine", item="Python", can=True, detail="3.11.7", needed_by=BOTH),
     Row(part="this machine", item="judge", can=False, detail="no java on PATH", todo="install it",
@@ -28,10 +28,10 @@ ROWS = (
     Row(part="containers", item="image", can=None, detail="not built", todo="build it"),
 )
 FAULT_ROWS = (
-    FaultRow(fault="kill", does="SIGKILL", local=True, memory=True, containers=True),
-    FaultRow(fault="packet delay", does="late", local=False, memory=False, containers=True,
+    FaultRow(fault="kill", does="SIGKILL", local=True, simulated=True, containers=True),
+    FaultRow(fault="packet delay", does="late", local=False, simulated=False, containers=True,
              detail="by netem"),
-    FaultRow(fault="memory", does="limit", local=False, memory=False, containers=False,
+    FaultRow(fault="memory", does="limit", local=False, simulated=False, containers=False,
              detail="no group", todo="boot so"),
 )
 
@@ -56,7 +56,7 @@ def test_findings_are_a_line_each_with_what_to_do_beneath() -> None:
         "  ?    image   not built",
         "       -> build it",
         "",
-        "faults          local  memory containers",
+        "faults          local  simul. containers",
         "  kill          yes    yes    yes         SIGKILL",
         "  packet delay  no     no     yes         late (by netem)",
         "  memory        no     no     no          no group",
@@ -82,7 +82,7 @@ def test_a_narrow_terminal_shows_the_essentials() -> None:
 
 
 def test_an_unknown_ability_is_explained() -> None:
-    unknown = FaultRow(fault="cut", does="drop", local=True, memory=True, containers=None)
+    unknown = FaultRow(fault="cut", does="drop", local=True, simulated=True, containers=None)
     printed = lines(ROWS, [unknown], {"local": []}, chosen="local", unknown="it rains", width=80)
 
     assert "  cut  yes    yes    ?           drop" in map(click.unstyle, printed)
@@ -113,11 +113,11 @@ def test_the_local_cluster_has_the_faults_it_implements() -> None:
     assert local == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "disk wiped", "arm"}
 
 
-def test_the_cluster_in_memory_has_the_faults_it_implements() -> None:
-    memory = {row.fault for row in fault_rows(UNKNOWN) if row.memory}
+def test_the_simulated_cluster_has_the_faults_it_implements() -> None:
+    simulated = {row.fault for row in fault_rows(UNKNOWN) if row.simulated}
 
-    assert memory == {"kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "reset", "disk wiped",
-                      "arm"}
+    assert simulated == {
+        "kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "reset", "disk wiped", "arm"}
 
 
 def test_an_engine_without_abilities_leaves_the_faults_of_brokers() -> None:

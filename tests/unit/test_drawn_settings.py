@@ -134,13 +134,13 @@ def test_a_topics_key_is_the_same_as_its_brokers() -> None:
 
 
 def test_a_run_records_what_was_drawn(tmp_path: Path) -> None:
-    plan = planned(RunOptions(cluster="memory", settings="drawn", seed=3, nemesis="all",
+    plan = planned(RunOptions(cluster="simulated", settings="drawn", seed=3, nemesis="all",
                               config=("segment.bytes=4096",), out=tmp_path / "run"))
     assert plan.drawn is not None
     assert plan.drawn["nodes"] == len(plan.cluster.nodes)
     assert plan.drawn[LAG] == str(plan.cluster.config["n1"][LAG])
     assert plan.cluster.config["n1"][SEGMENT] == 4096
-    assert planned(RunOptions(cluster="memory", seed=3, out=tmp_path / "run")).drawn is None
+    assert planned(RunOptions(cluster="simulated", seed=3, out=tmp_path / "run")).drawn is None
 
 
 def test_a_drawn_topic_is_planned_with_its_own_min_insync_replicas(tmp_path: Path) -> None:

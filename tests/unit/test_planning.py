@@ -116,7 +116,7 @@ def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
 def test_moments_strike_where_brokers_have_failpoints() -> None:
     """Every cluster of the reference broker has them; another system, or a user's own cluster, has none."""
     assert "moments" in catalog.nemeses("all")
-    assert "moments" in catalog.nemeses("all", "memory")
+    assert "moments" in catalog.nemeses("all", "simulated")
     context = PlanningContext(
         cluster="local", nodes=("n1", "n2", "n3"), partitions=(0,), links=None, min_insync_replicas=2, seed=1,
         duration_s=60.0, interval_s=5.0, overspend=False, unsupported={"moments": "it has no failpoints"})

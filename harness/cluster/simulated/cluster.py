@@ -34,15 +34,23 @@ from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.broker_runtime import BrokerRuntime, terminate
 from floodmark.harness.cluster.simulated.child import result_of_child
 from floodmark.harness.cluster.simulated.loop import ProcessLoop
-from floodmark.harness.cluster.simulated.network import Network
+from floodmark.harness.cluster.simulated.network import Network, pairs_of
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process, Scheduler
 from floodmark.harness.cluster.system import PowerLoss, System
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets
 
 NAME = "simulated"
 EXIT_CANCELLED = 70
 KILL_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
+_NOT_HERE = "the simulated cluster has no {}: use --cluster containers"
+LACKS: Mapping[type, str] = {
+    BadDisks: _NOT_HERE.format("disks that could fail or be damaged"),
+    Clocks: _NOT_HERE.format("wall clocks that could be set"),
+    MemoryLimits: _NOT_HERE.format("processes whose memory could be limited"),
+    Packets: _NOT_HERE.format("packets that could be lost or late"),
+}
 Result = TypeVar("Result")
 
 
@@ -60,7 +68,7 @@ def simulated_cluster(folder: Path, system: System, *, links: str, first_port: i
         place = SimulatedPlace(layout, simulation, system.power)
         return House(layout=layout, hosts=place, network=place, disks=place, close=lambda: None)
 
-    return BrokerCluster(NAME, system, build, house_abilities=(simulation,))
+    return BrokerCluster(NAME, system, build, house_abilities=(simulation,), lacks=LACKS)
 
 
 class Ports:
@@ -77,13 +85,16 @@ class Ports:
 
 
 class Simulation:
-    """Carries out a run on virtual time; see harness.protocols: Simulates."""
+    """Carries out a run on virtual time; see harness.protocols: Simulates and Resets."""
 
     scheduler: Scheduler
     network: Network
 
     async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         return await result_of_child(lambda interruptible: self._run(seed, make, interruptible))
+
+    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
+        return self.network.reset(pairs_of(grudge))
 
     def _run(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]],
              interruptible: Callable[[Callable[[], None]], None]) -> Result:

@@ -22,6 +22,10 @@ MEDIAN_S = 1e-4  # of a message's way
 _SPREAD = 0.5
 
 
+def pairs_of(grudge: Mapping[str, Sequence[str]]) -> list[Pair]:
+    return [(sender, receiver) for receiver, senders in grudge.items() for sender in senders]
+
+
 class Listener:
     """What listens on an address; see asyncio.Server."""
 
@@ -212,16 +216,23 @@ class Network:
 
     def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
         """Cut links, in addition to those cut already. grudge: node -> the nodes it receives nothing from."""
-        pairs = [(sender, receiver) for receiver, senders in grudge.items() for sender in senders]
+        pairs = pairs_of(grudge)
         if not reset:
             for pair in pairs:
                 self._held.setdefault(pair, [])
             return
         self._resets |= dict.fromkeys(pairs)
-        for name in dict.fromkeys(name for pair in pairs for name in pair):
-            for transport in [one for one in self._transports_of(name) if self._is_reset(one.pair)]:
-                if not transport.control and not transport.is_closing():
-                    transport.reset()
+        self.reset(pairs)
+
+    def reset(self, pairs: Sequence[Pair]) -> int:
+        """Reset the connections of these links now, in both directions; returns how many there were."""
+        both = {*pairs, *(pair[::-1] for pair in pairs)}
+        ends = [transport for name in dict.fromkeys(name for pair in pairs for name in pair)
+                for transport in self._transports_of(name)
+                if transport.pair in both and not transport.control and not transport.is_closing()]
+        for transport in ends:
+            transport.reset()
+        return len(ends) // 2
 
     def heal(self) -> None:
         self._resets.clear()

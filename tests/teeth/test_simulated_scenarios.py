@@ -1,11 +1,12 @@
-"""Every scenario that a cluster in memory can play comes out there as its rows expect, judged in one call."""
+"""Every scenario that the simulated cluster can play comes out as its rows expect, judged in one call."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from scenarios_in_memory import ALL, FIT, MEMORY, UNFIT, look_alikes, played
+from simulated_scenarios import ALL, FIT, UNFIT, look_alikes, played
 
+from floodmark.harness import catalog
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Played, options_of
 from floodmark.harness.errors import UnfitCluster
@@ -22,7 +23,7 @@ REFUSED = {part.title: part for part in ALL if part.scenario.name in UNFIT}
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Played, Verdict]]:
     """title -> the play and its verdict."""
-    found = played(list(ROWS.values()), tmp_path_factory.mktemp("memory"))
+    found = played(list(ROWS.values()), tmp_path_factory.mktemp("simulated"))
     return {one.part.title: (one, verdict) for one, verdict in found}
 
 
@@ -42,4 +43,4 @@ def test_what_does_not_fit_is_refused_with_its_reason(title: str, tmp_path: Path
     part = REFUSED[title]
 
     with pytest.raises(UnfitCluster, match=UNFIT[part.scenario.name]):
-        planned(options_of(part, MEMORY, tmp_path), part.scenario.schedule)
+        planned(options_of(part, catalog.SIMULATED, tmp_path), part.scenario.schedule)

@@ -1,4 +1,4 @@
-"""Plays the shipped scenarios on the cluster in memory: which ones fit, their rows, and their look-alikes."""
+"""Plays the shipped scenarios on the simulated cluster: which ones fit, their rows, and their look-alikes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,10 +14,9 @@ from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.scenario import shipped
 from floodmark.nemesis.systems import REFERENCE, why_not_played
 
-MEMORY = "memory"
 UNFIT = {"retry-after-failover": "no addresses"}  # scenario -> words of the reason why it does not fit
 LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held back the HW: liveness, no bug
-AT_ONCE = 12  # clusters in one process: while one waits the others run
+AT_ONCE = 2
 
 SCENARIOS = shipped(scenario_words())
 ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows
@@ -43,6 +42,6 @@ def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
     """Plays the parts, and judges them all in one call. The broker's program is asked about each config in
     this process: nearly two hundred processes would take as long as the plays."""
     with patch.object(broker_questions, "_refusal", find_problem):
-        plays = play(parts, MEMORY, parent, at_once=AT_ONCE, say=lambda _: None)
+        plays = play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE, say=lambda _: None)
     verdicts = catalog.judge().judge([one.folder for one in plays])
     return list(zip(plays, verdicts, strict=True))

@@ -6,7 +6,7 @@ export VENV
 # hundreds of processes, and without them each compiles our modules anew, and each of pytest's workers all the tests.
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants hunt healthy beside-kafka pictures clean
+.PHONY: help setup demo test test-long test-docker test-kafka check bench soak teeth mutants wheel hunt healthy beside-kafka pictures clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -48,6 +48,10 @@ soak: setup  ## 20,000 histories and 10,000 mistyped ones against the twin, 100,
 teeth: setup  ## every known-bad rule against the judge: the table in checkers/README.md, made anew
 	@PYTHONPATH=tests/support $(BIN)/python tests/teeth/matrix.py --readme checkers/README.md $(ARGS)
 
+wheel: setup  ## dist/floodmark-VERSION.whl, which pip installs elsewhere without a clone
+	rm -rf build dist
+	@$(BIN)/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
+
 mutants: setup  ## small mistakes put into copies of the product: which test sees each (tests/mutants/README.md)
 	@$(BIN)/python tests/mutants/mutants.py $(ARGS)
 
@@ -64,5 +68,5 @@ pictures: setup  ## the README's pictures, made anew from a run of the demo (nee
 	@PYTHONPATH=tests/support $(BIN)/python tests/pictures/pictures.py $(ARGS)
 
 clean:  ## remove the environment and caches (saved runs stay)
-	rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find checkers docker harness nemesis tests workloads -name __pycache__ -prune -exec rm -rf {} +

@@ -64,6 +64,7 @@ from floodmark.harness.run_location import read_at_most
 from floodmark.harness.toml_lines import Places, places
 
 PRESETS = Path(__file__).with_name("presets")
+KAFKA_PLAN, KAFKA_VERSION = "-kafka", "4.3.1"  # a preset's other form, and the version that it names
 BYTES_AT_MOST = 1 << 20
 MOST_CASES = 100_000
 AXES: Mapping[str, tuple[str, ...]] = {
@@ -95,8 +96,26 @@ class Plan:
     text: str = ""  # the file's text
 
 
-def presets() -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in PRESETS.glob("*.toml")))
+def presets(kafka: str | None = None) -> tuple[str, ...]:
+    """The names of the presets that there are for this system."""
+    of_kafka = {path.stem.removesuffix(KAFKA_PLAN) for path in PRESETS.glob(f"*{KAFKA_PLAN}.toml")}
+    every = {path.stem for path in PRESETS.glob("*.toml") if not path.stem.endswith(KAFKA_PLAN)}
+    return tuple(sorted(every if kafka is None else of_kafka))
+
+
+def preset_text(name: str, kafka: str | None = None) -> str:
+    """The preset's plan, for the reference broker or this version of Apache Kafka. UsageError for an unknown
+    name, or what is no version."""
+    on = "" if kafka is None else " for Apache Kafka"
+    if name not in presets(kafka):
+        raise UsageError(f"no preset {name!r}{on}; there are: {', '.join(presets(kafka))}")
+    if kafka is None:
+        return (PRESETS / f"{name}.toml").read_text(encoding="utf-8")
+    if not VERSION.fullmatch(kafka):
+        raise UsageError(f"--kafka {kafka}: a campaign takes a version of Apache Kafka, such as "
+                         f"{KAFKA_VERSION}")
+    text = (PRESETS / f"{name}{KAFKA_PLAN}.toml").read_text(encoding="utf-8")
+    return text.replace(KAFKA_VERSION, kafka)
 
 
 def load(path: Path) -> Plan:

@@ -15,6 +15,10 @@ junit_option = file_option(
 markdown_option = file_option(
     "--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE.")
 
+kafka_version_option = click.option(
+    "--kafka", metavar="VERSION", show_default="for the reference broker",
+    help="The preset smoke or nightly for Apache Kafka of this version.")
+
 
 @click.group()
 def campaign() -> None:
@@ -25,6 +29,7 @@ def campaign() -> None:
 @click.argument("plan_file", metavar="[PLAN.toml]", required=False, type=PLAN_FILE)
 @click.option("--preset", metavar="NAME", show_default="none: PLAN.toml is the plan",
               help="smoke, nightly, soak or zoo, instead of a plan file.")
+@kafka_version_option
 @click.option("--for", "budget", metavar="TIME", show_default="what the plan says",
               help="The time for everything: 90s, 20min, 4h.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/campaign-TIME",
@@ -108,12 +113,13 @@ def campaign_mark(signature: str, ledger: Path, known: str | None, unknown: bool
 
 @campaign.command("plan")
 @click.argument("preset")
+@kafka_version_option
 @exits
-def campaign_plan(preset: str) -> int:
+def campaign_plan(preset: str, kafka: str | None) -> int:
     """Print a preset (smoke, nightly, soak, zoo), which you can copy and edit."""
     from floodmark.harness.commands.campaign import show_plan
 
-    return show_plan(preset)
+    return show_plan(preset, kafka)
 
 
 @campaign.command("stats")

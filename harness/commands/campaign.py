@@ -23,7 +23,7 @@ from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.gates import GATE
 from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.campaign.plan import PRESETS, Plan, load, presets, read
+from floodmark.harness.campaign.plan import Plan, load, preset_text, presets, read
 from floodmark.harness.campaign.quantities import seconds, time_text
 from floodmark.harness.commands.broker_questions import refuse_configs
 from floodmark.harness.commands.campaign_index import index_beside
@@ -77,6 +77,7 @@ class CampaignOptions:
 
     plan_file: Path | None = None
     preset: str | None = None
+    kafka: str | None = None  # the version that the preset is for; None: the reference broker
     budget: str | None = None
     out: Path | None = None
     seed: int | None = None
@@ -244,11 +245,12 @@ def run_session(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
 def plan_of(options: CampaignOptions) -> Plan:
     if (options.plan_file is None) == (options.preset is None):
         raise UsageError(f"name a plan, or --preset {'|'.join(presets())}")
-    if options.plan_file is not None:
-        return load(options.plan_file)
-    if options.preset not in presets():
-        raise UsageError(f"no preset {options.preset!r}; there are: {', '.join(presets())}")
-    return load(PRESETS / f"{options.preset}.toml")
+    if options.plan_file is None:
+        return read(preset_text(str(options.preset), options.kafka), f"the preset {options.preset}")
+    if options.kafka is not None:
+        raise UsageError("--kafka goes with --preset: a plan of your own says what it tests, by [[system]] "
+                         f"and kafka = {options.kafka!r}")
+    return load(options.plan_file)
 
 
 def budget_of(words: str | None, plan: Plan) -> float:
@@ -374,9 +376,7 @@ def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note:
     return EXIT_VALID
 
 
-def show_plan(name: str) -> int:
+def show_plan(name: str, kafka: str | None) -> int:
     """Prints a preset, to be copied and edited."""
-    if name not in presets():
-        raise UsageError(f"no preset {name!r}; there are: {', '.join(presets())}")
-    click.echo((PRESETS / f"{name}.toml").read_text(encoding="utf-8"), nl=False)
+    click.echo(preset_text(name, kafka), nl=False)
     return EXIT_VALID

@@ -1,10 +1,10 @@
 """The files for CI servers in harness/campaign/README.md: their script lines run as written, with a small
-campaign."""
+campaign, in an empty folder and an environment of its own."""
 
 import os
 import shlex
 import subprocess
-import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,13 +12,19 @@ from xml.etree import ElementTree
 import orjson
 import pytest
 import yaml
+from command_line import floodmark
+from installed import environment_in, wheel_in
 from namesakes import COMPLAINT, planted
 from readme import block
 
-from floodmark.harness.campaign.plan import PRESETS, load, presets
+from floodmark.harness import catalog
+from floodmark.harness.campaign.plan import preset_text, presets, read
+from floodmark.harness.commands import own_cluster
+from floodmark.harness.commands.own_cluster import OwnOptions
 
 GITHUB, GITLAB = "# .github/workflows/floodmark.yml", "# .gitlab-ci.yml"
-LINES_S = 300.0
+OWN, FAULTS = "# the steps for a cluster by compose", "# floodmark-faults.toml"
+LINES_S = 600.0
 
 
 def github() -> dict[str, Any]:
@@ -36,14 +42,30 @@ def github_step(name: str) -> str:
     return str(step["run"])
 
 
-def ran(lines: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return wheel_in(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of a new environment, after the files' own line has installed floodmark there."""
+    programs = environment_in(tmp_path_factory.mktemp("environment"), with_pip=True).parent
+    folder = tmp_path_factory.mktemp("install")
+    answer = ran(github_step("install"), folder, programs, FLOODMARK=str(wheel), PIP_NO_DEPS="1")
+    assert answer.returncode == 0, answer.stderr
+    assert (programs / "floodmark").exists()
+    return programs
+
+
+def ran(lines: str, folder: Path, programs: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs them as both servers do: by bash, which ends with the first line that fails. Packages of our names
     are in the folder, first on the path, as a user's checkout may have them."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = f"{programs}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         ["bash", "-eo", "pipefail", "-c", lines], cwd=folder, capture_output=True, text=True, timeout=LINES_S,
         check=False, env={**planted(folder), "PATH": path, "FLOODMARK_RUNS": "1", "KNOWN": "", "REASON": "",
-                          **variables})
+                          "KAFKA": "", **variables})
 
 
 def is_red(folder: Path) -> bool:
@@ -54,64 +76,99 @@ def is_red(folder: Path) -> bool:
 @pytest.mark.cluster
 @pytest.mark.long
 @pytest.mark.spark
-def test_the_lines_run_as_they_stand(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kafka", ["", pytest.param("4.3.1", marks=pytest.mark.kafka)])
+def test_the_lines_run_as_they_stand(installed: Path, tmp_path: Path, kafka: str) -> None:
     """GitHub's lines, which GitLab's repeat (below); with the preset of a push, because a night's run takes
     longer."""
-    answer = ran(github_step("run and gate"), tmp_path, PRESET="smoke")
+    answer = ran(github_step("run and gate"), tmp_path, installed, PRESET="smoke", KAFKA=kafka)
     assert answer.returncode in (0, 1, 3), answer.stderr
     assert COMPLAINT not in answer.stdout + answer.stderr
     assert is_red(tmp_path) == (answer.returncode != 0), answer.stdout
     assert (tmp_path / "summary.md").read_text().startswith("## floodmark: ")
-    assert orjson.loads((tmp_path / "ledger" / "ledger.json").read_bytes())["campaigns"]
+    ledger = orjson.loads((tmp_path / "ledger" / "ledger.json").read_bytes())
+    (night,) = ledger["campaigns"].values()
+    assert [*night["runs"]] == [f"kafka-{kafka}+kip-320" if kafka else "kip-320"]
     assert answer.stdout.splitlines()[-1] == "histories/runs/campaign"
-    shown = ran(github_step("the page"), tmp_path, GITHUB_STEP_SUMMARY=str(tmp_path / "page"))
+    assert (tmp_path / "histories" / "runs" / "campaign" / "index.html").exists()
+    shown = ran(github_step("the page"), tmp_path, installed, GITHUB_STEP_SUMMARY=str(tmp_path / "page"))
     assert (shown.returncode, (tmp_path / "page").read_text()) == (0, (tmp_path / "summary.md").read_text())
 
 
-def test_what_is_known_is_marked_before_the_night() -> None:
+@pytest.mark.long
+def test_marking_by_hand(installed: Path, tmp_path: Path) -> None:
     """An unknown signature ends the job: a mark that fails is not ignored."""
-    for lines in (github_step("run and gate"), "\n".join(gitlab()[".campaign"]["script"])):
-        first, second, *rest = lines.strip().splitlines()
-        assert rest == []
-        assert shlex.split(first)[6:10] == ["floodmark", "campaign", "mark", "$KNOWN"]
-        assert shlex.split(second)[:3] == ["floodmark", "campaign", "run"]
-
-
-def test_marking_by_hand(tmp_path: Path) -> None:
-    first = github_step("run and gate").splitlines()[0]
-    assert ran(first, tmp_path).returncode == 0
-    assert not (tmp_path / "ledger").exists()
-    answer = ran(first, tmp_path, KNOWN="0123456789", REASON="KAFKA-1")
+    answer = ran(github_step("mark what is known"), tmp_path, installed, KNOWN="0123456789", REASON="KAFKA-1")
     assert (answer.returncode, "no signature '0123456789'" in answer.stderr) == (4, True), answer.stderr
 
 
+def test_marking_starts_no_night() -> None:
+    conditions = {step["name"]: step.get("if", "") for step in github()["steps"] if "name" in step}
+    assert conditions == {
+        "install": "", "mark what is known": "env.KNOWN != ''", "run and gate": "env.KNOWN == ''",
+        "the page": "always() && env.KNOWN == ''", "keep the runs": "always() && env.KNOWN == ''"}
+    assert gitlab()["night"]["rules"][0] == {"if": "$KNOWN", "when": "never"}
+    assert gitlab()["known"]["rules"] == [{"if": "$KNOWN"}]
+
+
 def test_both_servers_do_the_same_for_a_push_and_a_night() -> None:
-    assert github_step("run and gate").splitlines() == gitlab()[".campaign"]["script"]
-    installs = [step["run"] for step in github()["steps"] if "pip install" in step.get("run", "")]
-    assert installs == [line for line in gitlab()[".campaign"]["before_script"] if "pip" in line]
+    assert [github_step("run and gate")] == gitlab()[".campaign"]["script"]
+    assert [github_step("mark what is known")] == gitlab()["known"]["script"]
+    assert github_step("install") in gitlab()[".floodmark"]["before_script"]
+    kafka = github()["env"]["KAFKA"]
+    assert gitlab()[".floodmark"]["variables"]["KAFKA"] == kafka
     asked = [gitlab()[name]["variables"]["PRESET"] for name in ("gate", "night")]
     assert asked == ["smoke", "nightly"]
     for preset in asked:
-        assert preset in presets()
+        assert preset in {*presets()} & {*presets(kafka)}
         assert f"'{preset}'" in github()["env"]["PRESET"]
-    smoke, nightly = (load(PRESETS / f"{preset}.toml").budget_s or 0 for preset in asked)
-    assert smoke < 600
-    assert nightly < 60 * github()["timeout-minutes"]
-    assert smoke < 60 * int(gitlab()["gate"]["timeout"].rstrip("m"))
-    assert nightly < 3600 * int(gitlab()["night"]["timeout"].rstrip("h"))
+    for version in (None, kafka):
+        smoke, nightly = (read(preset_text(preset, version), preset).budget_s or 0 for preset in asked)
+        assert smoke < 600
+        assert nightly < 60 * github()["timeout-minutes"]
+        assert smoke < 60 * int(gitlab()["gate"]["timeout"].rstrip("m"))
+        assert nightly < 3600 * int(gitlab()["night"]["timeout"].rstrip("h"))
+
+
+def test_a_workflow_may_read_and_is_ended_by_the_next_push() -> None:
+    workflow = yaml.safe_load(block(GITHUB))
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "'push'" in workflow["concurrency"]["cancel-in-progress"]
+    assert gitlab()["gate"]["interruptible"] is True
 
 
 def test_what_is_written_is_what_is_kept() -> None:
-    """Ledger, runs and reports, with the names that the lines use."""
-    words = shlex.split(github_step("run and gate").splitlines()[1])
+    """Ledger, runs and reports, with the names that the lines use; also of a green night."""
+    words = shlex.split(github_step("run and gate"))
     out, ledger, junit, page = (words[words.index(name) + 1] for name in (
         "--out", "--ledger", "--junit", "--markdown"))
     folder = str(Path(ledger).parent)
-    (kept,) = [step["with"]["path"].split() for step in github()["steps"] if "upload" in step.get("uses", "")]
-    assert kept == [out, folder, junit]
-    cached = [step["with"]["path"] for step in github()["steps"] if "cache" in step.get("uses", "")]
+    (kept,), (downloads, *cached) = (
+        [step["with"]["path"] for step in github()["steps"] if action in step.get("uses", "")]
+        for action in ("upload", "cache"))
+    assert kept.split() == [out, folder, junit, page]
+    assert downloads.split() == ["~/.cache/pip", "~/.cache/floodmark", "~/.m2/repository"]
     assert cached == [folder, folder]
     artifacts = gitlab()[".campaign"]["artifacts"]
+    assert artifacts["when"] == "always"
     assert [path.rstrip("/") for path in artifacts["paths"]] == [out, folder, page]
     assert artifacts["reports"] == {"junit": junit}
-    assert [gitlab()[name]["cache"]["paths"] for name in ("gate", "night")] == [[f"{folder}/"]] * 2
+    caches = [gitlab()[name]["cache"] for name in (".floodmark", "gate")]
+    assert [cache["paths"] for both in caches for cache in both] == 2 * [[".cache/"], [f"{folder}/"]]
+    assert caches[1][1]["policy"] == "pull"
+
+
+def test_the_steps_for_an_own_cluster_are_valid(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The options, and the file of faults; nothing is run."""
+    monkeypatch.chdir(tmp_path)
+    Path(FAULTS.removeprefix("# ")).write_text(block(FAULTS))
+    catalog.fault_commands(Path(FAULTS.removeprefix("# ")))
+    assert tomllib.loads(block(FAULTS))["commands"].keys() >= {"kill", "start", "pause", "resume"}
+    asked = []
+    monkeypatch.setattr(own_cluster, "run_on_own", lambda own, *_: asked.append(own) or 0)
+    (step,) = yaml.safe_load(block(OWN))
+    up, run = step["run"].strip().splitlines()
+    assert up.startswith("docker compose up")
+    assert floodmark(*shlex.split(run)[1:]).code == 0
+    assert asked == [OwnOptions(bootstrap="localhost:9092", may_break=True,
+                                faults_file=Path(FAULTS.removeprefix("# ")))]

@@ -1,61 +1,31 @@
-"""The wheel: built, installed by pip into an environment that has no floodmark, used from a user's folder.
+"""The wheel: built, installed by pip into an environment that has no floodmark, used from a user's folder."""
 
-floodmark's dependencies are not fetched again, because they are half a gigabyte: the new environment finds
-them where this one has them. test_declared.py checks that all of them are declared.
-"""
-
-import shutil
 import subprocess
 import sys
-import sysconfig
-import venv
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
+from installed import FOLDERS, ROOT, environment_in, output_of, wheel_in
 from namesakes import COMPLAINT, planted
 
 from floodmark.harness.verdict import EXIT_INVALID
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = (".tree/main", "harness", "nemesis", "checkers", "workloads", "docker/broker")
 NAMES = {"docker/broker": "broker", ".tree/main": "."}
 
 
 @pytest.fixture(name="wheel", scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, without the files of other builds."""
-    copy = tmp_path_factory.mktemp("copy")
-    for folder in FOLDERS:
-        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / file, copy)
-    out = tmp_path_factory.mktemp("dist")
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation",
-                    "--disable-pip-version-check", "--wheel-dir", out, copy], check=True, timeout=120)
-    (wheel,) = out.glob("floodmark-*.whl")
-    return wheel
+    return wheel_in(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(name="command", scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The console script of the new environment."""
-    environment = tmp_path_factory.mktemp("environment")
-    venv.create(environment)
-    python = environment / "bin" / "python"
+    python = environment_in(tmp_path_factory.mktemp("environment"))
     subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps",
                     "--disable-pip-version-check", wheel], check=True, timeout=120)
-    site = output_of(python, "import sysconfig; print(sysconfig.get_path('purelib'))")
-    # A folder that a .pth file adds comes last, and its own .pth files are not read: so the editable
-    # floodmark of this environment is not found.
-    Path(site, "dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    return environment / "bin" / "floodmark"
-
-
-def output_of(python: Path, code: str, **where: Any) -> str:
-    ran = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True, **where)
-    return ran.stdout.strip()
+    return python.with_name("floodmark")
 
 
 def test_all_files_of_the_packages_are_in_it(wheel: Path) -> None:

@@ -1,12 +1,15 @@
 """A campaign's plan: what it accepts, what it refuses and at which line; the order of runs."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 
 import pytest
+from command_line import floodmark
 
 from floodmark.harness.campaign.cases import SEEDS, Case, Weighted, draws, seed_of
-from floodmark.harness.campaign.plan import PRESETS, load, presets, read
+from floodmark.harness.campaign.plan import PRESETS, load, preset_text, presets, read
 from floodmark.harness.errors import UsageError
 
 SMALL = """
@@ -67,6 +70,26 @@ def test_settings_given_by_an_entry_or_a_scenario_are_not_drawn() -> None:
     assert (scenario.settings, scenario.said) == ("fixed", ())
 
 
+@pytest.mark.parametrize("name", presets("3.9.2"))
+def test_a_preset_for_kafka_tests_that_version_alone(name: str) -> None:
+    plan = read(preset_text(name, "3.9.2"), "x")
+    assert {one.case.system for one in plan.cases} == {"kafka-3.9.2+kip-320"}
+    assert floodmark("campaign", "plan", name, "--kafka", "3.9.2").out == preset_text(name, "3.9.2")
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (("run", "--preset", "zoo", "--kafka", "4.3.1"), "no preset 'zoo' for Apache Kafka; there are"),
+    (("run", "--preset", "smoke", "--kafka", "./kafka"), "--kafka ./kafka: a campaign takes a version"),
+    (("run", "plan.toml", "--kafka", "4.3.1"), "--kafka goes with --preset"),
+    (("plan", "smok"), "no preset 'smok'; there are: nightly, smoke, soak, zoo")])
+def test_a_preset_that_does_not_exist(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], says: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.toml").touch()
+    answer = floodmark("campaign", *words)
+    assert (answer.code, says in answer.err) == (2, True), answer.err
+
+
 @pytest.mark.parametrize("name", presets())
 def test_presets_can_be_read(name: str) -> None:
     plan = load(PRESETS / f"{name}.toml")
@@ -77,6 +100,7 @@ def test_presets_can_be_read(name: str) -> None:
 
 def test_the_presets() -> None:
     assert presets() == ("nightly", "smoke", "soak", "zoo")
+    assert presets("4.3.1") == ("nightly", "smoke")
 
 
 @pytest.mark.parametrize(

@@ -289,9 +289,9 @@ def test_a_cache_that_cannot_be_made(machine: Machine, monkeypatch: pytest.Monke
     assert "set XDG_CACHE_HOME elsewhere" in refused("4.3.1", 4)
 
 
-def test_a_package_without_its_checkout(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_without_its_list_of_jars(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jars, "POM", Path("/nowhere/pom.xml"))
-    assert "needs a checkout of floodmark" in refused("4.3.1", 4)
+    assert "install floodmark again" in refused("4.3.1", 4)
 
 
 # -- an unpacked distribution -------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ from floodmark.harness.user_cache import one_at_a_time
 
 Say = Callable[[str], None]
 
-POM = Path(__file__).resolve().parents[3] / "docker" / "kafka" / "pom.xml"
+POM = Path(__file__).with_name("pom.xml")
 SILENCE_S = 120.0  # how long Maven may print nothing
 PROGRESS_EVERY_S = 3.0
 MANIFEST = "manifest.json"
@@ -241,5 +241,5 @@ def _pom() -> ElementTree.Element:
     try:
         return ElementTree.parse(POM).getroot()
     except (OSError, ElementTree.ParseError) as error:
-        raise FloodmarkError(f"the jars of Kafka are fetched by {POM}, which cannot be read ({error}): that "
-                             f"needs a checkout of floodmark") from error
+        raise FloodmarkError(f"the jars of Kafka are fetched by {POM}, which cannot be read ({error}): "
+                             "install floodmark again") from error

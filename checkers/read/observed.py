@@ -114,7 +114,8 @@ def not_made(observes: Observes) -> tuple[NotMade, ...]:
 def needs_of(name: str) -> str:
     """What a check needs, in a sentence; empty where the history is enough."""
     if name not in NEEDED_EVENTS:
-        return "Dumps of the logs and replicas.jsonl." if name in OF_FILES else ""
+        besides = "; or an imported history" if name in OF_IMPORTS else ""
+        return f"Dumps of the logs and replicas.jsonl{besides}." if name in OF_FILES else ""
     besides = "; and replicas.jsonl" if name in OF_TRACE_AND_REPLICAS else ""
     return f"Of the trace {', '.join(sorted(NEEDED_EVENTS[name]))}{besides}."
 

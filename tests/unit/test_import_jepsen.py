@@ -277,8 +277,10 @@ def test_damaged_files_are_imported_or_refused(tmp_path: Path) -> None:
     assert min(outcomes.values()) > 30, outcomes
 
 
-def test_without_out_it_is_the_latest_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_out_it_is_a_run_and_not_the_latest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "history.edn").write_text(OPS)
     assert import_history(tmp_path / "history.edn", out=None) == 0
-    assert (tmp_path / "histories/runs/latest/history.jsonl").is_file()
+    (folder,) = (tmp_path / "histories/runs").iterdir()
+    assert folder.name.endswith("-jepsen")
+    assert (folder / "history.jsonl").is_file()

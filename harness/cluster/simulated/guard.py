@@ -51,7 +51,7 @@ def install(scheduler: Scheduler) -> None:
 
     os.open, os.close = open_counted, close_counted  # type: ignore[assignment]
     # What a power cut would leave is noted in the broker's side file: nothing needs to reach the disk.
-    os.fsync = os.fdatasync = lambda descriptor: None  # type: ignore[assignment] # noqa: ARG005
+    os.fsync = os.fdatasync = lambda descriptor: None  # type: ignore[assignment]
 
 
 def _refusing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:

@@ -26,3 +26,10 @@ def test_no_command_imports_a_kafka_library_at_once() -> None:
 
 def test_the_module_imported_meanwhile_exists() -> None:
     assert find_spec(session.JUDGING) is not None
+
+
+def test_the_process_that_workers_are_forked_from_ends_in_silence() -> None:
+    """It ends when Spark closes its stdin; what it wrote then would come after a command's last line."""
+    ended = subprocess.run([sys.executable, "-m", session.DAEMON, "pyspark.worker"], stdin=subprocess.DEVNULL,
+                           capture_output=True, check=False)
+    assert ended.stderr == b""

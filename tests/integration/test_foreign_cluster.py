@@ -35,7 +35,8 @@ def about(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("quirk", [
-    None, Quirk.PARTIAL_LAST_BATCH, Quirk.LSO_BELOW_HW, Quirk.QUIET_FETCH, Quirk.OLD_FETCH], ids=str)
+    None, Quirk.PARTIAL_LAST_BATCH, Quirk.LSO_BELOW_HW, Quirk.QUIET_FETCH, Quirk.OLD_FETCH,
+    Quirk.EMPTY_BY_QUOTA], ids=str)
 def test_a_correct_foreign_system_is_valid(tmp_path: Path, quirk: Quirk | None) -> None:
     with foreign_cluster(*([quirk] if quirk else [])) as cluster:
         ran = run(cluster, tmp_path, "--strict")

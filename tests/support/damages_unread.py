@@ -24,7 +24,7 @@ from damages import (
     unread,
 )
 
-from histories import NODES, Line, RunFolder, checksum
+from histories import NODES, READER, Line, RunFolder, checksum
 
 OF_LOGS = frozenset({"diverged", "epoch-lineage", "malformed-log", "under-replicated", "saw-then-lost",
                      "unseen"})
@@ -63,6 +63,21 @@ def lose_one_between(folder: RunFolder, random: Random) -> tuple[int, int, int] 
 
 def and_unknown(expect: Expect) -> Expect:
     return replace(expect, unknown=OF_LOGS)
+
+
+@damage
+def unreadable_to_a_final_reader(folder: RunFolder, random: Random) -> Expect | None:
+    """A final poll tells of a batch that it could not read, and another poll may do so too. A process that
+    went on behind it skipped nothing."""
+    polls = [line for line in folder.lines if line["f"] == "poll" and line["type"] == "ok"]
+    final = [line for line in polls if line["process"] == READER and line.get("reads")]
+    if not final:
+        return None
+    partition, place = final[0]["reads"][0]["partition"], {"offset": random.randrange(5), "why": "length"}
+    for line in (random.choice(final), random.choice(polls)):
+        line["corrupt"] = [{"partition": partition, **place}]
+    without_the_leaders_log(folder, partition)
+    return and_unknown(found("malformed-log"))
 
 
 @damage

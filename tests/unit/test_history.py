@@ -16,7 +16,7 @@ import pytest
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
-from floodmark.harness.op import Intent, Op, Outcome, Read, Send, Type
+from floodmark.harness.op import Intent, Op, Outcome, Read, Send, Type, Unreadable
 
 
 def send(value: int) -> Intent:
@@ -74,10 +74,13 @@ def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Pa
         recorder.complete(recorder.invoke(0, Intent(f="assign", partitions=(1, 2))), Outcome(type=Type.OK))
         recorder.complete(recorder.invoke(0, Intent(f="list_offsets", partitions=(1,))),
                           Outcome(type=Type.OK, offsets=((1, 9),)))
+        recorder.complete(recorder.invoke(0, Intent(f="poll")), Outcome(type=Type.OK, corrupt=places))
         recorder.close()
 
+    places = (Unreadable(partition=0, offset=7, why="magic"),)
     asyncio.run(run())
     ops = list(read(tmp_path / "h"))
+    assert ops[7].corrupt == places
     assert (ops[1].sends, ops[1].error) == ((Send(partition=0, value=1),), "CONNECTION")
     assert ops[2].partitions == ops[3].partitions == (1, 2)
     assert (ops[4].partitions, ops[5].offsets) == (None, ((1, 9),))

@@ -24,6 +24,7 @@ Place = tuple[str, int]  # topic, partition
 Ends = Mapping[tuple[str, int], tuple[int, int]]  # (node, the history's key of the partition) -> (LEO, HW)
 
 _WAIT_MS = 50  # some systems answer a Fetch that does not wait without its partitions
+_ASKS = 4  # for the HW of a replica, the first of them possibly without a LEO
 _ONE_BYTE = 1  # of records: none are wanted; one batch may come if the HW has passed the last known LEO
 
 
@@ -93,13 +94,16 @@ class _Broker:
         self._leos: dict[Place, int] = {}  # the last known ones
 
     async def ends(self, places: Sequence[Place]) -> dict[Place, tuple[int, int]]:
-        """LEO and HW of these replicas. If no LEO was known, or the log was cut below it, the HW is asked for
-        again after the LEO."""
-        hws = await self._ask_hws(places)
-        await self._ask_leos(places)
-        if again := [place for place in places if place in self._leos and place not in hws]:
-            hws |= await self._ask_hws(again)
-            await self._ask_leos(again)
+        """LEO and HW of these replicas. If no LEO was known, the log was cut below it, or an answer was empty
+        (by a quota), the HW is asked for again after the LEO."""
+        hws: dict[Place, int] = {}
+        missing = places
+        for _ in range(_ASKS):
+            hws |= await self._ask_hws(missing)
+            await self._ask_leos(missing)
+            missing = [place for place in missing if place in self._leos and place not in hws]
+            if not missing:
+                break
         return {place: (self._leos[place], hws[place]) for place in places
                 if place in self._leos and hws.get(place, -1) in range(self._leos[place] + 1)}
 

@@ -18,7 +18,8 @@ flushed: Kafka credits what it finds written (unless the system flushes at recov
 sent before the last such end of its node; a wiped, replaced or bad disk covers what it always does.
 
 An unclean election permits a loss only if it was allowed: the setting is on, or the nemesis had begun to ask
-for it before. One that was not allowed is a finding of its own (unclean-election).
+for it before. One that was not allowed is a finding of its own (unclean-election). Where a whole trace shows
+which elections were unclean, only these count, whatever the nemesis asked for; else every request does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -195,13 +196,15 @@ def bounds_of_partition(
     """`asks`, `trace`: those of this partition."""
     error_ns = clock_error_ns(folder)
     here = [strike for strike in strikes if strike.node in partition.replicas]
-    asked_index = max((ask.index for ask in asks), default=NEVER)
+    # A whole trace shows whether what was asked for, or may have been, was done.
+    asked_index = max((ask.index for ask in asks if not trace.cleanness), default=NEVER)
+    unread_election = unread.unclean and not trace.cleanness
     unclean = tuple(unclean_elections(folder, trace.events, asks, unread))
     surely = max((each.ruling.time for each in unclean if each.allowed), default=NEVER)
     perhaps = max((each.ruling.time for each in unclean if each.allowed is not False), default=NEVER)
     maybe = (
         (folder.guarantees.unclean is True and not trace.cleanness)
-        or unread.unclean
+        or unread_election
         or (unread.disordered and asked_index != NEVER)
         or (unread.untimely and perhaps != NEVER)
     )
@@ -230,7 +233,7 @@ def bounds_of_partition(
         budget_maybe_index=maybe_index,
         excuses=tuple(excuses(
             unclean, spent, perhaps_spent,
-            unread_election=unread.unclean, unread_strike=unread_strike or unsure or untimely,
+            unread_election=unread_election, unread_strike=unread_strike or unsure or untimely,
         )),
         struck=bool(here) or asked_index != NEVER or bool(unclean) or maybe or unread.lost,
         unclean=unclean,

@@ -192,7 +192,7 @@ def unclean(world: World, send: Send) -> Cause | None:
     in_doubt = (world.folder.disordered and asked_for_unclean(world, send.partition, -1)) or (
         world.folder.time_falls and any(allowed is not False for allowed, _ in later))
     perhaps = any(False not in pair for pair in later)
-    if (setting and not world.folder.shows_cleanness) or in_doubt or perhaps or unseen_election(world):
+    if (setting and not world.folder.shows_cleanness) or in_doubt or perhaps or untold_election(world):
         return Cause(by=UNCLEAN, sure=False)
     return None
 
@@ -215,8 +215,9 @@ def asks(world: World, partition: int) -> list[Line]:
 
 
 def asked_for_unclean(world: World, partition: int, after: int) -> bool:
-    """Whether the nemesis requested one on a later line."""
-    return any(line["position"] > after for line in asks(world, partition))
+    """Whether the nemesis requested one on a later line, and nothing shows whether it happened."""
+    shown = world.folder.shows_cleanness
+    return not shown and any(line["position"] > after for line in asks(world, partition))
 
 
 def traced_unclean(world: World, partition: int) -> list[Line]:
@@ -382,6 +383,10 @@ def unseen_unflushed(world: World, partition: Partition) -> bool:
 def unseen_strike(world: World) -> bool:
     return any(is_nameless(text) or names_of(text) & {*GRAVE} for text in speaking(world)) or bool(
         {*lacking(world)} & {*GRAVE})
+
+
+def untold_election(world: World) -> bool:
+    return unseen_election(world) and not world.folder.shows_cleanness
 
 
 def unseen_election(world: World) -> bool:

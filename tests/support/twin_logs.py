@@ -18,8 +18,8 @@ from twin_classes import (
     speaking,
     struck_by,
     unclean_elections,
-    unseen_election,
     unseen_strike,
+    untold_election,
 )
 from twin_facts import Partition, World, sends_of
 from twin_folder import Line
@@ -73,7 +73,7 @@ def struck(world: World, partition: Partition) -> bool:
     allowed = bool(world.run["guarantees"].get("unclean_leader_election"))
     may_be_unclean = allowed and not world.folder.shows_cleanness
     seen = bool(struck_by(world, partition)) or unclean_elections(world, partition.key)
-    return seen or may_be_unclean or unseen_strike(world) or unseen_election(world)
+    return seen or may_be_unclean or unseen_strike(world) or untold_election(world)
 
 
 def under_replicated(world: World) -> Iterator[Found]:

@@ -50,8 +50,8 @@ from twin_classes import (
     losing_cause,
     struck_by,
     unflushed_faults,
-    unseen_election,
     unseen_unflushed,
+    untold_election,
     was_allowed,
 )
 from twin_facts import Partition, World
@@ -256,7 +256,7 @@ def excuse(world: World, trace: Trace, partition: Partition, record: Record, at:
     by_election = unclean_since(world, trace, partition, born - trace.clock_error_ns, record, at)
     if by_election is not False:
         return Cause(by=UNCLEAN, sure=by_election is True)
-    if unseen_election(world):
+    if untold_election(world):
         return Cause(by=UNCLEAN, sure=False)
     perhaps = elections_of_struck(world, trace, partition, born - trace.clock_error_ns, at)
     if any(before is not False for _, before in perhaps):

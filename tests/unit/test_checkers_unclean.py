@@ -152,6 +152,41 @@ def an_election_is_ignored_if_observes_does_not_list_elect(tale: Tale) -> None:
     tale.run["observes"] = {"trace": ["isr"]}
 
 
+# -- requested, and perhaps not done
+
+
+@TALES.tale("lost-write bug 1")
+def a_request_permits_nothing_where_a_whole_trace_shows_clean_elections_only(tale: Tale) -> None:
+    traced(with_request(lost(tale), partitions=[0]), elected(10**9, "n2", "n2"))
+
+
+@TALES.tale("lost-write bug 1")
+def a_request_permits_nothing_where_a_whole_trace_shows_no_election(tale: Tale) -> None:
+    traced(with_request(lost(tale)), in_isr(10**9, "n1", "n2"))
+
+
+@TALES.tale("lost-write bug 1")
+def a_request_that_was_done_for_another_partition_permits_nothing(tale: Tale) -> Tale:
+    return traced(with_request(lost(Tale(partitions=2))), {**unclean_at(10**9), "partition": 1})
+
+
+@TALES.tale(PERMITTED_LOSS)
+def without_a_trace_a_request_permits_the_loss(tale: Tale) -> None:
+    with_request(lost(tale))
+
+
+@TALES.tale(PERMITTED_LOSS)
+def where_the_trace_shows_no_elections_a_request_permits_the_loss(tale: Tale) -> None:
+    traced(with_request(lost(tale))).run["observes"] = {"trace": ["isr", "start"]}
+
+
+@TALES.tale(PERMITTED_LOSS, unknown=TRACE_CHECKS)
+def with_a_gap_in_the_trace_a_request_permits_the_loss(tale: Tale) -> None:
+    traced(with_request(lost(tale)), *(elected(time, "n2", "n2") for time in (10**9, 10**9 + 1, 10**9 + 2)))
+    assert tale.trace is not None
+    del tale.trace[-2]
+
+
 # -- unknown whether it was allowed
 
 
@@ -240,10 +275,11 @@ def consequences_are_permitted_and_unknown_with_an_unknown_setting(story: Story,
 @story_in(
     PERMITTED_LOSS, f"leader-incomplete {SETTING} 1", f"candidate-incomplete {SETTING} 2",
     f"unsafe-truncation {SETTING} 1", "unsafe-truncation bug 1", "candidate-incomplete bug 1",
-    unknown=["unclean-election"],
+    unknown=["candidate-incomplete", "leader-incomplete", "lost-write", "unclean-election",
+             "unsafe-truncation"],
 )  # fmt: skip
 def records_of_the_new_leader_are_not_covered_by_a_loss_at_their_offset(story: Story, tale: Tale) -> None:
-    """Also if the loss is surely permitted, and the election in the trace only possibly."""
+    """Also if the election, and so the loss, is only possibly permitted."""
     del tale.run["guarantees"]["unclean_leader_election"]
     with_request(tale.send(7, 9, at=[1]), began=10**9)
     story.produce().ruling("isr", ["n1", "n2"], cause="alter").produce()
@@ -303,10 +339,10 @@ def request_and_election_at(time: int, *found: str, unknown: tuple[str, ...] = (
 
 
 request_and_election_at(7001, PERMITTED_LOSS)
-request_and_election_at(7000, PERMITTED_LOSS, unknown=("unclean-election",))
-request_and_election_at(5500, PERMITTED_LOSS, unknown=("unclean-election",))
-request_and_election_at(5000, PERMITTED_LOSS, unknown=("unclean-election",))
-request_and_election_at(4999, PERMITTED_LOSS, "unclean-election bug 1")
+request_and_election_at(7000, PERMITTED_LOSS, unknown=("lost-write", "unclean-election"))
+request_and_election_at(5500, PERMITTED_LOSS, unknown=("lost-write", "unclean-election"))
+request_and_election_at(5000, PERMITTED_LOSS, unknown=("lost-write", "unclean-election"))
+request_and_election_at(4999, "lost-write bug 1", "unclean-election bug 1")
 
 
 @TALES.tale(PERMITTED_LOSS, unknown=["lost-write", "unclean-election"])

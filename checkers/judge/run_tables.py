@@ -133,13 +133,13 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         "claims_from": pc.coalesce(log_start, pa.array(_highest_log_starts(partitions, replicas))),
         "hw": hw,
         "readable_to": hw if promised.surely_uncommitted else stable,
-        "stable_to": stable,
+        "stable_to": stable if run.preconditions.txns else hw,
         "isr_followers": _isr_followers(folder, partitions, gates.losses_judged[used] & folder.settled),
         "loss_in_doubt": is_loss_in_doubt(folder),
         "denied_by": np.where(gates.topic_gone[used], len(folder.nodes), 0),
         "weak_acks": promised.weak_acks,
         "retried": promised.retried,
-        "uncommitted": promised.uncommitted,
+        "uncommitted": sees_uncommitted(run),
         "decided": gates.leader_known[used] & folder.settled & lso.is_valid().to_numpy(False),
     }
     columns |= {
@@ -148,6 +148,11 @@ def partitions_of(number: int, run: Run) -> pa.Table:
     }
     columns |= {name: bounds.column(attrgetter(name), _kind("partitions", name)) for name in _BOUNDS}
     return _table("partitions", len(partitions), columns)
+
+
+def sees_uncommitted(run: Run) -> bool:
+    """Whether readers may see records of open and aborted transactions, if there are any."""
+    return run.folder.guarantees.uncommitted and run.preconditions.txns > 0
 
 
 def _used(run: Run) -> Ints:
@@ -272,7 +277,7 @@ def fault_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    transactional, uncommitted = run.preconditions.txns > 0, run.folder.guarantees.uncommitted
+    transactional, uncommitted = run.preconditions.txns > 0, sees_uncommitted(run)
     faults_known = not may_have_been_struck(run.folder, run.preconditions)
     yield number, transactional, uncommitted, list(silent_names(run)), run.internal_index, faults_known
 

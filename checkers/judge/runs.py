@@ -61,8 +61,8 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
 
 def for_units(run: Run) -> Run:
     """The part of it that the tables of its partitions need (part_of)."""
-    folder, used = replace(run.folder, replica_columns=None, reasons=[]), run.preconditions.used
-    return replace(run, folder=folder, preconditions=Preconditions(used=used),
+    folder, seen = replace(run.folder, replica_columns=None, reasons=[]), run.preconditions
+    return replace(run, folder=folder, preconditions=Preconditions(used=seen.used, txns=seen.txns),
                    rulings=replace(run.rulings, events=()))  # fmt: skip
 
 

@@ -101,8 +101,9 @@ select v.run, v.partition, coalesce(read_low, leader_low) as "offset", v.value,
     {lines("read_by")} as ops
 from by_value v where sent = 0 and (read_low is not null or leader_low is not null or others > 0)"""
 
-# A value whose send certainly failed was read, or is committed in the leader's log and not aborted. Records
-# at or above the last stable offset are undecided: the answer may have come before the marker.
+# A value whose send certainly failed was read, or is committed in the leader's log and not aborted. In a run
+# with transactions, records at or above the last stable offset are undecided: the answer may have come before
+# the marker.
 G1A = f"""
 with failed as (
     select v.*, uncommitted, coalesce(live_at[1] < stable_to, false) as committed
@@ -112,11 +113,12 @@ select v.run, v.partition, coalesce(read_low, live_at[1]) as "offset", v.value,
     {SEND_AND_READ} as ops
 from failed v left join aborted_alone using (run, partition, value) where read_low is not null or committed"""
 
-# The values that were read and whose only entry in the leader's log is aborted.
+# The values that were read and whose only entry in the leader's log is aborted, in runs with transactions.
 ABORTED_ALONE = f"""
 select run, partition, value, leader_low as aborted_at, {BY_INTERNAL_TOPICS} as by_internal_topics
 from value_rows join partitions using (run, partition) join runs using (run)
-where leader_known and leader_low = leader_high and not live and read_low is not null and not repeated"""
+where transactional and leader_known and leader_low = leader_high and not live and read_low is not null
+    and not repeated"""
 
 # Those of a txn that an ok poll under read_committed returned from there, whatever the client was told.
 ABORTED_AND_READ = f"""
@@ -176,5 +178,5 @@ with judged as (
     select r.*, coalesce(own_read < invoked, false) and not coalesce("overlaps", false) as by_sender
     from read_too_early r left join processes p on p.run = r.run and p.process = r.sender)
 select t.run, t.partition, "offset", value, case when by_sender then sender else reader end as process,
-    {ops} as ops, case when uncommitted then {ISOLATION} end as permit
-from judged t left join partitions using (run, partition) where {which}"""
+    {ops} as ops
+from judged t where {which}"""

@@ -78,7 +78,7 @@ TABLES: Mapping[str, pa.Schema] = {
     # without the leader's log these show losses; loss_in_doubt: only this says that a loss is possible;
     # denied_by: all so many nodes do not know the topic, nor its leader; 0: nobody can say that;
     # isr_followers: with their log starts; weak_acks: acks is not all; retried: retries without idempotence;
-    # uncommitted: isolation is read_uncommitted; decided: the run settled and the leader's row has an lso:
+    # uncommitted: as in runs; decided: the run settled and the leader's row has an lso:
     # its log shows which transactions were committed; the columns from unclean_index on: a send that was
     # invoked before the bound (an index, or a time) may be lost by that cause, surely or (maybe) possibly.
     "partitions": _schema(partition=INT, leader=TEXT, leader_known=FLAG, compact=FLAG, losses_judged=FLAG,
@@ -92,9 +92,10 @@ TABLES: Mapping[str, pa.Schema] = {
     # Partitions whose final log start may be higher than claims_from, because a row of replicas.jsonl is
     # missing. Others have no row.
     "log_start_unknown": _schema(partition=INT),
-    # transactional: some op of it is a txn; uncommitted: isolation is read_uncommitted; silent: findings with
-    # these names are not claimed for any partition of it; internal_index: of a send that was invoked before
-    # it, what the internal topics had may be lost; faults_known: no fault is missing in the history.
+    # transactional: some op of it is a txn; uncommitted: then, and isolation is read_uncommitted; silent:
+    # findings with these names are not claimed for any partition of it; internal_index: of a send that was
+    # invoked before it, what the internal topics had may be lost; faults_known: no fault is missing in the
+    # history.
     "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT), internal_index=INT,
                     faults_known=FLAG),
     # -- trace.jsonl ----------------------------------------------------------------------------------------

@@ -130,7 +130,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "whatever the client was told.",
         near_miss="A send in doubt (info) that turns out to have happened; a failed value in an aborted "
         "entry nobody read.",
-        permitted="isolation read_uncommitted, where it was only read; internal topics, of an aborted one.",
+        permitted="In a run with transactions isolation read_uncommitted, where it was only read; internal "
+        "topics, of an aborted one.",
         law="What was refused for certain is not there; where it may have been appended, the answer must "
         "leave it in doubt",
         facts=("S6",),

@@ -161,7 +161,7 @@ PERMISSIONS: Mapping[str, Permission] = {
     ),
     "isolation": Permission(
         means="this isolation level does not keep transactions apart: their writes may interleave, and under "
-        "read_uncommitted a reader sees what is open or aborted",
+        "read_uncommitted a reader sees what is open or aborted. It permits only what transactions do",
         facts=("S18",),
     ),
     "internal topics": Permission(

@@ -105,10 +105,11 @@ def phantom(world: World) -> Iterator[Found]:
 
 def g1a(world: World) -> Iterator[Found]:
     """A value whose send certainly failed was read, or is in the leader's final log below the high watermark
-    (and below the last stable offset: above it, its abort may be under way) and not aborted. Reading it is
-    allowed under read_uncommitted. Or a txn's value, of any outcome, was read by an ok poll under
-    read_committed where its only entry in the leader's log is aborted."""
-    uncommitted = world.run["guarantees"].get("isolation") == "read_uncommitted"
+    (in a run with transactions, below the last stable offset: above it, its abort may be under way) and not
+    aborted. Reading it is allowed there under read_uncommitted. Or a txn's value, of any outcome, was read by
+    an ok poll under read_committed where its only entry in the leader's log is aborted."""
+    txns = world.has_txns()
+    uncommitted = txns and world.run["guarantees"].get("isolation") == "read_uncommitted"
     of_txns = {(send.partition, send.value) for line in world.lines if line["f"] == "txn"
                for send in sends_of(line, None)}
     for send in world.sends:
@@ -124,10 +125,11 @@ def g1a(world: World) -> Iterator[Found]:
         partition = world.partitions.get(send.partition)
         logged = partition is not None and any(
             entry["value"] == send.value and not entry.get("aborted")
-            and entry["offset"] < partition.decided_end for entry in partition.leader_log)
+            and entry["offset"] < (partition.decided_end if txns else partition.hw)
+            for entry in partition.leader_log)
         if logged or world.was_read(send):
             cause = Cause(by=ISOLATION) if uncommitted and not logged else (
-                None if aborted is None else internal_topics(world, send))
+                None if aborted is None or not txns else internal_topics(world, send))
             yield (send.partition, send.value), cause
 
 

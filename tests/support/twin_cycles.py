@@ -52,7 +52,7 @@ class Component:
 def cycle_findings(world: World) -> Iterator[tuple[str, Found]]:
     """All findings of this module, with their names."""
     yield from ((PRECOMMITTED, one) for one in precommitted_read(world))
-    if any(line["process"] >= 0 and line["f"] == "txn" for line in world.lines):
+    if world.has_txns():
         yield from cycles(world)
     else:
         yield from early_reads(world)
@@ -89,7 +89,7 @@ def early_reads(world: World) -> Iterator[tuple[str, Found]]:
             own = op.process in early and op.process not in world.overlapping
             if early:
                 name = "G1c-process" if own else "G1c-realtime"
-                yield name, ((send.partition, send.value), uncommitted(world))
+                yield name, ((send.partition, send.value), None)
 
 
 # -- edges --------------------------------------------------------------------------------------------------

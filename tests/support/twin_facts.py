@@ -92,8 +92,13 @@ class Partition:
     def decided_end(self) -> int:
         """The end of the decided records, which are committed and in no open transaction: the leader's high
         watermark, or its last stable offset if there is one and it is lower."""
-        row = self.rows.get(str(self.leader), {"hw": 0})
-        return min(int(row["hw"]), int(row["lso"]) if row.get("lso") is not None else int(row["hw"]))
+        lso = self.rows.get(str(self.leader), {}).get("lso")
+        return self.hw if lso is None else min(self.hw, int(lso))
+
+    @property
+    def hw(self) -> int:
+        """The leader's."""
+        return int(self.rows.get(str(self.leader), {"hw": 0})["hw"])
 
     def leader_holds(self, offset: int, value: int) -> bool:
         return any(entry["offset"] == offset and entry["value"] == value for entry in self.leader_log)
@@ -125,6 +130,9 @@ class World:
     def oks(self) -> Iterator[Send]:
         """Ok sends whose value can be followed: a value that was sent twice cannot."""
         return (send for send in self.sends if send.type == "ok" and send.value not in self.repeated)
+
+    def has_txns(self) -> bool:
+        return any(line["process"] >= 0 and line["f"] == "txn" for line in self.lines)
 
     def was_read(self, send: Send) -> bool:
         return any(read.partition == send.partition and read.value == send.value for read in self.reads)

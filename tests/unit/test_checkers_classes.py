@@ -409,13 +409,37 @@ def after_an_assign_a_consumer_may_not_rewind(tale: Tale) -> None:
     tale.acked(1, 2).assign(5, 0, f="subscribe").assign(5, 0).poll(5, (0, 1), (1, 2)).poll(5, (1, 2))
 
 
-@TALES.tale("G1a isolation 1")
-def read_uncommitted_may_read_failed_sends(tale: Tale) -> None:
-    with_guarantees(tale.acked(1), isolation="read_uncommitted").send(7, 9, kind="fail").logged(9).poll(
-        8, (0, 1), (1, 9)
-    )
-    for node in ("n1", "n2", "n3"):
+def read_though_failed(tale: Tale, f: str = "send") -> Tale:
+    with_guarantees(tale.acked(1), isolation="read_uncommitted").send(7, 9, kind="fail", f=f).logged(9)
+    for node in NODES:
         tale.entry(node, 1)["aborted"] = True
+    return tale.poll(8, (0, 1), (1, 9))
+
+
+@TALES.tale("G1a isolation 1")
+def read_uncommitted_may_read_failed_transactions(tale: Tale) -> None:
+    read_though_failed(tale, "txn")
+
+
+@TALES.tale("G1a bug 1")
+def without_transactions_nobody_may_read_failed_sends(tale: Tale) -> None:
+    read_though_failed(tale)
+
+
+@TALES.tale("G1a bug 1")
+def without_transactions_and_logs_nobody_may_read_failed_sends(tale: Tale) -> None:
+    """A cluster that shows only its answers, and a record that it refused."""
+    read_though_failed(tale).run["observes"] = {"dumps": False, "replicas": False, "trace": []}
+    for node in NODES:
+        tale.files[f"logs/{node}.jsonl"] = None
+
+
+@TALES.tale("G1a bug 1")
+def without_transactions_a_failed_send_in_the_log_is_a_bug_up_to_the_high_watermark(tale: Tale) -> None:
+    """A last stable offset is no matter of this run."""
+    tale.acked(1).send(7, 9, kind="fail").logged(9)
+    for node in NODES:
+        tale.row(node)["lso"] = 1
 
 
 @TALES.tale("G1a bug 1")

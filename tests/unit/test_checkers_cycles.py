@@ -191,8 +191,8 @@ def a_poll_may_read_an_open_send(tale: Tale) -> None:
     tale.line(1, "ok", "send", sends=[{"partition": 0, "value": 1, "offset": 0}])
 
 
-@TALES.tale("G1c-realtime isolation 1")
-def under_read_uncommitted_a_poll_before_the_send_is_permitted(tale: Tale) -> None:
+@TALES.tale("G1c-realtime bug 1")
+def without_transactions_a_poll_before_the_send_is_a_bug_under_read_uncommitted_too(tale: Tale) -> None:
     tale.poll(5, (0, 1)).acked(1).run["guarantees"]["isolation"] = "read_uncommitted"
 
 

@@ -120,6 +120,7 @@ class Preconditions:
     # replicas.jsonl
     bad_rows: int = 0  # lines
     first_bad_row: int | None = None  # as first_bad
+    undecided: tuple[str, int, int, int] | None = None  # ReplicaFacts.undecided
     # trace.jsonl
     traced: TraceSummary = field(default_factory=TraceSummary)
 
@@ -184,6 +185,7 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
         flaws=flaws,
         bad_rows=sum(each.broken for each in rows),
         first_bad_row=first_broken(rows),
+        undecided=next((each.undecided for each in rows if each.undecided is not None), None),
         traced=trace_summary(trace, [each for each in facts if isinstance(each, SeqFacts)]),
     )
 

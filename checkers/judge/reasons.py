@@ -383,4 +383,6 @@ def why_not_settled(folder: Folder) -> str:
     settle = folder.about.get("settle") or {}
     if folder.killed and "settled" not in folder.about:
         return "the run was killed before it could be"
+    if folder.undecided is not None and folder.about.get("settled") is True:
+        return folder.undecided
     return str(settle.get("why") or "run.json does not say that it was")

@@ -44,6 +44,10 @@ def run_of(folder: Folder, seen: Preconditions, rows: pa.Table | None = None) ->
         return Run(folder=folder, preconditions=seen, breached=True)
     replicas = NO_REPLICAS if rows is None else Replicas.of(rows)
     with_replicas(folder, replicas, seen.bad_rows, seen.first_bad_row)
+    if seen.txns and seen.undecided is not None:
+        folder.undecided = (
+            "a transaction was open at the end: of {} the last stable offset of partition {} is {}, and its "
+            "LEO {}").format(*seen.undecided)
     folder.topic_gone = is_topic_gone(folder, seen.nemesis)
     reasons_of(folder, seen)
     rulings, unread = rulings_of(folder, seen.traced), unread_of(folder, seen)

@@ -76,6 +76,9 @@ class DumpFacts(RangeFacts):
 class ReplicaFacts(RangeFacts):
     """The facts of a range of replicas.jsonl."""
 
+    # The first row whose last stable offset is below its LEO: (node, partition, lso, leo)
+    undecided: tuple[str, int, int, int] | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceFacts(RangeFacts):

@@ -54,6 +54,7 @@ class Folder:
     dumps: dict[str, Place] = field(default_factory=dict)  # node -> the file to read, if one can be read
     history: Place | None = None
     trace: Place | None = None
+    undecided: str | None = None  # an open transaction at the freeze, in words: the run has not settled
     torn: int = 0  # half lines at the end of the history, ignored
     damaged: set[str] = field(default_factory=set)  # nodes whose dump is missing, torn or damaged
     flaws: dict[str, str] = field(default_factory=dict)  # node -> the error in its dump
@@ -82,7 +83,7 @@ class Folder:
 
     @property
     def settled(self) -> bool:
-        return self.about.get("settled") is True and not self.killed
+        return self.about.get("settled") is True and not self.killed and self.undecided is None
 
     @property
     def killed(self) -> bool:

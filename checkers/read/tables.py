@@ -293,7 +293,10 @@ def _replicas(one: Range, rows: Rows) -> Parsed:
     columns = {**rows.columns, "at": pa.array(_at(one, rows.places))}
     columns["run"] = pa.array(np.full(len(rows.places), one.run, dtype=np.int32))
     table = pa.Table.from_arrays([columns[name] for name in REPLICA_SCHEMA.names], schema=REPLICA_SCHEMA)
-    return Parsed(tables={REPLICA_ROWS: table}, facts=ReplicaFacts(**_counts(one, rows)))
+    open_rows = table.filter(pc.less(table["lso"], table["leo"])).slice(0, 1)
+    undecided = [(row["node"], row["partition"], row["lso"], row["leo"]) for row in open_rows.to_pylist()]
+    facts = ReplicaFacts(**_counts(one, rows), undecided=next(iter(undecided), None))
+    return Parsed(tables={REPLICA_ROWS: table}, facts=facts)
 
 
 # -- trace.jsonl --------------------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ def an_aborted_value_is_passed_over(folder: RunFolder, random: Random) -> Expect
 def an_abort_is_under_way(folder: RunFolder, random: Random) -> Expect | None:
     """A transaction was answered as failed, and the run ended before its marker: its record is undecided, and
     any read of it is allowed."""
+    folder.run["settled"] = False
     folder.run["guarantees"]["isolation"] = random.choice(("read_committed", "read_uncommitted"))
     (txn,) = clients(folder, picks(folder, random, 1))
     txn.asks()

@@ -147,7 +147,10 @@ def facts(folder: Folder) -> World:
     match_ops(world)
     world.sends = fates(world.lines)
     world.complete = not folder.breach and run.get("history_lines") is not None
-    world.settled = run.get("settled") is True and run.get("history_lines") is not None
+    undecided = world.has_txns() and any(
+        row.get("lso") is not None and row["lso"] < row["leo"] for row in folder.rows)
+    closed = run.get("history_lines") is not None
+    world.settled = run.get("settled") is True and closed and not undecided
     world.reads = [read for op in world.ops for read in op.reads]
     world.repeated = repeated_values(world.lines)
     probers = (run.get("settle") or {}).get("processes") or []

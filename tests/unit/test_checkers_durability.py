@@ -169,12 +169,12 @@ def failed_before_its_marker(tale: Tale, lso: int) -> Tale:
     return tale.assign(FINAL, 0).poll(FINAL, (0, 1))
 
 
-@TALES.tale()
+@TALES.tale(unknown=names.IF_NOT_SETTLED)
 def a_failed_value_that_is_undecided_is_no_finding(tale: Tale) -> Tale:
     return failed_before_its_marker(tale, 1)
 
 
-@TALES.tale()
+@TALES.tale(unknown=names.IF_NOT_SETTLED)
 def an_undecided_failed_value_is_no_finding_under_read_uncommitted(tale: Tale) -> Tale:
     tale.run["guarantees"]["isolation"] = "read_uncommitted"
     return failed_before_its_marker(tale, 1)

@@ -181,6 +181,29 @@ def not_settled(tale: Tale) -> None:
     tale.acked(1, 2).drop("n3", 1).run["settled"] = False
 
 
+def open_transaction(tale: Tale, f: str) -> None:
+    """An acked record above the last stable offset, which no reader of committed records ever gets."""
+    tale.acked(1).send(7, 2, at=[1], f=f).logged(2)
+    tale.row("n3")["lso"] = 1
+
+
+@TALES.tale(unknown=UNSETTLED)
+def with_a_transaction_open_at_the_end_the_run_has_not_settled(tale: Tale) -> None:
+    open_transaction(tale, "txn")
+
+
+@TALES.tale()
+def in_a_run_without_transactions_a_last_stable_offset_is_somebody_elses(tale: Tale) -> None:
+    open_transaction(tale, "send")
+
+
+@TALES.tale()
+def with_every_last_stable_offset_at_the_end_the_run_has_settled(tale: Tale) -> None:
+    open_transaction(tale, "txn")
+    for node in ("n1", "n2", "n3"):
+        tale.row(node)["lso"] = 2
+
+
 @TALES.tale(unknown=["unseen"])
 def no_final_reads(tale: Tale) -> None:
     tale.acked(1).final = False

@@ -141,7 +141,7 @@ def test_the_bounds_of_a_partition_are_the_leaders(tmp_path: Path) -> None:
     tale = Tale().acked(1, 2, 3)
     tale.row("n1").update(log_start=1, hw=2, lso=1)
     tale.row("n3")["absent"] = True
-    row = tables(tale, tmp_path)["partitions"].to_pylist()[0]
+    row = tables(tale, tmp_path, txns=2)["partitions"].to_pylist()[0]
     columns = ("leader", "log_start", "claims_from", "hw", "readable_to", "stable_to")
     assert [row[name] for name in columns] == ["n1", 1, 1, 2, 1, 1]
     assert row["isr_followers"] == [{"node": "n2", "log_start": 0}]
@@ -161,8 +161,18 @@ def test_guarantees_are_columns_of_the_table(tmp_path: Path) -> None:
     tale = Tale().acked(1)
     tale.run["guarantees"].update(acks="1", retries=5, isolation="read_uncommitted")
     tale.run["observes"] = {"dumps": False}
-    row = tables(tale, tmp_path)["partitions"].to_pylist()[0]
+    row = tables(tale, tmp_path, txns=2)["partitions"].to_pylist()[0]
     assert (row["weak_acks"], row["retried"], row["uncommitted"], row["loss_in_doubt"]) == (True,) * 4
+
+
+def test_without_transactions_nothing_is_open_and_nobody_reads_uncommitted_records(tmp_path: Path) -> None:
+    tale = Tale().acked(1, 2)
+    tale.row("n1")["lso"] = 1
+    tale.run["guarantees"]["isolation"] = "read_uncommitted"
+    found = tables(tale, tmp_path)
+    row = found["partitions"].to_pylist()[0]
+    assert (row["uncommitted"], row["stable_to"], row["hw"]) == (False, 2, 2)
+    assert found["runs"].to_pylist()[0]["uncommitted"] is False
 
 
 @pytest.mark.parametrize(("guarantees", "retried"), [

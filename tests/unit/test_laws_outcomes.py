@@ -50,7 +50,7 @@ def found(*rows: Rows, **partition: Any) -> list[Row]:
 
 def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
     """The same for many runs, all in one unit."""
-    given = [together(run_of(partition), rows) for rows, partition in runs]
+    given = [together(run_of(partition, rows), rows) for rows, partition in runs]
     return [
         [{key: value for key, value in one.items() if value != []} for one in findings
          if one["name"] not in ("malformed-log", "epoch-lineage")]
@@ -58,8 +58,9 @@ def found_by_run(runs: Iterable[tuple[Rows, Row]]) -> list[list[Row]]:
     ]  # fmt: skip
 
 
-def run_of(partition: Row) -> Rows:
-    of_run = {"transactional": False, "internal_index": NEVER}
+def run_of(partition: Row, rows: Rows) -> Rows:
+    of_run = {"transactional": any(one.get("f") == "txn" for one in rows.get("sends", ())),
+              "internal_index": NEVER}
     return {
         "partitions": [PARTITION | partition],
         "runs": [{key: partition.get(key, value) for key, value in of_run.items()}],
@@ -364,9 +365,6 @@ CASES: dict[str, tuple[list[Rows], Row, list[tuple[Any, ...]]]] = {
     "failed, and read before": ([sent(5, kind="fail"), read(4, 0)], NO_LOG, [("G1a", 0)]),
     "sent again after it was read": (
         [sent(0, kind="info"), sent(5, kind="info"), repeated(), read(4, 0), entry(0)], {}, [],
-    ),
-    "uncommitted": (
-        [sent(5, kind="info"), read(4, 0), entry(0)], {"uncommitted": True}, [("G1c-realtime", 0, ISOLATION)],
     ),
 }  # fmt: skip
 

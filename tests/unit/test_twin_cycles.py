@@ -165,8 +165,8 @@ def its_own_sender_read_it_and_another_too() -> Tale:
     return folder
 
 
-@case("G1c-realtime isolation 1")
-def read_uncommitted_permits_even_a_read_before_the_send() -> Tale:
+@case("G1c-realtime bug 1")
+def without_transactions_read_uncommitted_permits_no_read_before_the_send() -> Tale:
     folder = logs([1])
     folder.run["guarantees"]["isolation"] = "read_uncommitted"
     op(folder, A, reads=[1], f="poll")

@@ -202,17 +202,13 @@ def bounds_of_partition(
     unclean = tuple(unclean_elections(folder, trace.events, asks, unread))
     surely = max((each.ruling.time for each in unclean if each.allowed), default=NEVER)
     perhaps = max((each.ruling.time for each in unclean if each.allowed is not False), default=NEVER)
-    maybe = (
-        (folder.guarantees.unclean is True and not trace.cleanness)
-        or unread_election
-        or (unread.disordered and asked_index != NEVER)
-        or (unread.untimely and perhaps != NEVER)
-    )
+    untold = folder.guarantees.unclean is True and not trace.cleanness
+    disordered = unread.disordered and asked_index != NEVER
+    maybe = untold or unread_election or disordered or (unread.untimely and perhaps != NEVER)
     losing = [strike for strike in here if strike.until != NEVER]
     spent = overspent(losing, trace, error_ns=error_ns, generous=False)
-    perhaps_spent = [
-        each for each in overspent(losing, trace, error_ns=error_ns, generous=True) if each not in spent
-    ]
+    either = overspent(losing, trace, error_ns=error_ns, generous=True)
+    perhaps_spent = [each for each in either if each not in spent]
     if trace.elections:
         index = max((each.index for each in spent), default=NEVER)
         maybe_index = max((each.index for each in perhaps_spent), default=NEVER)
@@ -221,8 +217,8 @@ def bounds_of_partition(
     # Of some cut nobody knows whether its node had been killed before.
     unsure = unread.ended and any(strike.until < strike.index for strike in here)
     untimely = unread.untimely and bool(losing)
-    unread_strike = unread.unflushed if folder.guarantees.flushed else unread.lost
-    if unread_strike or unsure or (unread.disordered and losing) or (untimely and trace.elections):
+    unread_strike = unsure or (unread.unflushed if folder.guarantees.flushed else unread.lost)
+    if unread_strike or (unread.disordered and losing) or (untimely and trace.elections):
         maybe_index = EVER
     return Bounds(
         unclean_index=asked_index,
@@ -233,7 +229,7 @@ def bounds_of_partition(
         budget_maybe_index=maybe_index,
         excuses=tuple(excuses(
             unclean, spent, perhaps_spent,
-            unread_election=unread_election, unread_strike=unread_strike or unsure or untimely,
+            unread_election=unread_election, unread_strike=unread_strike or untimely,
         )),
         struck=bool(here) or asked_index != NEVER or bool(unclean) or maybe or unread.lost,
         unclean=unclean,

@@ -179,9 +179,7 @@ def preconditions_of_run(run: int, facts: Sequence[Any]) -> Preconditions:
         used=frozenset(each_of(used)),
         entries={node: sum(each.lines for each in some) for node, some in read.items()},
         bad_entries={node: sum(each.broken for each in some) for node, some in read.items()},
-        first_bad_entries={
-            node: number for node, some in read.items() if (number := first_broken(some)) is not None
-        },
+        first_bad_entries={node: at for node, some in read.items() if (at := first_broken(some)) is not None},
         flaws=flaws,
         bad_rows=sum(each.broken for each in rows),
         first_bad_row=first_broken(rows),

@@ -303,6 +303,11 @@ class MemoryLimits(Protocol):
 
 
 @runtime_checkable
+class ReportsMemory(Protocol):
+    async def resident_bytes(self) -> int: ...  # of all processes that are no descendants of the harness
+
+
+@runtime_checkable
 class Failpoints(Protocol):
     """Named places in a process's code where it can be stopped or crashed, or where a message can be dropped.
     harness/schedule/entry.py describes a point; it uses node names and the history's partitions. `node` may

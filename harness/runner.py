@@ -57,6 +57,7 @@ class RunPlan:
     workload: Workload
     schedule_runner: ScheduleRunner
     schedule: Schedule = ()
+    traced: bool = True  # whether the brokers were asked to write traces
     unstruck: str | None = None  # why a requested nemesis will not strike
     links: str = "direct"  # as requested from the cluster
     reproduces: Mapping[str, Any] | None = None  # the run that this one reproduces: folder, id, run
@@ -337,11 +338,13 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
     reproduces = {"reproduces": dict(plan.reproduces)} if plan.reproduces is not None else {}
     drawn: dict[str, Any] = {"load": plan.load.to_json()} if plan.load != USUAL_LOAD else {}
     drawn |= {"settings": "drawn", "drawn": dict(plan.drawn)} if plan.drawn is not None else {}
+    traced = {} if plan.traced else {"traced": False}
     unstruck = {"unstruck": plan.unstruck} if plan.unstruck is not None else {}
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
         "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
         "system": dict(plan.cluster.system), "links": plan.links, **reproduces, **plan.asked, **unstruck,
+        **traced,
         **observes_of(plan.cluster),
         "nodes": list(plan.cluster.nodes),
         "partitions": {

@@ -60,6 +60,7 @@ class Settings:
     seed: int
     duration_s: float
     load: LoadShape = USUAL_LOAD
+    trace: bool = True  # whether the brokers wrote traces
     inferred: tuple[str, ...] = ()  # remarks: what run.json lacks, and which value is used instead
 
 
@@ -106,7 +107,8 @@ def _settings(about: Mapping[str, Any], source: str) -> Settings:
         rate=None if about["rate"] is None else _positive("rate", about["rate"], source),
         seed=_int_in("seed", about["seed"], source, least=-(2**63), most=2**63 - 1),
         duration_s=_positive("duration_s", about["duration_s"], source, most=DURATION_AT_MOST_S),
-        load=_load(about.get("load"), source), inferred=tuple(inferred))
+        load=_load(about.get("load"), source), trace=about.get("traced") is not False,
+        inferred=tuple(inferred))
 
 
 def _load(saved: Any, source: str) -> LoadShape:

@@ -53,7 +53,14 @@ def refuse_schedule(schedule: Schedule, limits: Limits) -> None:
 
 
 def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:
-    if entry.f in FAULTS and entry.f in limits.faults:
+    if entry.f in FAULTS:  # the arguments of others are their own
+        yield from _of_fault(entry, limits)
+    if entry.moment is not None:
+        yield from _of_moment(entry.moment, limits)
+
+
+def _of_fault(entry: Entry, limits: Limits) -> Iterator[str]:
+    if entry.f in limits.faults:
         yield f"this cluster cannot suffer {entry.f}: {limits.faults[entry.f]}"
     if "leader" in entry.args and limits.leader is not None:
         yield f"no replica can be elected by name: {limits.leader}"
@@ -64,8 +71,6 @@ def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:
         yield f"keep_share is a share of the log; this system does not show {' and '.join(sorted(hidden))}"
     if entry.f == "disk" and entry.args.get("kind") in DISKS_DAMAGED[1:] and "bad_disk" in limits.faults:
         yield f"its disks can only be {DISKS_DAMAGED[0]}: {limits.faults['bad_disk']}"
-    if entry.moment is not None:
-        yield from _of_moment(entry.moment, limits)
 
 
 def _of_moment(moment: Mapping[str, Any], limits: Limits) -> Iterator[str]:

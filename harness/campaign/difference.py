@@ -15,8 +15,9 @@ from floodmark.harness.verdict import BUG
 
 DIFFERENT_BELOW = 0.01  # for p; it is low because a night has many signatures, each with a test of its own
 NEW, GONE, MORE, LESS, SAME = "new", "gone", "more frequent", "less frequent", "as before"
-NOT_RUN = "not run"  # the second night has no run of its system, so nothing is known
-_ORDER = (NEW, MORE, SAME, LESS, GONE, NOT_RUN)
+# One night has no run of its system, so nothing is known of what has changed.
+NOT_RUN, NOT_RUN_BEFORE = "not run", "not run before"
+_ORDER = (NEW, NOT_RUN_BEFORE, MORE, SAME, LESS, GONE, NOT_RUN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +35,7 @@ class Change:
     both nights have the same rate."""
 
     signature: Signature
-    kind: str  # NEW, GONE, MORE, LESS, SAME or NOT_RUN
+    kind: str  # one of _ORDER
     before: tuple[int, int]  # runs that showed it, of runs of its system
     after: tuple[int, int]
     p: float
@@ -61,7 +62,7 @@ def _changes(before: Counted, after: Counted) -> Iterator[Change]:
 def kind_of(then: tuple[int, int], now: tuple[int, int], p: float) -> str:
     """The kind of a change. then, now: (runs that showed it, runs)."""
     if then[0] == 0:
-        return NEW
+        return NEW if then[1] else NOT_RUN_BEFORE
     if now[0] == 0:
         return GONE if now[1] else NOT_RUN
     if p >= DIFFERENT_BELOW:

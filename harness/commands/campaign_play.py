@@ -22,6 +22,7 @@ from typing import Any
 import orjson
 
 from floodmark.harness.campaign.cases import Case
+from floodmark.harness.commands.campaign_memory import MemoryWatch
 from floodmark.harness.commands.reproduce import options_of as options_of_reproduction
 from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import RunOptions, planned
@@ -52,10 +53,10 @@ def exit_when_stdin_ends() -> None:
 
 def play(request: Mapping[str, Any]) -> dict[str, Any]:
     """Makes the run; returns the answer."""
-    ended, why = None, None
+    ended, why, memory = None, None, MemoryWatch()
     try:
         plan, scenario = plan_of(request)
-        result = asyncio.run(carry_out(plan, lambda _: None))
+        result = asyncio.run(memory.over(plan.cluster, carry_out(plan, lambda _: None)))
         ended, why = result.ended, run_failure(result, scenario)
         sync_run(plan.folder)
     except FloodmarkError as error:
@@ -63,7 +64,7 @@ def play(request: Mapping[str, Any]) -> dict[str, Any]:
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {"ended": ended, "why": why,
             "cpu_s": round(sum(one.ru_utime + one.ru_stime for one in (own, children)), 2),
-            "resident_bytes": (own.ru_maxrss + children.ru_maxrss) << 10}
+            "resident_bytes": memory.most_bytes}
 
 
 def run_failure(result: RunResult, scenario: Scenario | None) -> str | None:

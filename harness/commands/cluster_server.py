@@ -38,6 +38,10 @@ from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis.compose import Composed, arsenal, unavailable
 
+# The fields of a request, and those that some requests need besides `id` and `do`.
+_FIELDS: Mapping[str, type] = {"id": int, "do": str, "entry": dict, "nodes": list, "others": list,
+                               "one_way": bool, "reset": bool}
+_NEEDED = {"cut": ("nodes", "others", "one_way", "reset"), "entry": ("entry",)}
 _NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
 
 
@@ -63,15 +67,20 @@ class ClusterServer:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answers one terminal's requests until it closes the connection."""
         with contextlib.suppress(ConnectionError):
-            while line := await reader.readline():
-                request = json.loads(line)
-                try:
-                    async with self._lock:
-                        reply: Mapping[str, Any] = {"ok": await self._carry_out(request)}
-                except FloodmarkError as error:
-                    reply = {"error": str(error), "usage": isinstance(error, UsageError)}
-                writer.write(json.dumps({"id": request["id"], **reply}).encode() + b"\n")
+            while (line := await next_line(reader)) != b"":
+                writer.write(json.dumps(await self._reply(line)).encode() + b"\n")
         writer.close()
+
+    async def _reply(self, line: bytes | None) -> Mapping[str, Any]:
+        """The answer to a line, whatever it is."""
+        number = None
+        try:
+            request = request_of(line)
+            number = request["id"]
+            async with self._lock:
+                return {"id": number, "ok": await self._carry_out(request)}
+        except FloodmarkError as error:
+            return {"id": number, "error": str(error), "usage": isinstance(error, UsageError)}
 
     async def _carry_out(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         f = request["do"]
@@ -167,6 +176,32 @@ class ClusterServer:
     async def _state(self) -> Mapping[str, Any]:
         await self._adopt()
         return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
+
+
+async def next_line(reader: asyncio.StreamReader) -> bytes | None:
+    """The next line; empty at the end, None for one that is too long."""
+    try:
+        return await reader.readline()
+    except ValueError:
+        return None
+
+
+def request_of(line: bytes | None) -> Mapping[str, Any]:
+    """The request; UsageError for a line that is none."""
+    try:
+        request = json.loads(line or b"")
+    except (ValueError, RecursionError):
+        raise UsageError("the request is no line of JSON") from None
+    if not isinstance(request, dict):
+        raise UsageError("the request is no JSON object")
+    needed = {"id", "do", *_NEEDED.get(str(request.get("do")), ())}
+    for name, kind in _FIELDS.items():
+        value = request.get(name)
+        texts = not isinstance(value, list) or all(isinstance(one, str) for one in value)
+        if (name in needed or name in request) and not (isinstance(value, kind) and texts):
+            raise UsageError(f"the request's {name!r} is missing, or of another type than "
+                             f"{kind.__name__}{' of texts' if kind is list else ''}")
+    return request
 
 
 def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: Collection[str] = ()

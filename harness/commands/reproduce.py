@@ -179,7 +179,8 @@ def options_of(first: First, folder: Path, number: int) -> RunOptions:
         workload=settings.workload, concurrency=settings.concurrency, rate=settings.rate,
         partitions=len(settings.assignment), assignment=settings.assignment, acks=settings.acks,
         replication_factor=min(len(spec.replicas) for spec in settings.assignment),
-        load=settings.load, seed=settings.seed, duration=settings.duration_s, out=folder,
+        load=settings.load, trace=settings.trace, seed=settings.seed, duration=settings.duration_s,
+        out=folder,
         asked={key: about[key] for key in ASKED if isinstance(about.get(key), str)},
         reproduces={"folder": str(first.run.folder), "id": settings.run_id, "run": number})
 

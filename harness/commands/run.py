@@ -197,6 +197,7 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         schedule_runner=catalog.schedule_runner(cluster, specs, strikes.schedule),
         schedule=strikes.schedule,
         unstruck=strikes.unstruck,
+        traced=options.trace,
         links=links,
         reproduces=options.reproduces,
         asked=asked_of(options),

@@ -162,6 +162,16 @@ def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
     assert message in str(refused.value)
 
 
+@pytest.mark.parametrize("args", [
+    {"point": "L.acked"}, {"point": ["L.acked"]}, {"point": {"name": "mine"}}, {"leader": 5},
+    {"keep_share": "all"}, {"kind": "corrupt"}])
+def test_the_arguments_of_another_distributions_fault_are_its_own(args: Mapping[str, Any]) -> None:
+    class Limited(CanKillPauseElect):
+        not_shown = frozenset({"leo"})
+
+    refuse_schedule((Entry(f="their_fault", nodes=("n1",), args=args),), limits_of(Limited()))
+
+
 def test_the_controllers_view_of_a_partition_is_shown_by_every_system() -> None:
     class Limited(CanKillPauseElect):
         not_shown = frozenset({"leader", "isr", "epoch"})

@@ -84,6 +84,12 @@ def test_a_newly_stuck_cluster_fails_the_diff_until_it_is_marked_known(tmp_path:
     assert (again.code, "new (known)" in again.out) == (0, True)
 
 
+def test_what_a_system_shows_that_did_not_run_before_is_not_called_new(tmp_path: Path) -> None:
+    """Nothing is known of whether it is, so the comparison does not fail."""
+    answer = compare_nights(tmp_path, (("not made", ()),), (("invalid", (LOST,)),))
+    assert ([row[-1].strip() for row in tables(answer)["violation"]], answer.code) == (["not run before"], 0)
+
+
 def test_two_nights_without_findings(tmp_path: Path) -> None:
     answer = compare_nights(tmp_path, (VALID,), (VALID,))
     assert (answer.code, answer.out) == (0, "neither has found anything\n")

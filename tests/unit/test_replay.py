@@ -1,12 +1,17 @@
 """Repeating a saved run: its settings, which line belongs to which entry, the moments of the repetition."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from floodmark.harness.commands.reproduce import options_of, read_first
+from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import NEMESIS, Op, Send, Type
+from floodmark.harness.run import create
+from floodmark.harness.runner import _initial_about
 from floodmark.harness.saved_run import read_schedule, read_settings
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
@@ -39,6 +44,13 @@ def test_the_settings_of_the_cluster_and_the_load_are_taken_over() -> None:
     assert (settings.links, settings.acks, settings.rate) == ("proxied", "1", None)
     assert (settings.seed, settings.concurrency, settings.duration_s) == (7, 3, 4.5)
     assert settings.inferred == ()
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_a_run_without_a_trace_is_reproduced_without_one(tmp_path: Path, trace: bool) -> None:
+    plan = planned(RunOptions(seed=1, trace=trace, out=tmp_path / "run"), ask_broker=False)
+    create(plan.folder, _initial_about(plan)).history_path.touch()
+    assert options_of(read_first(plan.folder, None), tmp_path / "again", 1).trace == trace
 
 
 def test_kafkas_features_and_topics_are_set_again() -> None:

@@ -46,6 +46,20 @@ class MemoryLimits:
         self._excused[node] = WHY
         await self._lab.call(f"limit the memory of {node}", self._set, node, limit_mb << 20)
 
+    async def resident_bytes(self) -> int:
+        """The memory of the containers' processes now, without files that the kernel could drop. See
+        harness.protocols: ReportsMemory."""
+        return sum(await asyncio.gather(*(self._lab.call(f"measure the memory of {name}", self._usage, name)
+                                          for name in self._lab.names)))
+
+    def _usage(self, name: str) -> int:
+        try:
+            stats = self._lab.client.api.stats(self._lab.broker(name), stream=False, one_shot=True)
+        except APIError:
+            return 0  # it does not run
+        memory = stats.get("memory_stats") or {}
+        return int(memory.get("usage", 0)) - int((memory.get("stats") or {}).get("inactive_file", 0))
+
     async def mend(self) -> list[str]:
         """Removes all limits; returns a sentence for each that is still there."""
         limited = sorted(self._limited)

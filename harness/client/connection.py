@@ -10,6 +10,7 @@ Rules
 """
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +24,7 @@ _VERSION_RANGE = struct.Struct(">hhh")
 
 
 class Unsent(Exception):
-    """No byte of the request was sent."""
+    """No byte of the request was sent. The text, where there is one: what answers there instead."""
 
 
 class Lost(Exception):
@@ -68,6 +69,10 @@ class Connection(asyncio.Protocol):
     def send_unanswered(self, frame: bytearray) -> None:
         """Send a request that has no response (acks=0). Raises Unsent."""
         self._write(frame)
+
+    def has_http(self) -> bool:
+        """Whether what came, and was no answer of Kafka's, is a web server's."""
+        return self._received.startswith((b"HTTP", b"<"))
 
     def close(self) -> None:
         """Close after everything written has been sent."""
@@ -140,8 +145,20 @@ async def connect(host: str, port: int, timeout_s: float, *, tls: ssl.SSLContext
     except (OSError, Unsent, Lost, struct.error) as error:
         if connection is not None:
             connection.abort()
-        raise Unsent from error
+        raise Unsent(_describe(error, connection, timeout_s)) from error
     return connection
+
+
+def _describe(error: Exception, connection: Connection | None, timeout_s: float) -> str:
+    """What is there instead of a broker, as far as it can be told."""
+    if connection is not None and connection.has_http():
+        return "HTTP answers there, not Kafka"
+    if isinstance(error, TimeoutError) or (isinstance(error, Lost) and error.timed_out):
+        taken = "no connection" if connection is None else "it takes the connection, and does not answer"
+        return f"{taken} within {timeout_s:g} s"
+    if connection is not None:
+        return "the connection is closed, with no answer of Kafka's: does it want TLS (--client-config)?"
+    return "the host's name is not known" if isinstance(error, socket.gaierror) else "nothing answers there"
 
 
 def _read_version_ranges(answer: bytes) -> dict[int, tuple[int, int]]:

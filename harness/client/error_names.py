@@ -28,5 +28,9 @@ NAMES = {
 
 
 def name_of(code: int) -> str:
-    """Kafka's name of the code, or the code itself where we know none."""
-    return NAMES.get(code, f"ERROR_{code}")
+    """Kafka's name of the code; one that is not in NAMES has kafka-python's, or its number."""
+    if code in NAMES:
+        return NAMES[code]
+    from kafka.errors import kafka_errors  # imports all of kafka-python: half of floodmark's start
+
+    return str(kafka_errors[code].message) if code in kafka_errors else f"ERROR_{code}"

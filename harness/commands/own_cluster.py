@@ -125,8 +125,11 @@ def strikes_on(cluster: Cluster, options: RunOptions, context: planned_schedule.
 def why_not(cluster: Cluster, nemesis: str, context: planned_schedule.PlanningContext) -> str | None:
     """Why this nemesis is impossible on the cluster; None: it is possible."""
     lacking = catalog.unavailable(cluster)
-    schedule = planned_schedule.random_schedule(
-        nemesis, replace(context, duration_s=LONG_S, overspend=True)).schedule
+    for overspend in (context.overspend, True):  # for some nothing is planned without
+        schedule = planned_schedule.random_schedule(
+            nemesis, replace(context, duration_s=LONG_S, overspend=overspend)).schedule
+        if schedule:
+            break
     return next((lacking[entry.f] for entry in schedule if entry.f in lacking), None)
 
 

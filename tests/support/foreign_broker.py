@@ -27,20 +27,24 @@ from kafka.protocol.admin import (
     DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
 )
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-CREATE, DELETE, CONFIGS = 19, 20, 32
+CREATE, DELETE, CONFIGS, ELECT = 19, 20, 32, 43
 _SERVED = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9), API_VERSIONS: (0, 0),
-           CREATE: (2, 4), DELETE: (1, 3), CONFIGS: (1, 3)}
+           CREATE: (2, 4), DELETE: (1, 3), CONFIGS: (1, 3), ELECT: (1, 1)}
 _FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}  # from here on headers carry tags
 _REQUESTS: dict[int, Any] = {
     PRODUCE: ProduceRequest, FETCH: FetchRequest, LIST_OFFSETS: ListOffsetsRequest, METADATA: MetadataRequest,
-    CREATE: CreateTopicsRequest, DELETE: DeleteTopicsRequest, CONFIGS: DescribeConfigsRequest}
+    CREATE: CreateTopicsRequest, DELETE: DeleteTopicsRequest, CONFIGS: DescribeConfigsRequest,
+    ELECT: ElectLeadersRequest}
 _OUT_OF_RANGE, _UNKNOWN_TOPIC, _NO_LEADER, _NOT_LEADER, _FEW_REPLICAS, _FENCED_EPOCH = 1, 3, 5, 6, 19, 74
+_NOT_PREFERRED = 80
 _EARLIEST, _ANY_REPLICA = -2, -2
 SETTINGS = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false",
             "broker.session.timeout.ms": "1000", "replica.lag.time.max.ms": "1000"}
@@ -68,6 +72,7 @@ class Quirk(Enum):
     PARTIAL_LAST_BATCH = "the last batch of a fetch is cut off (KIP-74)"
     EMPTY_BY_QUOTA = "every third fetch is throttled, and answered empty"
     LISTS_FEWER = "what FORGETS_TOPIC has, but the last broker is not listed yet"
+    ONE_PARTITION = "a topic has one partition, whatever was asked"
     ONE_REMEMBERS = "what FORGETS_TOPIC has, but the first broker knows the topics, without leaders"
 
 
@@ -111,6 +116,9 @@ class ForeignCluster:
     ports: dict[int, int] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
     up: set[int] = field(default_factory=set)
+    paused: set[int] = field(default_factory=set)  # they answer nothing
+    unserved: set[int] = field(default_factory=set)  # api keys
+    controller: int | None = None  # named in Metadata; None: a broker that is up
     topics: dict[str, list[_Log]] = field(default_factory=dict)
     topic_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     control_port: int = 0
@@ -164,7 +172,7 @@ class ForeignCluster:
                 self._open.setdefault(node, set()).add(writer)
                 frame = await reader.readexactly(struct.unpack(">i", await reader.readexactly(4))[0])
                 answer = await self._answer(node, frame)
-                if answer is not None:
+                if answer is not None and node not in self.paused:
                     writer.write(struct.pack(">i", len(answer) + 4) + frame[4:8] + answer)
                     await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -183,6 +191,7 @@ class ForeignCluster:
         api, version = struct.unpack_from(">hh", frame)
         if api == API_VERSIONS:
             served = _SERVED | ({FETCH: (4, 10)} if Quirk.OLD_FETCH in self.quirks else {})
+            served = {api: span for api, span in served.items() if api not in self.unserved}
             return struct.pack(">hi", 0, len(served)) + b"".join(
                 struct.pack(">hhh", key, *span) for key, span in served.items())
         request = _REQUESTS[api].decode(frame, version=version, header=True)
@@ -190,7 +199,8 @@ class ForeignCluster:
             made = await self._fetch(node, request)
         else:
             answers = {PRODUCE: self._produce, LIST_OFFSETS: self._list_offsets, METADATA: self._metadata,
-                       CREATE: self._create, DELETE: self._delete, CONFIGS: self._configs}
+                       CREATE: self._create, DELETE: self._delete, CONFIGS: self._configs,
+                       ELECT: self._elect_leaders}
             made = answers[api](node, request)
         if api == PRODUCE and request.acks == 0:
             return None
@@ -218,7 +228,7 @@ class ForeignCluster:
                           for index, log in enumerate(self._shown(node, name))])
                   for name in names]
         fewer = {max(self.ports)} if self._forgot and Quirk.LISTS_FEWER in self.quirks else set()
-        controller = -1 if self._unready else min(self.up)
+        controller = -1 if self._unready else self.controller or min(self.up)
         self._unready = max(0, self._unready - 1)
         return MetadataResponse(throttle_time_ms=0, cluster_id="foreign", controller_id=controller, brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=up, host="127.0.0.1", port=self.ports[up],
@@ -233,6 +243,8 @@ class ForeignCluster:
             self.topics[topic.name] = [
                 _Log(replicas=tuple(part.broker_ids), leader=part.broker_ids[0], isr=tuple(part.broker_ids))
                 for part in sorted(topic.assignments, key=lambda part: part.partition_index)]
+            if Quirk.ONE_PARTITION in self.quirks:
+                del self.topics[topic.name][1:]
             self.topic_settings[topic.name] = {entry.name: entry.value for entry in topic.configs}
         return CreateTopicsResponse(throttle_time_ms=0, topics=[
             one(name=topic.name, error_code=0, error_message=None) for topic in request.topics])
@@ -252,6 +264,21 @@ class ForeignCluster:
                     config_type=0, documentation=None) for name, value in {
                         **self.settings, **self.topic_settings.get(asked.resource_name, {})}.items()])
             for asked in request.resources])
+
+    def _elect_leaders(self, node: int, request: Any) -> Any:
+        one = ElectLeadersResponse.ReplicaElectionResult
+        return ElectLeadersResponse(throttle_time_ms=0, error_code=0, replica_election_results=[
+            one(topic=asked.topic, partition_result=[one.PartitionResult(
+                partition_id=index, error_message=None,
+                error_code=self._prefer(self.topics[asked.topic][index])) for index in asked.partitions])
+            for asked in request.topic_partitions])
+
+    def _prefer(self, log: _Log) -> int:
+        if log.replicas[0] not in log.isr:
+            return _NOT_PREFERRED
+        log.epoch += log.leader != log.replicas[0]
+        log.leader = log.replicas[0]
+        return 0
 
     # -- records ------------------------------------------------------------------------------------------
 

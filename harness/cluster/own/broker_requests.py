@@ -31,12 +31,11 @@ from floodmark.harness.client.security import Refused
 from floodmark.harness.errors import FloodmarkError
 
 ASK_S = 10.0
-_PRODUCE, _METADATA, _CREATE, _DELETE, _CONFIGS, _ELECT = 0, 3, 19, 20, 32, 43
 _SUPPORTED = {
-    _PRODUCE: (3, 8), _METADATA: (7, 9), _CREATE: (2, 4), _DELETE: (1, 4), _CONFIGS: (1, 4), _ELECT: (1, 2),
+    ProduceRequest: (3, 8), MetadataRequest: (7, 9), CreateTopicsRequest: (2, 4), DeleteTopicsRequest: (1, 4),
+    DescribeConfigsRequest: (1, 4), ElectLeadersRequest: (1, 2),
 }
 _BROKER, _TOPIC = 4, 2  # DescribeConfigs' kinds of resource
-_NOT_CONTROLLER = 41
 _UNKNOWN_TOPIC = 3
 _ELECTION_NOT_NEEDED = 84
 _PREFERRED, _UNCLEAN = 0, 1
@@ -79,7 +78,7 @@ class Brokers:
     async def metadata(self, to: Address, topics: Sequence[str], timeout_s: float = ASK_S) -> Metadata:
         """The metadata of the brokers, and of these topics."""
         named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
-        answer = await self._ask(to, _METADATA, MetadataRequest, MetadataResponse, timeout_s,
+        answer = await self._ask(to, MetadataRequest, MetadataResponse, timeout_s,
                                  topics=named, allow_auto_topic_creation=False)
         return Metadata(
             brokers={one.node_id: (one.host, one.port) for one in answer.brokers},
@@ -90,6 +89,12 @@ class Brokers:
                     leader=one.leader_id, epoch=one.leader_epoch, isr=tuple(one.isr_nodes))
                 for topic in answer.topics if not topic.error_code for one in topic.partitions},
         )
+
+    async def unserved(self, to: Address) -> Mapping[str, str]:
+        """The requests of this module that this broker does not serve: name -> a sentence's end."""
+        connection = await self._connection(to, ASK_S)
+        return {_name(request): why for request in _SUPPORTED
+                if (why := _version(request, connection)[1]) is not None}
 
     async def is_up(self, at: Address, timeout_s: float) -> bool:
         """Whether a broker answers there now, over a new connection. A refusal is an answer."""
@@ -108,7 +113,7 @@ class Brokers:
         leader first."""
         topic = CreateTopicsRequest.CreatableTopic
         answer = await self._ask(
-            to, _CREATE, CreateTopicsRequest, CreateTopicsResponse, 3 * ASK_S,
+            to, CreateTopicsRequest, CreateTopicsResponse, 3 * ASK_S,
             topics=[topic(
                 name=name, num_partitions=-1, replication_factor=-1,
                 configs=[topic.CreatableTopicConfig(name=key, value=value)
@@ -125,7 +130,7 @@ class Brokers:
 
     async def delete_topic(self, to: Address, name: str) -> None:
         """Deletes a topic; a missing one is no error."""
-        answer = await self._ask(to, _DELETE, DeleteTopicsRequest, DeleteTopicsResponse, 3 * ASK_S,
+        answer = await self._ask(to, DeleteTopicsRequest, DeleteTopicsResponse, 3 * ASK_S,
                                  topic_names=[name], timeout_ms=int(2000 * ASK_S))
         for one in answer.responses:
             if one.error_code not in (0, _UNKNOWN_TOPIC):
@@ -141,7 +146,7 @@ class Brokers:
     async def _settings(self, to: Address, kind: int, name: str) -> Mapping[str, str]:
         resource = DescribeConfigsRequest.DescribeConfigsResource
         answer = await self._ask(
-            to, _CONFIGS, DescribeConfigsRequest, DescribeConfigsResponse, ASK_S,
+            to, DescribeConfigsRequest, DescribeConfigsResponse, ASK_S,
             resources=[resource(resource_type=kind, resource_name=name, configuration_keys=None)],
             include_synonyms=False, include_documentation=False)
         for one in answer.results:
@@ -159,12 +164,12 @@ class Brokers:
         for topic, partition in partitions:
             by_topic.setdefault(topic, []).append(partition)
         answer = await self._ask(
-            to, _ELECT, ElectLeadersRequest, ElectLeadersResponse, ASK_S,
+            to, ElectLeadersRequest, ElectLeadersResponse, ASK_S,
             election_type=_UNCLEAN if unclean else _PREFERRED, timeout_ms=int(1000 * ASK_S),
             topic_partitions=[ElectLeadersRequest.TopicPartitions(topic=topic, partitions=indexes)
                               for topic, indexes in by_topic.items()])
         if answer.error_code:
-            raise FloodmarkError(f"no election: {name_of(answer.error_code)}")
+            return dict.fromkeys(partitions, name_of(answer.error_code))
         return {(result.topic, one.partition_id):
                 None if one.error_code in (0, _ELECTION_NOT_NEEDED) else name_of(one.error_code)
                 for result in answer.replica_election_results for one in result.partition_result}
@@ -173,7 +178,7 @@ class Brokers:
         """Appends a batch with acks=1; returns the leader's LogAppendTime in ms. None: it gave none."""
         data = ProduceRequest.TopicProduceData
         answer = await self._ask(
-            to, _PRODUCE, ProduceRequest, ProduceResponse, ASK_S, transactional_id=None, acks=1,
+            to, ProduceRequest, ProduceResponse, ASK_S, transactional_id=None, acks=1,
             timeout_ms=int(1000 * ASK_S), topic_data=[data(name=topic, partition_data=[
                 data.PartitionProduceData(index=partition, records=batch)])])
         placed = answer.responses[0].partition_responses[0]
@@ -182,25 +187,21 @@ class Brokers:
         stamp: int = placed.log_append_time_ms
         return stamp if stamp >= 0 else None
 
-    async def _ask(self, to: Address, api: int, request: Any, response: Any, timeout_s: float, **fields: Any
-                   ) -> Any:
-        action = f"{request.__name__.removesuffix('Request')} to {to[0]}:{to[1]}"
+    async def _ask(self, to: Address, request: Any, response: Any, timeout_s: float, **fields: Any) -> Any:
+        action = f"{_name(request)} to {to[0]}:{to[1]}"
         try:
             async with self._locks.setdefault(to, asyncio.Lock()):
                 connection = await self._connection(to, timeout_s)
-                lowest, highest = connection.versions.get(api, (0, -1))
-                version = min(_SUPPORTED[api][1], highest)
-                if version < max(_SUPPORTED[api][0], lowest):
-                    raise FloodmarkError(f"{action}: served in versions {lowest} to {highest} only")
+                version, why = _version(request, connection)
+                if why is not None:
+                    raise FloodmarkError(f"{action}: it {why}")
                 made = request(version=version, **fields)
                 made.with_header(0, "floodmark")
                 frame = bytearray(made.encode(version=version, header=True, framed=True))
                 answer = await connection.exchange(frame, timeout_s)
             return response.decode(b"\0\0\0\0" + answer, version=version, header=True)
-        except Refused as error:
-            raise FloodmarkError(f"{action}: {error}") from None
-        except Unsent:
-            raise FloodmarkError(f"{action}: nothing answers there") from None
+        except Unsent as error:
+            raise FloodmarkError(f"{action}: {str(error) or 'nothing answers there'}") from None
         except Lost as lost:
             raise FloodmarkError(f"{action}: {lost}") from None
         except (ValueError, IndexError, TypeError, KeyError, AttributeError) as error:
@@ -211,3 +212,20 @@ class Brokers:
         if connection is None or not connection.usable:
             connection = self._connections[to] = await self._dial(*to, timeout_s)
         return connection
+
+
+def _name(request: Any) -> str:
+    return str(request.__name__).removesuffix("Request")
+
+
+def _version(request: Any, connection: Connection) -> tuple[int, str | None]:
+    """The newest version of a request that both sides know; or why there is none."""
+    least, most = _SUPPORTED[request]
+    lowest, highest = connection.versions.get(request.API_KEY, (0, -1))
+    version = min(most, highest)
+    if highest < 0:
+        return version, f"does not serve {_name(request)}"
+    if version < max(least, lowest):
+        return version, (f"serves {_name(request)} in versions {lowest} to {highest}, and floodmark needs "
+                         f"{least} to {most}")
+    return version, None

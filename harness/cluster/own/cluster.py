@@ -27,7 +27,7 @@ from typing import Any
 from floodmark.harness import logdir
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
-from floodmark.harness.client.connection import Dial
+from floodmark.harness.client.connection import Dial, Lost, Unsent
 from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests
@@ -93,21 +93,25 @@ _NEVER: Mapping[type, str] = {  # abilities that it never has, and why
 }
 # Our topics keep all acked records, whatever the cluster's defaults are: deletion by age is no loss.
 KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+_ELECT, _NOT_CONTROLLER = "ElectLeaders", "NOT_CONTROLLER"
+_OPTIONAL = (_ELECT, "DescribeConfigs")  # requests: settings may be told by -c
 _OF_TOPIC = ("min.insync.replicas", "unclean.leader.election.enable")  # of a topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A cluster as it was found before the run. settings: of each broker in the order of ids, as
-    far as it shows them."""
+    far as it shows them. no_elections: why it elects no leader when asked."""
 
     ids: Mapping[str, int]
     addresses: Mapping[str, Address]
     settings: Sequence[Mapping[str, str]] = ()
+    no_elections: str | None = None
 
 
 async def find(bootstrap: Sequence[Address], security: Security) -> Found:
-    """Finds the cluster by the first address that answers. FloodmarkError if none does, with the reasons."""
+    """Finds the cluster by the first address that answers. FloodmarkError if none does, with the reasons, or
+    if a broker does not serve what a run needs."""
     brokers = Brokers(security.dial())
     why = []
     try:
@@ -121,11 +125,17 @@ async def find(bootstrap: Sequence[Address], security: Security) -> Found:
                 why.append(f"{address[0]}:{address[1]} names no broker")
                 continue
             settings: dict[int, Mapping[str, str]] = {number: {} for number in sorted(metadata.brokers)}
+            unserved: dict[str, str] = {}  # request -> the first broker that does not serve it, in a sentence
             for number in settings:
                 with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
                     settings[number] = await brokers.broker_settings(metadata.brokers[number], number)
+                with suppress(Unsent, Lost):  # start() says which one does not answer
+                    lacks = await brokers.unserved(metadata.brokers[number])
+                    unserved = {request: f"n{number} {lack}" for request, lack in lacks.items()} | unserved
             names = {f"n{number}": number for number in sorted(metadata.brokers)}
-            return Found(ids=names, settings=tuple(settings.values()),
+            if needed := [why for request, why in unserved.items() if request not in _OPTIONAL]:
+                raise FloodmarkError(f"no run is possible on this cluster: {'; '.join(needed)}")
+            return Found(ids=names, settings=tuple(settings.values()), no_elections=unserved.get(_ELECT),
                          addresses={name: metadata.brokers[number] for name, number in names.items()})
     finally:
         brokers.close()
@@ -162,7 +172,7 @@ class OwnCluster:
                              "loss would mean nothing")
         self._commands = commands or FaultCommands()
         self._commands.known(self.nodes)
-        self.lacks = _lacks(self._commands, self.nodes, may_break=may_break)
+        self.lacks = _lacks(self._commands, found, may_break=may_break)
         self._dial: Dial = (security or Security()).dial()
         self._shared = SharedRequests(self._dial)
         self._brokers = Brokers(self._dial)
@@ -208,9 +218,13 @@ class OwnCluster:
 
         async def unready() -> str | None:
             try:
-                return readiness.healthy(await self.observe(), partitions, self.nodes)
+                why = readiness.healthy(await self.observe(), partitions, self.nodes)
             except FloodmarkError as error:
                 return str(error)
+            if why is not None:
+                for topic, specs in by_topic.items():
+                    await self._refuse_fewer(topic, len(specs))
+            return why
 
         await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
         settings = [await self._topic_settings_of(topic) for topic in by_topic]
@@ -356,10 +370,16 @@ class OwnCluster:
             self._cut.discard(node)
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
-        """Elects leaders of our own partitions, by ElectLeaders."""
+        """Elects leaders of our own partitions, by ElectLeaders: asked of the controller, and of the next
+        broker as long as one does not answer or says that it is not the controller."""
         wanted = {(spec.topic, spec.partition): spec.key for spec in self.partitions
                   if not partitions or spec.key in partitions}
-        errors = await self._brokers.elect(await self._controller(), list(wanted), unclean=unclean)
+        errors: Mapping[tuple[str, int], str | None] = dict.fromkeys(wanted, "no broker answers")
+        for address in await self._controllers():
+            with suppress(FloodmarkError):
+                errors = await self._brokers.elect(address, list(wanted), unclean=unclean)
+                if _NOT_CONTROLLER not in errors.values():
+                    break
         return {"elected": sorted(wanted[place] for place, error in errors.items()
                                   if error is None and place in wanted),
                 "refused": {str(wanted[place]): error for place, error in sorted(errors.items())
@@ -420,13 +440,17 @@ class OwnCluster:
         except FloodmarkError:
             return None
 
+    async def _controllers(self) -> Sequence[Address]:
+        """The brokers that answer, those first that are said to be the controller: with ZooKeeper only the
+        controller takes requests about topics and elections."""
+        asked = await asyncio.gather(*(self._metadata(node, ()) for node in self.nodes))
+        answers = {node: answer for node, answer in zip(self.nodes, asked, strict=True) if answer is not None}
+        named = {f"n{answer.controller}" for answer in answers.values()}
+        return [self._found.addresses[node] for node in sorted(answers, key=lambda node: node not in named)]
+
     async def _controller(self) -> Address:
-        """The broker to ask for topics and elections: with ZooKeeper only the controller takes such
-        requests."""
-        for node in self.nodes:
-            metadata = await self._metadata(node, ())
-            if metadata is not None:
-                return metadata.brokers.get(metadata.controller, self._found.addresses[node])
+        for address in await self._controllers():
+            return address
         raise FloodmarkError("no broker answers")
 
     async def _create_topic(self, topic: str, replicas: Sequence[Sequence[int]],
@@ -434,11 +458,27 @@ class OwnCluster:
         self._topics.add(topic)  # before: the answer may be lost although the topic was created
         await self._brokers.create_topic(await self._controller(), topic, replicas, settings)
 
+    async def _refuse_fewer(self, topic: str, asked: int) -> None:
+        """FloodmarkError if all brokers agree that the topic has fewer partitions than were asked for."""
+        answers = await asyncio.gather(*(self._metadata(node, [topic]) for node in self.nodes))
+        counts = {len(answer.partitions) if answer is not None else 0 for answer in answers}
+        if len(counts) == 1 and 0 < (count := counts.pop()) < asked:
+            raise FloodmarkError(f"the topic {topic} was made with {count} of the {asked} partitions that "
+                                 f"were asked for: give --partitions {count}")
+
     async def _topic_settings_of(self, topic: str) -> Mapping[str, Any]:
-        settings = await self._brokers.topic_settings(await self._controller(), topic)
+        """The settings in force, as the cluster shows them; where it does not, as its owner told them."""
+        shown: Mapping[str, str] = {}
+        why = "allow DescribeConfigs to this user"
+        try:
+            shown = await self._brokers.topic_settings(await self._controller(), topic)
+        except FloodmarkError as error:
+            why = f"{error}; {why}"
+        settings = {**self._topic_settings, **shown}
         if lacking := [key for key in _OF_TOPIC if key not in settings]:
+            tell = " ".join(f"-c {key}=VALUE" for key in lacking)
             raise FloodmarkError(f"the cluster does not show the {', '.join(lacking)} of {topic}, so its "
-                                 "guarantees are unknown: allow DescribeConfigs to this user")
+                                 f"guarantees are unknown: {why}, or tell it by {tell}")
         return settings
 
     def _replicas(self, answers: Mapping[str, Metadata], truth: Mapping[int, PartitionState],
@@ -514,15 +554,16 @@ def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             **({"log.flush.interval.messages": 1} if flushes == {"1"} else {})}
 
 
-def _lacks(commands: FaultCommands, nodes: Sequence[str], *, may_break: bool) -> Mapping[type, str]:
+def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping[type, str]:
     """The abilities that this cluster lacks although its class has the methods, and why."""
+    nodes = tuple(found.ids)
     needed_acts: Mapping[type, tuple[str, ...]] = {
         Kills: ("kill", "start", "stop"), Pauses: ("pause", "resume"), Cuts: ("cut", "heal")}
     lacks: dict[type, str] = {kind: why for kind, acts in needed_acts.items()
              if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
     lacks |= _NEVER
-    if not may_break:
-        lacks[Elects] = _BREAK
+    if (no_elections := found.no_elections if may_break else _BREAK) is not None:
+        lacks[Elects] = no_elections
     if (why := commands.lacking(("fetch_logs",), nodes)) is not None:
         lacks[ReadsLogs] = why
     return lacks

@@ -20,7 +20,6 @@ of this partition.
     others          how many entries of other replicas have it
     vanished_at     where it was read, at or above log_start, and the leader's log does not have it
                     (where losses are judged by that log); vanished: there is such a place
-    denied          it is lost, because no node knows its topic
     unread          it is lost according to the reads, where there is no leader's log; beyond: how far they
                     went
     lost            an ok or doubtful send whose record is not where it was
@@ -194,7 +193,7 @@ _JUDGED = f"""
         from seen left join partitions using (run, partition) left join read_extents using (run, partition)),
     judged as (
         select *, coalesce(len(vanished_at) > 0, false) as vanished,
-            {_UNREAD} as unread, {_DENIED} as denied, unread or denied or {_LOST} as lost,
+            {_UNREAD} as unread, unread or {_DENIED} or {_LOST} as lost,
             lost or {_SOME_RECORD_LOST} as gone, {_BLIND} as blind,
             case when by_final_reads and final_high > ack then final_high else highest end as beyond
         from bounded)"""
@@ -216,7 +215,7 @@ _CAUSES = f"""
         from covered)
     select run, partition, value, sent, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
         process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
-        leader_high, live, live_at, others, vanished, vanished_at, unread, denied, beyond, lost, gone, cause,
+        leader_high, live, live_at, others, vanished, vanished_at, unread, beyond, lost, gone, cause,
         case when weak_acks and read_low is null and (gone or blind) then {ACKS} else cause end as excuse
     from permitted"""
 

@@ -11,6 +11,8 @@ from command_line import Answer, floodmark, verdict
 from foreign_broker import ForeignCluster, Quirk, foreign_cluster
 
 from floodmark.harness import runner
+from floodmark.harness.commands.own_cluster import OwnOptions, planned_on_own
+from floodmark.harness.commands.run import RunOptions
 
 pytestmark = pytest.mark.spark
 GIVEN_UP_S = 3.0  # more than twice the system's session and lag time
@@ -126,3 +128,19 @@ def test_a_batch_that_nobody_can_read_is_named_with_its_offset(
     assert all(one["offset"] >= 20 and words in one["text"] for one in malformed["examples"])
     assert not unknown(tmp_path)
     assert about(tmp_path)["final_reads"]["partitions"] == [0, 1]
+
+
+@pytest.mark.parametrize(("settings", "timeout_s"), [
+    ({}, 60),  # Kafka's default lag time counts where none is shown
+    ({"replica.lag.time.max.ms": "1000", "broker.session.timeout.ms": "9000"}, 30),
+    ({"replica.lag.time.max.ms": "1000", "zookeeper.session.timeout.ms": "18000"}, 36),
+    ({"replica.lag.time.max.ms": "45000", "broker.session.timeout.ms": "9000"}, 90),
+    ({"replica.lag.time.max.ms": "a while"}, 60),
+])
+def test_a_cluster_has_twice_its_longest_time_to_settle(
+        tmp_path: Path, settings: dict[str, str], timeout_s: int) -> None:
+    with foreign_cluster() as cluster:
+        cluster.settings = settings
+        plan = planned_on_own(OwnOptions(bootstrap=cluster.bootstrap), RunOptions(out=tmp_path / "run"))
+
+    assert plan.settle_timeout_s == timeout_s

@@ -19,7 +19,7 @@ import orjson
 
 from floodmark.harness import runtime
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Read, Send, Type, Unreadable
+from floodmark.harness.op import NEMESIS, Intent, LogOffset, Op, Outcome, Read, Send, Type, Unreadable
 from floodmark.harness.run_location import Place, open_inside
 
 Item = TypeVar("Item")
@@ -89,8 +89,7 @@ class Recorder:
             reads=outcome.reads if answered and invoked.f == "poll" else outcome.reads or None,
             partitions=(outcome.partitions or invoked.partitions) if invoked.f in _WITH_PARTITIONS else None,
             offsets=outcome.offsets if answered and invoked.f == "list_offsets" else outcome.offsets or None,
-            corrupt=outcome.corrupt or None,
-            error=outcome.error,
+            starts=outcome.starts or None, corrupt=outcome.corrupt or None, error=outcome.error,
         )
         self.counts[outcome.type] += 1
         if outcome.type is Type.OK and sends:
@@ -172,7 +171,9 @@ def encode_op(op: Op) -> bytes:
     if op.partitions is not None:
         line["partitions"] = list(op.partitions)
     if op.offsets is not None:
-        line["offsets"] = [{"partition": partition, "offset": offset} for partition, offset in op.offsets]
+        line["offsets"] = list(map(_encode_offset, op.offsets))
+    if op.starts is not None:
+        line["starts"] = list(map(_encode_offset, op.starts))
     if op.error is not None:
         line["error"] = op.error
     if op.fault is not None:
@@ -193,6 +194,13 @@ def _encode_read(read: Read) -> dict[str, int]:
     fields = {"partition": read.partition, "offset": read.offset, "value": read.value}
     if read.epoch is not None:
         fields["epoch"] = read.epoch
+    return fields
+
+
+def _encode_offset(place: LogOffset) -> dict[str, int]:
+    fields = {"partition": place.partition, "offset": place.offset}
+    if place.epoch is not None:
+        fields["epoch"] = place.epoch
     return fields
 
 
@@ -259,10 +267,14 @@ def decode_op(line: bytes) -> Op:
         corrupt=_read_objects(fields, "corrupt", lambda item: Unreadable(
             partition=_integer(item, "partition"), offset=_integer(item, "offset"),
             why=str(item.get("why")))),
-        offsets=_read_objects(fields, "offsets", lambda item: (
-            _integer(item, "partition"), _integer(item, "offset"))),
+        offsets=_read_objects(fields, "offsets", _log_offset),
+        starts=_read_objects(fields, "starts", _log_offset),
         partitions=_integers(fields, "partitions"),
     )
+
+
+def _log_offset(item: Mapping[str, Any]) -> LogOffset:
+    return LogOffset(_integer(item, "partition"), _integer(item, "offset"), _optional_integer(item, "epoch"))
 
 
 def _integer(fields: Mapping[str, Any], name: str) -> int:

@@ -43,6 +43,16 @@ class Read:
     epoch: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """One offset of a partition as list_offsets answered it, with the answer's leader epoch where the version
+    gives one."""
+
+    partition: int
+    offset: int
+    epoch: int | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
     """A place of a log that could not be read, whatever was tried."""
@@ -75,7 +85,8 @@ class Outcome:
     reads: tuple[Read, ...] = ()
     corrupt: tuple[Unreadable, ...] = ()
     partitions: tuple[int, ...] = ()
-    offsets: tuple[tuple[int, int], ...] = ()  # (partition, end offset) of list_offsets
+    offsets: tuple[LogOffset, ...] = ()  # of list_offsets: the ends
+    starts: tuple[LogOffset, ...] = ()  # of list_offsets: the beginnings
     error: str | None = None  # Kafka's name for the error, or CONNECTION or TIMEOUT
 
 
@@ -92,6 +103,7 @@ class Op:
     reads: tuple[Read, ...] | None = None
     corrupt: tuple[Unreadable, ...] | None = None
     partitions: tuple[int, ...] | None = None
-    offsets: tuple[tuple[int, int], ...] | None = None
+    offsets: tuple[LogOffset, ...] | None = None
+    starts: tuple[LogOffset, ...] | None = None
     error: str | None = None
     fault: Mapping[str, Any] | None = field(default=None)

@@ -178,6 +178,12 @@ class Addressed(Protocol):
 
 
 @runtime_checkable
+class KeepsRecords(Protocol):
+    @property
+    def keeps_all(self) -> bool: ...  # whether no setting deletes records of the run's topics, once created
+
+
+@runtime_checkable
 class Adopts(Protocol):
     async def adopt(self) -> None: ...  # give keys to partitions that applications created
 

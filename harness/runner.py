@@ -27,6 +27,7 @@ from floodmark.harness.protocols import (
     USUAL_LOAD,
     BoundsClocks,
     Cluster,
+    KeepsRecords,
     LoadShape,
     PartitionSpec,
     ScheduleRunner,
@@ -174,6 +175,9 @@ class _OngoingRun:
         await cluster.create(self._plan.partitions)
         self._about["config"] = {node: dict(keys) for node, keys in cluster.config.items()}
         self._about["guarantees"] = guarantees(self._plan)
+        if (keeper := ability(cluster, KeepsRecords)) is not None and keeper.keeps_all:
+            for partition in self._about["partitions"].values():
+                partition["keeps_all"] = True
         self._run.rewrite(self._about)
         self._recorder.begin()  # a schedule's times count from here, whatever the start took
         self._reported_at_ns = 0

@@ -22,7 +22,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 
 from floodmark.harness.client.classify import CONNECTION, TIMEOUT
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
-from floodmark.harness.op import Intent, Outcome, Read, Send, Type
+from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type
 from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 from floodmark.harness.signature import HEADER
 from floodmark.workloads.log import intents, reading_share, send
@@ -52,8 +52,10 @@ _SILENT.propagate = False
 class IdempotentSession:
     """One process with a producer and a consumer, each created when first needed."""
 
-    def __init__(self, settings: WorkloadSettings, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, settings: WorkloadSettings, threads: ThreadPoolExecutor, *,
+                 final: bool = False) -> None:
         self.over = False
+        self._final = final
         self._settings = settings
         self._threads = threads
         self._places = {spec.key: (spec.topic, spec.partition) for spec in settings.partitions}
@@ -64,14 +66,15 @@ class IdempotentSession:
         self._positions: dict[int, int] = {}
 
     async def apply(self, intent: Intent) -> Outcome:
-        if intent.node is not None or intent.acks is not None or intent.offset is not None:
+        seeks = intent.offset is not None and not self._final
+        if intent.node is not None or intent.acks is not None or seeks:
             raise FloodmarkError(f"a scripted {intent.f} with to, from, acks or offset needs the log "
                                  "workload: the library of the idempotent one chooses the broker itself")
         match intent.f:
             case "send":
                 return await self._in_thread(lambda: self._send(intent.sends, intent.patience_s or 0.0))
             case "poll":
-                return await self._in_thread(self._poll)
+                return await self._in_thread(lambda: self._poll(intent))
             case "assign":
                 return await self._in_thread(lambda: self._assign(intent.partitions))
             case "list_offsets":
@@ -135,8 +138,11 @@ class IdempotentSession:
             return Outcome(type=Type.FAIL, error=_error_name(error))
         return Outcome(type=Type.OK, partitions=tuple(keys))
 
-    def _poll(self) -> Outcome:
+    def _poll(self, intent: Intent) -> Outcome:
         reads, errors = [], []
+        if intent.offset is not None:
+            self._positions = dict.fromkeys(intent.partitions, intent.offset)
+            self._assign(intent.partitions)
         try:
             messages = self._get_consumer().consume(_POLL_RECORDS, timeout=_POLL_TIMEOUT_S)
         except KafkaException as error:
@@ -158,21 +164,24 @@ class IdempotentSession:
             self._positions[key] = offset + 1
             if (value := self._read_value(message)) is not None:
                 reads.append(Read(partition=key, offset=offset, value=value, epoch=message.leader_epoch()))
+        if self._final and not messages:  # the library does not say whether a broker answered
+            errors.append(TIMEOUT)
         if errors and not reads:
             return Outcome(type=Type.FAIL, error=errors[0])
         return Outcome(type=Type.OK, reads=tuple(reads))
 
     def _list_offsets(self, keys: Sequence[int]) -> Outcome:
-        offsets = []
+        offsets, starts = [], []
         try:
             for key in keys:
                 place = TopicPartition(*self._places[key])
                 consumer = self._get_consumer()
-                _, end = consumer.get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S, cached=False)
-                offsets.append((key, end))
+                start, end = consumer.get_watermark_offsets(place, timeout=_ASK_TIMEOUT_S, cached=False)
+                offsets.append(LogOffset(key, end))
+                starts.append(LogOffset(key, start))
         except KafkaException as error:
             return Outcome(type=Type.FAIL, error=_error_name(error))
-        return Outcome(type=Type.OK, offsets=tuple(offsets))
+        return Outcome(type=Type.OK, offsets=tuple(offsets), starts=tuple(starts))
 
     def _read_value(self, message: Message) -> int | None:
         ours = message.headers() == [(HEADER.decode(), self._settings.run_id.encode())]
@@ -260,7 +269,7 @@ class IdempotentWorkload:
         return IdempotentSession(self._settings, self._threads)
 
     def final_session(self, process: int) -> Session:
-        return IdempotentSession(self._settings, self._threads)
+        return IdempotentSession(self._settings, self._threads, final=True)
 
 
 def make(settings: WorkloadSettings) -> Workload:

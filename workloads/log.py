@@ -49,6 +49,7 @@ class LogSession:
             fetch_max_bytes=_FINAL_FETCH_BYTES if final else _LOAD_FETCH_BYTES,
             fetch_wait_ms=_LOAD_FETCH_WAIT_MS if waits else _SHORT_FETCH_WAIT_MS,
             fetch_min_bytes=_LOAD_FETCH_MIN_BYTES if waits else 1,
+            lists_starts=final,
             compression=settings.load.compression,
             produce_timeout_ms=timeout_ms,
             request_timeout_s=timeout_ms / 1000 + _ANSWER_TAKES_S,

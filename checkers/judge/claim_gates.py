@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from floodmark.checkers.read.columns import Flags, Ints
-from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.folder import INT64, Folder
 from floodmark.harness.faults import FAULTS
 
 
@@ -125,3 +125,11 @@ def is_loss_in_doubt(folder: Folder) -> bool:
     """Whether lost-write is in doubt for a record that no final read returned. Where logs are promised,
     unseen is unknown without them; where they are not, only this says so."""
     return not (folder.observes.dumps and folder.observes.replicas)
+
+
+def uncommitted_of(folder: Folder) -> dict[int, bool]:
+    """The processes whose isolation is another one than the guarantee's: whether it is read_uncommitted."""
+    named = folder.about.get("isolation_of")
+    return {int(process): level == "read_uncommitted"
+            for process, level in (named.items() if isinstance(named, dict) else ())
+            if process.isascii() and process.isdigit() and int(process) < INT64}  # fmt: skip

@@ -27,6 +27,7 @@ from floodmark.checkers.judge.claim_gates import (
     gates_of,
     has_complete_dump,
     is_loss_in_doubt,
+    uncommitted_of,
 )
 from floodmark.checkers.judge.permissions import Excuse, min_insync, strikes_of
 from floodmark.checkers.judge.reasons import is_log_start_unknown, may_have_been_struck
@@ -135,6 +136,7 @@ def partitions_of(number: int, run: Run) -> pa.Table:
         "readable_to": hw if promised.surely_uncommitted else stable,
         "stable_to": stable if run.preconditions.txns else hw,
         "isr_followers": _isr_followers(folder, partitions, gates.losses_judged[used] & folder.settled),
+        "keeps_all": partitions.keeps_all & ~partitions.compact & folder.settled,
         "loss_in_doubt": is_loss_in_doubt(folder),
         "denied_by": np.where(gates.topic_gone[used], len(folder.nodes), 0),
         "weak_acks": promised.weak_acks,
@@ -267,8 +269,9 @@ def _placed(run: Run) -> tuple[Ints, Ints, Ints]:
 
 def process_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     final, overlapping = frozenset(run.folder.final_processes), run.preconditions.overlapping
-    for process in sorted(final | overlapping.keys()):
-        yield number, process, process in final, process in overlapping
+    uncommitted = uncommitted_of(run.folder)
+    for process in sorted(final | overlapping.keys() | uncommitted.keys()):
+        yield number, process, process in final, process in overlapping, uncommitted.get(process)
 
 
 def fault_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
@@ -277,9 +280,10 @@ def fault_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
 
 
 def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
-    transactional, uncommitted = run.preconditions.txns > 0, sees_uncommitted(run)
     faults_known = not may_have_been_struck(run.folder, run.preconditions)
-    yield number, transactional, uncommitted, list(silent_names(run)), run.internal_index, faults_known
+    yield (number, run.preconditions.txns > 0, sees_uncommitted(run),
+           run.folder.guarantees.surely_uncommitted, list(silent_names(run)), run.internal_index,
+           faults_known)  # fmt: skip
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ from floodmark.checkers.laws.transactions import dependencies, of_the_run, ops_s
 from floodmark.checkers.laws.unit import Family, Unit, opened, run_families
 from floodmark.checkers.read.arrays import concatenated
 from floodmark.checkers.read.columns import Ints
+from floodmark.checkers.read.folder import Special
 from floodmark.checkers.read.pairing import answers, pairing
 from floodmark.checkers.read.ranges import Range
 from floodmark.checkers.read.repeats import repeats
@@ -192,14 +193,14 @@ def judged_in_pieces(
     notes = Notes(judged={work.run: Judged(number=work.run) for work in works})
     near = [(one, None) for work in works if not work.far for one in work.ranges]
     far = [work for work in works if work.far]
-    aside = {work.run: work.folder.settle_processes for work in works}
+    special = {work.run: work.folder.special for work in works}
     asked = {work.run: work.folder.partitions.keys_there[work.folder.partitions.asks_isr] for work in works}
     layout = Layout.of(works, spark.defaultParallelism)
     _LOG.info("reading %d MB, by ranges", sum(work.size for work in works) >> 20)
     cut_up: RDD[tuple[Range, bytes | None]] = spark.parallelize(near, max(1, len(near)))
     if far:
         cut_up = cut_up.union(far_ranges(spark, far))
-    shuffled = cut_up.mapPartitions(partial(parsed, layout, aside, asked)).partitionBy(layout.size, int)
+    shuffled = cut_up.mapPartitions(partial(parsed, layout, special, asked)).partitionBy(layout.size, int)
     notes.hear(spark.runJob(shuffled, across_partitions, range(1 + layout.across)))
     made = {run: of_one_run(partial(derived, work, notes.facts, notes.rows))
             for run, work in notes.good(works).items()}  # fmt: skip
@@ -258,16 +259,15 @@ def derived(work: RunWork, facts: Sequence[Any], rows: Sequence[Piece]) -> Deriv
 
 def parsed(
     layout: Layout,
-    acked_aside: Mapping[int, Sequence[int]],
+    special: Mapping[int, Special],
     asked: Mapping[int, Ints],
     ranges: Iterable[tuple[Range, bytes | None]],
 ) -> Iterator[Sent]:
-    """Facts and pieces of each range; acked_aside: run -> processes whose acks do not count; asked: run ->
-    partitions whose leader the driver must find in the replicas. A range of a file that only Spark can read
-    comes with its bytes."""
+    """Facts and pieces of each range; asked: run -> partitions whose leader the driver must find in the
+    replicas. A range of a file that only Spark can read comes with its bytes."""
     for one, data in ranges:
         try:
-            read = read_range(one, acked_aside[one.run], data)
+            read = read_range(one, special[one.run], data)
             yield DRIVER, (FACTS, read.facts)
             for name, table in read.tables.items():
                 if name in DEALT_BY:

@@ -126,7 +126,7 @@ def judged_bag(
 
 def first_pass(work: RunWork) -> FirstPass:
     """Read one run, and find what the laws must know before they claim anything."""
-    ranges = [read_range(one, work.folder.settle_processes) for one in work.ranges]
+    ranges = [read_range(one, work.folder.special) for one in work.ranges]
     facts, tables = [one.facts for one in ranges], concatenated(one.tables for one in ranges)
     del ranges  # this also frees every range's own tables
     pairs = pairing(tables["lines"]) if "lines" in tables else []

@@ -57,9 +57,9 @@ with lost as (from by_value where lost and type = 'ok'),
             using (run, partition, "offset")
         where leads group by all)
 select v.run, v.partition, v.ack as "offset", v.value,
-    case when unread then 'unread' when leader_low is not null then 'moved' when taken then 'overwritten'
-        when others > 0 then 'orphaned' else 'gone' end as how,
-    case when unread then beyond when denied_by > 0 then denied_by
+    case when begun_above then 'log-start' when unread then 'unread' when leader_low is not null then 'moved'
+        when taken then 'overwritten' when others > 0 then 'orphaned' else 'gone' end as how,
+    case when begun_above or unread then beyond when denied_by > 0 then denied_by
         else coalesce(leader_low, instead.value) end as seen,
     case when weak_acks then {ACKS} else cause end as permit, {SEND} as ops
 from lost v left join partitions using (run, partition) left join instead using (run, partition, ack)"""

@@ -40,6 +40,7 @@ def polls(unit: Unit) -> None:
     unit.make("poll_steps", POLL_STEPS)
     unit.make("poll_skips", POLL_SKIPS)
     unit.make("ends_fallen", ENDS_FALLEN)
+    unit.make("ends_behind", ENDS_BEHIND)
     unit.make("permitted_losses", PERMITTED_LOSSES)
     unit.make("consumer_steps", CONSUMER_STEPS)
     unit.find(finding_names.INT_NONMONOTONIC_POLL, INT_NONMONOTONIC_POLL)
@@ -226,6 +227,40 @@ ENDS_FALLEN = """
     join shown using (run, process, partition, "at")
     where type = 'ok' and ("offset" < previous or "offset" <= highest_read)"""
 
+# One row for each end offset that a client received under read_uncommitted although a record at or above it,
+# appended in the epoch of the leader that answered, had been acked before the client asked (acked: the
+# highest such offset; acked_index: its line). The leader of an epoch acks what is below its HW, which is the
+# end and never falls. (What a process asked last, before an answer, is what it got the answer to.)
+ENDS_BEHIND = """
+    with answers as (
+        select e.run, e.process, e.partition, e."at", e.index, e."offset", e.epoch, m."at" as asked_at
+        from ends e anti join (from processes where "overlaps") using (run, process)
+        asof join (from moves where f = 'list_offsets') m
+            on m.run = e.run and m.process = e.process and m."at" < e."at"
+        left join processes p on p.run = e.run and p.process = e.process join runs on runs.run = e.run
+        where e.type = 'ok' and e.epoch >= 0 and coalesce(p.uncommitted, surely_uncommitted)),
+    asked as (select run, partition, epoch, min("offset") as least from answers group by all),
+    acks as (
+        select run, partition, value, "offset", "at", index, epoch
+        from sends semi join asked on asked.run = sends.run and asked.partition = sends.partition
+            and sends."offset" >= least
+        semi join (from partitions where not weak_acks) using (run, partition)
+        where type = 'ok' and "offset" is not null),
+    epochs as (
+        select run, partition, value, "offset", epoch from acks
+        union select run, partition, value, "offset", epoch
+        from reads semi join acks using (run, partition, value, "offset")
+        union select run, partition, value, "offset", epoch
+        from placed semi join acks using (run, partition, value, "offset")),
+    highest as (
+        select run, partition, e.epoch, "at", max(struct_pack(acked := "offset", index := index)) over (
+            partition by run, partition, e.epoch order by "at") as ack
+        from acks join (from epochs where epoch is not null) e using (run, partition, value, "offset"))
+    select a.* exclude (epoch, asked_at), h.ack.acked as acked, h.ack.index as acked_index
+    from answers a asof join highest h on h.run = a.run and h.partition = a.partition and h.epoch = a.epoch
+        and h."at" < a.asked_at
+    where h.ack.acked >= a."offset\""""
+
 # The offset of each record whose loss is permitted: that of its ack; without one, or where the value was sent
 # more than once, every offset at which it was read or acked.
 PERMITTED_LOSSES = """
@@ -243,19 +278,19 @@ INT_NONMONOTONIC_POLL = """
 # inside one op, unless it passed over records that only acks and reads prove.
 CONSUMER_STEPS = f"""
     with steps as (
-        select case when "offset" <= seen then 'back' else form || 'skip' end as law, run, process,
-            partition, "offset", seen, value, index, seen_index, subscribed,
+        select case when "offset" <= seen then 'back' else form || 'skip' end as law, null as how,
+            run, process, partition, "offset", seen, value, index, seen_index, subscribed,
             case when "offset" <= seen then "offset" else seen + 1 end as low,
             case when "offset" <= seen then seen else "offset" - 1 end as high,
             form = '' or not leader_known as excusable
         from poll_steps
         where "offset" <= seen or step in (select step from poll_skips)
         union all
-        select 'end', run, process, partition, "offset",
-            least(greatest(previous, highest_read::hugeint + 1), {2**63 - 1})::bigint, null, index,
-            previous_index, false, "offset",
-            greatest(case when "offset" < previous then previous - 1 end, highest_read), true
-        from ends_fallen),
+        select 'end', case when acked is not null then 'behind-ack' end, run, process, partition, "offset",
+            least(greatest(previous, highest_read::hugeint + 1, acked::hugeint + 1), {2**63 - 1})::bigint,
+            null, index, coalesce(acked_index, previous_index), false, "offset",
+            greatest(case when "offset" < previous then previous - 1 end, highest_read, acked), true
+        from ends_fallen full join ends_behind using (run, process, partition, "at", index, "offset")),
     numbered as (select *, row_number() over () as number from steps),
     excuses as (
         select number, min(s.permit) as permit
@@ -278,6 +313,6 @@ LAWS = {
 
 
 def finding(law: str) -> str:
-    return f"""select run, partition, "offset", value, seen, process, permit,
+    return f"""select run, partition, "offset", value, how, seen, process, permit,
         case when seen_index <> index then [seen_index, index] else [index] end as ops
         from consumer_steps where law = '{law}'"""

@@ -29,24 +29,29 @@ _ITEM = {"at": INT, "pos": pa.int32(), "index": INT, "time": INT, "process": INT
 TABLES: Mapping[str, pa.Schema] = {
     # -- history.jsonl, by partition ------------------------------------------------------------------------
     # One row for each micro-send of an invocation (type invoke) or of a completion (ok, fail, info) of a send
-    # or txn; pos: its place in the line's list, from 0; offset: where it is known; of an ok
-    # it is that of the ack, else a remark.
-    "sends": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
+    # or txn; pos: its place in the line's list, from 0; offset, epoch: where they are known; those of an ok
+    # are the ack's, others a remark.
+    "sends": _schema(partition=INT, value=INT, offset=INT, epoch=INT, **_ITEM),
     # One row for each record that a completed poll or txn returned (type ok, fail, info); pos as above.
-    "reads": _schema(partition=INT, value=INT, offset=INT, **_ITEM),
+    "reads": _schema(partition=INT, value=INT, offset=INT, epoch=INT, **_ITEM),
     # One row for each place that a completed poll could not read, whatever it tried.
     "corrupt": _schema(partition=INT, offset=INT, why=TEXT, **_ITEM),
-    # One row for each partition of a list_offsets line.
-    "ends": _schema(partition=INT, offset=INT, **_ITEM),
+    # One row for each partition of a list_offsets line; epoch: of the leader that answered. And the same for
+    # the beginnings.
+    "ends": _schema(partition=INT, offset=INT, epoch=INT, **_ITEM),
+    "starts": _schema(partition=INT, offset=INT, **_ITEM),
     # One row for each partition that an assign or subscribe line names.
     "assigned": _schema(partition=INT, **_ITEM),
     # -- history.jsonl, in every unit of the run ------------------------------------------------------------
     # The assign, subscribe and crash lines of clients, and polls that went on behind what they could not
-    # read: they move the position of a process.
+    # read: they move the position of a process. And the invocations of list_offsets.
     "moves": _schema(at=INT, index=INT, time=INT, process=INT, type=TEXT, f=TEXT),
+    # The ok polls of the final reads that returned nothing: no record, and no place that cannot be read.
+    "empty_polls": _schema(at=INT, process=INT),
     # Processes with something special; others have no row. final: its reads are the final reads; overlaps: it
-    # had two ops open, or invoked one after an info.
-    "processes": _schema(process=INT, final=FLAG, overlaps=FLAG),
+    # had two ops open, or invoked one after an info; uncommitted: its isolation is read_uncommitted (null: as
+    # the run's).
+    "processes": _schema(process=INT, final=FLAG, overlaps=FLAG, uncommitted=FLAG),
     # Values that the run sent more than once, to whatever partitions.
     "repeated": _schema(value=INT),
     # The lines of the nemesis; fault: the object as JSON.
@@ -75,7 +80,8 @@ TABLES: Mapping[str, pa.Schema] = {
     # log_start, hw: the leader's; claims_from: nothing is claimed about reads below; readable_to, stable_to:
     # the offset below which a reader may see the leader's log, below which it is committed and decided;
     # unseen_judged: final reads must have returned every committed record; by_final_reads, by_any_read:
-    # without the leader's log these show losses; loss_in_doubt: only this says that a loss is possible;
+    # without the leader's log these show losses; keeps_all: the run has settled, and nothing may have
+    # deleted records of the partition; loss_in_doubt: only this says that a loss is possible;
     # denied_by: all so many nodes do not know the topic, nor its leader; 0: nobody can say that;
     # isr_followers: with their log starts; weak_acks: acks is not all; retried: retries without idempotence;
     # uncommitted: as in runs; decided: the run settled and the leader's row has an lso:
@@ -83,8 +89,8 @@ TABLES: Mapping[str, pa.Schema] = {
     # invoked before the bound (an index, or a time) may be lost by that cause, surely or (maybe) possibly.
     "partitions": _schema(partition=INT, leader=TEXT, leader_known=FLAG, compact=FLAG, losses_judged=FLAG,
                           log_start=INT, claims_from=INT, hw=INT, readable_to=INT, stable_to=INT,
-                          unseen_judged=FLAG, by_final_reads=FLAG, by_any_read=FLAG, loss_in_doubt=FLAG,
-                          denied_by=INT,
+                          unseen_judged=FLAG, by_final_reads=FLAG, by_any_read=FLAG, keeps_all=FLAG,
+                          loss_in_doubt=FLAG, denied_by=INT,
                           isr_followers=pa.list_(pa.struct([("node", TEXT), ("log_start", INT)])),
                           weak_acks=FLAG, retried=FLAG, uncommitted=FLAG, decided=FLAG,
                           unclean_index=INT, unclean_time=INT, unclean_maybe=FLAG, unclean_maybe_time=INT,
@@ -92,12 +98,12 @@ TABLES: Mapping[str, pa.Schema] = {
     # Partitions whose final log start may be higher than claims_from, because a row of replicas.jsonl is
     # missing. Others have no row.
     "log_start_unknown": _schema(partition=INT),
-    # transactional: some op of it is a txn; uncommitted: then, and isolation is read_uncommitted; silent:
-    # findings with these names are not claimed for any partition of it; internal_index: of a send that was
-    # invoked before it, what the internal topics had may be lost; faults_known: no fault is missing in the
-    # history.
-    "runs": _schema(transactional=FLAG, uncommitted=FLAG, silent=pa.list_(TEXT), internal_index=INT,
-                    faults_known=FLAG),
+    # transactional: some op of it is a txn; uncommitted: then, and isolation is read_uncommitted;
+    # surely_uncommitted: its clients read uncommitted records, with transactions or without; silent: findings
+    # with these names are not claimed for any partition of it; internal_index: of a send that was invoked
+    # before it, what the internal topics had may be lost; faults_known: no fault is missing in the history.
+    "runs": _schema(transactional=FLAG, uncommitted=FLAG, surely_uncommitted=FLAG, silent=pa.list_(TEXT),
+                    internal_index=INT, faults_known=FLAG),
     # -- trace.jsonl ----------------------------------------------------------------------------------------
     # One row for each line of the events that checks use (read/trace.py), as in format.md; cut_from, cut_to:
     # from and to of a truncate, whose cause is null if its file is of an earlier version. Lines without a

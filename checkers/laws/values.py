@@ -21,7 +21,8 @@ of this partition.
     vanished_at     where it was read, at or above log_start, and the leader's log does not have it
                     (where losses are judged by that log); vanished: there is such a place
     unread          it is lost according to the reads, where there is no leader's log; beyond: how far they
-                    went
+                    went; null: they were only told that the log goes on above it
+    begun_above     it is lost because the log, which keeps everything, now begins above it (beyond: where)
     lost            an ok or doubtful send whose record is not where it was
     gone            the same, and of a repeated value that any record of it is
     cause           the permit of that loss and its consequences (permits.py); where nobody can see whether it
@@ -51,6 +52,7 @@ from floodmark.checkers.laws.unit import Unit
 def values(unit: Unit) -> None:
     """Make by_value."""
     unit.make("read_extents", _READ_EXTENTS)
+    unit.make("told_extents", _TOLD_EXTENTS)
     first, *others = unit.cut("value", SLICE_ROWS, "sends", "reads", "entries")
     unit.make("value_rows", _of_slice(first))
     for each in others:
@@ -81,6 +83,28 @@ _READ_EXTENTS = """
     left join processes using (run, process)
     group by all"""
 
+
+# What final reads were told of the log, and what that proves: the log begins at `begins`; below told_to,
+# three of them at least read on or got nothing, although they had been told, before they read anything, that
+# the log ends above.
+_TOLD_EXTENTS = """
+    with finals as (from processes where final),
+    beginnings as (
+        select run, partition, max("offset") as begins
+        from starts semi join finals using (run, process) where type = 'ok' group by all),
+    mine as (
+        select run, partition, process, min("at") as first_at, max("offset") filter (type = 'ok') as highest
+        from reads semi join finals using (run, process) group by all),
+    empty as (select run, process, max("at") as empty_at from empty_polls group by all),
+    passed as (
+        select e.run, e.partition, process,
+            max(case when empty_at > e."at" then e."offset"
+                when highest is not null then least(e."offset", highest) end) as passed_to
+        from ends e semi join finals using (run, process)
+        left join mine using (run, partition, process) left join empty using (run, process)
+        where e.type = 'ok' and coalesce(e."at" < first_at, true) group by all)
+    select run, partition, begins, list_sort(list(passed_to), 'DESC')[3] as told_to
+    from passed full join beginnings using (run, partition) group by all"""
 
 # Nearly every value is invoked once, answered once, and in one place: then the minimum of its rows is the
 # only one, and a list stays null. The others (`several`) are computed in a second step.
@@ -160,12 +184,17 @@ def _in_leader_log(offset: str) -> str:
 # Without the leader's log: a record acked at an offset which the final reads passed without returning it; or,
 # in an imported history, one that some read passed and none ever returned. What is left of that log may still
 # show that it is there.
-_UNREAD = f"""coalesce(not repeated and type = 'ok' and ack is not null and not {_in_leader_log("ack")}
-    and (by_final_reads and not final and final_low <= ack and final_high > ack
+_ACKED_ELSEWHERE = f"""not repeated and type = 'ok' and ack is not null and not {_in_leader_log("ack")}"""
+_UNREAD = f"""coalesce({_ACKED_ELSEWHERE}
+    and (by_final_reads and not final and (final_low <= ack and final_high > ack
+            or ack < told_to and ack >= greatest(begins, claims_from)
+                and (begins is not null or log_start_unknown is null))
         or by_any_read and read_low is null and highest > ack), false)"""
 # No node knows the topic: all that was acked is lost, as far as no log nor final read shows that it is there.
 _DENIED = """coalesce(denied_by > 0 and not repeated and type = 'ok' and leader_low is null and others = 0
     and final_low is null, false)"""
+# An acked record below the beginning of a log that keeps everything.
+_BEGUN_ABOVE = f"coalesce(keeps_all and {_ACKED_ELSEWHERE} and ack < coalesce(log_start, begins), false)"
 # An acked record that is not at its offset in the leader's log; a doubtful one that was read and is not
 # there. A send without an offset may have been below log_start, if that has moved.
 _NOWHERE = "(leader_low is null and log_start = 0)"
@@ -190,12 +219,16 @@ _JUDGED = f"""
                 else list_filter(coalesce(read_at, [read_low]),
                     lambda o: o >= log_start and not {_in_leader_log("o")})
             end as vanished_at
-        from seen left join partitions using (run, partition) left join read_extents using (run, partition)),
+        from seen left join partitions using (run, partition) left join read_extents using (run, partition)
+        left join told_extents using (run, partition)
+        left join (select *, true as log_start_unknown from log_start_unknown) using (run, partition)),
     judged as (
         select *, coalesce(len(vanished_at) > 0, false) as vanished,
-            {_UNREAD} as unread, unread or {_DENIED} or {_LOST} as lost,
-            lost or {_SOME_RECORD_LOST} as gone, {_BLIND} as blind,
-            case when by_final_reads and final_high > ack then final_high else highest end as beyond
+            {_BEGUN_ABOVE} as begun_above, not begun_above and {_UNREAD} as unread,
+            unread or begun_above or {_DENIED} or {_LOST} as lost, lost or {_SOME_RECORD_LOST} as gone,
+            {_BLIND} as blind,
+            case when begun_above then coalesce(log_start, begins)
+                when not by_final_reads then highest when final_high > ack then final_high end as beyond
         from bounded)"""
 
 # A send whose invocation is missing may have been invoked at any time. Where the leader's log is not known, a
@@ -215,7 +248,8 @@ _CAUSES = f"""
         from covered)
     select run, partition, value, sent, repeated, invoked, invoked_at, invoked_time, sender, type, done, line,
         process, pos, ack, acks, read_at, read_low, read_high, read_by, final, leader_at, leader_low,
-        leader_high, live, live_at, others, vanished, vanished_at, unread, beyond, lost, gone, cause,
+        leader_high, live, live_at, others, vanished, vanished_at, unread, begun_above, beyond, lost,
+        gone, cause,
         case when weak_acks and read_low is null and (gone or blind) then {ACKS} else cause end as excuse
     from permitted"""
 

@@ -419,10 +419,11 @@ PLACE = integer(0)
 _PARTITION = Field(name="partition", type=PLACE, needed=True)
 _VALUE = Field(name="value", type=integer(), needed=True)
 _OFFSET = Field(name="offset", type=PLACE, needed=True)
-_EPOCH = Field(name="epoch", type=unasked(integer()))
+_EPOCH = Field(name="epoch", type=integer())
 _SEND = item(_PARTITION, _VALUE, Field(name="offset", type=PLACE), _EPOCH)
 _READ = item(_PARTITION, _OFFSET, _VALUE, _EPOCH)
-_END = item(_PARTITION, _OFFSET)
+_END = item(_PARTITION, _OFFSET, _EPOCH)
+_START = item(_PARTITION, _OFFSET)
 _UNREADABLE = item(_PARTITION, _OFFSET, Field(name="why", type=WORD))
 
 _CLIENT: Mapping[str, Ask] = {"process": Between(0)}
@@ -439,6 +440,7 @@ HISTORY = Table(
         Field(name="reads", type=list_of(_READ)),
         Field(name="corrupt", type=list_of(_UNREADABLE)),
         Field(name="offsets", type=list_of(_END)),
+        Field(name="starts", type=list_of(_START)),
         Field(name="partitions", type=list_of(PLACE)),
         Field(name="error", type=unasked(TEXT)),
         Field(name="fault", type=OBJECT),
@@ -463,6 +465,7 @@ CARRIED_BY: Mapping[str, Sequence[str]] = {
     "reads": ("poll", "txn"),  # but not in invocations
     "corrupt": ("poll",),  # the same
     "offsets": ("list_offsets",),
+    "starts": ("list_offsets",),
     "partitions": ("assign", "subscribe"),
 }
 

@@ -34,6 +34,17 @@ TAIL_BYTES = 1 << 16
 PARQUET_FROM_BYTES = 1 << 20
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Special:
+    """The processes whose acks do not count, and those that read last of all."""
+
+    settling: tuple[int, ...] = ()
+    final: tuple[int, ...] = ()
+
+
+NOBODY_SPECIAL = Special()
+
+
 @dataclass(slots=True, kw_only=True)
 class Folder:
     """What the driver knows about a run; `reasons` and the fields after it grow while the files are
@@ -90,8 +101,9 @@ class Folder:
         return not is_int(self.about.get("history_lines"))
 
     @property
-    def settle_processes(self) -> tuple[int, ...]:
-        return ints((self.about.get("settle") or {}).get("processes"))
+    def special(self) -> Special:
+        settling = ints((self.about.get("settle") or {}).get("processes"))
+        return Special(settling=settling, final=self.final_processes)
 
     @property
     def final_processes(self) -> tuple[int, ...]:

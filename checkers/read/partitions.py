@@ -30,6 +30,7 @@ class Partition:
     key: int
     replicas: tuple[str, ...]
     compact: bool
+    keeps_all: bool  # nothing deletes its records
     leader: str | None  # None: nobody knows
     isr: frozenset[str]  # the final leader's; empty if it is not known
 
@@ -41,6 +42,7 @@ class Partitions(Mapping[int, Partition]):
     keys_there: Ints  # the number of each
     replicas: Coded[tuple[str, ...]]
     compact: Flags
+    keeps_all: Flags
     leader: Coded[str | None]
     isr: Coded[frozenset[str]]
     # Where run.json lacks them, the replicas must show the leader and its ISR, or the ISR alone.
@@ -66,7 +68,7 @@ class Partitions(Mapping[int, Partition]):
     def row(self, at: int) -> Partition:
         return Partition(
             key=int(self.keys_there[at]), replicas=self.replicas.at(at), compact=bool(self.compact[at]),
-            leader=self.leader.at(at), isr=self.isr.at(at),
+            keeps_all=bool(self.keeps_all[at]), leader=self.leader.at(at), isr=self.isr.at(at),
         )  # fmt: skip
 
     def numbers(self, those: Flags) -> list[int]:
@@ -78,8 +80,9 @@ class Partitions(Mapping[int, Partition]):
         """Those in these rows."""
         return Partitions(
             keys_there=self.keys_there[rows], replicas=self.replicas.taken(rows), compact=self.compact[rows],
-            leader=self.leader.taken(rows), isr=self.isr.taken(rows), asks_leader=self.asks_leader[rows],
-            asks_isr=self.asks_isr[rows], led_by_none=self.led_by_none[rows],
+            keeps_all=self.keeps_all[rows], leader=self.leader.taken(rows), isr=self.isr.taken(rows),
+            asks_leader=self.asks_leader[rows], asks_isr=self.asks_isr[rows],
+            led_by_none=self.led_by_none[rows],
         )  # fmt: skip
 
     @property
@@ -102,6 +105,8 @@ def partitions_of(named: Mapping[str, Mapping[str, Any]], leaders: Mapping[str, 
         keys_there=np.fromiter(by_key, np.int64, len(by_key)),
         replicas=Coded.of(tuple(assignment["replicas"]) for assignment in by_key.values()),
         compact=cleanup.where(lambda word: "compact" in word),
+        keeps_all=np.fromiter(
+            (one.get("keeps_all") is True for one in by_key.values()), np.bool_, len(by_key)),
         leader=leader,
         isr=isr.mapped(lambda nodes: frozenset(nodes or ())),
         asks_leader=unnamed,

@@ -1,6 +1,6 @@
 """Parses a range of a file into rows of the laws' tables, and facts for the driver.
 
-    parsed = read_range(one, acked_aside=folder.settle_processes)
+    parsed = read_range(one, folder.special)
     parsed.tables["sends"]            by the names of checkers.laws.tables, texts as dictionaries; or SEQS,
                                       or REPLICA_ROWS
     parsed.facts                      a HistoryFacts, DumpFacts, ReplicaFacts or TraceFacts
@@ -35,6 +35,7 @@ from floodmark.checkers.read.field_table import (
     validity,
     values,
 )
+from floodmark.checkers.read.folder import NOBODY_SPECIAL, Special
 from floodmark.checkers.read.json_lines import Rows, as_json, rows_of
 from floodmark.checkers.read.ranges import AT_BITS, Range
 from floodmark.checkers.read.replica_rows import REPLICA_ROWS
@@ -45,7 +46,8 @@ Ints = npt.NDArray[np.int64]
 
 WORD = pa.dictionary(pa.int32(), pa.string())
 LISTS = {  # field -> table
-    "sends": "sends", "reads": "reads", "corrupt": "corrupt", "offsets": "ends", "partitions": "assigned",
+    "sends": "sends", "reads": "reads", "corrupt": "corrupt", "offsets": "ends", "starts": "starts",
+    "partitions": "assigned",
 }  # fmt: skip
 MOVES = ("assign", "subscribe", "crash")
 # The events that checks use; a hw only if it is a leader's.
@@ -71,14 +73,13 @@ def schema_of(name: str) -> pa.Schema:
     ])
 
 
-def read_range(one: Range, acked_aside: Collection[int] = (), data: bytes | None = None) -> Parsed:
-    """Read the range. acked_aside: processes whose acks do not count. data: its lines, or all of the Parquet
-    file, if they have been read already."""
+def read_range(one: Range, special: Special = NOBODY_SPECIAL, data: bytes | None = None) -> Parsed:
+    """Read the range. data: its lines, or all of the Parquet file, if they have been read already."""
     if one.copy is not None:
         with suppress(history_parquet.Rotten):  # then the lines are read
-            return _history(one, history_parquet.group_of(one), acked_aside)
+            return _history(one, history_parquet.group_of(one), special)
     if not one.is_parquet:
-        return read_bytes(one, ranges.bytes_of(one) if data is None else data, acked_aside)
+        return read_bytes(one, ranges.bytes_of(one) if data is None else data, special)
     assert one.node is not None
     try:
         rows = parquet.group_of(one, data)
@@ -88,10 +89,10 @@ def read_range(one: Range, acked_aside: Collection[int] = (), data: bytes | None
     return _dump(one, rows)
 
 
-def read_bytes(one: Range, data: bytes, acked_aside: Collection[int] = ()) -> Parsed:
+def read_bytes(one: Range, data: bytes, special: Special = NOBODY_SPECIAL) -> Parsed:
     """Read the range from these lines, all of them complete."""
     if one.kind == "history":
-        return _history(one, rows_of(data, HISTORY), acked_aside)
+        return _history(one, rows_of(data, HISTORY), special)
     if one.kind == "trace":
         return _trace(one, rows_of(data, TRACE))
     if one.kind == "replicas":
@@ -155,7 +156,7 @@ class _Items:
         return numbers.to_numpy()  # type: ignore[no-any-return]
 
 
-def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
+def _history(one: Range, rows: Rows, special: Special) -> Parsed:
     process = rows.columns["process"].to_numpy()
     is_client = process >= 0
     asks = {name: is_client & _is(rows, "f", *by) for name, by in CARRIED_BY.items()}
@@ -167,12 +168,18 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
     tables = {
         LISTS[name]: _of_items(LISTS[name], one.run, base, each) for name, each in items.items()
     }
-    moved = np.union1d(np.flatnonzero(is_client & _is(rows, "f", *MOVES)), items["corrupt"].row)
+    moves = is_client & _is(rows, "f", *MOVES)
+    moves |= is_client & _is(rows, "f", "list_offsets") & _is(rows, "type", "invoke")
+    moves[items["corrupt"].row] = True
+    empty = _in(process, special.final) & _is(rows, "f", "poll") & _is(rows, "type", "ok")
+    empty[items["reads"].row] = empty[items["corrupt"].row] = False
+    tables["empty_polls"] = _table("empty_polls", one.run, _take_rows(
+        {"at": base["at"], "process": base["process"]}, pa.array(np.flatnonzero(empty))))
     clients = pa.array(np.flatnonzero(is_client))
-    tables["moves"] = _table("moves", one.run, _take_rows(base, pa.array(moved)))
+    tables["moves"] = _table("moves", one.run, _take_rows(base, pa.array(np.flatnonzero(moves))))
     ident = _idents(len(process), items["sends"])
     tables["lines"] = _table("lines", one.run, _take_rows({**base, "ident": ident}, clients))
-    counted = ~np.isin(process, np.array(sorted(acked_aside), dtype=np.int64)) & _is(rows, "type", "ok")
+    counted = ~_in(process, special.settling) & _is(rows, "type", "ok")
     first = counted & (np.cumsum(~is_client) == 0)  # before the first line of the nemesis
     facts = HistoryFacts(
         **_counts(one, rows),
@@ -190,6 +197,10 @@ def _history(one: Range, rows: Rows, acked_aside: Collection[int]) -> Parsed:
         nemesis=tuple(as_json(rows.line(int(rows.places[row]))) for row in np.flatnonzero(~is_client)),
     )
     return Parsed(tables=tables, facts=facts)
+
+
+def _in(process: Ints, those: Collection[int]) -> Mask:
+    return np.isin(process, np.array(sorted(those), dtype=np.int64))
 
 
 def _broken_faults(rows: Rows) -> dict[str, Any]:
@@ -224,7 +235,7 @@ def _of_items(name: str, run: int, base: Mapping[str, pa.Array], items: _Items) 
     columns = _take_rows(base, pa.array(items.row))
     if pa.types.is_struct(items.flat.type):
         there = {each.name for each in items.flat.type}
-        columns |= {key: items.flat.field(key) for key in ("value", "offset", "why") if key in there}
+        columns |= {key: items.flat.field(key) for key in ("value", "offset", "epoch", "why") if key in there}
     columns |= {"partition": pa.array(items.partition), "pos": pa.array(items.pos)}
     return _table(name, run, columns)
 

@@ -1,6 +1,6 @@
 """What clients asked and how it ended, as sorted times: the load of a run, partition by partition."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from floodmark.checkers.laws.tables import TABLES
 from floodmark.checkers.read.arrays import codes_of, concatenated
 from floodmark.checkers.read.facts import HistoryFacts
-from floodmark.checkers.read.folder import Folder
+from floodmark.checkers.read.folder import NOBODY_SPECIAL, Folder, Special
 from floodmark.checkers.read.history_parquet import with_parquet
 from floodmark.checkers.read.ranges import cut
 from floodmark.checkers.read.tables import Parsed, read_range
@@ -101,18 +101,18 @@ class Clients:
 def clients_of(folder: Folder) -> Clients:
     """Read the history. OSError if it cannot be read."""
     assert folder.history is not None
-    return clients_in(folder, list(read_history(folder.history, folder.settle_processes)))
+    return clients_in(folder, list(read_history(folder.history, folder.special)))
 
 
-def read_history(place: Place, acked_aside: Collection[int] = (), *, threads: int = 1) -> Iterator[Parsed]:
+def read_history(place: Place, special: Special = NOBODY_SPECIAL, *, threads: int = 1) -> Iterator[Parsed]:
     """Its ranges, in order: the KEPT tables, and for each line how many records it sends and reads. OSError
     if it cannot be read."""
     ranges = list(with_parquet(cut(0, "history", None, place)))
     if min(threads, len(ranges)) < 2:
-        yield from (_kept(read_range(one, acked_aside)) for one in ranges)
+        yield from (_kept(read_range(one, special)) for one in ranges)
         return
     with ThreadPoolExecutor(threads) as pool:
-        yield from pool.map(lambda one: _kept(read_range(one, acked_aside)), ranges)
+        yield from pool.map(lambda one: _kept(read_range(one, special)), ranges)
 
 
 def _kept(parsed: Parsed) -> Parsed:
@@ -132,7 +132,7 @@ def clients_in(folder: Folder, history: Sequence[Parsed]) -> Clients:
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
     joined = concatenated([one.tables for one in history] or [
         {name: TABLES[name].empty_table() for name in KEPT}])
-    aside = [*folder.settle_processes, *folder.final_processes]
+    aside = [*folder.special.settling, *folder.special.final]
     lines, sends = (_but(joined[name], aside) for name in ("lines", "sends"))
     ops, times = ops_of(lines), numbers(lines, "time")
     ends_ns = int(times.max()) if len(times) else 0

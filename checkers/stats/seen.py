@@ -54,7 +54,7 @@ def seen(place: Path, near: Sequence[Near], ops_at_most: int) -> Seen:
     run.open(run.history_path).close()
     folder = open_folder(place)
     threads = min(THREADS, os.cpu_count() or 1)
-    history = list(read_history(run.history_path, folder.settle_processes, threads=threads))
+    history = list(read_history(run.history_path, folder.special, threads=threads))
     facts = [one.facts for one in history if isinstance(one.facts, HistoryFacts)]
     faults, why = _faults(folder, history)
     drawn = _drawn(history, near, ops_at_most) if history else {}

@@ -37,14 +37,17 @@ EXPLANATIONS: Mapping[str, Explanation] = {
     finding_names.LOST_WRITE: Explanation(
         means="A send was acked and its record is not in the leader's final log at the offset that was "
         "acked. `how` says where it is: moved (elsewhere in that log), overwritten (another record "
-        "is there), orphaned (only other replicas hold it), gone. Where only the wire is seen, it is gone "
+        "is there), orphaned (only other replicas hold it), gone; or the log, which keeps everything, now "
+        "begins above it (log-start). Where only the wire is seen, it is gone "
         "too if no node knew its topic all the time that the cluster had to settle, although each named a "
         "controller and all brokers, and no act of the run deleted it. Where nobody has that log, reads "
         "may show it: the final readers were shown a record at or below its offset, one above it, "
-        "and never this one (unread); or, in an imported history, no poll ever showed it, and one "
+        "and never this one, or three of them were told that the log ends above it, and read on or got "
+        "nothing (unread); or, in an imported history, no poll ever showed it, and one "
         "showed a higher offset.",
         near_miss="A send that timed out (info) and is gone: nobody promised anything. A record below the "
-        "log start: deleted, not lost. A record that only a follower lacks: that is "
+        "log start of a topic with retention: deleted, not lost. An answer that a quota withholds. A record "
+        "that only a follower lacks: that is "
         "under-replicated.",
         permitted="acks other than all; an unclean election after the send, by the setting or asked for; "
         "min.insync.replicas nodes or more struck by data-losing faults after the send, power cuts aside "
@@ -210,8 +213,11 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         facts=("S14",),
     ),
     finding_names.END_OFFSET_REGRESSED: Explanation(
-        means="The end offset of a partition fell for one client, or was below what it had already read.",
-        near_miss="Two clients that ask two leaders at about the same time.",
+        means="The end offset of a partition fell for one client, was below what it had already read, or was "
+        "at or below a record that had been acked before it asked, in the epoch of the leader that answered "
+        "(behind-ack).",
+        near_miss="Two clients that ask two leaders at about the same time. A new leader that does not know "
+        "yet how far the one before had acked. The last stable offset, below the HW.",
         permitted=f"{_LOSS}.",
         law="The end offset that one client gets never falls",
         facts=("S15",),

@@ -43,6 +43,7 @@ def phrases(row: Row) -> dict[str, str]:
         "lack": "lacks" if len(nodes) == 1 else "lack",
         "holders": holders,
         "if_held": f"; it is {holders}" if nodes else "",
+        "went_on": "were told that the log goes on above it" if seen is None else f"went on to offset {seen}",
         "above_hw": f"when the highest HW was {seen}",
         "lines": cycle_words.lines(row),
         "where_seen": f"was read{cycle_words.lines(row)}" if ops else f"is {holders}",
@@ -80,8 +81,10 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     (finding_names.LOST_WRITE, "orphaned"): _ACKED + "the leader's final log does not hold it; it is "
     "{holders}.",
     (finding_names.LOST_WRITE, "gone"): _ACKED + "{gone}.",
-    (finding_names.LOST_WRITE, "unread"): _ACKED + "the reads that went on to offset {seen} did not return "
+    (finding_names.LOST_WRITE, "unread"): _ACKED + "the reads that {went_on} did not return "
     "it{if_held}.",
+    (finding_names.LOST_WRITE, "log-start"): _ACKED + "the log, which keeps everything, now begins at offset "
+    "{seen}.",
     (finding_names.DIVERGED, None): "At {place} {who} and the others hold different records.",
     (finding_names.EPOCH_LINEAGE, "two records"): "Epoch {seen} names two records at {place} ({who}).",
     (finding_names.EPOCH_LINEAGE, "falls"): "In the log of {who} the epoch falls below {seen} at {place}.",

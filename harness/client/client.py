@@ -28,7 +28,7 @@ from floodmark.harness.client.failure_delay import FailureDelay
 from floodmark.harness.client.leaders import Leaders
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests, Target
-from floodmark.harness.op import Outcome, Read, Send, Type, Unreadable
+from floodmark.harness.op import LogOffset, Outcome, Read, Send, Type, Unreadable
 
 Address = tuple[str, int]
 ACKS = {"all": -1, "1": 1, "0": 0}
@@ -119,8 +119,17 @@ class Client:
             self._positions[key] = _Position(offset=offset)
 
     async def poll(self, *, node: str | None = None) -> Outcome:
-        """Read the assigned partitions: ok if any partition answered; a fail has read nothing. `node`: read
-        from that node even if it does not lead."""
+        """Read the assigned partitions, over records that are not ours: ok if any partition answered; a fail
+        has read nothing. So an ok poll without reads got an answer that had nothing at the position. `node`:
+        read from that node even if it does not lead."""
+        while True:
+            before = {key: at.offset for key, at in self._positions.items()}
+            outcome = await self._poll_once(node)
+            moved = before != {key: at.offset for key, at in self._positions.items()}
+            if outcome.reads or outcome.corrupt or outcome.type is not Type.OK or not moved:
+                return await self._delay.wait_after(outcome)
+
+    async def _poll_once(self, node: str | None) -> Outcome:
         by_node: dict[int | str, list[int]] = {}
         parts: list[_NodeReads] = []
         for key in self._positions:
@@ -134,19 +143,24 @@ class Client:
         errors = [part.error for part in parts if part.error]
         if reads or len(errors) < len(parts):
             corrupt = tuple(place for part in parts for place in part.corrupt)
-            return await self._delay.wait_after(Outcome(type=Type.OK, reads=reads, corrupt=corrupt))
-        return await self._delay.wait_after(Outcome(type=Type.FAIL, error=errors[0] if errors else None))
+            return Outcome(type=Type.OK, reads=reads, corrupt=corrupt)
+        return Outcome(type=Type.FAIL, error=errors[0] if errors else None)
 
     async def list_offsets(self, keys: Iterable[int], *, node: str | None = None) -> Outcome:
-        """Read the end offsets as a consumer does: ok only if every partition answered. `node`: ask that node
-        even if it does not lead."""
-        offsets = []
+        """Read the end offsets as a consumer under read_uncommitted does: ok only if every partition
+        answered. `node`: ask that node even if it does not lead. The beginnings too, where the settings say
+        so; those that no broker tells are left out."""
+        offsets, starts = [], []
         for key in keys:
-            error, offset = await self._request_end_offset(key, node)
-            if error:
-                return await self._delay.wait_after(Outcome(type=Type.FAIL, error=error))
-            offsets.append((key, offset))
-        return await self._delay.wait_after(Outcome(type=Type.OK, offsets=tuple(offsets)))
+            end = await self._request_offset(key, node)
+            if isinstance(end, str):
+                return await self._delay.wait_after(Outcome(type=Type.FAIL, error=end))
+            offsets.append(end)
+            if self._config.lists_starts:
+                start = await self._request_offset(key, node, first=True)
+                starts += [] if isinstance(start, str) else [start]
+        return await self._delay.wait_after(
+            Outcome(type=Type.OK, offsets=tuple(offsets), starts=tuple(starts)))
 
     async def close(self) -> None:
         if self._shared is not None:
@@ -262,6 +276,8 @@ class Client:
         if fetched.error != NONE:
             self._leaders.doubt(key)
             return _NodeReads(error=name_of(fetched.error))
+        if fetched.withheld is not None:
+            return _NodeReads(error=fetched.withheld)
         reads, batches = [], 0
         try:
             for one in batch.decode(fetched.records, self._ending, self._config.run_id):
@@ -274,6 +290,8 @@ class Client:
         except batch.Corrupt as corrupt:
             if not batches:
                 return self._process_corrupt(key, fetched, corrupt)
+        if fetched.records and not batches:  # the first one is cut off
+            return _NodeReads(error=_CORRUPT)
         return _NodeReads(reads=tuple(reads))
 
     def _process_corrupt(self, key: int, fetched: codec.FetchedPartition, corrupt: batch.Corrupt
@@ -287,30 +305,34 @@ class Client:
         first = at.corrupt == CORRUPT_TRIES
         place = corrupt.offset if at.offset <= corrupt.offset < fetched.hw else at.offset
         behind = batch.offset_behind(fetched.records, corrupt, fetched.hw)
-        if behind is not None and behind > at.offset:
+        moves = behind is not None and behind > at.offset
+        if behind is not None and moves:
             self._positions[key] = _Position(offset=behind)
         if not first:
-            return _NodeReads(error=None if behind is not None else _CORRUPT)
+            return _NodeReads(error=None if moves else _CORRUPT)
         return _NodeReads(corrupt=(Unreadable(partition=key, offset=place, why=corrupt.why),))
 
-    async def _request_end_offset(self, key: int, target: str | None) -> tuple[str | None, int]:
+    async def _request_offset(self, key: int, target: str | None, *, first: bool = False
+                              ) -> LogOffset | str:
+        """The end of the partition's log, or its first offset; or the error."""
         node = target or await self._find_leader(key)
         if node is None:
-            return _NO_LEADER, -1
+            return _NO_LEADER
         topic, partition = self._config.keys[key]
         try:
             connection = await self._get_connection(node)
             version = codec.choose_version(codec.LIST_OFFSETS, connection.versions)
-            request = codec.build_list_offsets_request(topic, partition, self._leaders.epoch(key), version)
+            request = codec.build_list_offsets_request(
+                topic, partition, self._leaders.epoch(key), version, first=first)
             answer = await connection.exchange(request, self._config.request_timeout_s)
-            error, offset = codec.read_list_offsets_response(answer, version)
+            error, offset, epoch = codec.read_list_offsets_response(answer, version)
         except (Unsent, Lost, codec.ProtocolError) as failure:
             self._leaders.doubt(key)
-            return _describe_failure(failure), -1
+            return _describe_failure(failure)
         if error == NONE and offset >= 0:
-            return None, offset
+            return LogOffset(key, offset, None if first or epoch < 0 else epoch)
         self._leaders.doubt(key)
-        return name_of(error), -1
+        return name_of(error)
 
     # -- leaders and connections --------------------------------------------------------------------------
 

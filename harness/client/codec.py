@@ -55,6 +55,7 @@ class FetchedPartition:
     hw: int
     diverging: bool
     records: bytes
+    withheld: str | None  # Kafka's error that says why it has no records, although the answer has no error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,30 +167,36 @@ def read_fetch_response(answer: bytes, version: int) -> dict[tuple[str, int], Fe
     decoded = _decode_response(FetchResponse, FETCH, answer, version)
     if version >= 7 and decoded.error_code:
         raise ProtocolError(f"the Fetch response has error {decoded.error_code}")
+    throttled = decoded.throttle_time_ms > 0
     return {
         (topic.topic, part.partition_index): FetchedPartition(
             error=part.error_code, hw=part.high_watermark, records=bytes(part.records or b""),
+            withheld=None if part.records else "THROTTLING_QUOTA_EXCEEDED" if throttled
+            else "REPLICA_NOT_AVAILABLE" if version >= 11 and part.preferred_read_replica >= 0 else None,
             diverging=version >= 12 and getattr(part.diverging_epoch, "end_offset", -1) >= 0,
         )
         for topic in decoded.responses for part in topic.partitions
     }
 
 
-def build_list_offsets_request(topic: str, partition: int, leader_epoch: int, version: int) -> bytearray:
+def build_list_offsets_request(topic: str, partition: int, leader_epoch: int, version: int, *,
+                               first: bool = False) -> bytearray:
+    """Build a consumer's request for the end of a log, or for its first offset."""
     topic_class = ListOffsetsRequest.ListOffsetsTopic
     partition_request = topic_class.ListOffsetsPartition(
-        partition_index=partition, current_leader_epoch=leader_epoch, timestamp=_LATEST)
+        partition_index=partition, current_leader_epoch=leader_epoch,
+        timestamp=_EARLIEST if first else _LATEST)
     return _encode_request(ListOffsetsRequest(
         version=version, replica_id=-1, isolation_level=_UNCOMMITTED,
         topics=[topic_class(name=topic, partitions=[partition_request])],
     ), version)
 
 
-def read_list_offsets_response(answer: bytes, version: int) -> tuple[int, int]:
-    """Read (error, offset) of the requested partition."""
+def read_list_offsets_response(answer: bytes, version: int) -> tuple[int, int, int]:
+    """Read (error, offset, leader epoch, -1 where there is none) of the requested partition."""
     for topic in _decode_response(ListOffsetsResponse, LIST_OFFSETS, answer, version).topics:
         for part in topic.partitions:
-            return part.error_code, part.offset
+            return part.error_code, part.offset, part.leader_epoch if version >= 4 else -1
     raise ProtocolError("the ListOffsets response does not have the requested partition")
 
 

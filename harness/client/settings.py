@@ -19,6 +19,7 @@ class ClientSettings:
     fetch_wait_ms: int = 200
     fetch_min_bytes: int = 1
     fetch_max_bytes: int = 32 << 10  # of one partition
+    lists_starts: bool = False  # list_offsets asks for the beginnings too
     compression: str = "none"  # of batches sent: none or gzip
     shares_requests: bool = False  # its sends go into Produce requests together with other processes' sends
     pause_s: tuple[float, float] = (0.02, 0.4)  # after a definite failure: the first wait, the longest

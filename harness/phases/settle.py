@@ -9,8 +9,11 @@ Rules
    info.
 3. Where only the wire is seen, run.json also says which nodes answered throughout timeout_s, and which of
    them did not know our topics, if the cluster did not settle.
-4. A partition counts as read only if a final read reached its end offset. A read without progress for STALL_S
-   is given up, and run.json says how far it got.
+4. A partition counts as read only if a final read reached its end offset, or if for STALL_S no reader got any
+   further and READERS_AT_LEAST of them, each with connections of its own, were answered EMPTY_POLLS times
+   that there was nothing. Any other read without progress for STALL_S is given up, and run.json says how far
+   it got.
+5. Where the first record read is above the log's beginning, two more processes read what comes first.
 """
 
 import asyncio
@@ -21,7 +24,7 @@ from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder
-from floodmark.harness.op import Intent, Outcome, Type
+from floodmark.harness.op import Intent, LogOffset, Type
 from floodmark.harness.phases.main_phase import ask, end_all, raise_first
 from floodmark.harness.protocols import (
     UNKNOWN,
@@ -36,6 +39,8 @@ from floodmark.harness.protocols import (
 
 PROBES = 2_000_000  # processes that probe are numbered from here on
 READERS = 3_000_000
+READERS_AT_LEAST = 3  # whose answers together prove that a record cannot be read
+EMPTY_POLLS = 3
 STALL_S = 20.0  # longer than any single op of a client can take
 _OBSERVE_EVERY_S = 0.1
 _WATCH_EVERY_S = 0.5
@@ -88,10 +93,13 @@ class Reach:
     reached: int = 0
     moved_s: float = 0.0  # the time of the latest progress
     done: bool = False
+    whole: int = 0  # processes that read to the end
+    fruitless: int = 0  # processes that got nothing more, since the latest progress
+    skipped: bool = True  # no process read the record at the log's beginning
 
     def update(self, end: int | None, reached: int) -> None:
         if reached > self.reached or (self.end is None and end is not None):
-            self.moved_s = asyncio.get_running_loop().time()
+            self.moved_s, self.fruitless = asyncio.get_running_loop().time(), 0
         self.end = end if self.end is None else self.end
         self.reached = max(reached, self.reached)
 
@@ -162,6 +170,10 @@ async def read_all(workload: Workload, recorder: Recorder, specs: Sequence[Parti
         await end_all(readers)
     raise_first(readers)
     stalled = loop.time() < deadline_s
+    for key, reach in reaches.items():
+        if stalled and not reach.done and reach.fruitless >= READERS_AT_LEAST:
+            pool.done.add(key)
+            reach.done = True
     unread = {str(key): f"{reach.progress_text()}, without progress for {stall_s:g} s" if stalled
               else f"{reach.progress_text()} after {timeout_s:g} s"
               for key, reach in sorted(reaches.items()) if not reach.done}
@@ -284,37 +296,50 @@ async def _read(pool: _ProcessPool, key: int, reach: Reach) -> None:
         process, session = pool.session()
         try:
             if await _read_through(pool, process, session, key, reach):
-                pool.done.add(key)
-                reach.done = True
-                return
+                reach.whole += 1
+                if not reach.skipped or reach.whole == READERS_AT_LEAST:
+                    pool.done.add(key)
+                    reach.done = True
+                    return
         finally:
             await session.close()
         await asyncio.sleep(_BETWEEN_PROCESSES_S)
 
 
 async def _read_through(pool: _ProcessPool, process: int, session: Session, key: int, reach: Reach) -> bool:
-    """Read from the start with one process; False: the process was over before the end offset."""
-    end, reached = None, 0
+    """Read from the beginning with one process; False: the process was over before the end offset, or got
+    nothing more."""
+    end, start, reached, empty = None, 0, 0, 0
     intent = Intent(f="assign", partitions=(key,))
     while True:
         outcome = await ask(session, process, intent, pool.recorder)
         if outcome.type is Type.INFO or session.over:
             return False
-        end = _end(outcome, key) if end is None else end
+        if end is None:
+            end, start = _offset_of(outcome.offsets, key), _offset_of(outcome.starts, key) or 0
+            reached = start
+        reach.skipped &= start not in (end, *(read.offset for read in outcome.reads))
         reached = max([reached, *(read.offset + 1 for read in outcome.reads)])
         reach.update(end, reached)
+        answered = intent.f == "poll" and outcome.type is Type.OK
+        is_empty = answered and not outcome.reads and not outcome.corrupt
+        empty = empty + 1 if is_empty else 0
         if outcome.type is Type.FAIL:  # such as a partition without a leader: try again after a pause
             await asyncio.sleep(_BETWEEN_PROCESSES_S)
         if end is None:
             intent = Intent(f="list_offsets", partitions=(key,))
-        elif reached >= end:
+        elif reached >= end or (reach.whole and outcome.reads):
             return True
+        elif empty == EMPTY_POLLS:
+            reach.fruitless += 1
+            return False
         else:
-            intent = Intent(f="poll")
+            begins = intent.f == "list_offsets" and start > 0
+            intent = Intent(f="poll", partitions=(key,), offset=start) if begins else Intent(f="poll")
 
 
-def _end(outcome: Outcome, key: int) -> int | None:
-    return next((offset for partition, offset in outcome.offsets if partition == key), None)
+def _offset_of(found: Sequence[LogOffset], key: int) -> int | None:
+    return next((one.offset for one in found if one.partition == key), None)
 
 
 def _leader(view: View, key: int) -> str | None:

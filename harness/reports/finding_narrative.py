@@ -132,7 +132,7 @@ def op_clause(evidence: Evidence, op: Op) -> str:
     clauses = [send_clause(evidence, op)] if op.sends else []
     clauses += [read_clause(evidence, op)] if op.reads else []
     if not clauses and op.offsets is not None:
-        ends = [end for partition, end in op.offsets if partition == evidence.number("partition")]
+        ends = [end.offset for end in op.offsets if end.partition == evidence.number("partition")]
         clauses = [f"got {ends[0]} as the log's end"] if ends else []
     if op.reads and op.type is not Type.OK:
         clauses.append(f"in a {op.f} that ended in {op.type}")

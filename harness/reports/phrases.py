@@ -84,7 +84,7 @@ def details(op: Op, asked: Asked) -> str:
     """The records of an op, those asked about first."""
     parts = list(records(op.sends or (), asked))
     parts += records(op.reads or (), asked)
-    parts += [f"p{partition} ends at {end}" for partition, end in op.offsets or ()]
+    parts += [f"p{end.partition} ends at {end.offset}" for end in op.offsets or ()]
     parts += [f"partitions {', '.join(map(str, op.partitions))}"] if op.partitions else []
     if op.f == "poll" and op.type is Type.OK and not op.reads:
         parts.append("nothing")

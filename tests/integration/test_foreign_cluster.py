@@ -144,3 +144,35 @@ def test_a_cluster_has_twice_its_longest_time_to_settle(
         plan = planned_on_own(OwnOptions(bootstrap=cluster.bootstrap), RunOptions(out=tmp_path / "run"))
 
     assert plan.settle_timeout_s == timeout_s
+
+
+def test_acked_records_below_a_beginning_that_moved_are_lost(tmp_path: Path) -> None:
+    with foreign_cluster(Quirk.BEGINNING_MOVES) as cluster:
+        ran = run(cluster, tmp_path)
+
+    assert (ran.code, found(tmp_path)) == (1, {"lost-write": "log-start"}), ran.err + ran.out
+    assert "now begins at offset" in ran.out
+
+
+@pytest.mark.parametrize("near", [Quirk.DELETES_BY_AGE, Quirk.EMPTY_BY_QUOTA], ids=str)
+def test_what_retention_deletes_and_a_quota_withholds_is_no_loss(tmp_path: Path, near: Quirk) -> None:
+    with foreign_cluster(near) as cluster:
+        ran = run(cluster, tmp_path)
+
+    assert found(tmp_path) == {}, ran.err + ran.out
+
+
+@pytest.mark.parametrize("quirk", [Quirk.READS_NOTHING, Quirk.SKIPS_PREFIX], ids=str)
+def test_acked_records_that_no_reader_gets_are_lost(tmp_path: Path, quirk: Quirk) -> None:
+    with foreign_cluster(quirk) as cluster:
+        ran = run(cluster, tmp_path)
+
+    assert (ran.code, found(tmp_path)) == (1, {"lost-write": "unread"}), ran.err + ran.out
+    assert verdict(tmp_path / "run")["findings"][0]["examples"][0]["offset"] == 0
+
+
+def test_an_end_behind_an_ack_is_found(tmp_path: Path) -> None:
+    with foreign_cluster(Quirk.END_BEHIND_ACK) as cluster:
+        ran = run(cluster, tmp_path)
+
+    assert (ran.code, found(tmp_path)) == (1, {"end-offset-regressed": "behind-ack"}), ran.err + ran.out

@@ -41,6 +41,8 @@ class Fetched:
     hw: int = 0
     records: bytes = b""
     diverging: tuple[int, int] | None = None
+    throttled_ms: int = 0
+    elsewhere: int = -1  # the replica to read from instead
 
 
 @dataclass(slots=True, kw_only=True)
@@ -159,9 +161,10 @@ def _fetched(answer: Fetched) -> Any:
             epoch=answer.diverging[0], end_offset=answer.diverging[1])
     partition = topic.PartitionData(
         partition_index=0, error_code=answer.error, high_watermark=answer.hw, last_stable_offset=-1,
-        log_start_offset=0, aborted_transactions=None, preferred_read_replica=-1, records=answer.records,
+        log_start_offset=0, aborted_transactions=None, records=answer.records,
+        preferred_read_replica=answer.elsewhere,
         **more)
-    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0,
+    return FetchResponse(throttle_time_ms=answer.throttled_ms, error_code=0, session_id=0,
                          responses=[topic(topic=TOPIC, partitions=[partition])])
 
 

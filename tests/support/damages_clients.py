@@ -352,6 +352,34 @@ def the_end_falls(folder: RunFolder, random: Random) -> Expect | None:
     return found("end-offset-regressed")
 
 
+def behind_an_ack(folder: RunFolder, random: Random, epoch: int) -> bool:
+    """A process that reads uncommitted records is told, in this epoch, that a log ends at an acked record,
+    which another process read in epoch 7."""
+    ack = any_ack(folder, random)
+    if ack is None or folder.run["guarantees"]["acks"] != "all":
+        return False
+    reader = folder.fresh_process()
+    asker = reader + 1
+    read = {"partition": ack[0], "offset": ack[1], "value": ack[2], "epoch": 7}
+    folder.add(reader, "invoke", "poll")
+    folder.add(reader, "ok", "poll", reads=[read])
+    folder.run["isolation_of"] = {str(asker): "read_uncommitted"}
+    folder.add(asker, "invoke", "list_offsets")
+    folder.add(asker, "ok", "list_offsets",
+               offsets=[{"partition": ack[0], "offset": ack[1], "epoch": epoch}])
+    return True
+
+
+@damage
+def an_end_is_behind_an_ack(folder: RunFolder, random: Random) -> Expect | None:
+    return found("end-offset-regressed") if behind_an_ack(folder, random, epoch=7) else None
+
+
+@near_miss
+def a_new_leader_tells_an_end_behind_an_ack(folder: RunFolder, random: Random) -> Expect | None:
+    return NOTHING if behind_an_ack(folder, random, epoch=8) else None
+
+
 @near_miss
 def two_clients_are_told_different_ends(folder: RunFolder, random: Random) -> Expect | None:
     """An end offset that another client got before does not matter."""

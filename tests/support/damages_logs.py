@@ -9,6 +9,7 @@ from damages import (
     BUG,
     NOTHING,
     Expect,
+    acks,
     damage,
     extend,
     failed_or_info,
@@ -228,9 +229,8 @@ def elected_and_nothing_written(folder: RunFolder, random: Random) -> Expect | N
     return NOTHING
 
 
-@near_miss
-def retention(folder: RunFolder, random: Random) -> Expect | None:
-    """The start of every log was deleted after everything had been read."""
+def delete_the_first(folder: RunFolder, random: Random) -> int:
+    """Deletes the start of every log of a partition, which is returned."""
     partition = some_partition(folder, random)
     start = random.randrange(folder.row("n1", partition)["leo"])
     for node in NODES:
@@ -239,7 +239,24 @@ def retention(folder: RunFolder, random: Random) -> Expect | None:
         row["log_start"] = own
         kept = [entry for entry in folder.log(node, partition) if entry["offset"] >= own]
         folder.set_log(node, partition, kept)
+    return partition
+
+
+@near_miss
+def retention(folder: RunFolder, random: Random) -> Expect | None:
+    """The start of every log was deleted after everything had been read."""
+    delete_the_first(folder, random)
     return NOTHING
+
+
+@damage
+def a_beginning_that_moved(folder: RunFolder, random: Random) -> Expect | None:
+    """The same, of a topic that keeps everything."""
+    partition = delete_the_first(folder, random)
+    folder.run["partitions"][str(partition)]["keeps_all"] = True
+    start = folder.row(folder.leader(partition), partition)["log_start"]
+    below = [ack for ack in acks(folder) if ack[0] == partition and ack[1] < start]
+    return found("lost-write") if below and folder.run["settled"] is True else None
 
 
 @near_miss

@@ -55,7 +55,7 @@ _ASK_CONTROL = ("import socket, sys; control = socket.create_connection(('127.0.
 
 
 class Quirk(Enum):
-    """One bug of the system, or (from LSO_BELOW_HW on) what a correct system may show too."""
+    """One bug of the system, or (from DELETES_BY_AGE on) what a correct system may show too."""
 
     BEGINNING_MOVES = "a log begins above its first records, although it keeps everything"
     READS_NOTHING = "a fetch from the beginning returns nothing below the high watermark that it names"
@@ -67,6 +67,7 @@ class Quirk(Enum):
     END_BEHIND_ACK = "the latest offset is the last batch's base offset plus one"
     QUIET_FETCH = "a fetch that does not wait is answered without its partitions"
     OLD_FETCH = "Fetch is served up to version 10 only"
+    DELETES_BY_AGE = "a log begins above its first records, by a retention that the system shows"
     LSO_BELOW_HW = "somebody else's transaction stays open"
     NO_CONTROLLER_YET = "after all brokers were down nobody knows controller or topics for a while"
     PARTIAL_LAST_BATCH = "the last batch of a fetch is cut off (KIP-74)"
@@ -257,12 +258,13 @@ class ForeignCluster:
 
     def _configs(self, node: int, request: Any) -> Any:
         one = DescribeConfigsResponse.DescribeConfigsResult
+        aged = {"retention.ms": "1000"} if Quirk.DELETES_BY_AGE in self.quirks else {}
         return DescribeConfigsResponse(throttle_time_ms=0, results=[
             one(error_code=0, error_message=None, resource_type=asked.resource_type,
                 resource_name=asked.resource_name, configs=[one.DescribeConfigsResourceResult(
                     name=name, value=value, read_only=False, config_source=5, is_sensitive=False, synonyms=[],
                     config_type=0, documentation=None) for name, value in {
-                        **self.settings, **self.topic_settings.get(asked.resource_name, {})}.items()])
+                        **self.settings, **self.topic_settings.get(asked.resource_name, {}), **aged}.items()])
             for asked in request.resources])
 
     def _elect_leaders(self, node: int, request: Any) -> Any:
@@ -312,7 +314,7 @@ class ForeignCluster:
             stored.data = stored.data[:-1] + bytes([stored.data[-1] ^ 0xFF])
         if odd and not damaged and Quirk.UNKNOWN_MAGIC in self.quirks:
             stored.data = stored.data[:16] + b"\x09" + stored.data[17:]
-        if odd and Quirk.BEGINNING_MOVES in self.quirks:
+        if odd and self.quirks & {Quirk.BEGINNING_MOVES, Quirk.DELETES_BY_AGE}:
             log.start = log.batches[len(log.batches) // 4].base
         return 0, stored.base
 

@@ -30,7 +30,8 @@ def is_op(row: Mapping[str, Any]) -> bool:
     items = (
         is_list(row, "sends", is_send)
         and is_list(row, "reads", lambda r: is_named(r) and is_place(r.get("offset")))
-        and is_list(row, "offsets", lambda o: is_place(o.get("partition")) and is_place(o.get("offset")))
+        and is_list(row, "offsets", lambda o: is_start(o) and has_epoch_or_none(o))
+        and is_list(row, "starts", is_start)
         and all(map(is_place, listed(row, "partitions")))
     )
     if process == NEMESIS:
@@ -74,8 +75,15 @@ def is_send(item: Mapping[str, Any]) -> bool:
 
 
 def is_named(item: Mapping[str, Any]) -> bool:
-    epoch = item.get("epoch")
-    return is_place(item.get("partition")) and is_int(item.get("value")) and (epoch is None or is_int(epoch))
+    return is_place(item.get("partition")) and is_int(item.get("value")) and has_epoch_or_none(item)
+
+
+def is_start(item: Mapping[str, Any]) -> bool:
+    return is_place(item.get("partition")) and is_place(item.get("offset"))
+
+
+def has_epoch_or_none(item: Mapping[str, Any]) -> bool:
+    return item.get("epoch") is None or is_int(item["epoch"])
 
 
 def is_place(value: Any) -> bool:

@@ -90,7 +90,7 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
             bad += 1
         else:
             history.append({**row, "at": at, "place": lines - 1})
-    probes = set(folder.settle_processes)
+    probes = set(folder.special.settling)
     for row in history:
         keys = ("at", "index", "time", "process", "type")
         base = {**{key: row[key] for key in keys}, "f": row["f"]}
@@ -99,25 +99,31 @@ def read_history(folder: Folder, rows: dict[str, list[Row]], survey: Survey) -> 
             continue
         setattr(survey, row["type"], getattr(survey, row["type"]) + 1) if row["type"] != "invoke" else None
         survey.txns += row["f"] == "txn"
-        if row["f"] in ("assign", "subscribe", "crash"):
+        asks_ends = row["f"] == "list_offsets" and row["type"] == "invoke"
+        if row["f"] in ("assign", "subscribe", "crash") or asks_ends:
             rows["moves"].append(base)
+        is_empty = row["type"] == "ok" and row.get("reads") == [] and not row.get("corrupt")
+        if is_empty and row["f"] == "poll" and row["process"] in folder.special.final:
+            rows["empty_polls"].append({"at": row["at"], "process": row["process"]})
         carried = {
             "sends": row["f"] in ("send", "txn"),
             "reads": row["f"] in ("poll", "txn") and row["type"] != "invoke",
             "offsets": row["f"] == "list_offsets",
+            "starts": row["f"] == "list_offsets",
             "partitions": row["f"] in ("assign", "subscribe"),
         }
         for name, table in (
             ("sends", "sends"),
             ("reads", "reads"),
             ("offsets", "ends"),
+            ("starts", "starts"),
             ("partitions", "assigned"),
         ):
             for pos, item in enumerate((row.get(name) or ()) if carried[name] else ()):
                 item = {"partition": item} if name == "partitions" else item
                 wanted = {
                     key: item.get(key)
-                    for key in ("partition", "value", "offset")
+                    for key in ("partition", "value", "offset", "epoch")
                     if key in TABLES[table].names
                 }
                 rows[table].append({**base, "pos": pos, **wanted})

@@ -179,7 +179,7 @@ class Stage:
                 return str(listed.error)
             polled = await client.poll()
             found.extend(read.value for read in polled.reads)
-            return None if len(found) >= listed.offsets[0][1] else f"{found}, {polled.error}"
+            return None if len(found) >= listed.offsets[0].offset else f"{found}, {polled.error}"
 
         try:
             client.assign([key])

@@ -29,7 +29,7 @@ def read_run(
     """All tables that come from the big files, and the merged facts of the ranges."""
     parts, facts = defaultdict[str, list[pa.Table]](list), list[Facts]()
     for one in ranges_of(run, folder, range_bytes):
-        parsed = read_range(one, folder.settle_processes)
+        parsed = read_range(one, folder.special)
         facts.append(pickle.loads(pickle.dumps(parsed.facts)))
         for name, table in parsed.tables.items():
             parts[name].append(table)

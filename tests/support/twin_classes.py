@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import twin_observes
-from twin_facts import Partition, Send, World
+from twin_facts import Partition, Send, World, reads_of
 from twin_folder import Line, clock_error, is_list, is_text
 
 ACKS = "acks"
@@ -38,6 +38,8 @@ def is_lost(world: World, send: Send) -> bool:
     partition = world.partitions.get(send.partition)
     if partition is None or not can_lose(world, send):
         return False
+    if is_below_the_beginning(world, send):
+        return True
     if is_blind(world, send):
         return is_unread(world, send) or is_denied(world, send)
     twice = send.value in world.repeated
@@ -70,6 +72,10 @@ def is_unread(world: World, send: Send) -> bool:
         below = any(read.offset <= send.offset for read in final)
         if below and any(read.offset > send.offset for read in final):
             return True
+        if log_begins_at_or_below(world, partition, send.offset):
+            readers = set(final_readers(world))
+            if sum(was_told(world, reader, partition.key, send.offset) for reader in readers) >= 3:
+                return True
     return inferred(world, partition) and not world.was_read(send) and any(
         read.offset > send.offset for read in reads)
 
@@ -99,6 +105,49 @@ def names_all_nodes(world: World, what: str) -> bool:
     named = (world.run.get("settle") or {}).get(what)
     return isinstance(named, list) and bool(world.run["nodes"]) and all(
         node in named for node in world.run["nodes"])
+
+
+def is_below_the_beginning(world: World, send: Send) -> bool:
+    """The log keeps everything, and now begins above this acked record: by its leader's row or, without one,
+    by what the final readers were told."""
+    partition = world.partitions[send.partition]
+    if not (partition.keeps_all and world.settled) or partition.compact or send.value in world.repeated:
+        return False
+    if send.type != "ok" or send.offset is None or partition.leader_holds(send.offset, send.value):
+        return False
+    if partition.leader in partition.rows:
+        return send.offset < partition.log_start
+    return send.offset < max(beginnings(world, partition.key), default=0)
+
+
+def beginnings(world: World, key: int) -> list[int]:
+    """What the final readers were told about where the log begins."""
+    return [start["offset"] for line in world.lines if line["process"] in final_readers(world)
+            and (line["f"], line["type"]) == ("list_offsets", "ok")
+            for start in line.get("starts") or [] if start["partition"] == key]
+
+
+def log_begins_at_or_below(world: World, partition: Partition, offset: int) -> bool:
+    """Whether the log surely begins at or below this offset."""
+    told = beginnings(world, partition.key)
+    return max([*told, partition.log_start]) <= offset and (bool(told) or partition.log_start_known)
+
+
+def was_told(world: World, reader: int, key: int, offset: int) -> bool:
+    """This process was told, before it read anything, that the log ends above the offset; and then it read on
+    above it, or a poll was answered with nothing."""
+    told = has_read = False
+    for line in world.lines:
+        if line["process"] != reader or line["type"] == "invoke":
+            continue
+        if (line["f"], line["type"]) == ("list_offsets", "ok") and not has_read:
+            told |= any(end["partition"] == key and end["offset"] > offset for end in line["offsets"])
+        mine = [read.offset for read in reads_of(line) if read.partition == key]
+        has_read |= bool(mine)
+        is_empty = line["f"] == "poll" and line.get("reads") == [] and not line.get("corrupt")
+        if told and line["type"] == "ok" and (is_empty or any(read > offset for read in mine)):
+            return True
+    return False
 
 
 def final_readers(world: World) -> list[int]:

@@ -11,6 +11,7 @@ from twin_classes import (
     Cause,
     follows,
     internal_topics,
+    is_below_the_beginning,
     is_lost,
     is_unread,
     of_lost_write,
@@ -26,7 +27,7 @@ def lost_write(world: World) -> Iterator[Found]:
     without that log, whose loss reads show."""
     for send in world.oks():
         if is_lost(world, send):
-            how = how_lost(world, send)
+            how = "log-start" if is_below_the_beginning(world, send) else how_lost(world, send)
             yield (send.partition, send.offset, send.value, how), of_lost_write(world, send)
 
 

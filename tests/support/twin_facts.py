@@ -60,6 +60,7 @@ class Partition:
     key: int
     replicas: list[str]
     compact: bool
+    keeps_all: bool
     leader: str | None  # None: unknown
     isr: list[str] | None
     rows: dict[str, Line]
@@ -260,6 +261,7 @@ def partition_of(folder: Folder, key: int, spec: dict[str, Any]) -> Partition:
     leader, isr = leader_of(folder, key, spec["replicas"], rows)
     usable = leader is not None and leader in rows and leader in logs and leader not in folder.damaged
     return Partition(key=key, replicas=spec["replicas"], compact="compact" in (spec.get("cleanup") or ""),
+                     keeps_all=spec.get("keeps_all") is True,
                      leader=leader, isr=isr, rows=rows, logs=logs, usable=usable,
                      rows_promised=twin_observes.shows(folder.run or {}, "replicas"))
 

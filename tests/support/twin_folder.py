@@ -123,6 +123,10 @@ def is_read(value: object) -> bool:
 
 
 def is_end(value: object) -> bool:
+    return is_start(value) and is_optional(is_int, value.get("epoch"))  # type: ignore[attr-defined]
+
+
+def is_start(value: object) -> bool:
     return isinstance(value, dict) and is_offset(value.get("partition")) and is_offset(value.get("offset"))
 
 
@@ -186,7 +190,7 @@ def has_its_fields(line: Line) -> bool:
                 "subscribe": ["partitions"] if ok else [], "poll": ["reads"] if ok else [],
                 "list_offsets": ["offsets"] if ok else []}.get(f, [])
     kinds = {"sends": is_send, "reads": is_read, "partitions": is_offset, "offsets": is_end,
-             "corrupt": is_end}
+             "starts": is_start, "corrupt": is_start}
     return all(line.get(name) is not None for name in required) and all(
         is_list(kind, line[name]) for name, kind in kinds.items() if line.get(name) is not None)
 

@@ -185,14 +185,50 @@ def end_offset_regressed(world: World) -> Iterator[Found]:
             polled[place] = max(polled.get(place, 0), read.offset + 1)
         if line["f"] == "list_offsets" and line["type"] == "ok":
             answers: dict[tuple[int, int], set[int]] = {}
+            behind: dict[tuple[int, int], int] = {}  # (partition, end) -> above the acks that it is behind
             for end in line["offsets"]:
                 answers.setdefault((line["process"], end["partition"]), set()).add(end["offset"])
+                behind[end["partition"], end["offset"]] = max(
+                    behind.get((end["partition"], end["offset"]), 0), acked_to(world, line, end))
             for place, offsets in answers.items():
                 least = max(last.get(place, 0), polled.get(place, 0))
                 for offset in sorted(offsets):
-                    if offset < least:
-                        yield (place[1], offset, line["position"]), fallen(world, place[1], offset, least)
+                    acked = behind[place[1], offset]
+                    if offset < max(least, acked):
+                        how = "behind-ack" if offset < acked else None
+                        cause = fallen(world, place[1], offset, max(least, acked))
+                        yield (place[1], offset, line["position"], how), cause
                 last[place] = max(offsets)
+
+
+def acked_to(world: World, line: Line, end: Line) -> int:
+    """Above the highest record that was acked by acks=all before this answer was asked for, and appended in
+    the epoch of the leader that answered."""
+    promised = None if "isolation" in world.strange else world.run["guarantees"].get("isolation")
+    own = (world.run.get("isolation_of") or {}).get(str(line["process"]), promised)
+    asked = max((other["position"] for other in world.lines if other["position"] < line["position"]
+                 and other["process"] == line["process"] and other["f"] == "list_offsets"
+                 and other["type"] == "invoke"), default=-1)
+    weak = world.run["guarantees"].get("acks", "all") != "all" or end["partition"] not in world.partitions
+    epoch = end.get("epoch")
+    overlaps = line["process"] in world.overlapping
+    if own != "read_uncommitted" or weak or epoch is None or epoch < 0 or overlaps:
+        return 0
+    return max((send["offset"] + 1 for other in world.lines if other["position"] < asked
+                and other["f"] in ("send", "txn") and other["type"] == "ok"
+                for send in other.get("sends") or []
+                if send["partition"] == end["partition"] and send.get("offset") is not None
+                and epoch in epochs_of(world, send)), default=0)
+
+
+def epochs_of(world: World, send: Line) -> set[int]:
+    """The epochs in which the ack, a read or a log says that this record was appended."""
+    place = (send["partition"], send["offset"], send["value"])
+    told = [send, *(read for line in world.lines if line["type"] != "invoke" and line["f"] in ("poll", "txn")
+                    for read in line.get("reads") or []),
+            *(entry for log in world.partitions[send["partition"]].logs.values() for entry in log)]
+    return {each["epoch"] for each in told if each.get("epoch") is not None
+            and (each["partition"], each["offset"], each["value"]) == place}
 
 
 def fallen(world: World, partition: int, offset: int, least: int) -> Cause | None:

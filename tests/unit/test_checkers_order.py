@@ -1,7 +1,7 @@
 """The order of sends, of reads and of end offsets: hits, and near misses without a finding."""
 
 import pytest
-from folders import Tale, reads_of
+from folders import NODES, Tale, reads_of
 from judging import Tales
 
 from floodmark.checkers.laws import finding_names as names
@@ -245,6 +245,83 @@ def an_end_offset_is_not_below_what_the_client_has_read(tale: Tale) -> None:
 @TALES.tale()
 def two_clients_may_get_different_end_offsets(tale: Tale) -> None:
     tale.acked(1, 2).ends(5, 2).ends(6, 1)
+
+
+# -- an end behind an ack, under read_uncommitted -----------------------------------------------------------
+
+
+def asked(tale: Tale, end: int, epoch: int | None = 4, process: int = 7, at: int = 2) -> Tale:
+    """The records 1, 2, 3 are acked, and read in epoch 4; before the last ack, a process asks for the end."""
+    answered = {} if epoch is None else {"epoch": epoch}
+    tale.acked(*range(1, at + 1), epoch=4).line(process, "invoke", "list_offsets").acked(at + 1, epoch=4)
+    tale.line(process, "ok", "list_offsets", offsets=[{"partition": 0, "offset": end, **answered}])
+    tale.run["guarantees"]["isolation"] = "read_uncommitted"
+    return tale
+
+
+@TALES.tale("end-offset-regressed bug 1")
+def an_end_is_above_what_was_acked_before_it_was_asked_for(tale: Tale) -> None:
+    asked(tale, 1)
+
+
+@TALES.tale()
+def an_end_may_be_below_what_was_acked_while_it_was_asked_for(tale: Tale) -> None:
+    asked(tale, 2)
+
+
+@TALES.tale()
+def a_leader_of_another_epoch_may_not_know_of_the_ack_yet(tale: Tale) -> None:
+    asked(tale, 1, epoch=5)
+
+
+@TALES.tale()
+def an_end_without_its_epoch_proves_nothing(tale: Tale) -> None:
+    asked(tale, 1, epoch=None)
+
+
+@TALES.tale()
+def under_read_committed_the_end_is_the_last_stable_offset(tale: Tale) -> None:
+    asked(tale, 1).run["guarantees"]["isolation"] = "read_committed"
+
+
+@TALES.tale("end-offset-regressed bug 1")
+def a_process_may_have_an_isolation_of_its_own(tale: Tale) -> None:
+    asked(tale, 1).run["isolation_of"] = {"7": "read_uncommitted"}
+    tale.run["guarantees"]["isolation"] = "read_committed"
+
+
+@TALES.tale()
+def a_process_may_read_committed_records_alone(tale: Tale) -> None:
+    asked(tale, 1).run["isolation_of"] = {"7": "read_committed"}
+
+
+@TALES.tale()
+def with_acks_1_an_end_may_be_below_an_ack(tale: Tale) -> None:
+    asked(tale, 1).run["guarantees"]["acks"] = "1"
+
+
+@TALES.tale("end-offset-regressed bug 1")
+def a_read_tells_the_epoch_where_no_log_does(tale: Tale) -> None:
+    asked(tale, 1).files["logs/n1.jsonl"] = None
+    tale.files |= {"logs/n2.jsonl": None, "logs/n3.jsonl": None}
+    tale.run["observes"] = {"dumps": False}
+    tale.op(8, "poll", reads=[{"partition": 0, "offset": 1, "value": 2, "epoch": 4}])
+
+
+@TALES.tale()
+def without_a_known_epoch_of_the_record_nothing_is_claimed(tale: Tale) -> None:
+    a_read_tells_the_epoch_where_no_log_does(tale)
+    del tale.lines[-1]["reads"][0]["epoch"]
+
+
+@TALES.tale(
+    "end-offset-regressed fault budget 1", "lost-write fault budget 2", "saw-then-lost fault budget 1"
+)
+def an_end_below_an_ack_follows_from_a_permitted_loss(tale: Tale) -> None:
+    asked(tale, 1).fault("power_cut", *NODES, lost=True)
+    tale.op(8, "poll", reads=[{"partition": 0, "offset": 1, "value": 2, "epoch": 4}])
+    for node in NODES:
+        tale.drop(node, 2).drop(node, 1)
 
 
 @pytest.mark.parametrize("name", TALES.cases())

@@ -2,6 +2,7 @@
 agrees on each."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -202,6 +203,147 @@ def on_a_system_without_logs_a_loss_at_the_tail_is_unknown(tale: Tale) -> None:
 def without_final_reads_a_loss_is_unknown(tale: Tale) -> None:
     tale.acked(1).run |= CLIENTS_ALONE | {"final_reads": {}}
     tale.final = False
+
+
+# -- three readers that are told of a log that goes on -------------------------------------------------------
+
+READERS = (FINAL, FINAL + 1, FINAL + 2)
+
+
+def told(tale: Tale, *reads: tuple[int, int], end: int = 3, start: int | None = 0,
+         readers: Sequence[int] = READERS) -> Tale:
+    """Each of these final readers is told where the log begins and ends, and its poll returns these reads."""
+    tale.final = False
+    tale.run["final_reads"]["processes"] = list(READERS)
+    starts = {} if start is None else {"starts": [{"partition": 0, "offset": start}]}
+    for reader in readers:
+        tale.assign(reader, 0)
+        tale.op(reader, "list_offsets", offsets=[{"partition": 0, "offset": end}], **starts)
+        tale.poll(reader, *reads)
+    return tale
+
+
+def alone(tale: Tale) -> Tale:
+    tale.run |= CLIENTS_ALONE
+    return tale
+
+
+@TALES.tale("lost-write bug 3")
+def what_three_readers_do_not_get_is_lost(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3)))
+
+
+@TALES.tale("lost-write bug 2")
+def a_prefix_that_three_readers_skip_is_lost(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), (2, 3)))
+
+
+@TALES.tale("lost-write bug 1")
+def a_tail_that_three_readers_do_not_get_is_lost(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), (0, 1), (1, 2)))
+    for reader in READERS:
+        tale.poll(reader)
+
+
+@TALES.tale("lost-write bug 3")
+def without_a_told_beginning_a_system_deletes_nothing(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), start=None))
+
+
+@TALES.tale("lost-write bug 2", unknown=["lost-write"])
+def what_is_below_the_told_beginning_may_be_deleted(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), start=1)).run["partitions"]["0"]["keeps_all"] = False
+
+
+@TALES.tale("lost-write bug 2")
+def what_is_at_the_told_end_is_unknown(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), end=2))
+    tale.poll(FINAL, (2, 3))
+
+
+@TALES.tale(unknown=["lost-write"])
+def two_readers_prove_nothing(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), readers=READERS[:2]))
+
+
+@TALES.tale(unknown=["lost-write"])
+def one_reader_that_asks_three_times_proves_nothing(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), readers=[FINAL] * 3))
+
+
+@TALES.tale(unknown=["lost-write"])
+def answers_with_an_error_prove_nothing(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), readers=READERS[:2]))
+    tale.ends(READERS[2], 3).op(READERS[2], "poll", "fail", error="TIMEOUT")
+
+
+@TALES.tale(unknown=["lost-write"])
+def readers_that_were_told_afterwards_prove_nothing(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), readers=READERS[:2]))
+    tale.poll(READERS[2], (2, 3)).ends(READERS[2], 3).poll(READERS[2])
+
+
+@TALES.tale()
+def what_another_final_reader_got_is_not_lost(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3)))
+    tale.run["final_reads"]["processes"].append(FINAL + 3)
+    tale.poll(FINAL + 3, (0, 1), (1, 2), (2, 3))
+
+
+@TALES.tale(unknown=["lost-write"])
+def a_partition_that_was_not_read_to_the_end_is_unknown(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3))).run["final_reads"]["partitions"] = []
+
+
+@TALES.tale(unknown=["lost-write"])
+def a_run_that_did_not_settle_is_unknown(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3))).run["settled"] = False
+
+
+# -- the beginning of a log that keeps everything ------------------------------------------------------------
+
+
+def beginning_at_1(tale: Tale) -> Tale:
+    told(tale.acked(1, 2, 3), (1, 2), (2, 3), start=1)
+    tale.run["partitions"]["0"]["keeps_all"] = True
+    return tale
+
+
+@TALES.tale("lost-write bug 1")
+def a_record_below_the_told_beginning_is_lost(tale: Tale) -> None:
+    alone(beginning_at_1(tale))
+
+
+@TALES.tale("lost-write bug 1")
+def a_record_below_the_leaders_log_start_is_lost(tale: Tale) -> None:
+    beginning_at_1(tale)
+    for node in NODES:
+        tale.drop(node, 0)
+
+
+@TALES.tale()
+def a_log_that_does_not_keep_everything_may_begin_above_records(tale: Tale) -> None:
+    a_record_below_the_leaders_log_start_is_lost(tale)
+    del tale.run["partitions"]["0"]["keeps_all"]
+
+
+@TALES.tale(unknown=["lost-write"])
+def without_logs_a_beginning_above_records_is_unknown(tale: Tale) -> None:
+    a_record_below_the_told_beginning_is_lost(tale)
+    tale.run["partitions"]["0"]["keeps_all"] = "yes"
+
+
+@TALES.tale(unknown=["lost-write"])
+def only_a_final_reader_is_told_the_last_beginning(tale: Tale) -> None:
+    alone(beginning_at_1(tale)).run["final_reads"]["processes"] = [7]
+    tale.poll(7, (1, 2), (2, 3))
+
+
+@TALES.tale("lost-write fault budget 1")
+def a_fault_may_permit_that_the_beginning_moved(tale: Tale) -> None:
+    tale.acked(1).fault("power_cut", *NODES, lost=True).acked(2, 3)
+    told(tale, (1, 2), (2, 3), start=1).run["partitions"]["0"]["keeps_all"] = True
+    alone(tale)
 
 
 # -- imported histories --------------------------------------------------------------------------------------

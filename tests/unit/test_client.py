@@ -24,7 +24,7 @@ from canned_broker import canned_broker as canned
 from floodmark.harness.client import batch
 from floodmark.harness.client.client import Client
 from floodmark.harness.client.settings import ClientSettings
-from floodmark.harness.op import Outcome, Read, Send, Type, Unreadable
+from floodmark.harness.op import LogOffset, Outcome, Read, Send, Type, Unreadable
 
 RUN = "0123456789abcdef"
 SENDS = (Send(partition=7, value=17), Send(partition=7, value=18))
@@ -204,7 +204,7 @@ def test_an_older_broker_gets_requests_in_versions_it_serves() -> None:
         assert (outcome.type, outcome.sends[0].offset) == (Type.OK, 2)
         client.assign([7])
         assert [read.value for read in (await client.poll()).reads] == [17]
-        assert (await client.list_offsets([7])).offsets == ((7, 9),)
+        assert (await client.list_offsets([7])).offsets == (LogOffset(7, 9),)
         assert [(api, version) for api, version, _ in broker.asked] == [
             (METADATA, 4), (PRODUCE, 5), (FETCH, 6), (LIST_OFFSETS, 2)]
 
@@ -281,6 +281,42 @@ def test_other_errors_fail_a_poll_and_the_process_continues(answer: Fetched | Ac
         assert [read.value for read in (await client.poll()).reads] == [10]
 
     run_story(story)
+
+
+@pytest.mark.parametrize(("answer", "error"), [
+    (Fetched(throttled_ms=50), "THROTTLING_QUOTA_EXCEEDED"), (Fetched(elsewhere=2), "REPLICA_NOT_AVAILABLE"),
+    (Fetched(records=stamped([10], 0, 0)[:-3]), "CORRUPT_MESSAGE"),
+])
+def test_an_answer_that_withholds_records_is_no_empty_one(answer: Fetched, error: str) -> None:
+    async def story(broker: CannedBroker, client: Client) -> None:
+        broker.fetch = [answer, Fetched(records=stamped([10], 0, 0), throttled_ms=50)]
+        client.assign([7])
+        outcome = await client.poll()
+        assert (outcome.type, outcome.error) == (Type.FAIL, error)
+        assert [read.value for read in (await client.poll()).reads] == [10]
+
+    run_story(story)
+
+
+def test_a_poll_reads_on_over_records_that_are_not_ours() -> None:
+    async def story(broker: CannedBroker, client: Client) -> None:
+        theirs = batch.encode([5], batch.ending("another run"), 0)
+        broker.fetch = [Fetched(records=theirs), Fetched(records=stamped([10], 1, 0)), Fetched()]
+        client.assign([7])
+        assert [(read.offset, read.value) for read in (await client.poll()).reads] == [(1, 10)]
+
+    run_story(story)
+
+
+def test_the_beginnings_are_listed_where_the_settings_say_so() -> None:
+    async def story(broker: CannedBroker, client: Client) -> None:
+        broker.ends = [Ended(offset=9), Ended(offset=4), Ended(offset=9), Ended(error=78, offset=-1)]
+        assert (await client.list_offsets([7])).starts == (LogOffset(7, 4),)
+        assert [one.topics[0].partitions[0].timestamp for one in broker.of(LIST_OFFSETS)] == [-1, -2]
+        outcome = await client.list_offsets([7])
+        assert (outcome.offsets, outcome.starts) == ((LogOffset(7, 9, 0),), ())
+
+    run_story(story, lists_starts=True)
 
 
 def test_a_damaged_batch_is_an_error_and_not_an_empty_answer() -> None:
@@ -360,7 +396,7 @@ def test_list_offsets_sends_the_epoch_and_is_ok_only_if_answered() -> None:
         broker.ends = [Ended(error=78, offset=-1), Ended(offset=9)]
         refused = await client.list_offsets([7])
         assert (refused.type, refused.error) == (Type.FAIL, "OFFSET_NOT_AVAILABLE")
-        assert (await client.list_offsets([7])).offsets == ((7, 9),)
+        assert (await client.list_offsets([7])).offsets == (LogOffset(7, 9, 0),)
         requested = broker.of(LIST_OFFSETS)[0].topics[0].partitions[0]
         assert (requested.current_leader_epoch, requested.timestamp) == (3, -1)
 

@@ -12,7 +12,7 @@ from canned_broker import canned_broker as canned
 
 from floodmark.harness.client.client import Client, wire_clients
 from floodmark.harness.client.settings import ClientSettings
-from floodmark.harness.op import Intent, Send, Type
+from floodmark.harness.op import Intent, LogOffset, Send, Type
 from floodmark.harness.protocols import PartitionSpec, WorkloadSettings
 from floodmark.workloads.log import LogSession
 
@@ -113,7 +113,7 @@ def test_reads_from_a_given_node_begin_at_the_offset_of_the_seek() -> None:
         assert two.leader.asked == []
         return ends
 
-    assert run_story(story).offsets == ((7, 9),)
+    assert run_story(story).offsets == (LogOffset(7, 9, 0),)
 
 
 @pytest.mark.parametrize(("run_acks", "send_acks", "expected"), [

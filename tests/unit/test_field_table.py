@@ -48,7 +48,8 @@ GOOD: dict[str, list[Line]] = {
         {**OP, "type": "ok", "f": "txn", "sends": SENDS, "reads": SENDS[:1], "error": None},
         {**OP, "type": "ok", "f": "poll", "reads": SENDS[:1]},
         {**OP, "type": "ok", "f": "poll", "reads": READS},
-        {**OP, "type": "ok", "f": "list_offsets", "offsets": [{"partition": 0, "offset": 9}]},
+        {**OP, "type": "ok", "f": "list_offsets", "offsets": [{"partition": 0, "offset": 9, "epoch": 2}],
+         "starts": [{"partition": 0, "offset": 1}]},
         {**OP, "type": "ok", "f": "assign", "partitions": [0, 1]},
         {**OP, "type": "info", "f": "subscribe", "error": "TIMEOUT"},
         {**OP, "type": "fail", "f": "crash"},
@@ -86,7 +87,8 @@ GOOD["trace"] = [
 def variants(line: Line) -> Iterator[str]:
     """The line with each of its fields, and each odd field, in turn replaced."""
     text = json.dumps(line)
-    for name in (*line, "sends", "reads", "offsets", "partitions", "isr", "epochs", "value", "error", "x"):
+    others = "sends", "reads", "offsets", "starts", "partitions", "isr", "epochs", "value", "error", "x"
+    for name in (*line, *others):
         for odd in ODD:
             if odd == GONE:
                 yield json.dumps({key: value for key, value in line.items() if key != name})

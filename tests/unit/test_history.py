@@ -16,7 +16,7 @@ import pytest
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
-from floodmark.harness.op import Intent, Op, Outcome, Read, Send, Type, Unreadable
+from floodmark.harness.op import Intent, LogOffset, Op, Outcome, Read, Send, Type, Unreadable
 
 
 def send(value: int) -> Intent:
@@ -73,7 +73,7 @@ def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Pa
         recorder.complete(recorder.invoke(0, send(1)), Outcome(type=Type.FAIL, error="CONNECTION"))
         recorder.complete(recorder.invoke(0, Intent(f="assign", partitions=(1, 2))), Outcome(type=Type.OK))
         recorder.complete(recorder.invoke(0, Intent(f="list_offsets", partitions=(1,))),
-                          Outcome(type=Type.OK, offsets=((1, 9),)))
+                          Outcome(type=Type.OK, offsets=(LogOffset(1, 9, 3),), starts=(LogOffset(1, 2),)))
         recorder.complete(recorder.invoke(0, Intent(f="poll")), Outcome(type=Type.OK, corrupt=places))
         recorder.close()
 
@@ -83,7 +83,8 @@ def test_a_completion_has_the_sends_also_where_the_outcome_has_none(tmp_path: Pa
     assert ops[7].corrupt == places
     assert (ops[1].sends, ops[1].error) == ((Send(partition=0, value=1),), "CONNECTION")
     assert ops[2].partitions == ops[3].partitions == (1, 2)
-    assert (ops[4].partitions, ops[5].offsets) == (None, ((1, 9),))
+    assert ops[4].partitions is None
+    assert (ops[5].offsets, ops[5].starts) == ((LogOffset(1, 9, 3),), (LogOffset(1, 2),))
 
 
 def test_time_does_not_go_back_when_the_clock_does(tmp_path: Path) -> None:

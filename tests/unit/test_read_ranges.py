@@ -20,6 +20,7 @@ from floodmark.checkers.judge.preconditions import preconditions_of
 from floodmark.checkers.read import json_lines
 from floodmark.checkers.read.facts import DumpFacts, HistoryFacts, TraceFacts
 from floodmark.checkers.read.field_table import HISTORY, TRACE, dump_of
+from floodmark.checkers.read.folder import Special
 from floodmark.checkers.read.ranges import Kind, Range, bytes_of
 from floodmark.checkers.read.seqs import BLOCK_BITS, SCHEMA, SEQS, SeqFacts, seq_facts
 from floodmark.checkers.read.tables import intervals, read_bytes, read_range, schema_of
@@ -193,7 +194,7 @@ def test_idents_depend_on_the_order_of_the_sends() -> None:
 def test_acks_of_the_harnesss_own_processes_do_not_count() -> None:
     sends = [{"partition": 0, "value": 1}, {"partition": 0, "value": 2}]
     lines = [op(0, type="ok", f="send", sends=sends), op(1, type="ok", f="send", sends=sends, process=7)]
-    facts = read_bytes(a_range("history"), text(*lines), acked_aside=(7,)).facts
+    facts = read_bytes(a_range("history"), text(*lines), Special(settling=(7,))).facts
     assert isinstance(facts, HistoryFacts)
     assert (facts.ok, facts.acked) == (2, 2)
 

@@ -12,7 +12,7 @@ from looks import SPEC, look, replica
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
-from floodmark.harness.op import Intent, Outcome, Read, Type
+from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Type
 from floodmark.harness.phases.settle import (
     Reach,
     Settled,
@@ -84,12 +84,15 @@ def test_an_epoch_isr_leo_or_hw_that_moved_is_reported(after: View) -> None:
 
 
 class Log:
-    """A workload over one log: its end offset is `end`, and it returns records up to `given`."""
+    """A workload over one log from `start` to `end`: it returns the records from `first` up to `given`, then
+    nothing, or an error."""
 
     name, guarantees = "log", dict[str, Any]()
 
-    def __init__(self, *, end: int | None, given: int) -> None:
-        self.end, self.given, self.polls = end, given, 0
+    def __init__(self, *, end: int | None, given: int, start: int = 0, first: int | None = None,
+                 error: str | None = None) -> None:
+        self.end, self.given, self.start, self.error = end, given, start, error
+        self.first = start if first is None else first
 
     def intents(self, process: int, random: object) -> Iterator[Intent]:
         raise NotImplementedError
@@ -118,8 +121,12 @@ class Reader:
             case "list_offsets" if self.log.end is None:
                 return Outcome(type=Type.FAIL, error="LEADER_NOT_AVAILABLE")
             case "list_offsets":
-                return Outcome(type=Type.OK, offsets=((0, self.log.end),))
-        at, self.at = self.at, min(self.at + 1, self.log.given)
+                return Outcome(type=Type.OK, offsets=(LogOffset(0, self.log.end),),
+                               starts=(LogOffset(0, self.log.start),))
+        self.at = max(self.at if intent.offset is None else intent.offset, self.log.first)
+        at, self.at = self.at, min(self.at + 1, max(self.at, self.log.given))
+        if at == self.at and self.log.error is not None:
+            return Outcome(type=Type.FAIL, error=self.log.error)
         reads = (Read(partition=0, offset=at, value=at),) if at < self.at else ()
         return Outcome(type=Type.OK, reads=reads)
 
@@ -148,7 +155,7 @@ def test_a_read_to_the_end_is_reported_with_nothing_lacking(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("log", "how_far"), [
-    (Log(end=12, given=5), "at 5 of 12, without progress for 0.2 s"),
+    (Log(end=12, given=5, error="THROTTLING_QUOTA_EXCEEDED"), "at 5 of 12, without progress for 0.2 s"),
     (Log(end=None, given=5), "its end offset is unknown, without progress for 0.2 s"),
 ], ids=["short", "no-leader"])
 def test_a_read_without_progress_is_given_up_and_reported(tmp_path: Path, log: Log, how_far: str) -> None:
@@ -161,6 +168,32 @@ def test_a_read_without_progress_is_given_up_and_reported(tmp_path: Path, log: L
                              reading=reading_text(reaches)))
     assert shown.endswith(f"2 op/s  partition 0 {so_far}")
     assert list(read(tmp_path / "history.jsonl"))  # what was read counts
+
+
+def test_three_readers_that_are_answered_with_nothing_have_read_to_the_end(tmp_path: Path) -> None:
+    reported, _ = final_reads(tmp_path, Log(end=12, given=5), stall_s=3.0)
+    assert (reported["partitions"], "lacking" in reported) == ([0], False)
+    assert len(reported["processes"]) >= 3
+
+
+def test_a_log_that_begins_above_0_is_read_from_there(tmp_path: Path) -> None:
+    reported, _ = final_reads(tmp_path, Log(end=9, given=9, start=4))
+    assert reported == {"processes": [3_000_000], "partitions": [0]}
+    ops = list(read(tmp_path / "history.jsonl"))
+    assert [one.offset for op in ops for one in op.reads or ()] == [4, 5, 6, 7, 8]
+    assert [op.starts for op in ops if op.starts] == [(LogOffset(0, 4),)]
+
+
+@pytest.mark.parametrize("log", [Log(end=0, given=0), Log(end=4, given=4, start=4)], ids=["new", "deleted"])
+def test_an_empty_log_is_read_by_one_process(tmp_path: Path, log: Log) -> None:
+    assert final_reads(tmp_path, log)[0] == {"processes": [3_000_000], "partitions": [0]}
+
+
+def test_what_comes_first_is_read_by_three_processes_if_the_first_one_skips(tmp_path: Path) -> None:
+    reported, _ = final_reads(tmp_path, Log(end=9, given=9, first=6))
+    assert reported == {"processes": [3_000_000, 3_000_001, 3_000_002], "partitions": [0]}
+    shown = [[one.offset for one in op.reads] for op in read(tmp_path / "history.jsonl") if op.reads]
+    assert shown == [[6], [7], [8], [6], [6]]
 
 
 def test_a_slow_read_with_progress_is_not_given_up_before_its_timeout(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from floodmark.harness.cluster.kafka.hosts_files import write_hosts
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.log_lines import read_line
-from floodmark.harness.cluster.kafka.settings import effective
+from floodmark.harness.cluster.kafka.settings import effective, keeps_all
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
 from floodmark.harness.cluster.layout import Address, Layout
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
@@ -93,7 +93,7 @@ class _Start:
 
 class KafkaSystem:
     """Apache Kafka. See harness.cluster.system: System, and harness.protocols: Freezes, Expires, Elects,
-    ElectsReplica and Traces."""
+    ElectsReplica, KeepsRecords and Traces."""
 
     def __init__(self, kafka: Distribution, form: Form, ids: Mapping[str, int], *, power: PowerLoss,
                  topic_config: Mapping[str, str] | None = None,
@@ -108,6 +108,7 @@ class KafkaSystem:
             **({"topic_config": dict(topic_config)} if topic_config else {}),
             **({"topics": {name: dict(keys) for name, keys in topics.items()}} if topics else {})}
         self.config = {node: effective(form.settings, topic_config or {}) for node in self.nodes}
+        self.keeps_all = keeps_all(form.settings, topic_config or {}, *(topics or {}).values())
         self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
             Failpoints: "stock Apache Kafka has no failpoints", Clocks: NO_CLOCKS, **form.lacks}

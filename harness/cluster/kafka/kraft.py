@@ -69,6 +69,7 @@ PREFERRED: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.enable": "false",
     "log.index.size.max.bytes": "1048576",
+    "log.retention.ms": "-1",
     "num.io.threads": "2",
     "num.network.threads": "1",
     "offsets.topic.num.partitions": "1",

@@ -49,6 +49,15 @@ def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) ->
     return {key: _typed(value) for key, value in {**settings, **of_topics}.items()}
 
 
+def keeps_all(settings: Mapping[str, str], *of_topics: Mapping[str, str]) -> bool:
+    """Whether these settings of the brokers delete no record of a topic, and no topic has others."""
+    kept_by = {"cleanup.policy": "delete", "retention.bytes": "-1", "retention.ms": "-1"}
+    return (settings.get("log.retention.ms") == "-1"
+            and settings.get("log.retention.bytes", "-1") == "-1"
+            and settings.get("log.cleanup.policy", "delete") == "delete"
+            and all(own.get(key, kept) == kept for own in of_topics for key, kept in kept_by.items()))
+
+
 def _typed(value: str) -> int | bool | str:
     if value.lower() in ("true", "false"):
         return value.lower() == "true"

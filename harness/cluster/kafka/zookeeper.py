@@ -49,6 +49,7 @@ PREFERRED: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.enable": "false",
     "log.index.size.max.bytes": "4096",
+    "log.retention.ms": "-1",
     "log.segment.bytes": "1048576",
     "num.io.threads": "2",
     "num.network.threads": "1",

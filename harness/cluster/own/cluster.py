@@ -162,6 +162,7 @@ class OwnCluster:
         self.system = {"name": NAME, "bootstrap": bootstrap, "brokers": {
             node: f"{host}:{port}" for node, (host, port) in found.addresses.items()}}
         self.clock_error_ns = UNKNOWN_CLOCKS_NS
+        self.keeps_all = False  # before the topics are created
         self._found = found
         self._folder = folder
         self._prefix = prefix
@@ -228,6 +229,7 @@ class OwnCluster:
 
         await wait_until(unready, "the new partitions to have a leader and a full ISR", CREATE_S)
         settings = [await self._topic_settings_of(topic) for topic in by_topic]
+        self.keeps_all = all(own.get(key, kept) == kept for own in settings for key, kept in KEPT.items())
         self.config = {node: _weakest(settings) for node in self.nodes}
 
     async def observe(self) -> View:

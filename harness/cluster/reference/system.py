@@ -38,7 +38,7 @@ ASK_S = 10.0
 
 class ReferenceSystem:
     """The reference broker. See harness.cluster.system: System, and harness.protocols: Adopts, Freezes,
-    Expires, Elects, ElectsReplica, Failpoints and Traces."""
+    Expires, Elects, ElectsReplica, Failpoints, KeepsRecords and Traces."""
 
     def __init__(self, nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str],
                  topics: Mapping[str, Mapping[str, str]] | None = None) -> None:
@@ -59,6 +59,7 @@ class ReferenceSystem:
         self.power: PowerLoss = power_loss
         self.points = frozenset(POINTS)
         self.traced_events: frozenset[str] | None = None
+        self.keeps_all = True  # it has no retention
         self.partitions: tuple[PartitionSpec, ...] = ()
         self.frozen = False
         self._rules, self._bugs = rules, tuple(bugs)

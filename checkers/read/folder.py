@@ -129,7 +129,7 @@ def open_folder(path: Place) -> Folder:
         folder.path = path.absolute()  # Spark's workers may run in another directory
     folder.nodes = tuple(folder.about["nodes"])
     folder.observes = observes_of(folder.about)
-    folder.guarantees = guarantees_of(folder.about["guarantees"])
+    folder.guarantees = guarantees_of(folder.about["guarantees"], folder.about.get("isolation_of"))
     check_files(folder)
     return folder
 

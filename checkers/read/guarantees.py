@@ -127,9 +127,11 @@ class Guarantees:
             yield GUARANTEES[name].checks, f"run.json: {flaw}: nobody knows what it permits"
 
 
-def guarantees_of(given: Mapping[str, Any]) -> Guarantees:
-    """Read and check them."""
+def guarantees_of(given: Mapping[str, Any], isolation_of: Any) -> Guarantees:
+    """Read and check them. isolation_of: that of single processes, which no law looks at."""
     flaws: dict[str, str] = {}
+    if isolation_of:
+        flaws["isolation"] = "`isolation_of` gives processes another isolation than `guarantees`"
     for key, value in given.items():
         known = GUARANTEES.get(key)
         if known is None and (meant := _resembled(key)) is not None:

@@ -109,7 +109,7 @@ MISSPELT = {"ack": "acks", "Acks": "acks", "min.insync.replicas": "min_insync_re
 
 def strange_guarantees(run: dict[str, Any]) -> set[str]:
     """The guarantees that nobody knows."""
-    strange = set()
+    strange = {"isolation"} if run.get("isolation_of") else set()
     for key, value in run["guarantees"].items():
         if key in MISSPELT:
             strange.add(MISSPELT[key])

@@ -137,6 +137,11 @@ strange("idempotence", False, doubled, key="enable.idempotence")
 strange("isolation", "read_uncommitted", lambda tale: tale.acked(1), key="isolation.level")
 
 
+@TALES.tale(unknown=of("isolation"))
+def processes_have_an_isolation_of_their_own(tale: Tale) -> None:
+    tale.acked(1).run["isolation_of"] = {"8": "read_uncommitted"}
+
+
 @TALES.tale("lost-write bug 1")
 def a_key_that_resembles_no_guarantee_is_ignored(tale: Tale) -> None:
     with_guarantees(lost(tale), codec="zstd", linger_ms=5, note="acks are what they are", a=1)

@@ -92,7 +92,8 @@ def silences(columns: Mapping[str, Sequence[int]]) -> list[tuple[int, int]]:
     """The times, in us, in which sends were tried, and none was acked for QUIET_US or more. Pure."""
     began, sends = 0, list[tuple[int, int]]()  # when each ended and began
     acks, stretches = list[int](), list[tuple[int, int]]()  # in a stretch sends were tried
-    for more, lasted, what in zip(columns["began"], columns["lasted"], columns["what"], strict=True):
+    of_ops = (columns.get(name, ()) for name in ("began", "lasted", "what"))  # no line, no columns
+    for more, lasted, what in zip(*of_ops, strict=True):
         began += more
         if what not in SENDS:
             continue

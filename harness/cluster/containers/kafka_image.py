@@ -8,13 +8,16 @@ Rules
    PATH. The fault tools run in other containers, from the tools' image.
 """
 
+from pathlib import Path
+
 import docker
 from floodmark.harness.cluster.containers import images
 from floodmark.harness.cluster.containers.engine_client import engine_errors
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 
-DOCKERFILE, ARCHIVE_SCRIPT = "Dockerfile", "class_archive.sh"
+DOCKERFILE = "Dockerfile"
+ARCHIVE_SCRIPT = Path(__file__).parents[1] / "kafka" / "class_archive.sh"
 JAVA = 17  # of Debian 12
 STAND_IN = images.StandIn(tag="floodmark-base-java:1", packages=(f"openjdk-{JAVA}-jre-headless",))
 
@@ -28,7 +31,7 @@ def image_of(client: docker.DockerClient, software: JavaSoftware, say: images.Sa
                              f"built with Java {JAVA}: run it with --cluster local")
     folder = images.context_folder() / "kafka"
     files = {DOCKERFILE: ((folder / DOCKERFILE).read_bytes(), False),
-             ARCHIVE_SCRIPT: ((folder / ARCHIVE_SCRIPT).read_bytes(), True)}
+             ARCHIVE_SCRIPT.name: (ARCHIVE_SCRIPT.read_bytes(), True)}
     files |= {f"libs/{jar.name}": (jar.read_bytes(), False) for jar in software.jars}
     return images.built(client, "kafka", files, say, stand_in=STAND_IN)
 

@@ -5,7 +5,7 @@
 Rules
 1. The name's KEY is a hash of the Java, the class path, and each jar's size and time: with any other, Java
    would ignore the archive.
-2. One that is missing is made before the first cluster starts (docker/kafka/class_archive.sh, some seconds),
+2. One that is missing is made before the first cluster starts (class_archive.sh, some seconds),
    once: one process makes it, others start without it meanwhile. If it fails it leaves a note, and is not
    tried again until `floodmark kafka get` asks for it. Kafka starts without an archive too.
 3. It gets its name when it is complete. Only the newest few are kept.
@@ -27,7 +27,7 @@ from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.user_cache import alone, keep_newest
 
-SCRIPT = jars.POM.with_name("class_archive.sh")
+SCRIPT = Path(__file__).with_suffix(".sh")
 TIMEOUT_S = 180.0
 KEPT = 8
 

@@ -81,7 +81,7 @@ def test_a_preset_for_kafka_tests_that_version_alone(name: str) -> None:
     (("run", "--preset", "zoo", "--kafka", "4.3.1"), "no preset 'zoo' for Apache Kafka; there are"),
     (("run", "--preset", "smoke", "--kafka", "./kafka"), "--kafka ./kafka: a campaign takes a version"),
     (("run", "plan.toml", "--kafka", "4.3.1"), "--kafka goes with --preset"),
-    (("plan", "smok"), "no preset 'smok'; there are: nightly, smoke, soak, zoo")])
+    (("plan", "smok"), "no preset 'smok'; there are: nightly, simulated, smoke, soak, zoo")])
 def test_a_preset_that_does_not_exist(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], says: str) -> None:
     monkeypatch.chdir(tmp_path)
@@ -99,7 +99,7 @@ def test_presets_can_be_read(name: str) -> None:
 
 
 def test_the_presets() -> None:
-    assert presets() == ("nightly", "smoke", "soak", "zoo")
+    assert presets() == ("nightly", "simulated", "smoke", "soak", "zoo")
     assert presets("4.3.1") == ("nightly", "smoke")
 
 

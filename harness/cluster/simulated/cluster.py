@@ -12,6 +12,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+# Every run writes dumps: imported once, not in each child.
+import pyarrow.json
+import pyarrow.parquet  # noqa: F401
+
 from floodmark.broker import runtime as broker_runtime
 from floodmark.broker.server.config import load_config
 from floodmark.broker.server.process import run_process

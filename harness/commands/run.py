@@ -33,8 +33,10 @@ from floodmark.harness.protocols import (
     LoadShape,
     PartitionSpec,
     Simulates,
+    Traces,
     WorkloadSettings,
     ability,
+    why_not,
 )
 from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE, is_kafka, system_text
 from floodmark.harness.reports.phrases import many
@@ -157,6 +159,9 @@ def planned(options: RunOptions, schedule: Schedule | None = None, *,
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(options, folder, config, links)
+    if options.trace and ability(cluster, Traces) is None:
+        click.echo(f"no trace: {why_not(cluster, Traces)}", err=True)
+        options = replace(options, trace=False)
     if ask_broker:
         refuse_config(cluster)
     return plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder), links=links)

@@ -20,8 +20,9 @@ from click.testing import CliRunner, Result
 
 from floodmark.harness.cli import main
 from floodmark.harness.cluster.kafka import class_archive, jars
+from floodmark.harness.cluster.kafka.choice import kafka_system
 from floodmark.harness.cluster.kafka.distribution import distribution, form_of, is_version
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 MAVEN = """#!{python}
 import os, sys, time, zipfile
@@ -254,12 +255,35 @@ def test_the_required_java_is_read_from_the_jars(machine: Machine, output: str, 
     machine.java(output)
     machine.maven(java=needed)
     if fits:
-        assert get("4.3.1").exit_code == 0
+        assert get("3.9.2").exit_code == 0
     elif "unknown" in output:
-        assert "names no version: install another Java" in refused("4.3.1", 4)
+        assert "names no version: install another Java" in refused("3.9.2", 4)
     else:
-        assert f"Kafka 4.3.1 needs Java {needed} or newer, and {machine.programs}/java is Java" in refused(
-            "4.3.1", 4)
+        assert f"Kafka 3.9.2 needs Java {needed} or newer, and {machine.programs}/java is Java" in refused(
+            "3.9.2", 4)
+
+
+def test_what_a_version_needs_is_checked_before_anything_is_fetched(
+        machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.java('openjdk version "11.0.22" 2024-01-16')
+    assert "Kafka 4.3.1 needs Java 17 or newer" in refused("4.3.1", 4)
+    monkeypatch.setitem(sys.modules, "kazoo", None)
+    assert "Kafka 2.8.2 needs ZooKeeper, and for that the Python package kazoo" in refused("2.8.2", 4)
+    with pytest.raises(UsageError, match="--rules kip-101 needs a Kafka that runs with ZooKeeper"):
+        kafka_system(3, version_or_dir="3.9.2", rules="kip-101", bugs=(), config={}, topic_config={})
+    (machine.programs / "mvn").unlink()
+    assert "getting" not in get("3.9.2").stderr
+    assert machine.calls == []
+
+
+@pytest.mark.parametrize("version", ["2.3.1", "0.10.2.2"])
+def test_below_which_version_it_does_not_go(machine: Machine, tmp_path: Path, version: str) -> None:
+    folder = unpacked(tmp_path / "it", f"kafka_2.12-{version}.jar", "zookeeper-3.4.14.jar")
+    for word in (version, str(folder)):
+        assert (f"Kafka {version} is too old: floodmark goes down to 2.8, the oldest from whose log a trace "
+                "is made; 2.4 to 2.7 run without a trace; older ones are published for Scala 2.12 only"
+                ) in refused(word, 2)
+    assert machine.calls == []
 
 
 @pytest.mark.parametrize(("then", "code", "sentence"), [

@@ -30,6 +30,7 @@ from floodmark.harness.cluster.kafka.metadata_log import (
 from floodmark.harness.cluster.kafka.settings import OURS, effective, property_line
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CONTROLLER, Expires, Failpoints
 
@@ -171,6 +172,17 @@ def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: Non
 def test_refused_before_anything_starts(words: dict[str, Any], match: str, found: None) -> None:
     with pytest.raises(UsageError, match=match):
         system(**words)
+
+
+@pytest.mark.parametrize(("version", "traced"), [("2.7.2", False), ("2.8.0", True)])
+def test_no_trace_is_promised_below_2_8(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str,
+                                        traced: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(choice, "found", lambda _: replace(KAFKA, version=version, form="zookeeper"))
+    plan = planned(RunOptions(kafka=version, out=tmp_path / "run", duration=1, seed=1), ask_broker=False)
+
+    assert plan.traced is traced
+    why = f"no trace: Kafka {version} is older than 2.8, the oldest from whose log a trace is made\n"
+    assert capsys.readouterr().err == ("" if traced else why)
 
 
 def test_any_other_key_is_passed_to_kafka(found: None) -> None:

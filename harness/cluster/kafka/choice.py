@@ -10,22 +10,20 @@ Rules
 import functools
 import sys
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 
 from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.cut_logs import CutLogs
-from floodmark.harness.cluster.kafka.distribution import Distribution, distribution
+from floodmark.harness.cluster.kafka.distribution import Distribution, distribution, form_of, named
 from floodmark.harness.cluster.kafka.forms import Form
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.settings import refuse_ours
 from floodmark.harness.cluster.layout import node_names
-from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import CONTROLLER
 
 FLUSH, BROKERS_FLUSH = "flush.messages", "log.flush.interval.messages"  # a topic's key, its broker's
 LATEST_RULES = "kip-320"
-_ZOOKEEPER = "floodmark.harness.cluster.kafka.zookeeper"  # imported late: it needs an optional package
 
 
 def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[str],
@@ -38,6 +36,10 @@ def kafka_system(nodes: int, *, version_or_dir: str, rules: str, bugs: Sequence[
     if bugs:
         raise UsageError(f"--bug {bugs[0]} is a bug of the reference broker, which Apache Kafka does not "
                          "have: leave out --bug or --kafka")
+    version, _ = named(version_or_dir)
+    if rules != LATEST_RULES and form_of(version) == "kraft":
+        raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
+                         f"{version} has only {LATEST_RULES}")
     kafka = found(version_or_dir)
     ids = {**{node: number for number, node in enumerate(node_names(nodes), start=1)},
            CONTROLLER: CONTROLLER_ID}
@@ -65,14 +67,7 @@ def _say(line: str) -> None:
 
 def _form(kafka: Distribution, rules: str, config: Mapping[str, str], ids: Mapping[str, int]) -> Form:
     if kafka.form == "kraft":
-        if rules != LATEST_RULES:
-            raise UsageError(f"--rules {rules} needs a Kafka that runs with ZooKeeper, such as 2.8.2; "
-                             f"{kafka.version} has only {LATEST_RULES}")
         return KRaft(kafka, config, ids)
-    try:
-        zookeeper = import_module(_ZOOKEEPER)
-    except ModuleNotFoundError as error:
-        raise FloodmarkError(f"Kafka {kafka.version} needs ZooKeeper, and for that the Python package "
-                             f"{error.name}: pip install 'floodmark[kafka]'") from error
-    form: Form = zookeeper.ZooKeeper(kafka, config, ids, rules=rules)
-    return form
+    from floodmark.harness.cluster.kafka.zookeeper import ZooKeeper  # it needs an optional package
+
+    return ZooKeeper(kafka, config, ids, rules=rules)

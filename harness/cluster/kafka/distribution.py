@@ -6,7 +6,8 @@ Rules
    ./4.3.1, is a folder.
 2. The jars of a version come from the cache (jars.py), which verifies their checksums every time. A folder is
    used without such a check.
-3. The needed Java version is read from the jars, from the class that will be started.
+3. What is known to be missing (Java and its version, a Python package) is told before anything is fetched.
+   The needed Java version is read from the jars too, from the class that will be started.
 4. For an image the jars of its version are fetched too: folders are formatted on this machine, before any
    container runs.
 """
@@ -18,6 +19,7 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -28,6 +30,8 @@ Form = Literal["zookeeper", "kraft"]
 Say = Callable[[str], None]
 
 JAVA_TIMEOUT_S = 30.0
+_OLDEST = (2, 4)
+FIRST_TRACED = (2, 8)  # kafka_trace.py knows the log lines since then
 _FIRST_KRAFT = (3, 3)  # the first release with KRaft declared ready for production
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")
 _IMAGE = re.compile(rf"[a-z0-9][a-z0-9._/:-]*:{_VERSION.pattern}")
@@ -35,6 +39,7 @@ _KAFKA_JAR = re.compile(r"(?P<name>(kafka|connect|trogdor)(-[a-z0-9]+)*(_2\.\d+)
 _CORE = re.compile(r"kafka_2\.\d+")  # the artifact with the broker; the number is Scala's version
 _CLASSIFIERS = re.compile(r"-(sources|javadoc|scaladoc|test|test-sources)$")
 _MAIN_CLASS = "kafka/Kafka.class"
+_JAVA_OF_4 = 17  # Kafka 4.0 and newer (KIP-1013)
 _JAVA_1_OF_CLASSES = 44  # a class file's major version is Java's and 44
 
 
@@ -61,23 +66,36 @@ def distribution(version_or_dir: str, say: Say = lambda line: None) -> Distribut
     folder lacks.
     """
     java = find_java()
-    image = version_or_dir if is_image(version_or_dir) else None
-    word = version_or_dir if image is None else version_of(image)
-    if is_version(word):
-        version, paths = word, jars.get(word, say)
-    else:
-        version, paths = _unpacked(Path(word))
+    version, paths = named(version_or_dir)
+    form = form_of(version)
+    java_is = java_version(java)
+    _refuse_old_java(java, java_is, version, _JAVA_OF_4 if re.fullmatch(r"4[.\d]+", version) else 0)
+    if form == "zookeeper" and find_spec("kazoo") is None:
+        raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and for that the Python package kazoo: "
+                             "pip install 'floodmark[kafka]'")
+    paths = paths or jars.get(version, say)
     if refused := [path for path in paths if os.pathsep in str(path)]:
         raise FloodmarkError(f"{refused[0]} cannot be on a class path, because its name contains "
                              f"{os.pathsep}: move it elsewhere")
-    form = form_of(version)
     if form == "zookeeper" and not any(path.name.startswith("zookeeper-") for path in paths):
         raise FloodmarkError(f"Kafka {version} needs ZooKeeper, and {paths[0].parent} has no "
                              f"zookeeper-*.jar: unpack the distribution again")
     needed = needed_java(paths)
-    _refuse_old_java(java, version, needed)
+    _refuse_old_java(java, java_is, version, needed)
     return Distribution(version=version, form=form, classpath=os.pathsep.join(map(str, paths)), java=java,
-                        needs_java=needed, image=image)
+                        needs_java=needed, image=version_or_dir if is_image(version_or_dir) else None)
+
+
+def named(version_or_dir: str) -> tuple[str, tuple[Path, ...]]:
+    """The version, and the jars of an unpacked folder; those of a version may have to be fetched. UsageError
+    for one that is too old."""
+    word = version_of(version_or_dir) if is_image(version_or_dir) else version_or_dir
+    version, paths = (word, ()) if is_version(word) else _unpacked(Path(word))
+    if release_of(version) < _OLDEST:
+        raise UsageError(f"Kafka {version} is too old: floodmark goes down to 2.8, the oldest from whose log "
+                         "a trace is made; 2.4 to 2.7 run without a trace; older ones are published for "
+                         "Scala 2.12 only, and floodmark fetches those for 2.13")
+    return version, paths
 
 
 def is_version(word: str) -> bool:
@@ -174,8 +192,7 @@ def needed_java(paths: tuple[Path, ...]) -> int:
     return int.from_bytes(head[6:8], "big") - _JAVA_1_OF_CLASSES
 
 
-def _refuse_old_java(java: Path, version: str, needed: int) -> None:
-    found = java_version(java)
+def _refuse_old_java(java: Path, found: int, version: str, needed: int) -> None:
     if found < needed:
         raise FloodmarkError(f"Kafka {version} needs Java {needed} or newer, and {java} is Java {found}: "
                              f"install a newer one (Debian: apt-get install openjdk-17-jre-headless), or set "

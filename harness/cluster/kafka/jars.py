@@ -114,8 +114,9 @@ def _fetch(folder: Path, version: str, say: Say) -> None:
     coming = folder.parent / f"{_COMING}{secrets.token_hex(8)}"
     try:
         (coming / "libs").mkdir(parents=True)
+        maven = _find_maven(version)
         say(f"getting Kafka {version} with Maven, about 50 MB, into {folder}")
-        _maven(version, coming / "libs", say)
+        _copy_jars(maven, version, coming / "libs", say)
         sums = {path.name: sha256(path) for path in sorted((coming / "libs").glob("*.jar"))}
         if f"kafka_2.13-{version}.jar" not in sums:
             raise FloodmarkError(f"Maven gave no kafka_2.13-{version}.jar, though it reported no error: try "
@@ -132,13 +133,16 @@ def _fetch(folder: Path, version: str, say: Say) -> None:
         shutil.rmtree(coming, ignore_errors=True)
 
 
-def _maven(version: str, target: Path, say: Say) -> None:
-    """Copies the jars into the folder with Maven."""
+def _find_maven(version: str) -> str:
     maven = shutil.which("mvn")
     if maven is None:
         raise FloodmarkError(f"the jars of Kafka {version} are fetched with Maven, and no mvn is on the "
                              f"PATH: install it (Debian: apt-get install maven), or give the folder of an "
                              f"unpacked distribution")
+    return maven
+
+
+def _copy_jars(maven: str, version: str, target: Path, say: Say) -> None:
     _pom()
     profile = "log4j" if int(version.partition(".")[0]) < 4 else "log4j2"
     # -C: refuse an artifact with a wrong checksum. -U: try again after an earlier failure.

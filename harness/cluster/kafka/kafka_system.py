@@ -37,7 +37,7 @@ from floodmark.harness.cluster.elections import election_result
 from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.broker_metadata import BrokerMetadata, Metadata
-from floodmark.harness.cluster.kafka.distribution import Distribution
+from floodmark.harness.cluster.kafka.distribution import FIRST_TRACED, Distribution, release_of
 from floodmark.harness.cluster.kafka.forms import ControllerState, Form
 from floodmark.harness.cluster.kafka.hosts_files import write_hosts
 from floodmark.harness.cluster.kafka.jvm import java_command, write_logging
@@ -58,6 +58,7 @@ from floodmark.harness.protocols import (
     PartitionSpec,
     PartitionView,
     ReplicaView,
+    Traces,
     Unknown,
     View,
 )
@@ -112,6 +113,9 @@ class KafkaSystem:
         self.dials_by_name = True
         self.lacks: Mapping[type, str] = {
             Failpoints: "stock Apache Kafka has no failpoints", Clocks: NO_CLOCKS, **form.lacks}
+        if release_of(kafka.version) < FIRST_TRACED:
+            self.lacks = {**self.lacks, Traces: f"Kafka {kafka.version} is older than 2.8, the oldest from "
+                                                "whose log a trace is made"}
         self.not_shown = frozenset({"proposing"})
         self.read_from_files = frozenset({"epochs"})
         self.traced_events: frozenset[str] | None = kafka_trace.TRACED_EVENTS

@@ -49,6 +49,7 @@ from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.verdict import EXIT_VALID, worst
 
 TOPIC = "log"
+SIMULATED_RATE = 100.0  # ops a second, of virtual time
 _SESSION = "broker.session.timeout.ms"
 
 
@@ -143,6 +144,8 @@ def planned(options: RunOptions, schedule: Schedule | None = None, *,
     """The plan for the options, with the given schedule or their own; UsageError for impossible options, and,
     unless ask_broker is False, for a config that no broker would start with."""
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
+    if options.cluster == catalog.SIMULATED and options.rate is None:  # else time stands nearly still
+        options = replace(options, rate=SIMULATED_RATE)
     if options.settings == DRAWN:
         options = with_drawn_settings(options, seed)
     folder = options.out or default_folder(seed, datetime.datetime.now())

@@ -23,7 +23,7 @@ import asyncio, sys
 from pathlib import Path
 from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.runner import carry_out
-plan = planned(RunOptions(cluster="simulated", duration=3.0, rate=100.0, nemesis="all", settings="drawn",
+plan = planned(RunOptions(cluster="simulated", duration=3.0, nemesis="all", settings="drawn",
                           seed=int(sys.argv[1]), out=Path(sys.argv[2])))
 assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
 """

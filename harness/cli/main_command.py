@@ -53,7 +53,8 @@ def main() -> None:
 @click.option(
     "--concurrency", type=click.IntRange(0), default=10, show_default=True, help="Client processes."
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), show_default="as fast as answers come; simulated: 100",
+@click.option("--rate", type=click.FloatRange(0, min_open=True),
+              show_default="as fast as answers come; simulated: 100",
               help="Ops a second, all processes together.")
 @click.option("--partitions", type=click.IntRange(1), default=4, show_default=True)
 @click.option(

@@ -387,7 +387,7 @@ def git(folder: Path, *words: str) -> str | None:
     hook of another repository GIT_DIR is set."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
-        ran = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=5,
+        ran = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=60,
                               check=False, env=plain)
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -51,7 +51,7 @@ def produced(producer: Any, topic: str, values: list[str]) -> dict[str, int]:
     for value in values:
         producer.produce(topic, value, partition=0, on_delivery=on_delivery)
         producer.poll(0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     return acked
 
 
@@ -70,7 +70,7 @@ def consumed(cluster: RealBrokers, topic: str, count: int) -> dict[str, int]:
     found: dict[str, int] = {}
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while len(found) < count and time.monotonic() < until:
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
@@ -105,6 +105,7 @@ def test_confluent_kafka_while_brokers_are_killed(cluster: RealBrokers, topic: s
     acked = produced(producer, topic, [f"a{n}" for n in range(50)])
     leader = cluster.partition(topic)["leader"]
     cluster.end(leader)
+    cluster.expire(leader)
     try:
         acked |= produced(producer, topic, [f"b{n}" for n in range(50)])
     finally:
@@ -122,7 +123,7 @@ def test_confluent_kafka_admin(cluster: RealBrokers) -> None:
     made = admin.create_topics([NewTopic("by-admin", 2, 2, config={"min.insync.replicas": "1"})])
 
     assert made["by-admin"].result(20) is None
-    listed = admin.list_topics("by-admin", timeout=10).topics["by-admin"]
+    listed = admin.list_topics("by-admin", timeout=60).topics["by-admin"]
     assert sorted(listed.partitions) == [0, 1]
     assert all(len(part.replicas) == 2 for part in listed.partitions.values())
 
@@ -138,7 +139,7 @@ def test_kafka_python(cluster: RealBrokers, topic: str, idempotent: bool) -> Non
     )
     try:
         sent = [producer.send(topic, f"v{n}".encode(), partition=0) for n in range(100)]
-        offsets = [each.get(timeout=30).offset for each in sent]
+        offsets = [each.get(timeout=60).offset for each in sent]
     finally:
         producer.close(timeout=5)
     with contextlib.closing(
@@ -146,7 +147,7 @@ def test_kafka_python(cluster: RealBrokers, topic: str, idempotent: bool) -> Non
             bootstrap_servers=cluster.bootstrap.split(","),
             metrics_enabled=False,
             auto_offset_reset="none",
-            consumer_timeout_ms=20_000,
+            consumer_timeout_ms=60_000,
         )
     ) as consumer:
         consumer.assign([Partition(topic, 0)])
@@ -183,6 +184,7 @@ def test_kcat(cluster: RealBrokers, topic: str) -> None:
     wait_for("its topic", lambda: cluster.partition("kcats-own"))
     leader = cluster.partition("kcats-own")["leader"]
     cluster.end(leader)
+    cluster.expire(leader)
     try:
         wait_for("another leader", lambda: cluster.partition("kcats-own")["leader"] not in (leader, -1))
         kcat("-P", "-t", "kcats-own", "-p", "0", text="two\n")

@@ -27,11 +27,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
 
 
 @pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
+    """One in which sessions end by the clock."""
+    keys = {"broker.session.timeout.ms": "2000"}
+    with RealBrokers(tmp_path_factory.mktemp("quick"), **keys) as brokers:
+        yield brokers
+
+
+@pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBrokers]:
-    """One in which no clock ends sessions, fetches and lags."""
-    keys = ("broker.session.timeout.ms", "replica.lag.time.max.ms", "replica.socket.timeout.ms")
-    with RealBrokers(tmp_path_factory.mktemp("patient"), **dict.fromkeys(keys, "60000"),
-                     **{"replica.fetch.wait.max.ms": "30000"}) as brokers:
+    """One in which no clock ends fetches."""
+    keys = {"replica.fetch.wait.max.ms": "30000", "replica.socket.timeout.ms": "60000"}
+    with RealBrokers(tmp_path_factory.mktemp("patient"), **keys) as brokers:
         yield brokers
 
 
@@ -76,29 +83,30 @@ def values_at(cluster: RealBrokers, topic: str, node: int) -> bytes:
             offset = part.high_watermark
 
 
-def test_a_killed_leader_is_replaced_and_comes_back(cluster: RealBrokers, topic: str) -> None:
+def test_a_killed_leader_is_replaced_and_comes_back(quick: RealBrokers) -> None:
     """kill -9 of the leader: acked records are on the next one; the dead one recovers, follows, and joins the
     ISR again with the same log."""
-    acked(cluster, topic, 1, b"before-1", b"before-2")
-    cluster.end(1)
-    wait_for("another leader", lambda: cluster.partition(topic)["leader"] in (2, 3))
-    part = cluster.wait_isr(topic, 2, 3)
-    acked(cluster, topic, part["leader"], b"after-1")
-    cluster.start(1)
-    cluster.wait_isr(topic, 1, 2, 3)
+    topic = made(quick, "replaced")
+    acked(quick, topic, 1, b"before-1", b"before-2")
+    quick.end(1)
+    wait_for("another leader", lambda: quick.partition(topic)["leader"] in (2, 3))
+    part = quick.wait_isr(topic, 2, 3)
+    acked(quick, topic, part["leader"], b"after-1")
+    quick.start(1)
+    quick.wait_isr(topic, 1, 2, 3)
 
-    log = values_at(cluster, topic, part["leader"])
+    log = values_at(quick, topic, part["leader"])
     assert all(value in log for value in (b"before-1", b"before-2", b"after-1"))
     wait_for(
         "equal logs",
         lambda: (
-            {(cluster.replica(n, topic)["leo"], cluster.replica(n, topic)["hw"]) for n in cluster.brokers}
+            {(quick.replica(n, topic)["leo"], quick.replica(n, topic)["hw"]) for n in quick.brokers}
             == {(3, 3)}
         ),
     )
     segment = Path(f"{topic}-0") / "00000000000000000000.log"
-    assert len({(cluster.log_dir(node) / segment).read_bytes() for node in cluster.brokers}) == 1
-    assert not cluster.replica(1, topic)["clean"]
+    assert len({(quick.log_dir(node) / segment).read_bytes() for node in quick.brokers}) == 1
+    assert not quick.replica(1, topic)["clean"]
 
 
 def test_a_broker_flushes_what_it_had_only_written_when_it_was_killed(cluster: RealBrokers) -> None:
@@ -167,6 +175,7 @@ def test_a_short_isr_refuses_and_a_parked_produce_times_out(cluster: RealBrokers
         cluster.pause(node)
     with Raw(cluster.port[1]) as raw:
         assert raw.produce(topic, batch(b"parked"), timeout_ms=300) == (errors.REQUEST_TIMED_OUT, offset + 1)
+        cluster.expire(2, 3)
         cluster.wait_isr(topic, 1)
         assert raw.produce(topic, batch(b"refused")) == (errors.NOT_ENOUGH_REPLICAS, -1)
         assert raw.produce(topic, batch(b"alone"), acks=1) == (errors.NONE, offset + 2)
@@ -180,7 +189,7 @@ def test_a_new_leader_is_asked_at_once(patient: RealBrokers) -> None:
     """A fetch that is parked at the old leader for half a minute does not delay fetches from the new one."""
     topic = made(patient, "asked-at-once")
     acked(patient, topic, 1, b"v")
-    patient.ask(CONTROLLER, "expire", broker=1)
+    patient.expire(1)
     part = wait_for(
         "a new leader", lambda: patient.partition(topic)["leader"] in (2, 3) and patient.partition(topic)
     )
@@ -198,10 +207,10 @@ def test_a_deposed_leader_answers_6_with_the_offset(patient: RealBrokers) -> Non
     offset = acked(patient, topic, 1, b"v")[0]
     for node in (2, 3):
         patient.pause(node)
-    with Raw(patient.port[1], timeout_s=30) as raw:
+    with Raw(patient.port[1]) as raw:
         number = raw.send(PRODUCE, 9, produce_body(topic, batch(b"parked"), -1, 0, 30_000, 9))
         wait_for("the append", lambda: patient.replica(1, topic)["leo"] == offset + 2)
-        patient.ask(CONTROLLER, "expire", broker=1)
+        patient.expire(1)
         part = raw.receive(PRODUCE, 9, number).responses[0].partition_responses[0]
 
     assert (int(part.error_code), part.base_offset) == (errors.NOT_LEADER_OR_FOLLOWER, offset + 1)
@@ -211,24 +220,25 @@ def test_expiry_fences_and_the_broker_comes_back(cluster: RealBrokers, topic: st
     """The session is ended by hand: out of the ISR, a new epoch; the living broker sends heartbeats and is
     unfenced."""
     before = cluster.partition(topic)
-    cluster.ask(CONTROLLER, "expire", broker=1)
+    cluster.expire(1)
     after = cluster.wait_isr(topic, 1, 2, 3)
 
     assert after["epoch"] > before["epoch"]
     with pytest.raises(AssertionError, match="BROKER_ID_NOT_REGISTERED"):
-        cluster.ask(CONTROLLER, "expire", broker=9)
+        cluster.expire(9)
 
 
-def test_a_paused_controller_ends_nobodys_session(cluster: RealBrokers, topic: str) -> None:
+def test_a_paused_controller_ends_nobodys_session(quick: RealBrokers) -> None:
     """The controller is stopped for longer than a session: when it goes on, no broker is fenced for the
     controller's absence."""
-    before = cluster.ask(CONTROLLER, "state")["brokers"]
-    cluster.pause(CONTROLLER)
+    topic = made(quick, "absent")
+    before = quick.ask(CONTROLLER, "state")["brokers"]
+    quick.pause(CONTROLLER)
     threading.Event().wait(2.5)  # the session is 2 s; nothing can be seen while it is paused
-    cluster.resume(CONTROLLER)
-    acked(cluster, topic, 1, b"v")
+    quick.resume(CONTROLLER)
+    acked(quick, topic, 1, b"v")
 
-    assert cluster.ask(CONTROLLER, "state")["brokers"] == before
+    assert quick.ask(CONTROLLER, "state")["brokers"] == before
 
 
 def test_frozen_is_frozen(cluster: RealBrokers, topic: str) -> None:
@@ -243,7 +253,7 @@ def test_frozen_is_frozen(cluster: RealBrokers, topic: str) -> None:
     assert {node: cluster.ask(node, "freeze") for node in frozen} == frozen
     assert {each["leo"] for each in frozen[1]["replicas"] if each["topic"] == topic} == {1}
     with pytest.raises(AssertionError, match="frozen"):
-        cluster.ask(CONTROLLER, "expire", broker=1)
+        cluster.expire(1)
     with pytest.raises(AssertionError, match="frozen"):
         cluster.ask(1, "arm", point="L.acked", action="hold")
     with pytest.raises(AssertionError, match="there are: arm, freeze, points, release, state"):

@@ -26,7 +26,7 @@ from floodmark.harness.commands import cluster
 pytestmark = pytest.mark.cluster
 
 TOPIC = "applications"
-WAIT_S = 60
+WAIT_S = 120
 
 
 @pytest.fixture(scope="module")

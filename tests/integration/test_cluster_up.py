@@ -22,7 +22,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 UP = """
 import sys
 from pathlib import Path

@@ -10,7 +10,7 @@ import pytest
 from floodmark.harness.cluster.control_client import Control, ControlError, Refused
 from floodmark.harness.cluster.ports import HOST, Ports
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 

@@ -5,7 +5,6 @@ Each call is the main class that the script of that name in Kafka's bin folder s
 
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -193,7 +192,7 @@ def test_a_deleted_topic_stays_deleted_when_all_start_again(stage: Stage) -> Non
     stage.expect(f"{PLACE}.VerifiableProducer", "--topic gone --max-messages 5", '"acked":5')
     brokers.end(3)
     assert list(brokers.log_dir(3).glob("gone-*"))
-    time.sleep(2.5)  # its session ends
+    brokers.expire(3)
     stage.expect(TOPICS, "--delete --topic gone")
     brokers.end(100)
     brokers.start(100)

@@ -15,7 +15,7 @@ import pytest
 from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.ports import HOST, Ports
 
-WAIT_S = 20.0
+WAIT_S = 120.0
 SILENCE_S = 0.15  # long enough for any byte that passes to arrive on loopback
 
 T = TypeVar("T")

@@ -22,7 +22,7 @@ from floodmark.harness.protocols import CONTROLLER
 
 pytestmark = pytest.mark.cluster
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

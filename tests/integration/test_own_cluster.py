@@ -38,7 +38,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
 
 def topics(bootstrap: str) -> set[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap, "logger": quiet()})
-    return set(admin.list_topics(timeout=10).topics)
+    return set(admin.list_topics(timeout=60).topics)
 
 
 def faults_file(up: Up, file: Path, **others: list[str]) -> Path:

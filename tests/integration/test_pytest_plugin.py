@@ -96,7 +96,7 @@ import time
 
 
 def await_strikes(struck, words):
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not all(any(word in line for line in struck) for word in words):
         assert time.monotonic() < until, struck
         time.sleep(0.05)

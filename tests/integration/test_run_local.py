@@ -202,7 +202,7 @@ def test_a_killed_run_leaves_whole_lines_and_says_what_is_missing_by_lacking_it(
             pytest.fail("the run ended before it could be killed")
     finally:
         harness.kill()
-        harness.communicate(timeout=30)
+        harness.communicate(timeout=120)
     about = orjson.loads((folder / "run.json").read_bytes())
     assert not {"settled", "settle", "leaders", "final_reads", "history_lines", "ended"} & about.keys()
     assert (about["missed"], about["died"], about["guarantees"]["acks"]) == ([], [], "all")

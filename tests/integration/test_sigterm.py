@@ -27,8 +27,8 @@ def left(folder: Path) -> list[str]:
 
 
 def at_work(temporary: Path) -> bool:
-    """Whether Spark has its folders."""
-    return any(temporary.glob("**/blockmgr-*"))
+    """Whether Spark has its folders. (Others come and go meanwhile: os.walk does not mind.)"""
+    return any(name.startswith("blockmgr-") for _, folders, _ in os.walk(temporary) for name in folders)
 
 
 def ended(tmp_path: Path, words: tuple[object, ...], ripe: Callable[[list[str]], bool], **more: str

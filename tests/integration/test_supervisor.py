@@ -17,7 +17,7 @@ from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesse
 from floodmark.harness.errors import FloodmarkError
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
-WAIT_S = 20.0
+WAIT_S = 120.0
 
 # A program that the supervisor imports once.
 PROGRAM = """

@@ -168,6 +168,7 @@ def test_configs_rule_at_once(cluster: RealBrokers, topic: str) -> None:
     with Raw(cluster.port[1]) as raw:
         assert alter(raw, topic, "min.insync.replicas", "3") == errors.NONE
         cluster.end(3)
+        cluster.expire(3)
         cluster.wait_isr(topic, 1, 2)
         wait_for("broker 1 to know", lambda: cluster.replica(1, topic)["isr"] == [1, 2])
         assert raw.produce(topic, batch(b"d")) == (errors.NOT_ENOUGH_REPLICAS, -1)

@@ -12,7 +12,7 @@ from client_calls import COMPRESSIONS, NO_GROUPS, NO_TRANSACTIONS, OK, Call, Row
 
 from floodmark.broker.protocol.errors import error_name
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 def _asking(ask: Callable[[Scene], Awaitable[object]]) -> Callable[[Scene], str]:

@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 _UNSUPPORTED = "_UNSUPPORTED_FEATURE"  # librdkafka's name for an API that no broker offers
 
 

@@ -21,7 +21,7 @@ from kafka.errors import BrokerResponseError, IncompatibleBrokerVersion, for_cod
 
 from floodmark.broker.protocol.errors import error_name
 
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 
 
 def _answer(ask: Callable[[], object]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from client_calls import COMPRESSIONS, NO_GROUPS, OK, Call, Row, Scene, play, scene
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 _WORDS = {"Group authorization failed": NO_GROUPS}  # librdkafka's words for the errors that are expected
 KCAT = shutil.which("kcat")
 

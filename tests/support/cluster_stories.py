@@ -11,7 +11,7 @@ from collections.abc import Callable
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.protocols import CONTROLLER, PartitionSpec, View
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 NODES = ("n1", "n2", "n3")
 SPECS = (
     PartitionSpec(key=0, topic="log", partition=0, replicas=("n1", "n2", "n3")),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ENDS_S = 30.0
+ENDS_S = 120.0
 BEGIN = "import sys; from floodmark.harness.cli import main; sys.exit(main())"
 
 

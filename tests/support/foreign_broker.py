@@ -49,7 +49,7 @@ _EARLIEST, _ANY_REPLICA = -2, -2
 SETTINGS = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false",
             "broker.session.timeout.ms": "1000", "replica.lag.time.max.ms": "1000"}
 _THROTTLED_MS = 100
-_START_S = 10.0
+_START_S = 120.0
 _ASK_CONTROL = ("import socket, sys; control = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); "
                 "control.sendall(' '.join(sys.argv[2:]).encode() + b'\\n'); sys.exit(not control.recv(1))")
 

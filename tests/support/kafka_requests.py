@@ -24,7 +24,7 @@ from floodmark.broker.wire.codec import make, milliseconds, request_parts
 
 CLOSED = "closed"
 LOADING = (14, 15)  # the errors of a coordinator of Kafka that has just started
-READY_S = 30.0
+READY_S = 120.0
 CONTROL, TRANSACTIONAL, ZSTD = 0x20, 0x10, 4  # attributes of a batch
 Named = Iterator[tuple[str, Any]]
 

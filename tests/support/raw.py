@@ -32,7 +32,7 @@ def batch(
 class Raw:
     """One connection."""
 
-    def __init__(self, port: int, timeout_s: float = 15.0) -> None:
+    def __init__(self, port: int, timeout_s: float = 60.0) -> None:
         self.socket = socket.create_connection((HOST, port), timeout_s)
         self._number = 0
 
@@ -81,7 +81,7 @@ class Raw:
         *,
         acks: int = -1,
         partition: int = 0,
-        timeout_ms: int = 5000,
+        timeout_ms: int = 30_000,
         version: int = 9,
     ) -> tuple[int, int]:
         """(error, base offset)."""
@@ -150,7 +150,7 @@ class Raw:
         cls, parts = request_parts(CREATE_TOPICS, 7)
         body = make(
             cls,
-            timeout=milliseconds(10_000),
+            timeout=milliseconds(30_000),
             topics=(
                 make(
                     parts.CreatableTopic,

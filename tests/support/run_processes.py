@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-GONE_WITHIN_S = 30.0
+GONE_WITHIN_S = 120.0
 LOOK_EVERY_S = 0.02
 
 
@@ -48,7 +48,7 @@ def pid_of_broker(folder: Path, node: str) -> int | None:
                  if file in words.split() and state_of(pid) is not None), None)
 
 
-def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = GONE_WITHIN_S) -> None:
+def wait_until(what: str, condition: Callable[[], object], timeout_s: float = GONE_WITHIN_S) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline_s, f"waited {timeout_s:g} s for {what}"

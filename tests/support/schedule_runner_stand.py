@@ -177,7 +177,7 @@ class Stand:
         try:
             sight = RecorderSight(recorder, self.small)
             return await asyncio.wait_for(
-                self.schedule_runner.carry_out(schedule, sight, recorder, send), 20)
+                self.schedule_runner.carry_out(schedule, sight, recorder, send), 120)
         finally:
             recorder.close()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pyspark
 
 START_S = 120
-END_S = 30
+END_S = 120
 _HOME = Path(pyspark.__file__).parent
 _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 

@@ -210,6 +210,6 @@ def test_an_archive_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
 def test_the_shell_program_has_no_syntax_error() -> None:
     program = ROOT / "docker" / "faults" / "disks.sh"
 
-    ran = subprocess.run(["sh", "-n", program], capture_output=True, text=True, timeout=10, check=False)
+    ran = subprocess.run(["sh", "-n", program], capture_output=True, text=True, timeout=60, check=False)
 
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -263,7 +263,7 @@ def test_two_runs_at_once_build_once(folder: Path) -> None:
 
     def slowly() -> Iterator[dict[str, str]]:
         second.start()
-        assert waits.wait(20)
+        assert waits.wait(120)
         yield {"stream": "Step 1"}
 
     def report(text: str) -> None:
@@ -277,7 +277,7 @@ def test_two_runs_at_once_build_once(folder: Path) -> None:
     second = threading.Thread(target=build_too)
     engine.steps = slowly
     found.append(images.tools_image(engine, ignore))  # type: ignore[arg-type]
-    assert built.wait(20)
+    assert built.wait(120)
     second.join()
 
     assert len(engine.built) == 1

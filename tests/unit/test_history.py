@@ -221,7 +221,7 @@ def test_a_killed_recorder_leaves_whole_lines_and_an_invocation_for_every_value_
                     bytes_seen += peer.recv(1 << 16)
         finally:
             sender.send_signal(signal.SIGKILL)
-            sender.wait(30)
+            sender.wait(120)
         for peer, bytes_seen in zip(peers, seen, strict=True):
             with contextlib.closing(peer), contextlib.suppress(ConnectionError):
                 while more := peer.recv(1 << 16):

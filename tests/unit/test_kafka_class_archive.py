@@ -7,12 +7,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from run_processes import wait_until
 
 from floodmark.harness.cluster.kafka import class_archive
 from floodmark.harness.cluster.kafka.distribution import Distribution
@@ -155,16 +154,9 @@ def test_nothing_is_left_where_it_is_interrupted(machine: Machine) -> None:
     machine.java("echo starts; exec sleep 60")
     process = subprocess.Popen([sys.executable, "-c", code, machine.kafka.classpath, str(machine.kafka.java)],
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_for("the broker", lambda: machine.calls.exists() and len(machine.calls.read_text().split()) == 2)
+    wait_until("the broker", lambda: machine.calls.exists() and len(machine.calls.read_text().split()) == 2)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     pids = machine.calls.read_text().split()
-    wait_for("its end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    wait_until("its end", lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     assert machine.left() == []
-
-
-def wait_for(event: str, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end, event
-        time.sleep(0.02)

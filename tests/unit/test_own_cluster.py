@@ -55,16 +55,18 @@ def test_a_command_past_its_timeout_is_killed_with_its_children(tmp_path: Path) 
     with pytest.raises(FloodmarkError, match=r"did not end within 0\.5 s; its output: begun"):
         run(commands)
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 55
     child = Path("/proc") / (tmp_path / "pid").read_text().strip() / "stat"
     assert not child.exists() or child.read_text().split()[2] == "Z"
 
 
 def test_an_interrupted_run_waits_for_its_running_command(tmp_path: Path) -> None:
     async def interrupted() -> None:
-        commands = FaultCommands(of_all={"start": ("sh", "-c", f"sleep 1; touch {tmp_path}/whole")})
+        command = f"touch {tmp_path}/begun; sleep 1; touch {tmp_path}/whole"
+        commands = FaultCommands(of_all={"start": ("sh", "-c", command)})
         running = asyncio.create_task(commands.run("n1", "start", {}))
-        await asyncio.sleep(0.3)
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
@@ -85,7 +87,8 @@ def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     async def interrupted() -> None:
         starting = asyncio.create_task(cluster.start_node("n1"))
-        await asyncio.sleep(0.5)
+        while not count.exists():
+            await asyncio.sleep(0.01)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
@@ -102,9 +105,9 @@ def test_no_node_is_started_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_background_process_of_a_command_is_not_waited_for() -> None:
     began = time.monotonic()
-    run(FaultCommands(of_all={"start": ("sh", "-c", "sleep 20 &")}), act="start")
+    run(FaultCommands(of_all={"start": ("sh", "-c", "sleep 60 &")}), act="start")
 
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 55
 
 
 @pytest.mark.parametrize(("text", "why"), [

@@ -126,7 +126,7 @@ def test_a_master_without_workers_is_waited_for_up_to_a_limit() -> None:
 
     def count() -> None:
         begun.set()
-        assert cancelled.wait(30)
+        assert cancelled.wait(120)
 
     def rows(work: Callable[[], object]) -> SimpleNamespace:
         return SimpleNamespace(_jrdd=SimpleNamespace(count=work))

@@ -20,7 +20,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.importers.jepsen_file import JepsenFile
 from floodmark.harness.run_location import open_inside, read_inside
 
-ALARM_S = 20.0
+ALARM_S = 120.0
 LOST = "a-kill-loses-the-tail"
 
 

@@ -41,9 +41,9 @@ def test_the_second_waits_and_says_so_once(tmp_path: Path) -> None:
     thread = threading.Thread(target=second)
     with one_at_a_time(tmp_path / "lock", "making tea", lines.append):
         thread.start()
-        assert waits.wait(20)
+        assert waits.wait(120)
         order.append("first")
-    thread.join(20)
+    thread.join(120)
     assert order == ["first", "second"]
     assert lines == ["another process is making tea: waiting for it"]
 

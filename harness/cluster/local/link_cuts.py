@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from floodmark.harness.cluster import control_client
 
-ASK_S = 10.0
+ASK_S = 60.0
 
 
 class LinkCuts:

@@ -37,7 +37,7 @@ from floodmark.harness.cluster.local.forked_process import ForkedProcess, Progra
 
 PR_SET_PDEATHSIG, PR_SET_NAME = 1, 15
 PARENT_LOOK_S = 0.5  # how often it checks that the harness is still its parent
-REAP_S = 10.0
+REAP_S = 60.0
 _STARTS = ("spawn", "fork")
 
 

@@ -23,7 +23,7 @@ from floodmark.harness.cluster.exit_reports import Start, exit_report, last_word
 from floodmark.harness.cluster.hosts import Death, ExpectsExit, expects_no_exit
 from floodmark.harness.errors import FloodmarkError
 
-ANSWER_S = 10.0
+ANSWER_S = 60.0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -24,8 +24,8 @@ from floodmark.harness.protocols import Met, PartitionSpec
 from floodmark.harness.schedule.failpoints import CRASH
 from floodmark.harness.trace import Feed
 
-ASK_S = 10.0
-END_KNOWN_S = 5.0  # from a lost connection to the host's report that the process has ended
+ASK_S = 60.0
+END_KNOWN_S = 30.0  # from a lost connection to the host's report that the process has ended
 POLL_S = 0.02
 
 

@@ -32,8 +32,8 @@ from floodmark.harness.trace import Raw
 NAME = "reference"
 BROKER = "floodmark.broker"
 LOOK_S = 1.0  # for one control socket to answer with its state
-FREEZE_S = 5.0
-ASK_S = 10.0
+FREEZE_S = 30.0
+ASK_S = 60.0
 
 
 class ReferenceSystem:

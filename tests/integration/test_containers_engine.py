@@ -28,7 +28,7 @@ def test_a_start_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
     """A value that no broker understands."""
     stage = Stage(tmp_path, 1, **{"floodmark.switches": "no-such"})
     try:
-        with pytest.raises(FloodmarkError, match=r"ended at once: .*no switch 'no-such'"):
+        with pytest.raises(FloodmarkError, match=r"ended .*: .*no switch 'no-such'"):
             stage.play(stage.cluster.start())
         assert stage.cluster.died() == []  # it was never up
         assert left(stage.lab.run) == {}
@@ -58,7 +58,7 @@ def test_without_an_engine_the_start_says_so(tmp_path: Path, monkeypatch: pytest
     began_s = time.monotonic()
     with pytest.raises(FloodmarkError, match=rf"no container engine answers at unix://{tmp_path}/no\.sock"):
         asyncio.run(cluster.start())
-    assert time.monotonic() - began_s < 10
+    assert time.monotonic() - began_s < 55
 
 
 def test_an_engine_that_sees_other_folders_is_on_another_machine(

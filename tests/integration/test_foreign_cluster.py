@@ -19,7 +19,7 @@ GIVEN_UP_S = 3.0  # more than twice the system's session and lag time
 SHORT = ("--partitions", "2", "--concurrency", "4", "--rate", "200", "--duration", "2", "--seed", "1")
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not settle, or cannot be read, is given up soon."""
     settle = runner.settle
@@ -74,6 +74,7 @@ def test_a_restart_of_all_its_brokers_is_valid(tmp_path: Path, quirk: Quirk | No
     assert ran.code == 0, ran.err + ran.out
 
 
+@pytest.mark.usefixtures("given_up_soon")
 def test_a_system_that_forgets_its_topic_lost_all_that_was_acked(tmp_path: Path) -> None:
     with foreign_cluster(Quirk.FORGETS_TOPIC) as cluster:
         ran = restarted(cluster, tmp_path)
@@ -85,6 +86,7 @@ def test_a_system_that_forgets_its_topic_lost_all_that_was_acked(tmp_path: Path)
     assert lost["count"] == verdict(tmp_path / "run")["counts"]["acked"]
 
 
+@pytest.mark.usefixtures("given_up_soon")
 @pytest.mark.parametrize("near", [Quirk.LISTS_FEWER, Quirk.ONE_REMEMBERS], ids=str)
 def test_a_topic_that_not_all_deny_may_not_be_lost(tmp_path: Path, near: Quirk) -> None:
     with foreign_cluster(Quirk.FORGETS_TOPIC, near) as cluster:
@@ -93,6 +95,7 @@ def test_a_topic_that_not_all_deny_may_not_be_lost(tmp_path: Path, near: Quirk) 
     assert (list(found(tmp_path)), "lost-write" in unknown(tmp_path)) == (["stuck"], True), ran.out
 
 
+@pytest.mark.usefixtures("given_up_soon")
 def test_without_a_controller_nothing_is_claimed(tmp_path: Path) -> None:
     with foreign_cluster(Quirk.NO_CONTROLLER_YET) as cluster:
         cluster.unready_answers = 1 << 30
@@ -102,6 +105,7 @@ def test_without_a_controller_nothing_is_claimed(tmp_path: Path) -> None:
     assert unknown(tmp_path) >= {"lost-write", "stuck"}
 
 
+@pytest.mark.usefixtures("given_up_soon")
 @pytest.mark.parametrize(("odd_from", "finds"), [(20, {"stuck": "no ack"}), (0, {})], ids=["later", "never"])
 def test_a_system_that_acks_no_more_is_stuck(tmp_path: Path, odd_from: int, finds: dict[str, str]) -> None:
     """One that never acked may only be set up wrongly."""

@@ -229,7 +229,7 @@ def test_a_broker_that_ends_by_itself_is_reported_with_its_last_words(tmp_path: 
     async def story() -> None:
         config = {"floodmark.switches": "no-such"}
         one = catalog.cluster("local", tmp_path, 1, rules="kip-320", bugs=(), config=config, links="direct")
-        with pytest.raises(FloodmarkError, match=r"ended at once: .*no switch 'no-such'"):
+        with pytest.raises(FloodmarkError, match=r"ended .*: .*no switch 'no-such'"):
             await one.start()
         assert one.died() == []  # it was never up: the harness's trouble
 

@@ -214,8 +214,8 @@ def test_a_killed_run_leaves_whole_lines_and_says_what_is_missing_by_lacking_it(
 def test_a_cluster_that_cannot_start_leaves_a_folder_that_says_so(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     cluster = catalog.cluster("local", folder, 3, rules="no-such-rules", bugs=(), config={}, links="direct")
-    with pytest.raises(FloodmarkError, match="ended at once"):
+    with pytest.raises(FloodmarkError, match=" ended "):
         carried_out(made(folder, cluster=cluster))
     about = orjson.loads((folder / "run.json").read_bytes())
-    assert "ended at once" in about["ended"]
+    assert " ended " in about["ended"]
     assert (about["settled"], about["history_lines"], about["settle"]["no_leader"]) == (False, 0, [])

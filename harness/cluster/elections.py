@@ -8,7 +8,7 @@ from typing import Any
 from floodmark.harness.cluster import admin_requests
 from floodmark.harness.protocols import PartitionSpec
 
-ASK_S = 10.0
+ASK_S = 30.0
 
 
 async def elect_by_kafka(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool

@@ -67,7 +67,7 @@ from floodmark.harness.trace import Raw
 NAME = "kafka"
 CONTROLLER_ID = 100
 LOOK_S = 2.0  # for one broker to answer while observing
-ASK_S = 15.0
+ASK_S = 30.0
 FREEZE_S = 10.0  # for the views of a freeze to agree
 SAME_LOOKS = 3
 CHECKPOINT_EVERY_S = 1.0  # at most this often is a checkpoint read from a container

@@ -74,7 +74,7 @@ clientPort={port}
 clientPortAddress={host}
 """
 FIRST_UP_S = 60.0  # for ZooKeeper and the first broker; a busy machine starts slowly
-DECIDED_S = 10.0  # for Kafka's controller to act on a session's end
+DECIDED_S = 60.0  # for Kafka's controller to act on a session's end
 NO_LEADER = -1
 
 

@@ -105,7 +105,7 @@ def test_what_is_refused_is_logged(up: Up) -> None:
 def test_a_slow_refusal_and_a_wrong_answer_are_reported() -> None:
     """A right row is not reported."""
     good = Row(client="c", version="1", call="list", expected="ok", answer="ok", seconds=3.0)
-    slow = Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=1.5)
+    slow = Row(client="c", version="1", call="join", expected="NO", answer="NO", seconds=25.0)
     wrong = Row(client="c", version="1", call="list", expected="ok", answer="NO", seconds=0.1)
 
     assert client_calls.describe_wrong([good]) == ""

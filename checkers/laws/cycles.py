@@ -122,8 +122,8 @@ def cycles(unit: Unit) -> None:
     )
     skipped = unit.rows("select run from unsearched_runs")["run"].to_pylist()
     lax = {row["run"] for row in unit.rows(_RUNS).to_pylist() if row["uncommitted"]}
-    # edges as they were made: in the order which by_number needs
-    vertices, lines, edges = (by_run(unit.table(name)) for name in ("ops", "op_lines", "dependencies"))
+    vertices, lines = (by_run(unit.table(name)) for name in ("ops", "op_lines"))
+    edges = by_run(unit.table("dependencies", EDGE_ORDER))
     rows: list[dict[str, Any]] = []
     for run, table in vertices.items():
         if run in edges and run not in skipped:
@@ -160,6 +160,7 @@ _OPS = f"""select run, op, invoked, completed, process,
     from (select run, op, max(invoked) as invoked, max(completed) as completed, max(process) as process,
             max(outcome) as outcome
         from completions group by run, op) left join processes using (run, process)"""
+EDGE_ORDER = 'order by run, partition, "offset", kind, y, x, value'
 _RUNS = "select run, uncommitted from runs"
 
 
@@ -214,8 +215,8 @@ _AT_ONCE = 1 << 15
 
 def by_number(edges: pa.Table, op_of: OpOfLine) -> dict[str, Numbers]:
     """Edges between different ops by their numbers, in the order of their records, so that of equally short
-    cycles the same one is named each time; row: of the table. The edges of a partition come in order
-    (transactions.py), those of different partitions as their units have sent them."""
+    cycles the same one is named each time; row: of the table. The edges of a partition come in EDGE_ORDER,
+    those of different partitions as their units have sent them."""
     source, target = op_of(edges["x"].to_numpy()), op_of(edges["y"].to_numpy())
     keep = (source >= 0) & (target >= 0) & (source != target)
     partition, row = edges["partition"].to_numpy(), np.arange(len(keep), dtype=np.int32)

@@ -23,7 +23,8 @@ from floodmark.checkers.laws.unit import Unit
 
 
 def log(unit: Unit) -> None:
-    unit.make("logs", "select (row_number() over ())::integer as log, * from replicas")
+    unit.make("logs", """
+        select (row_number() over (order by run, node, partition))::integer as log, * from replicas""")
     unit.make("log_entries", LOG_ENTRIES)
     unit.view("placed", PLACED)
     unit.make("blocks", BLOCKS)
@@ -67,25 +68,21 @@ from log_entries group by all
 # -- malformed-log ----------------------------------------------------------------------------------------
 
 # Entries that do not follow the one before them in the dump: by offset, or by epoch. Records without an epoch
-# (-1) are left out of the latter. Most logs need not be sorted for this: their entries come in rising
-# stretches, each above the one before, without a gap.
+# (-1) are left out of the latter. Most logs need not be sorted for this: their entries come in stretches of
+# one epoch, in which the offset rises with the place in the dump; no gap in one leaves as many as there are
+# offsets.
 MISSTEPS = """
-with beside as (
-    select log, "at", "offset", epoch, coalesce(log = lag(log) over () and "at" > lag("at") over ()
-        and "offset"::hugeint - 1 = lag("offset") over () and epoch >= lag(epoch) over (),
-        false) as goes_on
-    from log_entries),
-stretches as (
-    select log, min("at") as "at", max("at") as last_at, min("offset") as "offset",
-        max("offset") as last_offset, min(epoch) as epoch, max(epoch) as last_epoch
-    from (select *, count(*) filter (not goes_on) over (rows unbounded preceding) as stretch from beside)
-    group by log, stretch),
+with stretches as (
+    select log, epoch, min("at") as "at", max("at") as last_at, min("offset") as "offset",
+        max("offset") as last_offset, count(*) as entries
+    from log_entries group by log, epoch, "offset" - "at"),
 uneven as (
     select distinct log from (
         select *, lag(last_at) over dump as previous_at, lag(last_offset) over dump as previous,
-            lag(last_epoch) over dump as previous_epoch
+            lag(epoch) over dump as previous_epoch
         from stretches window dump as (partition by log order by "at"))
-    where "at" <= previous_at or "offset"::hugeint - 1 <> previous or epoch < previous_epoch),
+    where "at" <= previous_at or "offset"::hugeint - 1 <> previous or epoch < previous_epoch
+        or last_offset - "offset" <> entries - 1),
 steps as (
     select log, "offset", value, epoch, lag("offset") over dump as previous,
         lag(case when epoch >= 0 then epoch end ignore nulls) over dump as previous_epoch

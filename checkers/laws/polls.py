@@ -171,7 +171,7 @@ POLL_STEPS = f"""
         select 'int' as form, run, process, partition, "at", index, "offset", value, seen,
             index as seen_index, false as subscribed, leader_known
         from odd_reads where "offset" > seen)
-    select *, row_number() over () as step from (
+    select *, row_number() over (order by run, partition, "at", form, "offset", seen) as step from (
         ({PASSED.format(steps="jumps")})
         union all by name
         select '' as form, * exclude (seen_at) from kept_positions)"""
@@ -291,7 +291,9 @@ CONSUMER_STEPS = f"""
             null, index, coalesce(acked_index, previous_index), false, "offset",
             greatest(case when "offset" < previous then previous - 1 end, highest_read, acked), true
         from ends_fallen full join ends_behind using (run, process, partition, "at", index, "offset")),
-    numbered as (select *, row_number() over () as number from steps),
+    numbered as materialized (
+        select *, row_number() over (order by run, partition, process, index, law, "offset") as number
+        from steps),
     excuses as (
         select number, min(s.permit) as permit
         from (select n.*, c.permit from numbered n

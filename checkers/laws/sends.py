@@ -58,7 +58,8 @@ OF_LOSSES = "least(excuse, case when unexcused > place then null else highest_ex
 # For each highest offset that a send was below, the first send that got it. (It came before that send,
 # because some send with that offset did.)
 HIGHEST_SENDS = """
-select {key}, place as highest, min(done) as highest_done, arg_min(excuse, done) as highest_excuse
+select {key}, place as highest, min(done) as highest_done,
+    arg_min(excuse, (done, line, pos)) as highest_excuse
 from placed_sends p semi join (select {key}, highest as place from lower) using ({key}, place)
 where not overlapping and {among} group by all"""
 

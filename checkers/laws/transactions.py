@@ -54,7 +54,7 @@ def dependencies(unit: Unit) -> None:
         left join txn_writers w using (run, partition, value) where r.transactional""",
     )
     unit.make("txn_records", _RECORDS)
-    unit.make("dependencies", _DEPENDENCIES)
+    unit.make("dependencies", f"from ({_WR} union all by name {_WW} union all by name {_RW})")
     unit.make(
         "dependency_counts",
         f"""select run, count(*) as edges
@@ -84,7 +84,8 @@ def ops_sent_on(unit: Unit) -> dict[str, pa.Table]:
 
 def rows_of(unit: Unit, table: str, schema: pa.Schema, where: str = "true") -> pa.Table:
     columns = ", ".join(f'"{name}"' for name in schema.names)
-    return unit.rows(f"select {columns} from {table} where {where}").cast(schema)
+    order = cycles.EDGE_ORDER if table == "dependencies" else ""
+    return unit.rows(f"select {columns} from {table} where {where} {order}").cast(schema)
 
 
 _WRITER = "if(type = 'fail', null, coalesce(invoked_at, line))"
@@ -101,13 +102,11 @@ _RECORDS = f"""with known as (
         union all select run, partition, unnest(read_at), value, writer from known
             where read_at is not null)
     group by run, partition, "offset" having min(value) = max(value)"""
-# A line reads several records of one writer one after the other: only the lowest of them is kept. That leaves
-# out nearly all that say the same, and takes a third of the time of a group by.
-_WR = f"""select run, {WR}::tinyint as kind, partition, writer as x, "at" as y, "offset", value
-    from txn_reads where writer is not null
-    qualify not coalesce(run = lag(run) over () and partition = lag(partition) over ()
-        and writer = lag(writer) over () and "at" = lag("at") over () and ("offset" > lag("offset") over ()
-            or "offset" = lag("offset") over () and value >= lag(value) over ()), false)"""
+# Of several records of one writer that a line reads, only the lowest is kept: the others say the same.
+_WR = f"""select * exclude (lowest), lowest."offset", lowest.value
+    from (select run, {WR}::tinyint as kind, partition, writer as x, "at" as y,
+            min(struct_pack("offset" := "offset", value := value)) as lowest
+        from txn_reads where writer is not null group by run, partition, writer, "at")"""
 _WW = f"""select run, {WW}::tinyint as kind, partition, writer as x, next_writer as y, "offset", value
     from (select *, lead(writer) over (partition by run, partition order by "offset") as next_writer
         from txn_records)
@@ -118,9 +117,6 @@ _RW = f"""select d.run, {RW}::tinyint as kind, d.partition, d."at" as x, n.write
     asof join txn_records n
         on n.run = d.run and n.partition = d.partition and d."offset" < n."offset"
     where n.writer is not null"""
-# In the order of their records, which cycles.by_number needs.
-_DEPENDENCIES = f"""from ({_WR} union all by name {_WW} union all by name {_RW})
-    order by run, partition, "offset", kind, y, x, value"""
 # A value counts once, for the first txn that both sends and reads it: a second answer adds nothing.
 _OWN_READS = """with shown as (
         select run, partition, value, "at", s.index, s.process, min(d."offset") as "offset", asked_index

@@ -106,11 +106,11 @@ class Unit:
         self._run("insert into found by name select * from added")
         self._db.unregister("added")
 
-    def table(self, name: str) -> pa.Table:
-        """All rows of a table; of one that was loaded (and not grown since) the loaded ones, which takes no
-        time."""
+    def table(self, name: str, order: str = "") -> pa.Table:
+        """All rows of a table, in this order; of one that was loaded (and not grown since) the loaded ones as
+        they are, which takes no time."""
         loaded = self._loaded.get(name) if name not in self._grown else None
-        return self.rows(f'from "{name}"') if loaded is None else loaded
+        return self.rows(f'from "{name}" {order}') if loaded is None else loaded
 
     def rows(self, select: str) -> pa.Table:
         """The result of this SELECT, as an Arrow table."""

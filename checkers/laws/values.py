@@ -120,8 +120,8 @@ _SEEN = """
         from (select *, type = 'invoke' as asks from sends_of_slice) group by all),
     asked_again as (
         select run, partition, value,
-            arg_min(time, index) filter (type = 'invoke') as first_time,
-            arg_min(process, index) filter (type = 'invoke') as first_sender,
+            arg_min(time, (index, "at")) filter (type = 'invoke') as first_time,
+            arg_min(process, (index, "at")) filter (type = 'invoke') as first_sender,
             arg_min(struct_pack(type := type, done := index, line := "at", process := process, pos := pos,
                 ack := case when type = 'ok' then "offset" end), ("at", pos))
                 filter (type <> 'invoke') as first_answer

@@ -1,5 +1,6 @@
 """The same statements are executed for every folder, whatever is wrong with it."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
@@ -14,16 +15,22 @@ import damages_trace
 import damages_txn
 import damages_unread
 import here
+import pyarrow as pa
 import pytest
 import real_like
 from damages import DAMAGES
 from folders import Tale
 from planting import NOT_SETTLED
 from traces import traced
+from txn_tales import busy
 
 from floodmark.checkers.judge import whole_runs
+from floodmark.checkers.judge.run_tables import run_tables
+from floodmark.checkers.judge.whole_runs import RunWork, first_pass
 from floodmark.checkers.laws.families import FAMILIES
-from floodmark.checkers.laws.unit import Unit, run_families
+from floodmark.checkers.laws.unit import Unit, opened, run_families
+from floodmark.checkers.read.arrays import concatenated
+from floodmark.checkers.read.folder import open_folder
 from histories import healthy as healthy_run
 
 GOLDEN = Path(__file__).parents[2] / "histories/golden"
@@ -129,3 +136,50 @@ def test_every_damage_in_one_unit(usual: tuple[str, ...], tmp_path: Path) -> Non
               if (missing := must - names)}
     assert missed == {}
     assert len(expected) > 110
+
+
+# -- the order of rows --------------------------------------------------------------------------------------
+
+
+def test_no_window_takes_rows_in_the_order_in_which_they_happen_to_be(usual: tuple[str, ...]) -> None:
+    """An aggregate of a whole partition needs no order; a place in it, or a frame, does."""
+    windows = [window for statement in usual for window in re.findall(
+        r"(?:(?:lag|lead|row_number|rank|first_value|last_value)\([^()]*\)(?: ignore nulls)?"
+        r"|\)) over \(([^()]*)", statement)]
+    assert len(windows) > 10
+    assert [one for one in windows if "order by" not in one and not one.startswith("partition by")] == []
+
+
+def laws_tables(folders: Sequence[Path]) -> dict[str, pa.Table]:
+    """All tables of the laws, of these folders in one unit."""
+    read = {number: first_pass(RunWork.of(number, open_folder(path))) for number, path in enumerate(folders)}
+    return concatenated(one.tables for one in read.values()) | run_tables(
+        {number: one.run for number, one in read.items()})
+
+
+def found_in(tables: dict[str, pa.Table], threads: int = 1) -> list[str]:
+    with opened(tables, threads=threads) as unit:
+        if threads > 1:
+            unit._db.execute("set preserve_insertion_order = false")
+        run_families(unit, FAMILIES)
+        return sorted(map(str, unit.rows("from claimed").to_pylist()))
+
+
+def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(tmp_path: Path) -> None:
+    """Every law finds the same in tables whose rows are in any order."""
+    expected = {GOLDEN / name for name in TRACED}
+    expected |= {with_damage(name, tmp_path / "each")[0] for name in EACH}
+    expected |= {real_like.write(tmp_path / "many" / damage, ops=1000, damage=damage)
+                 for damage in real_like.DAMAGES}
+    expected |= {busy(seed, 200).write(tmp_path / f"busy-{seed}") for seed in range(3)}
+    tables = laws_tables(sorted(expected))
+    usual = found_in(tables)
+
+    for seed in range(3):
+        random = Random(seed)
+        shuffled = {name: table.take(pa.array(random.sample(range(len(table)), len(table)), pa.int64()))
+                    for name, table in tables.items()}
+        found = found_in(shuffled, threads=4)
+        assert set(found) ^ set(usual) == set()
+        assert len(found) == len(usual)
+    assert len(usual) > 1000

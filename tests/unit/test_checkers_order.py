@@ -284,13 +284,13 @@ def under_read_committed_the_end_is_the_last_stable_offset(tale: Tale) -> None:
     asked(tale, 1).run["guarantees"]["isolation"] = "read_committed"
 
 
-@TALES.tale("end-offset-regressed bug 1")
+@TALES.tale("end-offset-regressed bug 1", unknown=names.IF_ISOLATION_UNKNOWN)
 def a_process_may_have_an_isolation_of_its_own(tale: Tale) -> None:
     asked(tale, 1).run["isolation_of"] = {"7": "read_uncommitted"}
     tale.run["guarantees"]["isolation"] = "read_committed"
 
 
-@TALES.tale()
+@TALES.tale(unknown=names.IF_ISOLATION_UNKNOWN)
 def a_process_may_read_committed_records_alone(tale: Tale) -> None:
     asked(tale, 1).run["isolation_of"] = {"7": "read_committed"}
 

@@ -159,7 +159,7 @@ def test_who_dies_without_a_controller_for_a_whole_session_has_a_reason(
                          config=("broker.session.timeout.ms=500",))
     struck = "n3" if controller_is_up else "controller"
     strikes = [send(1), {"f": "kill", "nodes": [struck]},
-               {"f": "pause", "nodes": ["n1"], "moment": {"at": "time", "time": 1_500_000_000}}]
+               {"f": "pause", "nodes": ["n1"], "moment": {"at": "after", "after_ns": 1_500_000_000}}]
     result = record(planned(options, schedule_of(strikes, nodes=("n1", "n2", "n3"), partitions=[0])))
 
     assert (result.about["ended"], result.about["died"], result.about["residue"]) == ("done", ["n1"], None)

@@ -1,5 +1,7 @@
-"""docker/compose.yaml as a person uses it: up, kcat, a broker killed, down."""
+"""docker/compose.yaml as a person uses it: up, kcat, a broker killed, down; and the compose example of the
+page about an own Kafka, as it stands there."""
 
+import json
 import os
 import re
 import secrets
@@ -13,12 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from command_line import floodmark
 from docker.errors import ImageNotFound
+from real_kafka import skip_without, software_of
 
 import docker
-from floodmark.harness.cluster.containers import engine_client, images
+from floodmark.harness.cluster.containers import engine_client, images, kafka_image
 
-DOCKER = Path(__file__).resolve().parents[2] / "docker"
+ROOT = Path(__file__).resolve().parents[2]
+DOCKER = ROOT / "docker"
+KAFKA = "4.3.1"
 READY_TIMEOUT_S = 60
 BUILD_TIMEOUT_S = 300
 
@@ -80,8 +86,8 @@ class Compose:
         output = self.kcat(port, "-L")
         return [] if "leader -1" in output else re.findall(r"broker \d+ at (\S+)", output)
 
-    def until_brokers(self, port: int, wanted: Sequence[int]) -> None:
-        deadline = time.monotonic() + READY_TIMEOUT_S
+    def until_brokers(self, port: int, wanted: Sequence[int], timeout_s: float = READY_TIMEOUT_S) -> None:
+        deadline = time.monotonic() + timeout_s
         seen: object = None
         while time.monotonic() < deadline:
             try:
@@ -203,3 +209,46 @@ def until_healthy(client: docker.DockerClient, mark: str) -> None:
             return
         assert time.monotonic() < deadline, f"not healthy in {READY_TIMEOUT_S} s: {states}"
         time.sleep(0.2)
+
+
+# -- the example of an own Kafka --------------------------------------------------------------------------
+
+def example(mark: str, ports: Sequence[int], folder: Path) -> None:
+    """Writes compose.yaml and faults.toml of the page, with other ports and other names of containers."""
+    page = (ROOT / "harness" / "TESTING_YOUR_OWN_KAFKA.md").read_text()
+    found = re.search(r"```yaml\n(.*?)```\n\n```toml\n(.*?)```", page, re.DOTALL)
+    assert found is not None
+    for name, text in zip(("compose.yaml", "faults.toml"), found.groups(), strict=True):
+        for theirs, ours in zip(("19092", "29092", "39092"), ports, strict=True):
+            text = text.replace(theirs, str(ours))
+        (folder / name).write_text(re.sub(r"kafka-(n\d|\{node\})", rf"{mark}-\1", text))
+
+
+@pytest.mark.kafka
+def test_the_page_of_an_own_kafka(tmp_path: Path) -> None:
+    """With the image that floodmark builds of Kafka's jars, which no registry is asked for."""
+    skip_without(KAFKA)
+    if not (found := composes()):
+        pytest.skip("neither `docker compose` nor docker-compose is here")
+    mark, ports, folder = f"fmtest{secrets.token_hex(4)}", free_ports(3), tmp_path / "run"
+    example(mark, ports, tmp_path)
+    with closing(engine_client.connect()) as client:
+        image = kafka_image.image_of(client, software_of(KAFKA), print)
+        compose = Compose(words=found[0], folder=tmp_path, ports=ports,
+                          environment={"COMPOSE_PROJECT_NAME": mark, "KAFKA_IMAGE": image})
+        try:
+            compose("up", "--detach")
+            compose.until_brokers(ports[0], ports, BUILD_TIMEOUT_S)
+            ran = floodmark("run", "--bootstrap", f"127.0.0.1:{ports[0]}", "--nemesis", "crash,restart,pause",
+                            "--faults", tmp_path / "faults.toml", "--i-may-break-this", "--strict",
+                            "--duration", "20", "--interval", "3", "--seed", "2", "--partitions", "2",
+                            "--rate", "200", "--out", folder)
+        finally:
+            remove(client, mark)
+
+    assert ran.code == 0, ran.err + ran.out
+    struck = {json.loads(line)["f"] for line in (folder / "history.jsonl").read_text().splitlines()
+              if '"fault"' in line}
+    assert struck == {"kill", "stop", "start", "pause", "resume"}
+    rows = [(folder / "logs" / f"{node}.jsonl").read_text().count("\n") for node in ("n1", "n2", "n3")]
+    assert min(rows) > 100

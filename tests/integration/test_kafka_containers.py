@@ -14,13 +14,11 @@ import pytest
 from cluster_stories import NODES, SPECS
 from command_line import floodmark
 from container_stage import Stage, connect, left
-from real_kafka import skip_without
+from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import kafka_image
 from floodmark.harness.cluster.containers.disks import Volumes
-from floodmark.harness.cluster.kafka.distribution import distribution
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.protocols import CLIENTS, CONTROLLER, View
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka]
@@ -209,11 +207,6 @@ def test_a_run_from_an_image_by_its_name(tmp_path: Path) -> None:
     finally:
         client.images.remove(name, noprune=True)
         client.close()
-
-
-def software_of(version: str) -> JavaSoftware:
-    kafka = distribution(version)
-    return JavaSoftware(version=version, java=kafka.java, jars=kafka.jars, needs_java=kafka.needs_java)
 
 
 def test_an_image_that_no_registry_has_is_reported(tmp_path: Path) -> None:

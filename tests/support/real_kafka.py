@@ -21,6 +21,7 @@ from floodmark.harness.cluster.kafka.choice import found
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.jvm import JVM, logging_options, write_logging
 from floodmark.harness.cluster.ports import HOST, Ports
+from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.errors import FloodmarkError
 
 READY_S = 90.0
@@ -166,6 +167,12 @@ def quiet() -> logging.Logger:
     logger.addHandler(logging.NullHandler())
     logger.propagate = False
     return logger
+
+
+def software_of(version: str) -> JavaSoftware:
+    """What the image of a version is built from."""
+    kafka = found(version)
+    return JavaSoftware(version=version, java=kafka.java, jars=kafka.jars, needs_java=kafka.needs_java)
 
 
 def skip_without(version: str) -> None:

@@ -1,6 +1,7 @@
 """A user's own cluster, as far as no cluster is needed: commands, clocks, addresses, client settings."""
 
 import asyncio
+import re
 import sys
 import time
 from pathlib import Path
@@ -157,6 +158,30 @@ def test_a_topic_without_the_prefix_is_never_created(tmp_path: Path) -> None:
     cluster = OwnCluster(FOUND, tmp_path, prefix="floodmark-1-")
     with pytest.raises(UsageError, match="its name begins with floodmark-1-"):
         asyncio.run(cluster.create([PartitionSpec(key=0, topic="orders", partition=0, replicas=("n1",))]))
+
+
+def test_the_commands_of_the_page_find_the_pod_by_its_name(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every example is read; kubectl is a script that writes what it was given."""
+    page = Path(__file__).parents[2] / "harness" / "TESTING_YOUR_OWN_KAFKA.md"
+    acts = ("kill", "stop", "start", "pause", "resume", "fetch_logs")
+    examples = []
+    for number, text in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)):
+        (tmp_path / f"{number}.toml").write_text(text)
+        examples.append(read_fault_commands(tmp_path / f"{number}.toml"))
+    assert [set(acts) - set(one.of_all) for one in examples] == [set()] * 3
+    calls = tmp_path / "calls"
+    (tmp_path / "kubectl").write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >>{calls}\n')
+    (tmp_path / "kubectl").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for act in acts:
+        run(examples[-1], act=act, host="c-broker-12.c-kafka-brokers.kafka.svc", folder="/to")
+
+    words = [line.split() for line in calls.read_text().splitlines()]
+    assert [(one[2], next(word for word in one if "c-broker-12" in word)) for one in words] == [
+        ("exec", "c-broker-12"), ("delete", "c-broker-12"), ("wait", "pod/c-broker-12"),
+        ("exec", "c-broker-12"), ("exec", "c-broker-12"),
+        ("cp", "c-broker-12:/var/lib/kafka/data-0/kafka-log12")]
 
 
 # -- clocks -----------------------------------------------------------------------------------------------

@@ -306,7 +306,8 @@ def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], 
         overspend=options.overspend,
         unsupported=catalog.unsupported_nemeses(options.kafka, options.rules),
         trace=options.trace,
-        flush_every=broker_keys(config).get(drawn_settings.FLUSH) == "1",
+        # At recovery Kafka does not flush what a killed broker had only written: a power cut may lose it.
+        flush_every=options.kafka is None and broker_keys(config).get(drawn_settings.FLUSH) == "1",
         session_s=whole_number(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
     if options.schedule_file is None:

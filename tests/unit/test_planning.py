@@ -8,7 +8,7 @@ import pytest
 from floodmark.harness import catalog
 from floodmark.harness.commands import planned_schedule
 from floodmark.harness.commands.planned_schedule import PlannedSchedule, PlanningContext
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import RunOptions, planned, schedule_of_options
 from floodmark.harness.errors import UsageError
 from floodmark.harness.schedule.entry import ACTS
 
@@ -142,3 +142,15 @@ def test_a_wait_for_a_failpoint_or_a_state_has_a_time_limit() -> None:
 def test_a_direct_link_is_not_cut_by_any_nemesis() -> None:
     assert not acts(plan("controller,moments", duration_s=900.0, links="direct")) & {"cut", "heal"}
     assert "cut" in acts(plan("controller,moments", duration_s=900.0))
+
+
+def test_kafka_may_lose_by_a_power_cut_what_it_should_have_flushed() -> None:
+    """It credits what a killed broker had written, and flushes it only with the next append."""
+    config = {"min.insync.replicas": "2", "log.flush.interval.messages": "1"}
+
+    def struck_at_once(kafka: str | None) -> int:
+        options = RunOptions(kafka=kafka, nemesis="power", duration=300.0, seed=5)
+        planned = schedule_of_options(options, 5, ("n1", "n2", "n3"), config)
+        return max(len(entry.nodes) for entry in planned.schedule if entry.f == "power_cut")
+
+    assert struck_at_once(None) > struck_at_once("2.8.2") == 1

@@ -150,6 +150,9 @@ _SENTENCES: dict[tuple[str, str | None], str] = {
     "next after offset {seen}: records were passed over{lines}.",
     (finding_names.END_OFFSET_REGRESSED, None): "Process {process} got end offset {offset} of "
     "partition {partition}, after it had seen that it is at least {seen}{lines}.",
+    (finding_names.END_OFFSET_REGRESSED, "behind-ack"): "Process {process} got end offset {offset} of "
+    "partition {partition}, though a record at or above it had been acked in that epoch before it asked"
+    "{lines}.",
     (finding_names.BROKER_DIED, None): "The process of {who} ended by itself after it had been ready, and "
     "no fault in force explains it{last_words}",
     (finding_names.STUCK, None): "{timeout_s} s after mending, with every node up, partition {partition} "

@@ -183,3 +183,5 @@ def test_an_end_behind_an_ack_is_found(tmp_path: Path) -> None:
         ran = run(cluster, tmp_path)
 
     assert (ran.code, found(tmp_path)) == (1, {"end-offset-regressed": "behind-ack"}), ran.err + ran.out
+    [fallen] = verdict(tmp_path / "run")["findings"]
+    assert "had been acked in that epoch before it asked" in fallen["examples"][0]["text"]

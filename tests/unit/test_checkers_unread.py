@@ -502,3 +502,11 @@ def test_the_example_states_how_it_was_lost(verdicts: dict[str, Verdict]) -> Non
         "partition": 0, "offset": 1, "value": 9, "how": "unread", "nodes": [], "ops": [2, 3]}  # fmt: skip
     assert "acked at offset 1 (index 3)" in example["text"]
     assert "the reads that went on to offset 2 did not return it" in example["text"]
+
+
+def test_the_example_states_what_the_readers_were_told(verdicts: dict[str, Verdict]) -> None:
+    [texts] = [[one["text"] for one in lost.examples]
+               for lost in verdicts["what_three_readers_do_not_get_is_lost"].findings]
+    assert all("that were told that the log goes on above it did not return it" in text for text in texts)
+    [begins] = verdicts["a_record_below_the_told_beginning_is_lost"].findings
+    assert begins.examples[0]["text"].endswith("the log, which keeps everything, now begins at offset 1.")

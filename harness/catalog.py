@@ -245,6 +245,8 @@ def nemeses(options: str, cluster: str = "local") -> tuple[str, ...]:
     """The nemeses that an option such as `--nemesis crash,cut` names, in the catalog's order, then those of
     other distributions. `all`: all of floodmark's own that this cluster supports on this machine."""
     requested = named(options)
+    if "none" in requested and len(set(requested)) > 1:
+        raise UsageError(f"--nemesis {options}: none goes with no other name; leave it out")
     valid = own_names(NEMESIS)
     others = sorted(set(requested) - {*valid, "all", "none"})
     for name in others:

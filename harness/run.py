@@ -86,7 +86,8 @@ class RunAt(Generic[P]):
         try:
             about = orjson.loads(self.read(self.about_path, at_most=ABOUT_BYTES_AT_MOST))
         except FileNotFoundError as error:
-            raise FloodmarkError(f"{self.folder} is no run folder: it has no run.json") from error
+            where = runs_inside(self.folder)
+            raise FloodmarkError(f"{self.folder} is no run folder: it has no run.json{where}") from error
         except OSError as error:
             raise FloodmarkError(f"cannot read {self.about_path}: {error.strerror or error}") from error
         except orjson.JSONDecodeError as error:
@@ -124,6 +125,14 @@ if TYPE_CHECKING:
     Run = RunAt[Path]  # in this machine's file system, where new runs are written
 else:
     Run = RunAt  # a frozen dataclass with slots cannot be made through its alias (as of Python 3.11)
+
+
+def runs_inside(folder: Place) -> str:
+    """For the message that a folder is no run: the first run in it, or in its `runs`; empty without one."""
+    if not isinstance(folder, Path):
+        return ""
+    runs = sorted([*folder.glob("*/run.json"), *folder.glob("runs/*/run.json")])
+    return f"; name one of the {len(runs)} inside it, such as {runs[0].parent}" if runs else ""
 
 
 def json_line(row: Mapping[str, Any]) -> bytes:

@@ -153,7 +153,8 @@ def load(path: Path, words: Words) -> Scenario:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the scenario {path} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"the scenario {path} cannot be read: {why}") from error
     return parse(text, path, words)
 
 

@@ -48,8 +48,8 @@ def _read_alternatives(cursor: Cursor, partition: int) -> Moment:
 def _read_single(cursor: Cursor, partition: int) -> Moment:
     if cursor.next is None:
         refuse(f"has no moment: {FORMS}")
-    if is_time(cursor.next):
-        return {"at": "after", "after_ns": cursor.time_ns("a time")}
+    if is_time(cursor.next) or is_number(cursor.next):
+        return {"at": "after", "after_ns": cursor.time_ns("the moment")}
     if cursor.skip("time"):
         return {"at": "time", "time": cursor.time_ns("a time")}
     if cursor.next == "ack" and is_number(cursor.after):

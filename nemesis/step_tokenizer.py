@@ -16,6 +16,7 @@ _TOKEN = re.compile(
     r"(?P<time>\d+(?:\.\d+)?(?:ms|s)\b)|(?P<number>\d+)|(?P<range>\.\.)|(?P<order>[<>]=?|[!=]=)"
     r"|(?P<word>[A-Za-z][\w-]*(?:\.[A-Za-z]\w*)?)|(?P<comma>,)|(?P<space>\s+)|(?P<else>=(?!=)|\S+)"
 )
+_STATE = re.compile(r"\b(wait|when)\b")  # what may be compared follows
 _NODE = re.compile(r"n\d+")
 _NS = {"ms": 1_000_000, "s": 1_000_000_000}
 
@@ -29,7 +30,8 @@ def split_tokens(line: str) -> list[str]:
     found = []
     for match in _TOKEN.finditer(line.partition("#")[0]):
         if match.group() == "=":
-            refuse(f"has = where a comparison should be, which is ==: {match.string.strip()}")
+            should = "comparison should be, which is ==" if _STATE.search(match.string) else "space should be"
+            refuse(f"has = where a {should}: {match.string.strip()}")
         if match.lastgroup == "else":
             refuse(f"unknown character {match.group()!r}: {match.string.strip()}")
         if match.lastgroup != "space":

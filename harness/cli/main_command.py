@@ -104,7 +104,8 @@ def main() -> None:
 )
 @click.option("--seed", type=int, show_default="drawn", help="The same seed gives the same schedule.")
 @click.option("--duration", type=Time(), default=30.0, show_default=True,
-              help="Seconds, or with a unit: 20s, 4min.")
+              help="Seconds, or with a unit: 20s, 4min. Planned faults are carried out, also if that takes "
+                   "longer.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-SEED",
               help="The run's folder, absent or empty.")
 @own_cluster_options

@@ -142,8 +142,8 @@ def addresses_of(addresses_text: str) -> tuple[tuple[str, int], ...]:
             host, port = address_text, str(PORT)
         if not host or "@" in host or "/" in host or not (port.isascii() and port.isdecimal()) or not (
                 0 < int(port) < 65536):
-            raise UsageError("--bootstrap takes HOST:PORT[,HOST:PORT...]; log-in data go into "
-                             "--client-config")
+            raise UsageError("--bootstrap takes HOST:PORT[,HOST:PORT...], with ports from 1 to 65535; "
+                             "log-in data go into --client-config")
         found.append((host.strip("[]"), int(port)))
     if not found:
         raise UsageError("--bootstrap names no address")

@@ -10,7 +10,7 @@ from floodmark.harness.commands.folder_arguments import refuse_other_bytes
 from floodmark.harness.commands.report import write_report
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import Run, latest_folder, real_folder
+from floodmark.harness.run import Run, latest_folder, real_folder, runs_inside
 from floodmark.harness.verdict import EXIT_VALID
 
 
@@ -32,7 +32,7 @@ def written(folder: Path, out: Path | None, ledger: Path | None) -> Path:
         return write_index(folder, out, ledger_path=ledger)
     if not run.has(run.about_path):
         raise FloodmarkError(f"{folder} is neither a run folder (it has no run.json) nor a campaign's (it "
-                             "has no campaign.json)")
+                             f"has no campaign.json){runs_inside(folder)}")
     if ledger is not None:
         raise UsageError(f"--ledger is for a campaign's folder; {folder} is a run's")
     return write_report(folder, out)

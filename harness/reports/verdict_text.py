@@ -225,7 +225,7 @@ def looked_at(counts: Json) -> str:
     ops = ", ".join(f"{counts.get(name, 0)} {name}" for name in ("ok", "fail", "info"))
     acked = many(counts.get("acked", 0), "acked record")
     return (f"{many(counts.get('ops', 0), 'line')} of history ({ops}), {acked}{torn}; "
-            f"records in the final logs: {records or 'none'}")
+            f"{f'records in the final logs: {records}' if records else 'no final logs were collected'}")
 
 
 # -- the next commands --------------------------------------------------------------------------------------

@@ -323,7 +323,8 @@ def load(path: Path, *, nodes: Sequence[str] | None = None,
             raise UsageError(f"the schedule {path} is larger than {BYTES_AT_MOST >> 20} MiB")
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the schedule {path} cannot be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"the schedule {path} cannot be read: {why}") from error
     try:
         value = tomllib.loads(text) if path.suffix == ".toml" else json.loads(text)
     except (json.JSONDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:

@@ -203,6 +203,15 @@ def test_a_campaigns_folder_is_shown_by_report(tmp_path: Path) -> None:
     assert f"is a campaign's folder: floodmark report {tmp_path} shows it" in answer.err
 
 
+@pytest.mark.parametrize("command", ["show", "report", "reproduce"])
+def test_a_folder_of_runs_names_one_of_them(tmp_path: Path, command: str) -> None:
+    """Such as the folder that `scenario run` prints."""
+    golden(tmp_path, PARTED)
+    answer = floodmark(command, tmp_path)
+    assert "no run.json" in answer.err
+    assert f"; name one of the 1 inside it, such as {tmp_path}/" in answer.err
+
+
 # -- the logs -----------------------------------------------------------------------------------------------
 
 

@@ -437,3 +437,8 @@ def test_the_report_is_made_of_headed_lines(folder: Path) -> None:
     assert heads == ["what", "why", "also", "also", "..."]  # when and held are in the summary
     assert "    ... and 6 more" in lines
     assert max(len(line) for line in lines if line.startswith("    ")) <= verdict_text.WIDTH
+
+
+def test_logs_that_nobody_collected_are_not_empty_logs() -> None:
+    assert verdict_text.looked_at({"ops": 2, "records": {}}).endswith("; no final logs were collected")
+    assert verdict_text.looked_at({"ops": 2, "records": {"n1": 0}}).endswith("in the final logs: n1 0")

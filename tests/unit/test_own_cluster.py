@@ -240,6 +240,7 @@ def test_addresses_are_parsed() -> None:
         with pytest.raises(UsageError) as refused:
             addresses_of(words)
         assert "pass@" not in str(refused.value)
+    assert "ports from 1 to 65535" in str(refused.value)
 
 
 def config(folder: Path, text: str) -> Security:

@@ -18,7 +18,7 @@ from floodmark.harness.faults import FAULTS
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.expectations import Row, Words, differences
-from floodmark.nemesis.scenario import Scenario, parse, shipped
+from floodmark.nemesis.scenario import Scenario, load, parse, shipped
 from floodmark.nemesis.systems import (
     ELR,
     KRAFT,
@@ -235,6 +235,17 @@ def every() -> tuple[Scenario, ...]:
 def test_every_shipped_scenario_is_read_and_named_for_its_file(every: tuple[Scenario, ...]) -> None:
     assert [scenario.source.stem for scenario in every] == [scenario.name for scenario in every]
     assert len({scenario.name for scenario in every}) == len(every)
+
+
+def test_the_pages_count_the_shipped_scenarios(every: tuple[Scenario, ...]) -> None:
+    root = Path(__file__).parents[2]
+    assert f" {len(every)} are shipped" in " ".join((root / "README.md").read_text().split())
+    assert f"There are {len(every)} scenarios" in (root / "nemesis" / "README.md").read_text()
+
+
+def test_a_scenario_that_is_not_there_is_told_plainly(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"absent\.toml cannot be read: No such file or directory$"):
+        load(tmp_path / "absent.toml", KNOWN)
 
 
 def test_every_shipped_scenario_shows_something_and_has_a_control(every: tuple[Scenario, ...]) -> None:

@@ -183,6 +183,8 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, name: str, text: 
 
     with pytest.raises(UsageError, match=name):
         load(tmp_path / name)
+    with pytest.raises(UsageError, match=r"absent\.json cannot be read: No such file or directory$"):
+        load(tmp_path / "absent.json")
 
 
 def arm(node: str = "n2", **point: Any) -> dict[str, Any]:

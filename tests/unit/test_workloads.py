@@ -175,6 +175,8 @@ def test_an_unknown_name_is_refused_with_the_valid_ones() -> None:
         made("lgo")
     with pytest.raises(UsageError, match="no nemesis 'crush'; valid: crash, restart"):
         catalog.nemeses("cut,crush")
+    with pytest.raises(UsageError, match="none goes with no other name"):
+        catalog.nemeses("none,cut")
 
 
 @pytest.mark.parametrize(("words", "names"), [

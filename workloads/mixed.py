@@ -2,8 +2,8 @@
 the same partitions at once.
 
 The client of record knows what certainly failed; the library retries, with several batches in flight. Each
-can reveal bugs that the other cannot. The guarantees are the log workload's: no duplicates (also of an
-idempotent producer), though `idempotence` is false.
+can reveal bugs that the other cannot. The guarantees are the idempotent workload's, no duplicates, which the
+client of record keeps by not retrying at all.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ class MixedWorkload:
 
     @property
     def guarantees(self) -> Mapping[str, Any]:
-        return self._log.guarantees
+        return self._idempotent.guarantees
 
     def intents(self, process: int, random: Random) -> Iterator[Intent]:
         return self._of(process).intents(process, random)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from floodmark.checkers.read.columns import Flags, Ints
-from floodmark.checkers.read.folder import INT64, Folder
+from floodmark.checkers.read.folder import DIGITS_AT_MOST, INT64, Folder
 from floodmark.harness.faults import FAULTS
 
 
@@ -132,4 +132,5 @@ def uncommitted_of(folder: Folder) -> dict[int, bool]:
     named = folder.about.get("isolation_of")
     return {int(process): level == "read_uncommitted"
             for process, level in (named.items() if isinstance(named, dict) else ())
-            if process.isascii() and process.isdigit() and int(process) < INT64}  # fmt: skip
+            if process.isascii() and process.isdigit() and len(process) <= DIGITS_AT_MOST
+            and int(process) < INT64}  # fmt: skip

@@ -4,8 +4,8 @@ unavailable for at least the node's own time-out.
 Rules
 1. A node cannot do without a majority of the controllers (or ZooKeeper): the processes that the nemesis names
    and run.json's `nodes` does not. A node that is starting may need another broker too.
-2. A process is unavailable to a node while it is killed, stopped or paused, or cut from it in one direction,
-   until that is undone or the cluster is mended.
+2. A process is unavailable to a node while it is killed, stopped or paused, cut from it in one direction, or
+   their packets are lost or late, until that is undone or the cluster is mended.
 3. The node's last life before the death counts. If a process was unavailable when the node started, the
    time-out is that of a registration; else that of a session. What had been available again for longer than
    the time-out explains nothing: by then the node had a new session.
@@ -59,7 +59,7 @@ def act_of(line: Mapping[str, Any]) -> Act:
     f, fault = line["f"], line.get("fault") or {}
     nodes, grudge, began = names(fault.get("nodes")), fault.get("grudge"), fault.get("began")
     lasting: Iterable[Of] = nodes if f in FAULTS and FAULTS[f].undone_by in ("start", "resume") else ()
-    if f == "cut" and isinstance(grudge, dict):
+    if f in ("cut", "packet") and isinstance(grudge, dict):
         lasting = (frozenset((node, other)) for node, unheard in grudge.items() for other in names(unheard))
     return Act(f=f, nodes=nodes, lasting=frozenset(lasting), began=began if is_int(began) else line["time"],
                time=line["time"], failed="error" in fault)  # fmt: skip
@@ -121,7 +121,7 @@ def lives_of(node: str, acts: Sequence[Act], deaths: Sequence[int], mended: Sequ
     starts = [0, *(act.began for act in acts if act.f == "start" and node in act.nodes)]
     ends = [*deaths, *(act.time for act in acts if node in act.lasting and act.f != "pause")]
     before = [end for end in ends if mended and end <= mended[0]]
-    if before and max(before) >= max(start for start in starts if start <= mended[0]):
+    if before and max(before) >= max((start for start in starts if start <= mended[0]), default=0):
         starts.append(mended[0])  # it was down, and mending started it
     if deaths:
         yield from (Span(max(start for start in starts if start <= max(end, 0)), end) for end in deaths)

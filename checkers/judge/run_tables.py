@@ -283,7 +283,7 @@ def run_rows(number: int, run: Run) -> Iterator[tuple[object, ...]]:
     faults_known = not may_have_been_struck(run.folder, run.preconditions)
     yield (number, run.preconditions.txns > 0, sees_uncommitted(run),
            run.folder.guarantees.surely_uncommitted, list(silent_names(run)), run.internal_index,
-           faults_known)  # fmt: skip
+           faults_known, run.folder.guarantees.sent_once)  # fmt: skip
 
 
 # -- the trace ----------------------------------------------------------------------------------------------

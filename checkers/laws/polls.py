@@ -230,7 +230,9 @@ ENDS_FALLEN = """
 # One row for each end offset that a client received under read_uncommitted although a record at or above it,
 # appended in the epoch of the leader that answered, had been acked before the client asked (acked: the
 # highest such offset; acked_index: its line). The leader of an epoch acks what is below its HW, which is the
-# end and never falls. (What a process asked last, before an answer, is what it got the answer to.)
+# end and never falls. A record that was sent again may have been acked by a later leader, which had it from
+# the first one: those take no part. (What a process asked last, before an answer, is what it got the answer
+# to.)
 ENDS_BEHIND = """
     with answers as (
         select e.run, e.process, e.partition, e."at", e.index, e."offset", e.epoch, m."at" as asked_at
@@ -245,7 +247,8 @@ ENDS_BEHIND = """
         from sends semi join asked on asked.run = sends.run and asked.partition = sends.partition
             and sends."offset" >= least
         semi join (from partitions where not weak_acks) using (run, partition)
-        where type = 'ok' and "offset" is not null),
+        semi join (from runs where sent_once) using (run) anti join repeated using (run, value)
+        where type = 'ok' and f = 'send' and "offset" is not null),
     epochs as (
         select run, partition, value, "offset", epoch from acks
         union select run, partition, value, "offset", epoch

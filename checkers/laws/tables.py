@@ -101,9 +101,10 @@ TABLES: Mapping[str, pa.Schema] = {
     # transactional: some op of it is a txn; uncommitted: then, and isolation is read_uncommitted;
     # surely_uncommitted: its clients read uncommitted records, with transactions or without; silent: findings
     # with these names are not claimed for any partition of it; internal_index: of a send that was invoked
-    # before it, what the internal topics had may be lost; faults_known: no fault is missing in the history.
+    # before it, what the internal topics had may be lost; faults_known: no fault is missing in the history;
+    # sent_once: no client sends a record again by itself.
     "runs": _schema(transactional=FLAG, uncommitted=FLAG, surely_uncommitted=FLAG, silent=pa.list_(TEXT),
-                    internal_index=INT, faults_known=FLAG),
+                    internal_index=INT, faults_known=FLAG, sent_once=FLAG),
     # -- trace.jsonl ----------------------------------------------------------------------------------------
     # One row for each line of the events that checks use (read/trace.py), as in format.md; cut_from, cut_to:
     # from and to of a truncate, whose cause is null if its file is of an earlier version. Lines without a

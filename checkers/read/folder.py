@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # columns are imported where they are made, so that Spark's s
     from floodmark.checkers.read.replica_rows import Replicas
 
 INT64 = 1 << 63
-DIGITS_AT_MOST = 30  # of a partition's number, leading zeros included
+DIGITS_AT_MOST = 30  # of a key that is a number, leading zeros included
 UNKNOWN_NS = 1 << 62  # more than the difference between any two times of a run
 TAIL_BYTES = 1 << 16
 PARQUET_FROM_BYTES = 1 << 20

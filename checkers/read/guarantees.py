@@ -93,6 +93,12 @@ class Guarantees:
         return self.values.get("retries", 0) > 0 and not self.values.get("idempotence", False)
 
     @property
+    def sent_once(self) -> bool:
+        """Whether no client sends a record again, perhaps to a later leader, which may know it already."""
+        return not (self.values.get("retries", 0) > 0 or self.values.get("idempotence", False)
+                    or "idempotence" in self.flaws)
+
+    @property
     def uncommitted(self) -> bool:
         """Whether readers may see records of open and aborted transactions."""
         return bool(self.values.get("isolation") == "read_uncommitted")

@@ -217,7 +217,8 @@ EXPLANATIONS: Mapping[str, Explanation] = {
         "at or below a record that had been acked before it asked, in the epoch of the leader that answered "
         "(behind-ack).",
         near_miss="Two clients that ask two leaders at about the same time. A new leader that does not know "
-        "yet how far the one before had acked. The last stable offset, below the HW.",
+        "yet how far the one before had acked. The ack of a record that was sent again: it may be a later "
+        "leader's. The last stable offset, below the HW.",
         permitted=f"{_LOSS}.",
         law="The end offset that one client gets never falls",
         facts=("S15",),

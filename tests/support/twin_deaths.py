@@ -72,7 +72,7 @@ def is_away(world: World, node: str, name: str, time: int) -> bool:
         if began(act) <= time:
             down |= f in DOWN and name in nodes
             paused |= f == "pause" and name in nodes
-            cuts |= f == "cut" and is_between(act["fault"].get("grudge"), node, name)
+            cuts |= f in ("cut", "packet") and is_between(act["fault"].get("grudge"), node, name)
         if act["time"] <= time and not failed:
             down &= not (f == "start" and (name in nodes or not nodes))
             paused &= not (f in ("start", "resume") and (name in nodes or not nodes))
@@ -89,7 +89,7 @@ def controllers(world: World) -> set[str]:
     found: set[str] = set()
     for act in acts(world):
         fault = act.get("fault") or {}
-        if act["f"] == "cut" and is_map(fault.get("grudge")):
+        if act["f"] in ("cut", "packet") and is_map(fault.get("grudge")):
             for node, others in fault["grudge"].items():
                 found |= {node, *listed(others)} if listed(others) else set()
         found |= {*(fault.get("nodes") or [])}

@@ -45,7 +45,8 @@ HEALTHY: Mapping[str, Row] = {
         "weak_acks": False, "retried": False, "uncommitted": False, "decided": False, "unclean_maybe": False,
     },
     "processes": {"final": False, "overlaps": False},
-    "runs": {"transactional": False, "uncommitted": False, "surely_uncommitted": False, "silent": []},
+    "runs": {"transactional": False, "uncommitted": False, "surely_uncommitted": False, "silent": [],
+             "sent_once": True},
     "trace": {"epoch": 0, "leo": 0, "hw": 0},
     "traced": {
         "nodes": ["n1", "n2", "n3"], "replicas": ["n1", "n2", "n3"], "clock_error": 0, "min_isr": 2,

@@ -139,7 +139,7 @@ strange("isolation", "read_uncommitted", lambda tale: tale.acked(1), key="isolat
 
 @TALES.tale(unknown=of("isolation"))
 def processes_have_an_isolation_of_their_own(tale: Tale) -> None:
-    tale.acked(1).run["isolation_of"] = {"8": "read_uncommitted"}
+    tale.acked(1).run["isolation_of"] = {"8": "read_uncommitted", "9" * 5000: "read_uncommitted"}
 
 
 @TALES.tale("lost-write bug 1")

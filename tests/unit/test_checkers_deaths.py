@@ -90,6 +90,21 @@ def a_cut_from_the_controller_in_one_direction_is_enough(tale: Tale) -> None:
     struck(tale, (1, "cut", {"n2": ["controller"]}), died_at=10)
 
 
+@TALES.tale()
+def so_is_the_loss_or_delay_of_packets(tale: Tale) -> None:
+    struck(tale, (1, "packet", {"n2": ["controller"]}), died_at=10)
+
+
+@TALES.tale("broker-died bug 1")
+def but_not_once_they_pass_again(tale: Tale) -> None:
+    struck(tale, (1, "packet", {"n2": ["controller"]}), (2, "heal", ""), died_at=10)
+
+
+@TALES.tale("broker-died bug 1")
+def times_before_the_run_are_no_reason(tale: Tale) -> None:
+    struck(tale, died_at=-10, mended=-5)
+
+
 @TALES.tale("broker-died bug 1")
 def a_cut_of_another_broker_is_not(tale: Tale) -> None:
     struck(tale, (1, "cut", {"n1": ["controller", "n2"]}), died_at=10)

@@ -5,6 +5,7 @@ from folders import NODES, Tale, reads_of
 from judging import Tales
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.checkers.read.guarantees import GUARANTEES
 from floodmark.harness.verdict import Verdict
 
 TALES = Tales()
@@ -298,6 +299,28 @@ def a_process_may_read_committed_records_alone(tale: Tale) -> None:
 @TALES.tale()
 def with_acks_1_an_end_may_be_below_an_ack(tale: Tale) -> None:
     asked(tale, 1).run["guarantees"]["acks"] = "1"
+
+
+@TALES.tale()
+def an_idempotent_client_may_have_its_ack_from_a_later_leader_which_knew_the_record(tale: Tale) -> None:
+    """The first leader, alone by then, has appended it, and never learns that all have it."""
+    asked(tale, 1).run["guarantees"] |= {"idempotence": True, "retries": 3}
+
+
+@TALES.tale()
+def so_may_a_client_that_retries(tale: Tale) -> None:
+    asked(tale, 1).run["guarantees"]["retries"] = 1
+
+
+@TALES.tale(unknown=GUARANTEES["idempotence"].checks)
+def so_may_one_of_which_nobody_knows_whether_it_does(tale: Tale) -> None:
+    asked(tale, 1).run["guarantees"]["idempotence"] = "maybe"
+
+
+@TALES.tale()
+def so_may_a_transaction(tale: Tale) -> None:
+    for line in asked(tale, 1).lines:
+        line["f"] = "txn" if line["f"] == "send" else line["f"]
 
 
 @TALES.tale("end-offset-regressed bug 1")

@@ -111,7 +111,7 @@ def test_a_load_has_the_idempotent_processes_of_its_shape_beside_the_log_workloa
     assert isinstance(workload.final_session(4), LogSession)
     values = [send.value for intents in ops.values() for intent in intents for send in intent.sends]
     assert len(values) == len({*values, workload.probe(0).sends[0].value}) - 1
-    assert workload.guarantees == made("log").guarantees
+    assert workload.guarantees == made("idempotent").guarantees
 
 
 def test_an_idempotent_process_does_not_list_offsets() -> None:

@@ -75,14 +75,14 @@ MISSTEPS = """
 with stretches as (
     select log, epoch, min("at") as "at", max("at") as last_at, min("offset") as "offset",
         max("offset") as last_offset, count(*) as entries
-    from log_entries group by log, epoch, "offset" - "at"),
+    from log_entries group by log, epoch, "offset"::hugeint - "at"),
 uneven as (
     select distinct log from (
         select *, lag(last_at) over dump as previous_at, lag(last_offset) over dump as previous,
             lag(epoch) over dump as previous_epoch
         from stretches window dump as (partition by log order by "at"))
     where "at" <= previous_at or "offset"::hugeint - 1 <> previous or epoch < previous_epoch
-        or last_offset - "offset" <> entries - 1),
+        or last_offset::hugeint - "offset" <> entries - 1),
 steps as (
     select log, "offset", value, epoch, lag("offset") over dump as previous,
         lag(case when epoch >= 0 then epoch end ignore nulls) over dump as previous_epoch
@@ -115,13 +115,13 @@ select run, partition, "offset", value, 'crc' as how, [node] as nodes from place
 
 # Without the leader's log: a final reader could not read the batch. Damaged disks excuse that.
 UNREADABLE = f"""
-select run, partition, "offset", min(case when why in ('checksum', 'magic', 'length') then why end) as how,
+select run, partition, "offset", min(why) as how,
     min(process) as process, [min(index)] as ops,
     case when not any_value(faults_known) then {DOUBT} end as permit
 from corrupt join (from processes where final) using (run, process) join runs using (run)
     join partitions using (run, partition)
     anti join (from faults where f <> 'power_cut' and fault->>'lost' = 'true') using (run)
-where not leader_known
+where not leader_known and why in ('checksum', 'magic', 'length')
 group by run, partition, "offset"
 """
 

@@ -188,7 +188,7 @@ _ACKED_ELSEWHERE = f"""not repeated and type = 'ok' and ack is not null and not 
 _UNREAD = f"""coalesce({_ACKED_ELSEWHERE}
     and (by_final_reads and not final and (final_low <= ack and final_high > ack
             or ack < told_to and ack >= greatest(begins, claims_from)
-                and (begins is not null or log_start_unknown is null))
+                and (begins is not null or log_start is not null or keeps_all))
         or by_any_read and read_low is null and highest > ack), false)"""
 # No node knows the topic: all that was acked is lost, as far as no log nor final read shows that it is there.
 _DENIED = """coalesce(denied_by > 0 and not repeated and type = 'ok' and leader_low is null and others = 0
@@ -220,8 +220,7 @@ _JUDGED = f"""
                     lambda o: o >= log_start and not {_in_leader_log("o")})
             end as vanished_at
         from seen left join partitions using (run, partition) left join read_extents using (run, partition)
-        left join told_extents using (run, partition)
-        left join (select *, true as log_start_unknown from log_start_unknown) using (run, partition)),
+        left join told_extents using (run, partition)),
     judged as (
         select *, coalesce(len(vanished_at) > 0, false) as vanished,
             {_BEGUN_ABOVE} as begun_above, not begun_above and {_UNREAD} as unread,

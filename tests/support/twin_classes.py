@@ -130,7 +130,8 @@ def beginnings(world: World, key: int) -> list[int]:
 def log_begins_at_or_below(world: World, partition: Partition, offset: int) -> bool:
     """Whether the log surely begins at or below this offset."""
     told = beginnings(world, partition.key)
-    return max([*told, partition.log_start]) <= offset and (bool(told) or partition.log_start_known)
+    return max([*told, partition.log_start]) <= offset and (
+        bool(told) or partition.keeps_all or partition.leader in partition.rows)
 
 
 def was_told(world: World, reader: int, key: int, offset: int) -> bool:

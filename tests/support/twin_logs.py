@@ -177,7 +177,8 @@ def unreadable(world: World) -> Iterator[Found]:
                   if line["process"] == -1 and line["f"] != "power_cut")
     final = (world.run.get("final_reads") or {}).get("processes") or []
     places = {(place["partition"], place["offset"]) for line in world.lines if line["process"] in final
-              and line["f"] == "poll" and line["type"] != "invoke" for place in line.get("corrupt") or []}
+              and line["f"] == "poll" and line["type"] != "invoke" for place in line.get("corrupt") or []
+              if place.get("why") in ("checksum", "magic", "length")}
     for key, offset in sorted(places):
         if key in world.partitions and not world.partitions[key].usable and not damaged:
             yield ("unreadable", key, offset), None

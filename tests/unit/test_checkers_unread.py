@@ -245,9 +245,14 @@ def a_tail_that_three_readers_do_not_get_is_lost(tale: Tale) -> None:
         tale.poll(reader)
 
 
+@TALES.tale(unknown=["lost-write"])
+def without_a_told_beginning_what_comes_first_may_be_deleted(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), (2, 3), start=None))
+
+
 @TALES.tale("lost-write bug 3")
-def without_a_told_beginning_a_system_deletes_nothing(tale: Tale) -> None:
-    alone(told(tale.acked(1, 2, 3), start=None))
+def but_not_where_everything_is_kept(tale: Tale) -> None:
+    alone(told(tale.acked(1, 2, 3), start=None)).run["partitions"]["0"]["keeps_all"] = True
 
 
 @TALES.tale("lost-write bug 2", unknown=["lost-write"])
@@ -458,6 +463,11 @@ def a_batch_that_no_final_reader_can_read_is_malformed(tale: Tale) -> None:
 def a_place_counts_once(tale: Tale) -> None:
     place = {"partition": 0, "offset": 1, "why": "magic"}
     unreadable(tale).op(FINAL, "poll", reads=[], corrupt=[place, {**place, "why": "from elsewhere"}])
+
+
+@TALES.tale("lost-write bug 1", unknown=WITHOUT_A_LOG)
+def a_reason_that_is_none_of_format_1_proves_no_damage(tale: Tale) -> None:
+    unreadable(tale).lines[-3]["corrupt"][0]["why"] = "compression"
 
 
 @TALES.tale(unknown=WITHOUT_A_LOG)

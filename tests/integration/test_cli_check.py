@@ -371,4 +371,4 @@ def test_a_name_to_allow_that_no_finding_has_is_usage(judged: Judged) -> None:
     answer = floodmark("check", judged.folder / INVALID, "--allow", "lost-writes")
     assert answer.code == 2
     assert "no finding is called 'lost-writes'" in answer.err
-    assert "lost-write, malformed-log" in answer.err
+    assert "the closest valid name: lost-write" in answer.err

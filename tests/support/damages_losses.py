@@ -319,7 +319,8 @@ def unclean_of_another_partition(folder: RunFolder, random: Random) -> Expect | 
 
 @damage
 def unclean_by_the_nemesis(folder: RunFolder, random: Random) -> Expect | None:
-    """The nemesis requested an unclean election afterwards."""
+    """The nemesis requested an unclean election afterwards, and no trace shows whether there was one."""
+    folder.trace = None
     gone = lose_tail(folder, random)
     folder.add(-1, "info", "elect", fault={"nodes": [], "unclean": True})
     return None if gone is None else permitted("unclean.leader.election.enable", gone[3])

@@ -116,7 +116,7 @@ STACKS = [
     ),
     (Story().append("n1", 0, 4).truncate("n1", 1), [(0, 0, 1, "kept"), (0, 1, 4, "cut")]),
     (
-        Story().append("n1", 0, 4).truncate("n1", 1, why="recovery"),
+        Story().append("n1", 0, 4).truncate("n1", 1, cause="recovery"),
         [(0, 0, 1, "kept"), (0, 1, 4, "left")],
     ),
     (Story().append("n1", 0, 4).truncate("n1", 9), [(0, 0, 4, "cut")]),
@@ -258,7 +258,7 @@ def test_a_log_grows_on_after_the_replica_has_left_the_isr() -> None:
 CUTS = [
     ({"to": 0}, {}, [(CUT, 0, 1), (CANDIDATE, 0, None)]),
     ({"to": 0}, {"fenced": ["n2"]}, [(CUT, 0, 1)]),
-    ({"to": 0, "why": "Recovery"}, {"fenced": ["n2"]}, []),
+    ({"to": 0, "cause": "recovery"}, {"fenced": ["n2"]}, []),
     ({"to": 0}, {"fenced": ["n2"], "claims_from": 1}, []),
     ({"to": 0}, {"fenced": ["n2"], "replicas": ["n1", "n3"]}, []),
     ({"to": 1}, {}, []),

@@ -95,14 +95,18 @@ def elected(cluster: ForeignCluster, folder: Path, lost: str) -> object:
     async def ask() -> object:
         found = await find([("127.0.0.1", port) for port in cluster.ports.values()], Security())
         own = OwnCluster(found, folder, prefix="p-", may_break=True)
-        await own.create([PartitionSpec(key=0, topic="p-log", partition=0, replicas=("n2", "n3")),
-                          PartitionSpec(key=1, topic="p-log", partition=1, replicas=("n1", "n2", "n3"))])
-        cluster.controller = 1
-        if lost == "dead":
-            cluster.end(1)
-        else:
-            cluster.paused.update({1} if lost == "paused" else cluster.ports)
-        return await own.elect([])
+        try:
+            await own.create([PartitionSpec(key=0, topic="p-log", partition=0, replicas=("n2", "n3")),
+                              PartitionSpec(key=1, topic="p-log", partition=1, replicas=("n1", "n2", "n3"))])
+            cluster.controller = 1
+            if lost == "dead":
+                cluster.end(1)
+            else:
+                cluster.paused.update({1} if lost == "paused" else cluster.ports)
+            return await own.elect([])
+        finally:
+            cluster.paused.clear()
+            await own.stop()
 
     return asyncio.run(ask())
 

@@ -101,8 +101,8 @@ DRAWS = "floodmark.nemesis.registered_nemeses:draws"
 NEMESES_OF = "floodmark.nemesis.registered_nemeses:nemeses_of"
 PLANNER = "floodmark.nemesis.random_plans:plan"
 BUDGET = "floodmark.nemesis.budget:overspends"
-ARSENAL = "floodmark.nemesis.compose:arsenal"
-UNAVAILABLE = "floodmark.nemesis.compose:unavailable"
+STRIKES = "floodmark.nemesis.strikes:Strikes"
+UNAVAILABLE = "floodmark.nemesis.strikes:unavailable"
 LIMITS = "floodmark.nemesis.refusals:limits_of"
 SCHEDULE_RUNNER = "floodmark.nemesis.schedule_runner:ScheduleRunner"
 # Programs, which are run and never imported. BROKER_NAMES prints the names of all rules, bugs and switches;
@@ -297,7 +297,7 @@ def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], sched
                     ) -> ScheduleRunner:
     """Make the runner of schedules for this cluster, with every fault that the cluster supports, and this
     schedule's faults from other distributions."""
-    nemeses = (*_load(ARSENAL)(cluster), *_load(NEMESES_OF)(schedule, cluster))
+    nemeses = (_load(STRIKES)(cluster), *_load(NEMESES_OF)(schedule, cluster))
     made: ScheduleRunner = _load(SCHEDULE_RUNNER)(nemeses, partitions, _load(LIMITS)(cluster))
     return made
 

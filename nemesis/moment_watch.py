@@ -208,6 +208,22 @@ def describe_met(met: Met, count: int) -> dict[str, Any]:
     return {"node": met.node, "name": met.name, "met": met.time_ns, "count": count, **where}
 
 
+def describe_death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
+    """Build the `fault` of a kill that no entry struck: the node reached a point that was armed to crash it.
+    The kill began when the point was reached, and was noticed later. count: which of its deaths at that point
+    it is. Or (action None) the node ended because of a fault in force, which `why` names."""
+    if crash.action is None:
+        return {"nodes": [crash.node], "why": crash.name, "reached": {"time": noticed_ns},
+                "began": crash.time_ns}
+    asked = {key: getattr(crash, key) for key in ("partition",) if getattr(crash, key) is not None}
+    return {
+        "nodes": [crash.node],
+        "moment": {"at": "failpoint", "node": crash.node, "name": crash.name, **asked},
+        "reached": {"time": noticed_ns, **describe_met(crash, count)},
+        "began": crash.time_ns,
+    }
+
+
 # -- states: pure -------------------------------------------------------------------------------------------
 
 def evaluate_state(state: Mapping[str, Any], view: View, stage: Stage) -> bool:

@@ -15,7 +15,7 @@ from floodmark.harness.faults import DISKS_DAMAGED, FAULTS
 from floodmark.harness.protocols import Cluster, ElectsReplica, Failpoints, Traces, ability, why_not
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import OF_BROKER
-from floodmark.nemesis.compose import unavailable
+from floodmark.nemesis.strikes import unavailable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

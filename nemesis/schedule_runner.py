@@ -23,14 +23,13 @@ from floodmark.harness.faults import FAULTS, MENDING, loses
 from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.nemesis.active_faults import ActiveFaults
-from floodmark.nemesis.compose import Composed
-from floodmark.nemesis.failpoint import describe_death
 from floodmark.nemesis.fault_patterns import HEALTHY
 from floodmark.nemesis.missed_moments import Miss, explain_missed_moment, explain_missing_role
-from floodmark.nemesis.moment_watch import POLL_S, Watch, await_moment
+from floodmark.nemesis.moment_watch import POLL_S, Watch, await_moment, describe_death
 from floodmark.nemesis.refusals import Limits, refuse_schedule
 from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.scripted_ops import Scripted
+from floodmark.nemesis.strikes import Composed
 from floodmark.nemesis.target_resolution import (
     ResolvedEntry,
     describe_moment,

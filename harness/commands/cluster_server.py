@@ -36,7 +36,7 @@ from floodmark.harness.protocols import (
 from floodmark.harness.reports.phrases import grudge, many
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry
-from floodmark.nemesis.compose import Composed, arsenal, unavailable
+from floodmark.nemesis.strikes import Strikes, unavailable
 
 # The fields of a request, and those that some requests need besides `id` and `do`.
 _FIELDS: Mapping[str, type] = {"id": int, "do": str, "entry": dict, "nodes": list, "others": list,
@@ -98,7 +98,7 @@ class ClusterServer:
 
     async def _strike(self, entry: Entry, done: str = "") -> str:
         """Carries out an entry of a schedule, as in a run; returns what was done, of a cut in these words."""
-        f, nemesis = entry.f, Composed(arsenal(self.cluster))
+        f, nemesis = entry.f, Strikes(self.cluster)
         if f not in nemesis.answers:
             why = unavailable(self.cluster).get(f)
             raise FloodmarkError(f"a cluster that is up cannot {f!r}" if why is None

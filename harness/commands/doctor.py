@@ -46,7 +46,7 @@ from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, registered
 from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
-from floodmark.nemesis.compose import Composed, arsenal
+from floodmark.nemesis.strikes import Strikes
 
 
 def examine_machine(*, cluster: str = "local", json_file: Path | None = None, anew: bool = False,
@@ -322,7 +322,7 @@ def _faults_of(name: str) -> frozenset[str]:
     with temporary_folder("floodmark-") as folder:
         cluster = catalog.cluster(name, folder, 3, rules=catalog.RULES[-1], bugs=(), config={},
                                   links="proxied")
-        return Composed(arsenal(cluster)).answers
+        return Strikes(cluster).answers
 
 
 def _in_containers(name: str, engine: Engine) -> tuple[bool | None, str, str]:

@@ -13,15 +13,8 @@ from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Type
 from floodmark.harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.failpoints import POINTS
-from floodmark.nemesis.crash import Crash
-from floodmark.nemesis.cut import Cut
-from floodmark.nemesis.disk import Disk
-from floodmark.nemesis.elect import Elect
-from floodmark.nemesis.expire import Expire
-from floodmark.nemesis.failpoint import Failpoint
-from floodmark.nemesis.pause import Pause
-from floodmark.nemesis.power import Power
 from floodmark.nemesis.schedule_runner import ScheduleRunner
+from floodmark.nemesis.strikes import Strikes
 
 NODES = ("n1", "n2", "n3")
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=NODES),)
@@ -31,7 +24,12 @@ HEALTHY = {"at": "state", "healthy": True}
 class Small:
     """One partition on three brokers; it records every fault that it gets."""
 
+    name = "small"
+    nodes = NODES
+    abilities: Sequence[object] = ()
+
     def __init__(self) -> None:
+        self.lacks: Mapping[type, str] = {}
         self.did: list[str] = []
         self.running = set(NODES)
         self.leader: str | None = "n1"
@@ -153,10 +151,7 @@ class Stand:
         self.small = Small()
         self.intents: list[Intent] = []
         self.answers: Callable[[Intent], Awaitable[None]] | None = None  # awaited before each answer
-        self.schedule_runner = ScheduleRunner(
-            [Crash(self.small), Pause(self.small), Cut(self.small, NODES), Expire(self.small),
-             Elect(self.small, self.small), Power(self.small, self.small.observe), Disk(self.small),
-             Failpoint(self.small)], SPECS)
+        self.schedule_runner = ScheduleRunner([Strikes(self.small)], SPECS)
 
     def run(self, *schedule: Entry) -> tuple[int, ...]:
         return asyncio.run(self._run(schedule))

@@ -36,11 +36,11 @@ from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.signature import HEADER
 from floodmark.nemesis.active_faults import ActiveFaults
-from floodmark.nemesis.compose import Composed, arsenal, unavailable
 from floodmark.nemesis.missed_moments import describe_partition
 from floodmark.nemesis.moment_watch import evaluate_state, is_healthy
 from floodmark.nemesis.refusals import limits_of, refuse_schedule
 from floodmark.nemesis.roles import Stage
+from floodmark.nemesis.strikes import Strikes, unavailable
 
 STAGE = Stage(replicas={0: SPEC.replicas}, ledger=ActiveFaults())
 
@@ -121,7 +121,7 @@ def test_an_ability_in_lacks_is_missing_even_if_the_class_has_it() -> None:
     assert why_not(NoSignals(), Pauses) == "nobody may send signals to its processes"
     assert isinstance(ability(NoSignals(), Kills), NoSignals)
     assert why_not(Bare(), Clocks) == "the bare cluster has no such ability (Clocks)"
-    assert Composed(arsenal(NoSignals())).answers == {"kill", "start", "stop", "elect"}
+    assert Strikes(NoSignals()).answers == {"kill", "start", "stop", "elect"}
     assert unavailable(NoSignals()).keys() == FAULTS.keys() - {"kill", "start", "stop", "elect"}
 
 

@@ -8,11 +8,11 @@ from schedule_runner_stand import HEALTHY, NODES, SPECS, Small, Stand, sent
 
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.op import NEMESIS, Type
+from floodmark.harness.protocols import Cuts
 from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis import schedule_runner
-from floodmark.nemesis.compose import Composed, arsenal
-from floodmark.nemesis.crash import Crash
 from floodmark.nemesis.schedule_runner import ScheduleRunner
+from floodmark.nemesis.strikes import Composed, Strikes
 
 
 @pytest.fixture
@@ -205,7 +205,8 @@ def test_a_strike_on_a_node_that_exited_by_itself_is_missed(stand: Stand) -> Non
 def test_an_entry_that_no_nemesis_answers_is_refused_before_anything_strikes(tmp_path: Path) -> None:
     """A cluster that cannot be cut, and a schedule that cuts at its end."""
     stand = Stand(tmp_path)
-    stand.schedule_runner = ScheduleRunner([Crash(stand.small)], SPECS)
+    stand.small.lacks = {Cuts: "its links are direct"}
+    stand.schedule_runner = ScheduleRunner([Strikes(stand.small)], SPECS)
     with pytest.raises(UsageError, match=r"entry 1 of .* \(heal\) .*: this cluster cannot suffer heal"):
         stand.run(Entry(f="kill", nodes=("n1",)), Entry(f="heal"))
 
@@ -215,7 +216,7 @@ def test_an_entry_that_no_nemesis_answers_is_refused_before_anything_strikes(tmp
 def test_two_nemeses_that_answer_one_f_are_a_mistake() -> None:
     """Composition asserts that the sets are disjoint."""
     with pytest.raises(AssertionError, match="answer"):
-        Composed([Crash(Small()), Crash(Small())])
+        Composed([Strikes(Small()), Strikes(Small())])
 
 
 def test_the_arsenal_has_every_fault_that_the_cluster_supports(tmp_path: Path) -> None:
@@ -224,6 +225,6 @@ def test_the_arsenal_has_every_fault_that_the_cluster_supports(tmp_path: Path) -
 
     cluster = catalog.cluster("local", tmp_path, 3, rules="kip-320", bugs=(), config={}, links="proxied")
 
-    assert Composed(arsenal(cluster)).answers == frozenset({
+    assert Strikes(cluster).answers == frozenset({
         "kill", "stop", "start", "pause", "resume", "cut", "heal", "power_cut", "expire", "elect", "disk",
         "arm", "release"})

@@ -10,8 +10,6 @@ from damages_trace import DAMAGES, NEAR_MISSES
 from traces import traced
 from twin_compare import differences, other_permissions, other_promises, other_sights
 
-from histories import RunFolder
-
 CATALOGUE = DAMAGES | NEAR_MISSES | damages_trace_isr.FILES
 FOLDERS = int(os.environ.get("FLOODMARK_SOAK", "100"))
 SEED = os.environ.get("FLOODMARK_SEED", "1")
@@ -21,7 +19,7 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
     """What was done to a run (each damage of the catalogue in turn, sometimes one more, every fifth time
     none), and its path."""
     random = Random(f"{SEED} {number}")
-    folder = run_of(random, number)
+    folder = traced(random, rough=number % 5 == 0, clock_error_ns=random.choice((0, 0, 0, 500_000)))
     if random.random() < 0.15:
         folder.run["guarantees"] |= other_promises(random)
     if number % 4 == 3:
@@ -40,10 +38,6 @@ def folder_of(number: int, root: Path) -> tuple[str, Path]:
     return ", ".join(done) or "nothing", folder.write(root / f"{number:04}")
 
 
-def run_of(random: Random, number: int) -> RunFolder:
-    return traced(random, steps=random.randrange(40, 160), unclean=number % 5 == 0 and random.random() < 0.7,
-                  overspent=number % 5 == 0 and random.random() < 0.5,
-                  clock_error_ns=random.choice((0, 0, 0, 500_000)))
 
 
 @pytest.mark.spark

@@ -10,8 +10,7 @@ from typing import Any
 import twin_trace
 from damages import BUG, Damage, Expect
 from damages_trace import a_leaders_hw_falls, a_member_cuts_what_is_committed, bounced, plant
-from trace_controller import CONTROLLER
-from trace_scene import Scene
+from trace_scene import CONTROLLER, Scene
 
 from histories import Line, RunFolder
 

@@ -38,10 +38,14 @@ def look_alikes() -> tuple[Part, ...]:
     )
 
 
-def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
-    """Plays the parts, and judges them all in one call. The broker's program is asked about each config in
-    this process: nearly two hundred processes would take as long as the plays."""
+def plays(parts: Sequence[Part], parent: Path) -> list[Played]:
+    """Plays the parts. The broker's program is asked about each config in this process: nearly two hundred
+    processes would take as long as the plays."""
     with patch.object(broker_questions, "_refusal", find_problem):
-        plays = play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE, say=lambda _: None)
-    verdicts = catalog.judge().judge([one.folder for one in plays])
-    return list(zip(plays, verdicts, strict=True))
+        return play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE, say=lambda _: None)
+
+
+def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
+    """Plays the parts, and judges them all in one call."""
+    found = plays(parts, parent)
+    return list(zip(found, catalog.judge().judge([one.folder for one in found]), strict=True))

@@ -103,9 +103,7 @@ def untraced_damage(random: Random, root: Path) -> Made:
 
 
 def traced_run(random: Random, root: Path) -> Made:
-    unclean = random.random() < 0.15
-    folder = traced(random, steps=random.randrange(30, 90), unclean=unclean,
-                    overspent=random.random() < 0.15, clock_error_ns=random.choice((0, 0, 500_000)))
+    folder = traced(random, rough=random.random() < 0.3, clock_error_ns=random.choice((0, 0, 500_000)))
     if random.random() < 0.5:
         folder.write(root)
         return "traced", None

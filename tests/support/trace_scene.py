@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from trace_controller import CONTROLLER
-
 from histories import Line, RunFolder
+
+CONTROLLER = "controller"
 
 
 @dataclass(slots=True, kw_only=True)

@@ -113,7 +113,7 @@ def with_damage(name: str, root: Path) -> tuple[Path, frozenset[str]]:
     for seed in range(TRIES):
         random = Random(f"{name} {seed}")
         if name in damages_trace.DAMAGES:
-            expect = damages_trace.DAMAGES[name](folder := traced(random, steps=60), random)
+            expect = damages_trace.DAMAGES[name](folder := traced(random), random)
         else:
             expect = DAMAGES[name](folder := healthy_run(random, settled=name not in NOT_SETTLED), random)
         if expect is not None:

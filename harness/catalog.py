@@ -105,8 +105,8 @@ STRIKES = "floodmark.nemesis.strikes:Strikes"
 UNAVAILABLE = "floodmark.nemesis.strikes:unavailable"
 LIMITS = "floodmark.nemesis.refusals:limits_of"
 SCHEDULE_RUNNER = "floodmark.nemesis.schedule_runner:ScheduleRunner"
-# Programs, which are run and never imported. BROKER_NAMES prints the names of all rules, bugs and switches;
-# BROKER_CHECK checks whether a broker would start with some settings.
+# Programs, which are run and never imported, except for a simulation. BROKER_NAMES prints the names of all
+# rules, bugs and switches; BROKER_CHECK checks whether a broker would start with some settings.
 BROKER_NAMES = "floodmark.broker.rule_names"
 BROKER_CHECK = "floodmark.broker.check_config"
 
@@ -194,6 +194,19 @@ def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, 
             topics=topics)
     return _load(SYSTEMS[KAFKA])(nodes, version_or_dir=kafka, rules=rules, bugs=bugs, config=config,
                                  topic_config=topic_config or {}, topics=topics or {})
+
+
+def broker_refusal(settings: Sequence[str]) -> str | None:
+    """The reason why no simulated broker would start with these settings, KEY=VALUE each; None: it would."""
+    refusal: str | None = _load(f"{BROKER_CHECK}:find_problem")(settings)
+    return refusal
+
+
+def import_simulated() -> None:
+    """Import what simulated runs need, so that the processes that are forked for them have it."""
+    for dotted in (CLUSTERS[SIMULATED], SYSTEMS[REFERENCE], *WORKLOADS.values(), WIRE_CLIENTS, PLANNER,
+                   BUDGET, STRIKES, LIMITS, SCHEDULE_RUNNER):
+        _load(dotted)
 
 
 def unsupported_nemeses(kafka: str | None, rules: str) -> Mapping[str, str]:

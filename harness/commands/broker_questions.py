@@ -1,6 +1,6 @@
 """Asks the broker's own program whether it would start with a config, and which rules it has.
-The harness does not import the broker (only cluster/memory does), so each question is a process of its own,
-asked before a cluster starts. No question about the same settings is asked twice.
+The harness does not import the broker (only cluster/simulated does), so each question is a process of its
+own, asked before a cluster starts. No question about the same settings is asked twice.
 """
 
 import functools
@@ -13,7 +13,7 @@ import orjson
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import Cluster
+from floodmark.harness.protocols import Cluster, Simulates, ability
 from floodmark.harness.registered import WORKLOAD
 from floodmark.nemesis.expectations import Words
 
@@ -29,8 +29,9 @@ def refuse_config(cluster: Cluster) -> None:
     """Raises UsageError with the broker's own sentence if it would not start. harness/broker_config.py checks
     single values; only the broker checks their combination, and bugs and switches. Other systems' settings
     are not checked."""
+    ask = _refusal if ability(cluster, Simulates) is None else catalog.broker_refusal
     for settings in _settings_of(cluster):
-        why = _refusal(settings)
+        why = ask(settings)
         if why is not None:
             raise UsageError(f"no broker would start with these settings: {why}")
 

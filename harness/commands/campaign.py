@@ -28,7 +28,7 @@ from floodmark.harness.campaign.quantities import seconds, time_text
 from floodmark.harness.commands.broker_questions import refuse_configs
 from floodmark.harness.commands.campaign_index import index_beside
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
-from floodmark.harness.commands.campaign_processes import JudgeProcess
+from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
 from floodmark.harness.commands.check import refuse_no_files, written
 from floodmark.harness.commands.error_exits import complain, sigterm_handler_restored
@@ -217,7 +217,7 @@ def run_session(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
         at=at, plan=plan, about=about, journal=journal, state=state, ledger_path=Path(about["ledger"]),
         look=look,
         bounds=Bounds(budget_s=float(about["budget_s"]), runs=about["runs"], keep=bool(about["keep"])),
-        judge=JudgeProcess(at.folder / "judge.log"),
+        player=PlayerProcess(at.folder / "players.log"), judge=JudgeProcess(at.folder / "judge.log"),
     )  # fmt: skip
 
     async def out() -> State:

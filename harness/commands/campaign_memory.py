@@ -47,6 +47,11 @@ class MemoryWatch:
 
 def resident_bytes(root: int) -> int:
     """The memory of this process and all its descendants. What several share is counted once."""
+    return sum(_share_of(PROC / str(process)) for process in family_of(root))
+
+
+def family_of(root: int) -> set[int]:
+    """This process and all its descendants."""
     parents: dict[int, int] = {}
     for entry in PROC.iterdir():
         if entry.name.isdecimal():
@@ -56,7 +61,7 @@ def resident_bytes(root: int) -> int:
     family = {root}
     while more := {child for child, parent in parents.items() if parent in family} - family:
         family |= more
-    return sum(_share_of(PROC / str(process)) for process in family)
+    return family
 
 
 def _share_of(process: Path) -> int:

@@ -1,10 +1,11 @@
-"""Makes one run of a campaign in a process of its own: `python -m floodmark.harness.commands.campaign_play`.
+"""Makes the runs of a campaign, each in a forked child: `python -m floodmark.harness.commands.campaign_play`.
 
 Rules
-1. The request is one line of JSON on stdin: {"case", "seed", "folder"}, or {"again", "finding", "number",
-   "folder"} for a reproduction. The answer is one line on stdout: {"ended", "cpu_s", "resident_bytes",
-   "why"}; why: the reason if the run could not be made, null for a recorded run.
-2. When stdin ends, the campaign's process is gone: this process ends at once, and its cluster with it.
+1. A request is one line of JSON on stdin: {"case", "seed", "folder"}, or {"again", "finding", "number",
+   "folder"} for a reproduction. As many runs go on at once as were requested and not answered.
+2. The answer is one line on stdout: {"folder", "ended", "cpu_s", "resident_bytes", "why"}; why: the reason if
+   the run could not be made, null for a recorded run.
+3. When stdin ends, the campaign's process is gone: this process ends at once, and its runs with it.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ import os
 import resource
 import signal
 import sys
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
+from floodmark.harness import catalog
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.commands.campaign_memory import MemoryWatch
 from floodmark.harness.commands.reproduce import options_of as options_of_reproduction
@@ -30,6 +31,7 @@ from floodmark.harness.commands.scenario import named
 from floodmark.harness.commands.scenario_runs import Part, missed
 from floodmark.harness.commands.scenario_runs import options_of as options_of_part
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.run import DONE, sync_run
 from floodmark.harness.runner import RunPlan, RunResult, carry_out
 from floodmark.nemesis.expectations import Row
@@ -37,18 +39,30 @@ from floodmark.nemesis.scenario import Scenario
 
 
 def main() -> None:
-    request = orjson.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=exit_when_stdin_ends, daemon=True).start()
-    with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answer
-        answer = play(request)
-    sys.stdout.buffer.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+    out = sys.stdout.buffer
+    with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answers
+        catalog.import_simulated()  # once, not in each child
+        asyncio.run(serve(out))
 
 
-def exit_when_stdin_ends() -> None:
-    """Ends this process when stdin ends; the brokers' supervisor then ends the brokers."""
-    while os.read(0, 1):
-        pass
+async def serve(out: BinaryIO) -> None:
+    """Answers all requests until stdin ends."""
+    requests, runs = asyncio.StreamReader(), set[asyncio.Task[None]]()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
+    while line := await requests.readline():
+        runs.add(run := asyncio.create_task(answer(orjson.loads(line), out)))
+        run.add_done_callback(runs.discard)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def answer(request: Mapping[str, Any], out: BinaryIO) -> None:
+    try:
+        found = await result_of_child(lambda _: play(request))
+    except Exception as error:  # the child died
+        found = {"why": str(error) or type(error).__name__}
+    out.write(orjson.dumps({**found, "folder": request["folder"]}, option=orjson.OPT_APPEND_NEWLINE))
+    out.flush()
 
 
 def play(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Starts a campaign's processes: a player for each run, and one judge. Each ends when its stdin ends, with
+"""Starts a campaign's processes: one that makes its runs, and one judge. Each ends when its stdin ends, with
 the campaign's process."""
 
 import asyncio
@@ -19,33 +19,69 @@ LINE_BYTES = 1 << 26  # of an answer, at most
 PLAYER, JUDGE = "floodmark.harness.commands.campaign_play", "floodmark.harness.commands.campaign_judge"
 
 
-async def start_process(module: str, log: Path) -> asyncio.subprocess.Process:
-    """Starts a process of floodmark; its stderr goes to the log."""
+async def start_process(module: str, log: Path, environment: dict[str, str] | None = None
+                        ) -> asyncio.subprocess.Process:
+    """Starts a process of floodmark; its stderr goes to the log. environment: variables besides ours."""
     with log.open("ab") as output:
         return await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=output, limit=LINE_BYTES, start_new_session=True)
+            stderr=output, limit=LINE_BYTES, start_new_session=True, env=os.environ | (environment or {}))
 
 
-async def play_run(request: Mapping[str, Any], log: Path) -> dict[str, Any]:
-    """Makes a run in a process of its own; returns its answer. FloodmarkError if the process died. If this is
-    cancelled, the process and its cluster end, and the run counts as not begun."""
-    process = await start_process(PLAYER, log)
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
-        answer = await process.stdout.readline()
-        if not answer:
-            code = await process.wait()
-            raise FloodmarkError(f"the process that made the run ended with {code}; its log is {log}")
-        found: dict[str, Any] = orjson.loads(answer)
-        await process.wait()
-        return found
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+async def next_answer(process: asyncio.subprocess.Process, name: str, log: Path) -> dict[str, Any]:
+    """The process's next line. FloodmarkError if it has ended."""
+    assert process.stdout is not None
+    line = await process.stdout.readline()
+    if not line:
+        raise FloodmarkError(f"{name} ended with {await process.wait()}; its log is {log}")
+    found: dict[str, Any] = orjson.loads(line)
+    return found
+
+
+class PlayerProcess:
+    """The process that makes the runs, several at once. It is started for the first one, and again if it
+    died."""
+
+    def __init__(self, log: Path, environment: dict[str, str] | None = None) -> None:
+        self._log, self._environment = log, environment
+        self._starts = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._listens: asyncio.Task[None] | None = None
+        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}  # by the run's folder
+
+    async def play(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Makes a run; returns its answer. FloodmarkError if the process died. If this is cancelled, the run
+        ends with the process, and counts as not begun."""
+        async with self._starts:
+            if self._process is None:
+                self._process = await start_process(PLAYER, self._log, self._environment)
+                self._listens = asyncio.create_task(self._listen(self._process))
+        assert self._process.stdin is not None
+        self._process.stdin.write(orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
+        folder: str = request["folder"]
+        self._waiting[folder] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._waiting[folder]
+        finally:
+            del self._waiting[folder]
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        try:
+            while True:
+                answer = await next_answer(process, "the process that makes the runs", self._log)
+                if (waiting := self._waiting.get(answer["folder"])) is not None and not waiting.done():
+                    waiting.set_result(answer)
+        except FloodmarkError as error:
+            self._process = None
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(error)
+
+    async def end(self) -> None:
+        """Ends the process, and its runs. Safe to call twice."""
+        if self._process is not None and self._listens is not None:
+            self._process.kill()
+            await self._listens
 
 
 class JudgeProcess:
@@ -89,13 +125,7 @@ class JudgeProcess:
 
     async def _line(self) -> dict[str, Any]:
         assert self._process is not None
-        assert self._process.stdout is not None
-        line = await self._process.stdout.readline()
-        if not line:
-            code = await self._process.wait()
-            raise FloodmarkError(f"the judge ended with {code}; its log is {self._log}")
-        found: dict[str, Any] = orjson.loads(line)
-        return found
+        return await next_answer(self._process, "the judge", self._log)
 
     async def end(self) -> None:
         """Ends the process, and Spark with it. Safe to call twice."""

@@ -47,7 +47,7 @@ from floodmark.harness.campaign.pacing import Batch, Pace, pace_of
 from floodmark.harness.campaign.plan import Plan
 from floodmark.harness.campaign.quantities import size_text, time_text
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.commands.campaign_processes import JudgeProcess, play_run
+from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.phases.main_phase import end_all, raise_first
 from floodmark.harness.reports.phrases import many
@@ -98,6 +98,7 @@ class Conductor:
     ledger_path: Path
     journal: Journal
     state: State
+    player: PlayerProcess
     judge: JudgeProcess
     look: Callable[[State], object]  # called after each batch, while no cluster runs
     in_flight: dict[str, float] = field(default_factory=dict)  # title -> its begin
@@ -119,6 +120,7 @@ class Conductor:
             while (jobs := self._next_batch()):
                 await self._play_batch(jobs)
         finally:
+            await self.player.end()
             await self.judge.end()
         self._log(ENDED, why=self.why, early=self.is_full)
         return self.state
@@ -199,7 +201,7 @@ class Conductor:
         began_s = time.monotonic()
         self.in_flight[job.title] = began_s
         try:
-            answer = await play_run(job.request, self.at.folder / "players.log")
+            answer = await self.player.play(job.request)
         except FloodmarkError as error:
             answer = {"why": str(error)}
         finally:

@@ -3,15 +3,21 @@
     python tests/hunt/healthy.py                  40 seeds from 1: --nemesis all --settings drawn, 30 s each
     python tests/hunt/healthy.py --first 801 --count 5 -- --nodes 5
     python tests/hunt/healthy.py --beside 4       the four with the fewest acks again, without faults
+    python tests/hunt/healthy.py --cluster simulated --count 1000 --write FILE
+                                                  of 20 virtual seconds each, in batches; a pass that was
+                                                  interrupted goes on after those in FILE
     ... --keep DIR                                the run folders stay in DIR; finished ones are not run again
     ... --write FILE                              the tables go into FILE, each row as soon as it is known
 
 Two runs at a time. Exit code 1 if a run is not valid (--strict), or has fewer than a fifth of the acks of the
-same seed without faults.
+same seed without faults. A simulated run that is not valid ends the pass, and its folder is kept.
 """
 
 import argparse
+import asyncio
 import json
+import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +29,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import simulated_runs
+
+from floodmark.harness.catalog import SIMULATED
 from floodmark.harness.faults import MENDING
 from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.run import write_whole
@@ -46,6 +55,7 @@ class Healthy:
     acked: int = 0
     valid: bool = False
     findings: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  # the reasons
     faults: Counter[str] = field(default_factory=Counter)
     elections: int = 0
     truncations: int = 0
@@ -65,7 +75,8 @@ def look_at(folder: Path, seed: int) -> Healthy:
     verdict = json.loads((folder / "verdict.json").read_bytes())
     about = json.loads((folder / "run.json").read_bytes())
     one = Healthy(seed=seed, nodes=len(about["nodes"]), acked=verdict["counts"]["acked"],
-                  valid=verdict["valid"] is True, findings=[found["name"] for found in verdict["findings"]])
+                  valid=verdict["valid"] is True, findings=[found["name"] for found in verdict["findings"]],
+                  unknown=[found["reason"] for found in verdict.get("unknown", ())])
     for line in _lines(folder / "history.jsonl", '"fault":'):
         if line["process"] == _OF_PLAN and line["f"] not in _NO_FAULTS:
             one.faults[line["f"]] += 1
@@ -134,6 +145,67 @@ def shares(pairs: Sequence[tuple[Healthy, Healthy]]) -> str:
         f"{struck.acked / max(1, calm.acked):.2f} ({struck.seed})" for struck, calm in pairs) + "."
 
 
+# -- simulated runs -----------------------------------------------------------------------------------------
+
+BATCH = 25
+KINDS = ("kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "arm")
+_COLUMNS = ("seeds", "runs", "valid", "acked", "elections", "truncations", "faults", *KINDS, "CPU seconds")
+_BATCH_ROW = re.compile(r"^\| (\d+) to \d+ \|.*$", re.MULTILINE)
+
+
+async def simulated(seeds: Sequence[int], scratch: Path, file: Path | None, *, duration_s: float, at_once: int
+                    ) -> bool:
+    """Plays and judges these seeds, but for those of the file's rows, until one is not valid; returns whether
+    all are."""
+    text = file.read_text(encoding="utf-8") if file is not None and file.exists() else ""
+    rows = {int(match[1]): match[0] for match in _BATCH_ROW.finditer(text)}
+    about = f"Runs: `{' '.join(simulated_runs.OPTIONS)} --nemesis all --duration {duration_s:g} --strict`."
+    async with (simulated_runs.started_judge(scratch) as judge,
+                simulated_runs.player_with(scratch, {}) as player):
+        for first in range(seeds[0], seeds[-1] + 1, BATCH):
+            if first in rows:
+                continue
+            batch, began_s = range(first, min(first + BATCH, seeds[-1] + 1)), simulated_runs.cpu_s()
+            for seed in batch:
+                shutil.rmtree(scratch / str(seed), ignore_errors=True)  # left by a pass that was interrupted
+            whys = await simulated_runs.played_and_judged(
+                player, judge, batch, scratch, duration_s=duration_s, at_once=at_once)
+            if failed := [f"seed {seed}: {why}" for seed, why in zip(batch, whys, strict=True) if why]:
+                raise SystemExit("\n".join(failed))
+            runs = [look_at(scratch / str(seed), seed) for seed in batch]
+            rows[first] = batch_row(runs, simulated_runs.cpu_s() - began_s)
+            print(rows[first], flush=True)
+            bad = {run.seed: (*run.findings, *run.unknown) for run in runs if not run.valid or run.findings}
+            for seed in {*batch} - bad.keys():
+                shutil.rmtree(scratch / str(seed))
+            if bad:
+                print(*(f"not valid: {scratch / str(seed)}: {', '.join(why)}" for seed, why in bad.items()),
+                      sep="\n", flush=True)
+                return False
+            ordered = [row for _, row in sorted(rows.items())]
+            write(file, (about, "\n".join((_line(_COLUMNS), len(_COLUMNS) * "|---" + "|", *ordered,
+                                           sum_row(ordered)))))
+    return True
+
+
+def batch_row(runs: Sequence[Healthy], cpu_s: float) -> str:
+    kinds: Counter[str] = sum((run.faults for run in runs), Counter())
+    assert not kinds.keys() - {*KINDS}, kinds
+    return _line((f"{runs[0].seed} to {runs[-1].seed}", len(runs),
+                  sum(run.valid and not run.findings for run in runs), sum(run.acked for run in runs),
+                  sum(run.elections for run in runs), sum(run.truncations for run in runs), kinds.total(),
+                  *(kinds[kind] for kind in KINDS), round(cpu_s)))
+
+
+def sum_row(rows: Sequence[str]) -> str:
+    columns = zip(*([int(cell) for cell in row.strip("| ").split(" | ")[1:]] for row in rows), strict=True)
+    return _line(("all", *(f"{sum(column):,}" for column in columns)))
+
+
+def _line(cells: Iterable[object]) -> str:
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
 def write(file: Path | None, parts: Iterable[str]) -> None:
     if file is not None:
         write_whole(file, ("\n\n".join(parts) + "\n").encode())
@@ -143,7 +215,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--count", type=int, default=40, help="how many seeds")
-    parser.add_argument("--duration", type=float, default=30.0, help="seconds of each run")
+    parser.add_argument("--duration", type=float, help="seconds of each run: 30, simulated 20")
+    parser.add_argument("--cluster", choices=("local", SIMULATED), default="local")
     parser.add_argument("--beside", type=int, default=0, help="so many seeds again, without faults")
     parser.add_argument("--at-a-time", type=int, default=2)
     parser.add_argument("--keep", type=Path)
@@ -151,9 +224,17 @@ def main() -> int:
     parser.add_argument("--floodmark", type=Path, default=FLOODMARK)
     parser.add_argument("more", nargs="*", help="after `--`: further arguments of `floodmark run`")
     asked = parser.parse_args()
-    more = ["--duration", f"{asked.duration:g}", *asked.more]
-    run = [str(asked.floodmark), "run", *more]
     seeds = range(asked.first, asked.first + asked.count)
+    if asked.cluster == SIMULATED:
+        if asked.more or asked.beside:
+            parser.error("--cluster simulated takes no --beside and no further arguments of `floodmark run`")
+        scratch = asked.keep or Path(tempfile.mkdtemp(prefix="healthy-"))
+        scratch.mkdir(parents=True, exist_ok=True)
+        valid = asyncio.run(simulated(seeds, scratch, asked.write, at_once=asked.at_a_time,
+                                      duration_s=asked.duration or simulated_runs.DURATION_S))
+        return 0 if valid else 1
+    more = ["--duration", f"{asked.duration or 30:g}", *asked.more]
+    run = [str(asked.floodmark), "run", *more]
     about = f"Runs: `{' '.join(('--settings drawn --nemesis all --strict', *more))}`, " \
             f"seeds {seeds[0]} to {seeds[-1]}, {asked.at_a_time} at a time."
     runs: list[Healthy] = []

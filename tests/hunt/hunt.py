@@ -3,15 +3,20 @@
     python tests/hunt/hunt.py                     all bugs: --nemesis all, at most three seeds of 40 s each
     python tests/hunt/hunt.py --fresh             the bugs of fresh_bugs.py in their place
     python tests/hunt/hunt.py --only NAME,...     some of them
+    python tests/hunt/hunt.py --cluster simulated at most thirty seeds of 20 virtual seconds each, in growing
+                                                  batches that are judged together; bugs of idempotent
+                                                  producers are left for later, as nothing simulated has any
     ... --write FILE                              the table goes into FILE, each row as soon as it is known
     ... --floodmark PROGRAM                       the floodmark of another checkout
     ... -- --settings drawn                       further arguments of `floodmark run`
 
 Two runs at a time. A bug is found by the first run that is invalid; no further seed is tried then. A row that
-is in FILE already is not measured again, so a pass that was interrupted goes on. Exit code 0: it measures.
+is in FILE already is not measured again, so a pass that was interrupted goes on. Seconds are real ones; those
+of the simulated cluster are of CPU time, everything included. Exit code 0: it measures.
 """
 
 import argparse
+import asyncio
 import json
 import os
 import re
@@ -22,21 +27,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import bugs
+import simulated_runs
 from fresh_bugs import FRESH
 
+from floodmark.harness.catalog import SIMULATED
+from floodmark.harness.commands.campaign_processes import JudgeProcess
 from floodmark.harness.run import write_whole
 
 HERE = Path(__file__).resolve().parent
 FLOODMARK = Path(sys.executable).parent / "floodmark"
 HEAD = ("| bug | guess | area | found by | seed | runs | seconds | ended otherwise |\n"
         "|---|---|---|---|---|---|---|---|\n")
+LATER = "idempotence"  # the area of bugs that no simulated client meets yet
 TIMEOUT_S = 600  # for one run and its judge, on a busy machine
 _ROW = re.compile(r"^\| `(?P<bug>[^`]+)` \|.*$", re.MULTILINE)
 _SHARE = re.compile(r"\n+Found [^\n]*\n?\Z")
@@ -94,16 +103,29 @@ def hunt(one: bugs.HuntBug, plan: Plan) -> Hunted:
                   red=tuple(red))
 
 
+def hunt_at_once(wanted: Iterable[bugs.HuntBug], plan: Plan, at_once: int, add: Callable[[Hunted], None]
+                 ) -> None:
+    """Hunts several bugs at once, each with `floodmark run`s of its own."""
+    with ThreadPoolExecutor(at_once) as pool:
+        hunts = [pool.submit(hunt, one, plan) for one in wanted]
+        try:
+            for done in as_completed(hunts):
+                add(done.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
 def seeds_of(one: bugs.HuntBug, count: int) -> Sequence[int]:
     """The bug's seeds: the same ones in every pass, and no two bugs share any."""
-    first = 1 + 10 * [*bugs.BUGS, *FRESH].index(one.name)
+    first = 1 + max(10, count) * [*bugs.BUGS, *FRESH].index(one.name)
     return range(first, first + count)
 
 
 def run(name: str, seed: int, plan: Plan) -> Ended:
     """One `floodmark run` of brokers with this bug, and its verdict."""
     folder = Path(tempfile.mkdtemp(prefix=f"hunt-{name}-{seed}-", dir=plan.keep))
-    environment = {**os.environ, "PYTHONPATH": str(HERE / "inject"), "FLOODMARK_HUNT": name}
+    environment = os.environ | with_bug(name)
     verdict = folder / "verdict-of-the-run.json"
     command = [str(plan.floodmark), "run", "--nemesis", "all", "--duration", str(plan.duration_s),
                "--seed", str(seed), "--out", str(folder / "run"), "--json", str(verdict), *plan.more]
@@ -129,14 +151,70 @@ def outcome(ended: subprocess.CompletedProcess[str], verdict: Path) -> Ended:
         return Ended(findings=found, red=None)
     reasons = [one["reason"] for judged in verdicts for one in judged["unknown"]]
     last = (ended.stderr or ended.stdout).strip().splitlines()[-1:]  # if the judge has printed nothing
-    why = " / ".join(reason[:120].replace("|", "/") for reason in reasons or last)
-    return Ended(findings=(), red=f"exit {ended.returncode}: {why}")
+    return Ended(findings=(), red=f"exit {ended.returncode}: {short(reasons or last)}")
+
+
+def short(reasons: Iterable[str]) -> str:
+    """The reasons for a cell of the table."""
+    return " / ".join(reason[:120].replace("|", "/") for reason in reasons)
+
+
+def with_bug(name: str) -> dict[str, str]:
+    """The variables of processes whose brokers have this bug."""
+    return {"PYTHONPATH": str(HERE / "inject"), "FLOODMARK_HUNT": name}
 
 
 def findings_of(verdicts: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """The names of the bugs in these verdicts, each once, in order."""
     return tuple(dict.fromkeys(one["name"] for judged in verdicts for one in judged["findings"]
                                if one["class"] == "bug"))
+
+
+# -- simulated runs -----------------------------------------------------------------------------------------
+
+
+async def hunt_simulated(wanted: Iterable[bugs.HuntBug], plan: Plan, at_once: int,
+                         add: Callable[[Hunted], None]) -> None:
+    """Hunts one bug after the other."""
+    with tempfile.TemporaryDirectory(prefix="hunt-") as scratch:
+        parent = plan.keep or Path(scratch)
+        async with simulated_runs.started_judge(Path(scratch)) as judge:
+            for one in wanted:
+                folder = parent / one.name
+                folder.mkdir(parents=True)
+                add(await hunt_in_batches(one, plan, judge, folder, at_once))
+                if plan.keep is None:
+                    shutil.rmtree(folder)
+
+
+async def hunt_in_batches(one: bugs.HuntBug, plan: Plan, judge: JudgeProcess, folder: Path, at_once: int
+                          ) -> Hunted:
+    """Runs and judges batches of the bug's seeds until a verdict is invalid."""
+    began_s, red, runs = simulated_runs.cpu_s(), [], 0
+    async with simulated_runs.player_with(folder, with_bug(one.name)) as player:
+        for seeds in simulated_runs.growing_batches(seeds_of(one, plan.seeds), at_once):
+            whys = await simulated_runs.played_and_judged(
+                player, judge, seeds, folder, duration_s=plan.duration_s, at_once=at_once)
+            spent_s = simulated_runs.cpu_s() - began_s
+            for seed, why in zip(seeds, whys, strict=True):
+                runs += 1
+                ended = simulated_outcome(folder / str(seed) / "verdict.json", why)
+                if ended.findings:
+                    return Hunted(bug=one, findings=ended.findings, seed=seed, runs=runs, seconds=spent_s,
+                                  red=tuple(red))
+                red += [] if ended.red is None else [ended.red]
+    return Hunted(bug=one, findings=(), seed=None, runs=runs, seconds=spent_s, red=tuple(red))
+
+
+def simulated_outcome(verdict: Path, why: str | None) -> Ended:
+    """The result of one run. why: the reason if it could not be made."""
+    judged = json.loads(verdict.read_bytes()) if verdict.exists() else None
+    if judged is not None and (found := findings_of([judged])):
+        return Ended(findings=found, red=None)
+    if why is None and judged is not None and judged["valid"] is True:
+        return Ended(findings=(), red=None)
+    reasons = [one["reason"] for one in judged["unknown"]] if judged is not None else []
+    return Ended(findings=(), red=short([why] if why is not None else reasons))
 
 
 # -- the table ----------------------------------------------------------------------------------------------
@@ -178,8 +256,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names of bugs, with commas")
     parser.add_argument("--write", type=Path, help="the file of the table")
     parser.add_argument("--floodmark", type=Path, default=FLOODMARK)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--duration", type=float, default=40.0, help="seconds of each run")
+    parser.add_argument("--cluster", choices=("local", SIMULATED), default="local")
+    parser.add_argument("--seeds", type=int, help="runs of each bug, at most: 3, simulated 30")
+    parser.add_argument("--duration", type=float, help="seconds of each run: 40, simulated 20")
     parser.add_argument("--at-a-time", type=int, default=2)
     parser.add_argument("--keep", type=Path, help="a folder for the folders of all runs")
     parser.add_argument("more", nargs="*", help="after `--`: further arguments of `floodmark run`")
@@ -188,21 +267,25 @@ def main() -> None:
     listed = FRESH if asked.fresh else bugs.BUGS
     if unknown := [name for name in only if name not in listed]:
         raise SystemExit(f"no bug {unknown[0]!r}; there are: {', '.join(listed)}")
-    plan = Plan(floodmark=asked.floodmark, seeds=asked.seeds, duration_s=asked.duration,
-                more=tuple(asked.more), keep=asked.keep)
-    table = Table(asked.write, "Runs: `" + " ".join(("--nemesis all", f"--duration {asked.duration:g}",
-                                                    *asked.more)) + f"`, {asked.at_a_time} at a time.")
-    wanted = [one for name, one in listed.items() if name not in table.rows and (not only or name in only)]
-    with ThreadPoolExecutor(asked.at_a_time) as pool:
-        hunts = [pool.submit(hunt, one, plan) for one in wanted]
-        try:
-            for done in as_completed(hunts):
-                hunted = done.result()
-                table.add(hunted)
-                print(f"{len(table.rows):3} {hunted.row()}", flush=True)
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    simulated = asked.cluster == SIMULATED
+    if simulated and asked.more:
+        parser.error("--cluster simulated takes no further arguments of `floodmark run`")
+    plan = Plan(floodmark=asked.floodmark, seeds=asked.seeds or (30 if simulated else 3),
+                duration_s=asked.duration or (simulated_runs.DURATION_S if simulated else 40.0),
+                more=simulated_runs.OPTIONS if simulated else tuple(asked.more), keep=asked.keep)
+    table = Table(asked.write, "Runs: `" + " ".join(("--nemesis all", f"--duration {plan.duration_s:g}",
+                                                    *plan.more)) + f"`, {asked.at_a_time} at a time.")
+    wanted = [one for name, one in listed.items() if name not in table.rows and (
+        name in only if only else not (simulated and one.area == LATER))]
+
+    def add(hunted: Hunted) -> None:
+        table.add(hunted)
+        print(f"{len(table.rows):3} {hunted.row()}", flush=True)
+
+    if simulated:
+        asyncio.run(hunt_simulated(wanted, plan, asked.at_a_time, add))
+    else:
+        hunt_at_once(wanted, plan, asked.at_a_time, add)
     print(summary(table.rows.values()))
 
 

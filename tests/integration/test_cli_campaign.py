@@ -13,6 +13,7 @@ from campaign_nights import (
     WAIT_S,
     assert_runs_as_drawn,
     begun,
+    ended,
     events,
     killed_when,
     state_of,
@@ -73,6 +74,23 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(monday: Path) ->
     shrunk_and_measured(tmp_path, folder)
 
     known_then_nothing_new(folder, tmp_path / "ledger.json")
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_campaign_on_the_simulated_cluster(tmp_path: Path) -> None:
+    """Its runs are judged, and what they show is reproduced. A batch is judged in one call."""
+    plan = PLAN + '[[cluster]]\ncluster = "simulated"\n'
+    (tmp_path / "plan.toml").write_text(plan)
+    folder = tmp_path / "night"
+    code, said, complained = ended(tmp_path, "run", "plan.toml", "--out", folder, "--seed", SEED, "--runs", 4)
+    assert code == 1, (said, complained)
+    state = state_of(folder)
+    assert_runs_as_drawn(state, plan, 4)
+    assert [run.judged and run.judged["kind"] for run in state.runs.values()] == ["invalid", "valid"] * 2
+    assert [[line["shown"] for line in lines] for lines in state.reproductions.values()] == [[True]]
+    assert "judging 4 runs" in complained
+    assert "Traceback" not in (folder / "players.log").read_text()
 
 
 @pytest.mark.cluster

@@ -39,8 +39,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return calls
 
 
-def cluster(folder: Path, **config: str) -> Cluster:
-    return catalog.cluster("local", folder, 3, rules=catalog.RULES[-1], bugs=(), links="direct", config={
+def cluster(folder: Path, place: str = "local", **config: str) -> Cluster:
+    return catalog.cluster(place, folder, 3, rules=catalog.RULES[-1], bugs=(), links="direct", config={
         key.replace("_", "."): value for key, value in config.items()})
 
 
@@ -69,6 +69,15 @@ def test_one_cluster_is_asked_about_once(tmp_path: Path, asked: list[list[str]])
     for name in ("one", "same"):
         refuse_config(cluster(tmp_path / name))
     assert len(asked) == 1
+
+
+def test_a_simulated_cluster_is_asked_about_in_this_process(tmp_path: Path, asked: list[list[str]]) -> None:
+    refuse_config(cluster(tmp_path / "fit", "simulated"))
+    slow = cluster(tmp_path / "slow", "simulated", replica_fetch_wait_max_ms="500",
+                   replica_lag_time_max_ms="499")
+    with pytest.raises(UsageError, match=r"^no broker would start with these settings: .*500"):
+        refuse_config(slow)
+    assert asked == []
 
 
 def test_all_rows_are_asked_about_in_one_process(tmp_path: Path, asked: list[list[str]]) -> None:

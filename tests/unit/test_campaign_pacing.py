@@ -148,7 +148,7 @@ class SimulatedMachine:
         spread = self.rng.uniform(1 - self.noise, 1 + self.noise)
         return time_s * spread * (1 + self.slower * (now_s - self.began_s) / 3600)
 
-    async def play(self, options: Mapping[str, Any], log: Path) -> dict[str, Any]:
+    async def play(self, options: Mapping[str, Any]) -> dict[str, Any]:
         took_s = self.duration_of(30.0 + self.besides_s)
         await asyncio.sleep(took_s)
         Path(options["folder"]).mkdir(parents=True)
@@ -189,10 +189,10 @@ def time_spent(
     conductor = Conductor(
         at=CampaignAt(folder=tmp_path), plan=plan, bounds=Bounds(budget_s=budget_s),
         about={**ABOUT, "seed": 1, "bank": []}, ledger_path=tmp_path / "ledger.json", journal=journal,
-        state=State(), judge=machine, look=machine.look)  # type: ignore[arg-type]
+        state=State(), judge=machine, look=machine.look,  # type: ignore[arg-type]
+        player=SimpleNamespace(play=machine.play, end=machine.end))  # type: ignore[arg-type]
     clock = SimpleNamespace(time=loop.time, monotonic=loop.time)
     monkeypatch.setattr(campaign_run, "time", clock)
-    monkeypatch.setattr(campaign_run, "play_run", machine.play)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(os, "fsync", lambda _: None)  # no waiting for the disk
     machine.began_s = loop.now_s

@@ -21,8 +21,9 @@ from floodmark.harness.campaign.journal import (
 )
 from floodmark.harness.campaign.ledger import Ledger, load, save
 from floodmark.harness.commands import campaign as campaign_commands
-from floodmark.harness.commands import campaign_judge, campaign_run
+from floodmark.harness.commands import campaign_judge
 from floodmark.harness.commands.campaign_judge import answer
+from floodmark.harness.commands.campaign_processes import PlayerProcess
 from floodmark.harness.run import sync_run
 
 PLAN = """
@@ -154,12 +155,12 @@ def test_a_reproduction_on_which_the_judge_failed_is_not_counted(
     """Neither as reproduced nor as not reproduced; its folder is kept whole."""
     judge_answering(monkeypatch, FAILED)
 
-    async def played(request: dict[str, Any], log: Path) -> dict[str, Any]:
+    async def played(_: PlayerProcess, request: dict[str, Any]) -> dict[str, Any]:
         Path(request["folder"]).mkdir(parents=True)
         (Path(request["folder"]) / "history.jsonl").touch()
         return {"why": None}
 
-    monkeypatch.setattr(campaign_run, "play_run", played)
+    monkeypatch.setattr(PlayerProcess, "play", played)
     folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
                      plan=PLAN.replace("reproduce = 0", "reproduce = 1"), runs=1)
     assert floodmark("campaign", "resume", folder).code == 1

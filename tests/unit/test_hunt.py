@@ -108,6 +108,35 @@ def test_no_two_bugs_share_a_seed(hunt: ModuleType) -> None:
     assert len(seeds) == len({*seeds})
 
 
+def simulated(script: str, table: Path, *more: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, str(HUNT / script), "--cluster", "simulated", "--write", str(table), *more],
+        capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_a_bug_is_found_in_simulated_runs(tmp_path: Path) -> None:
+    """The first run finds it; a correct broker is valid, and its row is not measured again."""
+    table = tmp_path / "found.md"
+    result = simulated("hunt.py", table, "--only", "answers-the-last-offset", "--duration", "5", "--keep",
+                       str(tmp_path / "keep"))
+    assert result.returncode == 0, result.stderr
+    (row,) = [line for line in table.read_text().splitlines() if line.startswith("| `")]
+    bug, _, _, findings, _, runs, *_ = [cell.strip() for cell in row.strip("|").split("|")]
+    assert (bug, "inconsistent-offsets" in findings, runs) == ("`answers-the-last-offset`", True, "1")
+
+    table = tmp_path / "healthy.md"
+    words = ("--count", "2", "--duration", "10", "--keep", str(tmp_path / "healthy"))
+    result = simulated("healthy.py", table, *words)
+    assert result.returncode == 0, result.stdout + result.stderr
+    rows = [line.split(" | ")[:3] for line in table.read_text().splitlines()[4:]]
+    assert rows == [["| 1 to 2", "2", "2"], ["| all", "2", "2"]]
+    assert not (tmp_path / "healthy" / "1").exists()
+    first = table.read_text()
+    assert (simulated("healthy.py", table, *words).stdout, table.read_text()) == ("", first)
+
+
 # -- healthy runs -------------------------------------------------------------------------------------------
 
 TRACE = (

@@ -36,13 +36,13 @@ from floodmark.harness.cluster.log_extents import Lost
 from floodmark.harness.cluster.ports import LOWEST
 from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.broker_runtime import BrokerRuntime, terminate
-from floodmark.harness.cluster.simulated.child import result_of_child
 from floodmark.harness.cluster.simulated.loop import ProcessLoop
 from floodmark.harness.cluster.simulated.network import Network, pairs_of
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process, Scheduler
 from floodmark.harness.cluster.system import PowerLoss, System
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets
 
 NAME = "simulated"

@@ -1,9 +1,12 @@
-"""Puts the bug that FLOODMARK_HUNT names into `python -m floodmark.broker`, before the broker is imported."""
+"""Puts the bug that FLOODMARK_HUNT names into `python -m floodmark.broker`, before the broker is imported, or
+into the process that makes simulated runs."""
 
 import os
 import sys
 
-if os.environ.get("FLOODMARK_HUNT") and "floodmark.broker" in sys.orig_argv:
+PROCESSES = {"floodmark.broker", "floodmark.harness.commands.campaign_play"}
+
+if os.environ.get("FLOODMARK_HUNT") and PROCESSES & {*sys.orig_argv}:
     sys.path.insert(0, os.path.dirname(os.path.dirname(__file__)))
     import bugs
     import fresh_bugs  # noqa: F401  (`install` looks for it when this path is gone)

@@ -38,7 +38,8 @@ async def result_of_child(run: Callable[[Callable[[Interrupt], None]], Result]) 
     data = await _read_to_end(reads, child)
     _, status = os.waitpid(child, 0)
     if not data:
-        raise FloodmarkError(f"the simulation ended without a result ({os.waitstatus_to_exitcode(status)})")
+        code = os.waitstatus_to_exitcode(status)
+        raise FloodmarkError(f"the process that made the run ended with {code}, without a result")
     value = pickle.loads(data)
     if isinstance(value, BaseException):
         raise value

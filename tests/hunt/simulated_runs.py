@@ -1,0 +1,76 @@
+"""Runs on the simulated cluster for hunt.py and healthy.py: a warm process makes them, and batches of them
+are judged together, both by a campaign's own processes."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from itertools import islice
+from pathlib import Path
+
+from floodmark.harness.campaign.cases import DRAWN, Case
+from floodmark.harness.catalog import RULES, SIMULATED
+from floodmark.harness.commands.campaign_memory import PROC, family_of
+from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
+from floodmark.harness.run import Run
+
+DURATION_S = 20.0  # of virtual time
+RATE = 100.0  # ops a second
+OPTIONS = ("--cluster simulated", "--settings drawn", f"--rate {RATE:g}")  # of every run
+
+
+@asynccontextmanager
+async def started_judge(folder: Path) -> AsyncIterator[JudgeProcess]:
+    judge = JudgeProcess(folder / "judge.log")
+    await judge.start()
+    try:
+        yield judge
+    finally:
+        await judge.end()
+
+
+@asynccontextmanager
+async def player_with(folder: Path, environment: Mapping[str, str]) -> AsyncIterator[PlayerProcess]:
+    """environment: variables that put a bug into its brokers; none: correct ones."""
+    player = PlayerProcess(folder / "player.log", dict(environment))
+    try:
+        yield player
+    finally:
+        await player.end()
+
+
+async def played_and_judged(player: PlayerProcess, judge: JudgeProcess, seeds: Sequence[int], parent: Path, *,
+                            duration_s: float, at_once: int) -> list[str | None]:
+    """Makes these seeds' runs, each in a folder of its name, and judges them in one call. Returns for each
+    why it could not be made, or None; those that left a run.json have a verdict.json now."""
+    case = Case(rules=RULES[-1], cluster=SIMULATED, rate=RATE, nemesis="all", settings=DRAWN,
+                duration=duration_s).as_json()
+    room = asyncio.Semaphore(at_once)
+
+    async def play(seed: int) -> str | None:
+        async with room:
+            answer = await player.play({"case": case, "seed": seed, "folder": str(parent / str(seed))})
+            return None if answer["why"] is None else str(answer["why"])
+
+    whys = await asyncio.gather(*map(play, seeds))
+    folders = [parent / str(seed) for seed in seeds]
+    await judge.judge([folder for folder in folders if Run(folder=folder).about_path.is_file()])
+    return whys
+
+
+def growing_batches(seeds: Sequence[int], first: int) -> Iterator[Sequence[int]]:
+    """The seeds in batches, each twice as long as the one before: most bugs are found by the first ones."""
+    left = iter(seeds)
+    while batch := [*islice(left, first)]:
+        yield batch
+        first *= 2
+
+
+def cpu_s() -> float:
+    """The CPU time of this process and of all its descendants, also of those that have ended, in seconds."""
+    ticks = 0
+    for process in family_of(os.getpid()):
+        with suppress(OSError):  # it has ended
+            fields = (PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))  # its own, and those of children that were waited for
+    return ticks / os.sysconf("SC_CLK_TCK")

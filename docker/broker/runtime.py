@@ -2,7 +2,8 @@
 
 Nothing else of the broker reads a clock or entropy, sets a signal's handler, starts a thread or ends the
 process. A simulation runs many brokers in one Python process: it puts one of its own into `current`, which
-answers for the simulated process that asks.
+answers for the simulated process that asks. All of it is one module: one value answers for the process that
+runs, and each part is a line or two.
 """
 
 import contextlib

@@ -153,7 +153,8 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
     stop = asyncio.Event()
     pace = _Pace(load.rate)
     processes = {
-        asyncio.create_task(_place(load, place, recorder, pace, stop)) for place in range(load.concurrency)
+        asyncio.create_task(_place(load, place, recorder, pace, stop), name=f"place {place}")
+        for place in range(load.concurrency)
     }
     sight = RunSight(recorder, cluster)
     scripted = ScriptedClients(load.workload, recorder)

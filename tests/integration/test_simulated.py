@@ -2,21 +2,34 @@
 is stopped where it is, and a killed one runs nothing more."""
 
 import asyncio
+import datetime
+import gc
+import json
 import os
+import random
+import secrets
+import socket
 import subprocess
 import sys
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from floodmark.broker import process_log
 from floodmark.broker import runtime as broker_runtime
+from floodmark.harness.client.connection import connect
+from floodmark.harness.cluster.simulated import streams
 from floodmark.harness.cluster.simulated.cluster import Simulation
 from floodmark.harness.cluster.simulated.guard import StrayCall
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.protocols import Simulates, ability
+from floodmark.harness.runner import _carry_out
 
 PLAY = """
 import asyncio, sys
@@ -27,15 +40,14 @@ plan = planned(RunOptions(cluster="simulated", duration=3.0, nemesis="all", sett
                           seed=int(sys.argv[1]), out=Path(sys.argv[2])))
 assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
 """
-RECORDED = ("history.jsonl", "trace.jsonl", "replicas.jsonl",
-            "logs/n1.jsonl", "logs/n2.jsonl", "logs/n3.jsonl")
 
 
 def played(seed: int, folder: Path, hash_seed: str) -> dict[str, bytes]:
-    """What a run recorded, made in a process of its own."""
+    """All files of a run that was made in a process of its own; the brokers' settings name the folder."""
     subprocess.run([sys.executable, "-c", PLAY, str(seed), str(folder)], check=True,
                    env={**os.environ, "PYTHONHASHSEED": hash_seed})
-    return {name: (folder / name).read_bytes() for name in RECORDED}
+    return {str(path.relative_to(folder)): path.read_bytes()
+            for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".properties"}
 
 
 def test_one_seed_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -48,10 +60,21 @@ def test_one_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
 STRAY: dict[str, Callable[[], object]] = {
     "time.time": lambda: time.time(),  # noqa: PLW0108 - looked up when it is called
+    "time.sleep": lambda: time.sleep(1),
+    "datetime.now": lambda: datetime.datetime.now(),  # noqa: PLW0108
+    "date.today": lambda: datetime.date.today(),  # noqa: PLW0108
     "os.urandom": lambda: os.urandom(4),
+    "os.getpid": lambda: os.getpid(),  # noqa: PLW0108
     "uuid.uuid4": lambda: uuid.uuid4(),  # noqa: PLW0108
+    "secrets.token_hex": lambda: secrets.token_hex(4),
+    "random.sample": lambda: random.sample([1, 2], 1),
+    "Random without a seed": lambda: random.Random(),  # noqa: PLW0108
+    "SystemRandom": lambda: random.SystemRandom(),  # noqa: PLW0108
     "Thread.start": lambda: threading.Thread(target=int).start(),
-    "subprocess.Popen": lambda: subprocess.Popen(["true"]),
+    "Popen": lambda: os.popen("true"),
+    "os.fork": lambda: os.fork(),  # noqa: PLW0108
+    "socket": lambda: socket.create_connection(("127.0.0.1", 9)),
+    "BaseSelectorEventLoop": lambda: asyncio.new_event_loop(),  # noqa: PLW0108
 }
 
 
@@ -62,6 +85,31 @@ def test_who_reaches_outside_is_refused_with_its_caller(name: str) -> None:
 
     with pytest.raises(StrayCall, match=rf"test_simulated\.py:\d+ calls {name}"):
         asyncio.run(Simulation().simulate(1, stray))
+
+
+def test_who_imported_the_clock_by_name_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_log, "monotonic_ns", time.monotonic_ns, raising=False)
+
+    async def stray() -> None:
+        process_log.monotonic_ns()  # type: ignore[attr-defined]
+
+    with pytest.raises(StrayCall, match=r"test_simulated\.py:\d+ calls time\.monotonic_ns"):
+        asyncio.run(Simulation().simulate(1, stray))
+
+
+def test_folders_list_in_the_order_of_names(tmp_path: Path) -> None:
+    for number in range(50):
+        (tmp_path / str(number)).touch()
+
+    async def lists() -> list[list[str]]:
+        with os.scandir(tmp_path) as entries:
+            scanned = [entry.name for entry in entries]
+        return [os.listdir(tmp_path), scanned, [path.name for path in tmp_path.iterdir()],
+                [path.name for path in tmp_path.glob("*")], *(names for _, _, names in os.walk(tmp_path))]
+
+    listed = asyncio.run(Simulation().simulate(1, lists))
+
+    assert listed == 5 * [sorted(map(str, range(50)))]
 
 
 def test_a_hold_stops_a_process_in_the_middle_of_a_callback() -> None:
@@ -91,28 +139,84 @@ def test_a_hold_stops_a_process_in_the_middle_of_a_callback() -> None:
 
 
 def test_a_killed_process_runs_no_finally() -> None:
-    """Nor anything else, also where its last reference is dropped."""
+    """Nor anything else, also where its last reference is dropped and garbage is collected: neither its
+    tasks, nor its threads, nor the callback in the middle of which it was."""
 
     async def story() -> list[str]:
         seen: list[str] = []
         process = Process(simulation.scheduler, "n1")
 
-        async def lives() -> None:
+        class Thing:
+            def __del__(self) -> None:
+                seen.append("__del__")
+
+        async def sleeps(seconds: float | None) -> None:
+            thing = Thing()
             try:
-                await asyncio.sleep(100)
+                await (asyncio.Event().wait() if seconds is None else asyncio.sleep(seconds))
             finally:
-                seen.append("finally")
+                seen.append(f"finally {thing}")
+
+        def blocked(seconds: float | None) -> None:
+            thing = Thing()
+            try:
+                broker_runtime.current.new_event().wait(seconds)
+            finally:
+                seen.append(f"finally {thing}")
 
         with process.active():
-            process.loop.create_task(lives())
+            for seconds in (100, None):
+                process.loop.create_task(sleeps(seconds))
+                process.start_thread(lambda seconds=seconds: blocked(seconds))  # type: ignore[misc]
         await asyncio.sleep(1)
+        process.loop.call_soon(blocked, None)
+        await asyncio.sleep(1)
+        assert process.busy
         process.end(KILLED)
-        await asyncio.sleep(200)
+        del process
+        for _ in range(20):
+            await asyncio.sleep(10)
+            gc.collect()
         return seen
 
     simulation = Simulation()
 
     assert asyncio.run(simulation.simulate(1, story)) == []
+
+
+@pytest.mark.parametrize("act", ["kill", "pause"])
+def test_a_stop_comes_between_any_two_effects_of_a_callback(act: str) -> None:
+    """Which effects of one callback a process has done when it is stopped, over 60 seeds."""
+
+    async def story() -> tuple[int, bool]:
+        process, effects = Process(simulation.scheduler, "n1"), 0
+
+        def callback() -> None:
+            nonlocal effects
+            effects = 0
+            for kind in ("trace", "write", "write", "send"):
+                broker_runtime.current.before_effect(kind)
+                effects += 1
+            process.loop.call_later(0.001, callback)
+
+        process.loop.call_soon(callback)
+        await asyncio.sleep(1)
+        await process.strike(process.pause if act == "pause" else lambda: process.end(KILLED))
+        at = effects, process.busy
+        await asyncio.sleep(1)
+        assert (effects, process.busy) == at, "it went on"
+        process.resume()
+        await asyncio.sleep(1)
+        assert process.alive == (act == "pause")
+        return at
+
+    seen = Counter[tuple[int, bool]]()
+    for seed in range(60):
+        simulation = Simulation()
+        seen[asyncio.run(simulation.simulate(seed, story))] += 1
+
+    assert set(seen) == {(done, True) for done in range(4)} | {(4, False)}
+    assert sum(count for (_, within), count in seen.items() if within) > 30
 
 
 def test_a_pause_stops_threads_too() -> None:
@@ -135,6 +239,72 @@ def test_a_pause_stops_threads_too() -> None:
     simulation = Simulation()
 
     assert asyncio.run(simulation.simulate(1, story)) == [11.0]
+
+
+class NotingRandom(random.Random):
+    """Notes what it drew."""
+
+    def __init__(self, name: str) -> None:
+        self.drawn: list[float] = []
+        super().__init__(name)
+
+    def random(self) -> float:
+        self.drawn.append(super().random())
+        return self.drawn[-1]
+
+    def getrandbits(self, k: int) -> int:
+        self.drawn.append(drawn := super().getrandbits(k))
+        return drawn
+
+
+def drawn_and_done(folder: Path, more: int) -> tuple[dict[str, list[float]], dict[int, list[str]]]:
+    """What each stream of a whole run drew, and each client's ops, where one more client asks n1 for its
+    versions so many times, two seconds after the begin."""
+    plan = planned(RunOptions(cluster="simulated", duration=4.0, seed=7, out=folder))
+    simulation = ability(plan.cluster, Simulates)
+    assert isinstance(simulation, Simulation)
+
+    async def asks() -> None:
+        await asyncio.sleep(2)
+        for _ in range(more):
+            to = next(address for address, listener in simulation.network.listeners.items()
+                      if listener.process.name == "n1" and not listener.control)
+            (await connect(*to, 1.0)).abort()
+
+    async def story() -> dict[str, list[float]]:
+        asking = asyncio.create_task(asks(), name="asker")
+        assert (await _carry_out(plan, lambda _: None)).ended == "done"
+        await asking
+        streams = simulation.scheduler.streams._streams.items()
+        return {"/".join(name): stream.drawn for name, stream in streams}  # type: ignore[attr-defined]
+
+    drawn = asyncio.run(simulation.simulate(plan.seed, story))
+    done: dict[int, list[str]] = {}
+    for line in (folder / "history.jsonl").read_text().splitlines():
+        op = json.loads(line)
+        if op["type"] == "invoke" and isinstance(op["process"], int):
+            done.setdefault(op["process"] % plan.concurrency, []).append(op["f"])
+    return drawn, done
+
+
+def test_one_more_request_changes_no_draw_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All streams draw the same, as far as both go; those that are new are of that request's own connections,
+    and every other connection carries nearly as many messages as before. Clients do the same ops."""
+    monkeypatch.setattr(streams, "Random", NotingRandom)
+    without, ops = drawn_and_done(tmp_path / "0", 0)
+    with_one, ops_with_one = drawn_and_done(tmp_path / "1", 1)
+
+    new = set(with_one) - set(without)
+    assert new == {"dial/clients/n1/asker/data", "latency/clients/n1/clients/n1/asker/data/1",
+                   "latency/n1/clients/clients/n1/asker/data/1"}
+    assert set(without) == set(with_one) - new
+    for name, draws in without.items():
+        both = min(len(draws), len(with_one[name]))
+        assert draws[:both] == with_one[name][:both], name
+        assert both > 0.9 * max(len(draws), len(with_one[name])) - 20, name
+    for client, fs in ops.items():
+        both = min(len(fs), len(ops_with_one[client]))
+        assert fs[:both] == ops_with_one[client][:both]
 
 
 def test_one_more_message_on_a_link_changes_no_time_on_another() -> None:

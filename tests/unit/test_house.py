@@ -198,3 +198,16 @@ def test_every_contract_has_a_breach() -> None:
     contracts = [section["name"] for name, section in config.items() if name.startswith(prefix)]
 
     assert [name for name in contracts if not any(breach[2] in name for breach in BREACHES)] == []
+
+
+@pytest.mark.parametrize("call", ["time.time()", "uuid.uuid4()", "os.urandom(4)", "datetime.datetime.now()",
+                                  "random.random()", "threading.Thread()", "subprocess.run([])"])
+@pytest.mark.parametrize("folder", ["docker/broker", "harness/client", "nemesis", "workloads"])
+def test_lint_forbids_what_a_simulation_refuses(call: str, folder: str) -> None:
+    """Outside of the seams."""
+    command = [sys.executable, "-m", "ruff", "check", "--select", "TID251", "--stdin-filename"]
+    code = f"import {call.partition('.')[0]}\n{call}\n"
+    found = subprocess.run([*command, f"{folder}/new.py", "-"], input=code, cwd=ROOT, capture_output=True,
+                           text=True, check=False)
+
+    assert "TID251" in found.stdout

@@ -52,11 +52,12 @@ class Journal:
         line = json.dumps(list(records), separators=(",", ":")).encode() + b"\n"
         if self._failed:
             raise JournalError(f"{self.path}: an earlier write failed, open it again")
-        runtime.current.before_effect("fsync")
+        runtime.current.before_effect("write")
         try:
             written = 0
             while written < len(line):
                 written += os.write(self._descriptor, line[written:])
+            runtime.current.before_effect("fsync")
             os.fdatasync(self._descriptor)
         except OSError as error:
             self._failed = True

@@ -166,6 +166,7 @@ class LogDirectory:
         """Replace the file by one with this content, atomically; durable, unless sync is False."""
         path = self.path(name)
         fresh = path.with_name(path.name + _TMP)
+        runtime.current.before_effect("write")
         with _raising_disk_error("write", path):
             descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
@@ -173,9 +174,11 @@ class LogDirectory:
                 while written < len(data):
                     written += os.write(descriptor, data[written:])
                 if sync:
+                    runtime.current.before_effect("fsync")
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+            runtime.current.before_effect("write")
             kept = self._keep_durable_copy(name, path)
             os.replace(fresh, path)
             if sync:
@@ -266,6 +269,7 @@ def _sync_file(path: Path, flags: int = os.O_RDONLY) -> int:
     """fsync a file by its path; returns its size."""
     descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
+        runtime.current.before_effect("fsync")
         os.fsync(descriptor)
         return os.fstat(descriptor).st_size
     finally:

@@ -187,8 +187,14 @@ class SimulatedPlace:
 
     async def kill(self, name: str) -> None:
         if self.lives(name):
-            self._wanted[name] = None
-            self._processes[name].end(KILLED)
+            process = self._processes[name]
+
+            def end() -> None:
+                if process.alive:
+                    self._wanted[name] = None
+                    process.end(KILLED)
+
+            await process.strike(end)
             await asyncio.sleep(KILL_S)
 
     async def terminate(self, name: str, *, timeout_s: float) -> None:
@@ -203,7 +209,7 @@ class SimulatedPlace:
         await wait_until(runs, f"{name} to stop after SIGTERM", timeout_s)
 
     async def pause(self, name: str) -> None:
-        self._living(name, "pause").paused = True
+        await (process := self._living(name, "pause")).strike(process.pause)
 
     async def resume(self, name: str) -> None:
         self._living(name, "resume").resume()

@@ -1,8 +1,9 @@
 """The network between simulated processes: connections that deliver in order, after a drawn time, and cuts.
 
 Rules
-1. The bytes of a direction arrive in the order in which they were sent; each link (sender, receiver) draws
-   its times from a stream of its own.
+1. The bytes of a direction arrive in the order in which they were sent. Each direction of a connection draws
+   its times from a stream of its own, by sender, receiver, the dialer's client (its task's name), and the
+   how-manieth connection it is among these.
 2. A silent cut holds everything back, in order, closes too, and delivers it at the heal. A connection that is
    opened through a cut is open for its dialer, and the listener learns of it at the heal.
 3. A cut by reset resets the connections of the two, existing and new ones.
@@ -11,6 +12,7 @@ Rules
 
 import asyncio
 import errno
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import exp
 
@@ -24,6 +26,13 @@ _SPREAD = 0.5
 
 def pairs_of(grudge: Mapping[str, Sequence[str]]) -> list[Pair]:
     return [(sender, receiver) for receiver, senders in grudge.items() for sender in senders]
+
+
+def _client() -> str:
+    """The name that the running task was given, if any: names by default count all tasks."""
+    task = asyncio.current_task()
+    name = "" if task is None else task.get_name()
+    return "" if name.startswith("Task-") else name
 
 
 class Listener:
@@ -46,9 +55,10 @@ class Transport(asyncio.Transport):
     """One end of a connection."""
 
     def __init__(self, network: "Network", process: Process, peer_process: Process, address: Address, *,
-                 control: bool) -> None:
+                 control: bool, connection: str) -> None:
         super().__init__()
         self.process, self.control = process, control
+        self.latency = network.scheduler.streams.of("latency", process.name, peer_process.name, connection)
         self.pair: Pair = (process.name, peer_process.name)
         self.peer: Transport
         self.protocol: asyncio.BaseProtocol | None = None
@@ -133,8 +143,7 @@ class Transport(asyncio.Transport):
         """What was sent here is on its way and arrives after a drawn time, never before what was sent
         earlier."""
         scheduler, peer = self.process.scheduler, self.peer
-        stream = scheduler.streams.of("latency", *self.pair)
-        took_ns = int(MEDIAN_S * exp(stream.gauss(0, _SPREAD)) * 1e9)
+        took_ns = int(MEDIAN_S * exp(self.latency.gauss(0, _SPREAD)) * 1e9)
         self._arrives_ns = max(self._arrives_ns, scheduler.now_ns + took_ns)
         receiver = self._peer_process
         if self.control and receiver is not scheduler.harness:  # a thread of its own reads these
@@ -167,7 +176,8 @@ class Network:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.listeners: dict[Address, Listener] = {}
-        self._scheduler = scheduler
+        self.scheduler = scheduler
+        self._dialled: Counter[tuple[str, ...]] = Counter()
         self._held: dict[Pair, list[tuple[Transport, str, bytes]]] = {}  # by silent cuts in force
         self._resets: dict[Pair, None] = {}
         self._factories: dict[Transport, Listener] = {}  # of connections that the listener does not know yet
@@ -184,15 +194,20 @@ class Network:
     async def connect(self, process: Process, factory: Callable[[], asyncio.Protocol], address: Address
                       ) -> tuple[Transport, asyncio.Protocol]:
         listener = self.listeners.get(address)
-        to = "nobody" if listener is None else listener.process.name
-        stream = self._scheduler.streams.of("latency", process.name, to)
+        to, kind = "nobody", "data"
+        if listener is not None:
+            to, kind = listener.process.name, "control" if listener.control else "data"
+        link = (process.name, to, _client(), kind)
+        stream = self.scheduler.streams.of("dial", *link)
         await asyncio.sleep(MEDIAN_S * exp(stream.gauss(0, _SPREAD)))
         listener = self.listeners.get(address)
         if listener is None or not listener.process.alive or self._is_reset((process.name, to)):
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {address[0]}:{address[1]}")
-        control = listener.control
-        near = Transport(self, process, listener.process, address, control=control)
-        far = Transport(self, listener.process, process, ("127.0.0.1", 1), control=control)
+        self._dialled[link] += 1
+        control, connection = listener.control, f"{'/'.join(link)}/{self._dialled[link]}"
+        near = Transport(self, process, listener.process, address, control=control, connection=connection)
+        far = Transport(
+            self, listener.process, process, ("127.0.0.1", 1), control=control, connection=connection)
         near.peer, far.peer = far, near
         protocol = near.protocol = factory()
         protocol.connection_made(near)
@@ -243,7 +258,7 @@ class Network:
 
     def _transports_of(self, name: str) -> list[Transport]:
         processes = {listener.process.name: listener.process for listener in self.listeners.values()}
-        processes[self._scheduler.harness.name] = self._scheduler.harness
+        processes[self.scheduler.harness.name] = self.scheduler.harness
         return list(processes[name].transports) if name in processes else []
 
     def _is_reset(self, pair: Pair) -> bool:

@@ -5,14 +5,16 @@ Rules
    between two it stands still.
 2. A broker's process is an event loop of its own. Its callbacks run in a greenlet, so that it can be stopped
    in the middle of one: by a failpoint that holds it, or before an effect (a write, an fsync, a send), which
-   takes a drawn time. Its other callbacks wait meanwhile, as those of a blocked thread do.
+   takes a drawn time. Its other callbacks wait meanwhile, as those of a blocked thread do. A kill or a pause
+   comes before a drawn one of its next effects, or between two callbacks where it has none soon.
 3. Threads of a process (those that serve control requests) are greenlets too. They run while its main thread
    is blocked, and not while the process is paused.
 4. A killed process runs nothing any more, not even a `finally` or a `__del__`: everything that it had is kept
-   until the run is over, and the run's process ends by os._exit.
+   until the run is over, and the run's process ends by os._exit. Garbage is collected at given steps only.
 """
 
 import asyncio
+import gc
 import heapq
 import itertools
 import os
@@ -43,6 +45,9 @@ close_really = os.close  # guard.py replaces it
 # (how many of a thousand take a time at all, its median in seconds); a process is stopped meanwhile.
 EFFECTS = {"write": (30, 2e-5), "trace": (10, 1e-5), "send": (20, 2e-5), "fsync": (1000, 2e-4),
            "truncate": (1000, 2e-4)}
+COLLECT_EVERY = 200_000  # steps
+STRIKE_PASSES = 8  # effects at most that a process still has after it was to be killed or paused
+STRIKE_WITHIN_S = 0.01
 
 
 class Wake:
@@ -55,6 +60,25 @@ class Wake:
 
 
 Entry = asyncio.Handle | Wake
+
+
+class Strike:
+    """A kill or a pause that comes before an effect of its process."""
+
+    __slots__ = ("act", "passes", "struck")
+
+    def __init__(self, act: Callable[[], None], passes: int, struck: asyncio.Future[None]) -> None:
+        self.act, self.passes, self.struck = act, passes, struck
+
+    def pass_effect(self) -> None:
+        self.passes -= 1
+        if self.passes < 0:
+            self.do()
+
+    def do(self) -> None:
+        if not self.struck.done():
+            self.act()
+            self.struck.set_result(None)
 
 
 class Scheduler:
@@ -76,6 +100,8 @@ class Scheduler:
 
     def run(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run the harness's coroutine to its end."""
+        gc.freeze()
+        gc.disable()
         with self.harness.active():
             task: asyncio.Task[Result] = self.harness.loop.create_task(make())
         while not task.done():
@@ -84,6 +110,8 @@ class Scheduler:
             at_ns, _, process, entry = heapq.heappop(self._queue)
             self.now_ns = at_ns
             self.steps += 1
+            if self.steps % COLLECT_EVERY == 0:
+                gc.collect()
             process.take(entry)
             if self.interrupted is not None:
                 interrupt, self.interrupted = self.interrupted, None
@@ -101,6 +129,8 @@ class Scheduler:
         process = self.running
         if process is self.harness:
             return
+        if process.strikes:
+            process.pass_effect()
         stream = self.streams.of(kind, process.name)
         often, median_s = EFFECTS[kind]
         draw, how_long = stream.random(), stream.gauss(0, 0.7)
@@ -119,10 +149,12 @@ class Process:
         self.alive, self.paused, self.busy = True, False, False
         self.signals: dict[int, Callable[[], object]] = {}
         self.ends_at_signals = False  # whatever handlers it has
+        self.strikes: list[Strike] = []  # that are to come
         self.before_halt: list[Callable[[str], None]] = []
         self.descriptors: set[int] = set()
         self.listening: list[Listener] = []
         self.transports: dict[Transport, None] = {}
+        self.threads: list[greenlet] = []
         self.on_end: Callable[[int], None] = lambda _code: None
         self.write_line: Callable[[str], None] = lambda _text: None
         self._waiting: deque[Entry] = deque()
@@ -157,6 +189,31 @@ class Process:
             self._waiting.append(entry)
             self._drain()
 
+    async def strike(self, act: Callable[[], None]) -> None:
+        """Kill or pause it by this act before a drawn one of its next effects, soon in any case."""
+        loop = asyncio.get_running_loop()
+        passes = self.scheduler.streams.of("strike", self.name).randrange(-1, STRIKE_PASSES)
+        strike = Strike(act, passes, loop.create_future())
+        if passes < 0 or self.paused:
+            act()
+            return
+        self.strikes.append(strike)
+        timer = loop.call_later(STRIKE_WITHIN_S, strike.do)
+        try:
+            await strike.struck
+        finally:
+            timer.cancel()
+            self.strikes.remove(strike)
+
+    def pass_effect(self) -> None:
+        for strike in self.strikes:
+            strike.pass_effect()
+        if not self.alive or self.paused:
+            self.scheduler.pause_running(0)
+
+    def pause(self) -> None:
+        self.paused = True
+
     def resume(self) -> None:
         """Go on after a pause: threads first, in the order in which they would have gone on."""
         self.paused = False
@@ -169,7 +226,7 @@ class Process:
         if not self.alive:
             return
         self.alive = False
-        self.scheduler.graveyard.append(self)
+        self.scheduler.graveyard += self, asyncio.all_tasks(self.loop), self.threads
         for descriptor in sorted(self.descriptors):
             close_really(descriptor)
         for listener in self.listening:
@@ -179,7 +236,10 @@ class Process:
         self.on_end(code)
 
     def start_thread(self, run: Callable[[], None], at_ns: int = 0) -> None:
-        self.scheduler.push(at_ns, self, Wake(greenlet(lambda _: run(), self.scheduler.hub)))
+        thread = greenlet(lambda _: run(), self.scheduler.hub)
+        self.threads = [other for other in self.threads if not other.dead]
+        self.threads.append(thread)
+        self.scheduler.push(at_ns, self, Wake(thread))
 
     def _drain(self) -> None:
         waiting = self._waiting

@@ -467,7 +467,7 @@ class LoadShape:
     idempotent_every: int = 0  # of the log workload one process in so many is an idempotent one; 0: none
     rest_for: int = 0  # so many values go to half of the partitions, then to another half; 0: to all
     sharing_every: int = 0  # of the log workload's processes one in so many shares Produce requests; 0: none
-    producer_lasts: int = 0  # a process of the library ends after so many sends, and another begins; 0: never
+    producer_lasts: int = 0  # an idempotent process ends after so many sends, and another begins; 0: never
     acks_1_every: int = 0  # of the log workload's processes one in so many sends with acks=1; 0: none
     timeout_ms: int = 1000  # a leader waits so long for the ISR, with acks=all
 
@@ -490,11 +490,12 @@ class WorkloadSettings:
     seed: int
     partitions: tuple[PartitionSpec, ...]
     clients: MakeClient
-    addresses: Addresses | None  # None: there is no network, so Kafka's client libraries cannot be used
+    addresses: Addresses | None  # None: Kafka's client libraries cannot be used
     acks: str  # all, 1 or 0
     concurrency: int  # processes at a time; process % concurrency is a process's place among them
     first_value: int  # lower values belong to the schedule
     load: LoadShape = USUAL_LOAD
+    wire: bool = True  # the clients are floodmark's own, of Kafka's wire
     library: Mapping[str, str] = field(default_factory=dict, repr=False)  # librdkafka's security: secrets
 
 

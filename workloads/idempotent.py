@@ -3,7 +3,8 @@
 The library retries by itself, so that every outcome except ok is info. With one batch in flight it never
 writes a duplicate; with several it may (logdir/resends.py), and the judge then permits that one. Each process
 has one producer and one consumer. The library blocks and calls back from poll(), so that each op runs in a
-thread of the workload.
+thread of the workload. In a simulation, which no library can enter, the client of record does all of this
+(harness/client/idempotent_producer.py).
 """
 
 import asyncio
@@ -13,22 +14,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 from random import Random
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from floodmark.harness.client.classify import CONNECTION, TIMEOUT
+from floodmark.harness.client.classify import CONNECTION, TIMEOUT, retried
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.op import Intent, LogOffset, Outcome, Read, Send, Type
 from floodmark.harness.protocols import Session, Workload, WorkloadSettings
 from floodmark.harness.signature import HEADER
-from floodmark.workloads.log import intents, reading_share, send
+from floodmark.workloads.log import LogSession, intents, reading_share, refuse_compression, send
 
 NAME = "idempotent"
-NO_OFFSET = "NO_OFFSET"  # the error of a send that the library calls delivered, and no broker has acked
 _RETRIES = 2**31 - 1
 _MESSAGE_TIMEOUT_MS = 3000
 _SEND_TIMEOUT_S = 5.0  # librdkafka checks once a second for messages that timed out
@@ -241,8 +240,10 @@ class IdempotentWorkload:
     def __init__(self, settings: WorkloadSettings, values: Iterator[int] | None = None) -> None:
         """values: those still to be sent, if others take some of them too."""
         if settings.addresses is None:
-            raise UnfitCluster("the idempotent workload speaks Kafka's wire through a library, and this "
-                               "cluster has no addresses: use --workload log")
+            if not settings.wire:
+                raise UnfitCluster("the idempotent workload speaks Kafka's wire, and this cluster has no "
+                                   "addresses: use --workload log")
+            refuse_compression(settings)
         if settings.acks != "all":
             raise UsageError(f"the idempotent workload needs acks all, not {settings.acks}")
         self._settings = settings
@@ -266,10 +267,15 @@ class IdempotentWorkload:
         return send(partition, [next(self._values)])
 
     def session(self, process: int) -> Session:
-        return IdempotentSession(self._settings, self._threads)
+        return self._session(process)
 
     def final_session(self, process: int) -> Session:
-        return IdempotentSession(self._settings, self._threads, final=True)
+        return self._session(process, final=True)
+
+    def _session(self, process: int, *, final: bool = False) -> Session:
+        if self._settings.addresses is None:
+            return LogSession(self._settings, process, final=final, idempotent=True)
+        return IdempotentSession(self._settings, self._threads, final=final)
 
 
 def make(settings: WorkloadSettings) -> Workload:
@@ -288,11 +294,7 @@ def outcome_of_delivery(
     if errors or len(delivered) < len(sends):
         name = _error_name(KafkaException(errors[0])) if errors else TIMEOUT
         return Outcome(type=Type.INFO, sends=tuple(sends), error=name)
-    offsets = [delivered[index][1] for index in range(len(sends))]
-    if any(offset is None or offset < 0 for offset in offsets):
-        return Outcome(type=Type.INFO, sends=tuple(sends), error=NO_OFFSET)
-    placed = tuple(replace(one, offset=offset) for one, offset in zip(sends, offsets, strict=True))
-    return Outcome(type=Type.OK, sends=placed)
+    return retried(sends, [delivered[index][1] for index in range(len(sends))])
 
 
 def _error_name(error: Exception) -> str:

@@ -34,9 +34,10 @@ _ACKS_STRENGTH = {"0": 0, "1": 1, "all": 2}
 
 class LogSession:
     """One process with its client. A final session is for probes and final reads, after mending: it fetches
-    larger pieces and waits less."""
+    larger pieces and waits less. idempotent: its sends are an idempotent producer's."""
 
-    def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False) -> None:
+    def __init__(self, settings: WorkloadSettings, process: int, *, final: bool = False,
+                 idempotent: bool = False) -> None:
         # A pure reader waits for a large piece; a process that also writes would wait for itself.
         waits = not final and settings.concurrency >= settings.load.readers_every
         self._acks = "all" if final else settings.acks  # a probe needs its ack, whatever acks the load uses
@@ -54,15 +55,18 @@ class LogSession:
             produce_timeout_ms=timeout_ms,
             request_timeout_s=timeout_ms / 1000 + _ANSWER_TAKES_S,
             shares_requests=not final and shares_requests(process, settings),
+            in_flight=settings.load.in_flight if idempotent else 0,
         ), Random(f"{settings.seed}/client/{process}"))
+        self._sends_left = (settings.load.producer_lasts if idempotent else 0) or -1  # below 0: any number
 
     @property
     def over(self) -> bool:
-        return self._client.over
+        return self._client.over or self._sends_left == 0
 
     async def apply(self, intent: Intent) -> Outcome:
         match intent.f:
             case "send":
+                self._sends_left -= 1
                 return self._weaken_ack(intent, await self._client.send(
                     intent.sends, node=intent.node, acks=intent.acks, patience_s=intent.patience_s))
             case "poll":
@@ -121,13 +125,18 @@ class LogWorkload:
 
 
 def make(settings: WorkloadSettings) -> Workload:
-    if settings.load.compression not in ("none", "gzip"):
-        raise UsageError("the log workload compresses by gzip or not at all, not by "
-                         f"{settings.load.compression}")
+    refuse_compression(settings)
     if settings.load.idempotent_every:  # the library is loaded where it is used
         mixed: Workload = import_module("floodmark.workloads.mixed").make(settings)
         return mixed
     return LogWorkload(settings)
+
+
+def refuse_compression(settings: WorkloadSettings) -> None:
+    """Raise UsageError if the client of record does not have it."""
+    if settings.load.compression not in ("none", "gzip"):
+        raise UsageError("the client of record compresses by gzip or not at all, not by "
+                         f"{settings.load.compression}")
 
 
 # -- the ops, shared with the idempotent workload ----------------------------------------------------------

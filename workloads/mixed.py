@@ -1,9 +1,8 @@
-"""The log workload with idempotent processes among its own: the client of record and Kafka's library send to
-the same partitions at once.
+"""The log workload with idempotent processes among its own: both send to the same partitions at once.
 
-The client of record knows what certainly failed; the library retries, with several batches in flight. Each
-can reveal bugs that the other cannot. The guarantees are the idempotent workload's, no duplicates, which the
-client of record keeps by not retrying at all.
+The client of record knows what certainly failed; an idempotent producer retries, with several batches in
+flight. Each can reveal bugs that the other cannot. The guarantees are the idempotent workload's, no
+duplicates, which the client of record keeps by not retrying at all.
 """
 
 from collections.abc import Iterator, Mapping

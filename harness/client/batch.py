@@ -28,6 +28,7 @@ _GZIP = 1
 _MAGIC = 2
 _OLD_MAGICS = (0, 1)
 _NO_HEADERS = b"\x00"
+NOT_IDEMPOTENT = (-1, -1, -1)
 
 Why = Literal["checksum", "magic", "length"]
 
@@ -76,10 +77,12 @@ def ending(run_id: str) -> bytes:
     return varint(1) + varint(len(HEADER)) + HEADER + varint(len(value)) + value
 
 
-def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int, *, compressed: bool = False
-           ) -> bytes:
-    """Encode one batch, not idempotent; the leader fills in offset and epoch. compressed: by gzip."""
-    return _encode([b"%d" % value for value in values], record_ending, timestamp_ms, compressed=compressed)
+def encode(values: Sequence[int], record_ending: bytes, timestamp_ms: int, *, compressed: bool = False,
+           producer: tuple[int, int, int] = NOT_IDEMPOTENT) -> bytes:
+    """Encode one batch; the leader fills in offset and epoch. compressed: by gzip. producer: its id and
+    epoch, and the first sequence number."""
+    return _encode([b"%d" % value for value in values], record_ending, timestamp_ms, compressed=compressed,
+                   producer=producer)
 
 
 def encode_without_headers(values: Sequence[int], run_id: str, timestamp_ms: int) -> bytes:
@@ -88,8 +91,8 @@ def encode_without_headers(values: Sequence[int], run_id: str, timestamp_ms: int
     return _encode([in_value(run_id.encode(), value) for value in values], _NO_HEADERS, timestamp_ms)
 
 
-def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int, *, compressed: bool = False
-            ) -> bytes:
+def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int, *, compressed: bool = False,
+            producer: tuple[int, int, int] = NOT_IDEMPOTENT) -> bytes:
     records = bytearray()
     for index, content in enumerate(contents):
         # attributes, timestamp delta, offset delta, key length -1, value length
@@ -102,7 +105,7 @@ def _encode(contents: Sequence[bytes], record_ending: bytes, timestamp_ms: int, 
     if compressed:
         records = bytearray(gzip.compress(records, compresslevel=1, mtime=0))
     codec = _GZIP if compressed else 0
-    body = _BODY.pack(codec, count - 1, timestamp_ms, timestamp_ms, -1, -1, -1, count) + records
+    body = _BODY.pack(codec, count - 1, timestamp_ms, timestamp_ms, *producer, count) + records
     return _FRAME.pack(0, len(body) + _FRAME.size - _OVERHEAD_BYTES, -1, _MAGIC, crc32c.crc32c(body)) + body
 
 

@@ -7,19 +7,24 @@ Rules
 3. A base_offset of -1 proves nothing for codes that can also come after an append (7, 13, 20, 56, -1), nor
    for 46 (the sequence is already in the log).
 4. With acks=0 there is no response, so nothing is known once a byte was sent.
+5. A send by an idempotent producer is ok if all of its batches were acked with their offsets. Else it is
+   info, as for any library that retries: an earlier try may have been appended.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from floodmark.harness.client.error_names import NONE, name_of
+from floodmark.harness.client.error_names import NONE, OUT_OF_ORDER_SEQUENCE_NUMBER, name_of
 from floodmark.harness.op import Outcome, Send, Type
 
 CONNECTION = "CONNECTION"
 TIMEOUT = "TIMEOUT"
+NO_OFFSET = "NO_OFFSET"  # the batch is said to be in the log, and no ack said where
 
 # With these errors and base_offset -1, the request was refused before the append.
 REFUSALS = frozenset({2, 3, 6, 10, 17, 18, 19, 21, 29, 32, 35, 42, 43, 45, 47, 74, 75, 76, 87, 100})
+# After these a Kafka producer tries again.
+RETRIABLE = frozenset({2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 56, 74, 75, 78, 100})
 
 
 def answered(sends: Sequence[Send], error: int, base_offset: int) -> Outcome:
@@ -43,3 +48,17 @@ def unanswered(sends: Sequence[Send], *, began: bool, error: str) -> Outcome:
 def unasked(sends: Sequence[Send]) -> Outcome:
     """Classify a request with acks=0 that was sent: no response will come."""
     return Outcome(type=Type.INFO, sends=tuple(sends))
+
+
+def is_retried(error: int, *, first: bool) -> bool:
+    """Whether an idempotent producer sends a batch again after this error. first: all batches before it were
+    acked. Otherwise it is out of order only because one of them was refused."""
+    return error in RETRIABLE or (error == OUT_OF_ORDER_SEQUENCE_NUMBER and not first)
+
+
+def retried(sends: Sequence[Send], offsets: Sequence[int | None]) -> Outcome:
+    """Classify a send of which every batch is in the log. offsets: of its records; None or -1: not known."""
+    if any(offset is None or offset < 0 for offset in offsets):
+        return Outcome(type=Type.INFO, sends=tuple(sends), error=NO_OFFSET)
+    placed = tuple(replace(send, offset=offset) for send, offset in zip(sends, offsets, strict=True))
+    return Outcome(type=Type.OK, sends=placed)

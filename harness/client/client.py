@@ -10,27 +10,30 @@ Rules
    is as exact as that of a request for one partition.
 5. OFFSET_OUT_OF_RANGE or a diverging epoch in a poll ends the process (`over`): the log no longer has the
    records that it had read.
-6. If the first batch of an answer cannot be read, it is fetched again on a new connection. After
+6. Where the settings ask for it, sends are an idempotent producer's (idempotent_producer.py), and rules 1, 3
+   and 4 are not theirs.
+7. If the first batch of an answer cannot be read, it is fetched again on a new connection. After
    CORRUPT_TRIES the poll says where and why (`corrupt`), and the process goes on behind it, if the answer has
    more. A later batch may be cut off (KIP-74); it will be the first of the next answer.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from floodmark.harness import runtime
 from floodmark.harness.client import batch, classify, codec
-from floodmark.harness.client.connection import Connection, Dial, Lost, Unsent, connect
+from floodmark.harness.client.brokers import Address, Brokers
+from floodmark.harness.client.connection import Dial, Lost, Unsent, connect
 from floodmark.harness.client.error_names import NONE, OFFSET_OUT_OF_RANGE, name_of
 from floodmark.harness.client.failure_delay import FailureDelay
-from floodmark.harness.client.leaders import Leaders
+from floodmark.harness.client.idempotent_producer import IdempotentProducer
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests, Target
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import LogOffset, Outcome, Read, Send, Type, Unreadable
 
-Address = tuple[str, int]
 ACKS = {"all": -1, "1": 1, "0": 0}
 CORRUPT_TRIES = 3
 _CORRUPT = "CORRUPT_MESSAGE"
@@ -85,15 +88,13 @@ class Client:
         if self._shared is not None:
             self._shared.join()
         self._config = config
-        self._bootstrap = bootstrap
-        self._random = random
         self._now_ms = now_ms
-        self._dial = dial
         self._ending = batch.ending(config.run_id)
-        self._topics = sorted({topic for topic, _ in config.keys.values()})
-        self._leaders = Leaders(config.keys)
-        self._addresses: dict[int, Address] = {}
-        self._connections: dict[int | str, Connection] = {}  # by id; by name, where a name was asked for
+        self._brokers = Brokers(config, bootstrap, random, dial)
+        self._leaders = self._brokers.leaders
+        self._producer = (
+            IdempotentProducer(config, self._brokers, random, self._encode_idempotent)
+            if config.in_flight else None)
         self._encoders: dict[tuple[int, _SendOptions], codec.ProduceEncoder] = {}
         self._positions: dict[int, _Position] = {}
         self._delay = FailureDelay(config.pause_s, random)
@@ -104,6 +105,13 @@ class Client:
                    patience_s: float | None = None) -> Outcome:
         """Send values to one partition, in one batch. `node`: send to that node even if it does not lead.
         `acks`, `patience_s` (of leader and client) override the configured ones."""
+        if self._producer is not None:
+            if node is not None or acks is not None:
+                raise FloodmarkError("a scripted send with to or acks needs the log workload: an idempotent "
+                                     "producer sends to the leader, with acks=all")
+            outcome = await self._producer.send(sends, patience_s)
+            self.over = self.over or outcome.type is not Type.OK
+            return outcome
         options = _SendOptions(acks=acks or self._config.acks, patience_s=patience_s)
         outcome = await self._send(sends[0].partition, sends, node, options)
         return await self._delay.wait_after(outcome)
@@ -133,7 +141,7 @@ class Client:
         by_node: dict[int | str, list[int]] = {}
         parts: list[_NodeReads] = []
         for key in self._positions:
-            target = node or await self._find_leader(key)
+            target = node or await self._brokers.find_leader(key)
             if target is None:
                 parts.append(_NodeReads(error=_NO_LEADER))
             else:
@@ -166,23 +174,22 @@ class Client:
         if self._shared is not None:
             self._shared.leave()
             self._shared = None
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
+        self._brokers.close()
 
     # -- sends ------------------------------------------------------------------------------------------
 
     async def _send(self, key: int, sends: tuple[Send, ...], to: str | None, options: _SendOptions
                     ) -> Outcome:
-        node = to or await self._find_leader(key)
+        node = to or await self._brokers.find_leader(key)
         if node is None:
             return classify.unanswered(sends, began=False, error=_NO_LEADER)
         values = [send.value for send in sends]
         try:
-            if self._shared is not None and options.acks != "0" and node in self._addresses:
-                error, base_offset = await self._send_shared(self._addresses[node], key, values, options)
+            if self._shared is not None and options.acks != "0" and node in self._brokers.addresses:
+                address = self._brokers.addresses[node]
+                error, base_offset = await self._send_shared(address, key, values, options)
                 return self._answered(key, sends, error, base_offset)
-            connection = await self._get_connection(node)
+            connection = await self._brokers.connect(node)
             version = codec.choose_version(codec.PRODUCE, connection.versions)
             encoder = self._get_encoder(key, options)
             frame = encoder.encode(self._encode_batch(key, values), version)
@@ -225,6 +232,10 @@ class Client:
         return batch.encode(values, self._ending, self._now_ms(),
                             compressed=self._config.compression == "gzip")
 
+    def _encode_idempotent(self, values: Sequence[int], producer: tuple[int, int, int]) -> bytes:
+        return batch.encode(values, self._ending, self._now_ms(),
+                            compressed=self._config.compression == "gzip", producer=producer)
+
     def _get_encoder(self, key: int, options: _SendOptions) -> codec.ProduceEncoder:
         encoder = self._encoders.get((key, options))
         if encoder is None:
@@ -246,7 +257,7 @@ class Client:
                 topic=topic, partition=partition, leader_epoch=self._leaders.epoch(key), offset=at.offset,
                 last_epoch=at.last_epoch))
         try:
-            connection = await self._get_connection(node)
+            connection = await self._brokers.connect(node)
             version = codec.choose_version(codec.FETCH, connection.versions)
             request = codec.build_fetch_request(fetches, version, max_wait_ms=config.fetch_wait_ms,
                                           min_bytes=config.fetch_min_bytes, max_bytes=config.fetch_max_bytes)
@@ -315,12 +326,12 @@ class Client:
     async def _request_offset(self, key: int, target: str | None, *, first: bool = False
                               ) -> LogOffset | str:
         """The end of the partition's log, or its first offset; or the error."""
-        node = target or await self._find_leader(key)
+        node = target or await self._brokers.find_leader(key)
         if node is None:
             return _NO_LEADER
         topic, partition = self._config.keys[key]
         try:
-            connection = await self._get_connection(node)
+            connection = await self._brokers.connect(node)
             version = codec.choose_version(codec.LIST_OFFSETS, connection.versions)
             request = codec.build_list_offsets_request(
                 topic, partition, self._leaders.epoch(key), version, first=first)
@@ -333,51 +344,6 @@ class Client:
             return LogOffset(key, offset, None if first or epoch < 0 else epoch)
         self._leaders.doubt(key)
         return name_of(error)
-
-    # -- leaders and connections --------------------------------------------------------------------------
-
-    async def _find_leader(self, key: int) -> int | None:
-        """Find the partition's leader; request metadata if it is not known."""
-        if self._leaders.leader(key) is None:
-            await self._refresh_metadata()
-        return self._leaders.leader(key)
-
-    async def _refresh_metadata(self) -> None:
-        """Request metadata from at most two brokers, and use the first response. Brokers that are missing in
-        the metadata (because they were fenced) remain candidates by their bootstrap address, under a negative
-        id."""
-        addresses = dict(self._addresses)
-        for number, address in enumerate(self._bootstrap().values(), start=1):
-            if address not in self._addresses.values():
-                addresses[-number] = address
-        nodes = list(addresses)
-        self._random.shuffle(nodes)
-        for node in nodes[:2]:
-            try:
-                connection = await self._get_connection(node, addresses[node])
-                version = codec.choose_version(codec.METADATA, connection.versions)
-                request = codec.build_metadata_request(self._topics, version)
-                answer = await connection.exchange(request, self._config.metadata_timeout_s)
-                metadata = codec.read_metadata_response(answer, version)
-            except (Unsent, Lost, codec.ProtocolError):
-                continue
-            self._addresses.update(metadata.brokers)
-            self._leaders.learn(metadata)
-            return
-
-    async def _get_connection(self, node: int | str, address: Address | None = None) -> Connection:
-        """Return the connection to a node, by its id or its name; open a new one if necessary. Raises
-        Unsent."""
-        connection = self._connections.get(node)
-        if connection is not None and connection.usable:
-            return connection
-        known = address or (
-            self._bootstrap().get(node) if isinstance(node, str) else self._addresses.get(node))
-        if known is None:
-            raise Unsent
-        connection = await self._dial(*known, self._config.connect_timeout_s)
-        self._connections[node] = connection
-        return connection
 
 
 def wire_clients(

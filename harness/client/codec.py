@@ -17,13 +17,20 @@ from kafka.protocol.consumer import (
     ListOffsetsResponse,
 )
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 
 from floodmark.harness.client.batch import uvarint
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
-_SUPPORTED = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9)}
-_FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}  # from here on headers carry tags
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, INIT_PRODUCER_ID = 0, 1, 2, 3, 22
+_SUPPORTED = {PRODUCE: (3, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (1, 9),
+              INIT_PRODUCER_ID: (0, 4)}
+_FLEXIBLE = {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9,  # from here on headers carry tags
+             INIT_PRODUCER_ID: 2}
 _HAND_WRITTEN = 9
 _CLIENT_ID = "floodmark"
 _LATEST, _EARLIEST = -1, -2
@@ -141,6 +148,19 @@ def read_produce_response(answer: bytes, version: int) -> dict[tuple[str, int], 
     return {(topic.name, part.index): (part.error_code, part.base_offset)
             for topic in _decode_response(ProduceResponse, PRODUCE, answer, version).responses
             for part in topic.partition_responses}
+
+
+def build_init_producer_id_request(version: int) -> bytearray:
+    """A request for a producer id without transactions."""
+    return _encode_request(InitProducerIdRequest(
+        version=version, transactional_id=None, transaction_timeout_ms=-1, producer_id=-1, producer_epoch=-1,
+    ), version)
+
+
+def read_init_producer_id_response(answer: bytes, version: int) -> tuple[int, tuple[int, int]]:
+    """Read (error, (producer id, producer epoch))."""
+    decoded = _decode_response(InitProducerIdResponse, INIT_PRODUCER_ID, answer, version)
+    return decoded.error_code, (decoded.producer_id, decoded.producer_epoch)
 
 
 # -- fetch, list offsets, metadata --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Implements a connection to one broker with at most one open request, and tells whether a byte was sent.
+"""Implements a connection to one broker, and tells of each request whether a byte was sent.
 
 Rules
 1. Unsent means that no byte of the request was sent, Lost that some bytes may have been sent. Only this
@@ -13,6 +13,7 @@ import asyncio
 import socket
 import ssl
 import struct
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
 _SIZE = struct.Struct(">i")
@@ -42,7 +43,7 @@ class Connection(asyncio.Protocol):
         self.versions: Mapping[int, tuple[int, int]] = {}
         self._transport: asyncio.Transport | None = None
         self._received = bytearray()
-        self._answer: asyncio.Future[bytes] | None = None
+        self._answers: deque[tuple[int, asyncio.Future[bytes]]] = deque()  # by correlation id, in order
         self._correlation = 0
         self._loop = asyncio.get_running_loop()
 
@@ -52,10 +53,10 @@ class Connection(asyncio.Protocol):
 
     async def exchange(self, frame: bytearray, timeout_s: float) -> bytes:
         """Send a request frame (its correlation id is written here); returns the response after its
-        correlation id. Raises Unsent or Lost."""
+        correlation id. Several may be open: they are answered in order. Raises Unsent or Lost."""
         answer: asyncio.Future[bytes] = self._loop.create_future()
         self._write(frame)
-        self._answer = answer
+        self._answers.append((self._correlation, answer))
         alarm = self._loop.call_later(timeout_s, self._time_out, answer)
         try:
             return await answer
@@ -64,7 +65,6 @@ class Connection(asyncio.Protocol):
             raise
         finally:
             alarm.cancel()
-            self._answer = None
 
     def send_unanswered(self, frame: bytearray) -> None:
         """Send a request that has no response (acks=0). Raises Unsent."""
@@ -94,33 +94,36 @@ class Connection(asyncio.Protocol):
             self._receive(data)  # one complete frame in one piece, which is nearly always so
             return
         self._received += data
-        if len(self._received) < 8:
-            return
-        size = _SIZE.unpack_from(self._received)[0]
-        if not 4 <= size <= _LONGEST_ANSWER_BYTES:
-            self.abort()
-        elif len(self._received) >= size + 4:
+        while len(self._received) >= 8:
+            size = _SIZE.unpack_from(self._received)[0]
+            if not 4 <= size <= _LONGEST_ANSWER_BYTES:
+                self.abort()
+                return
+            if len(self._received) < size + 4:
+                return
             frame = bytes(self._received[:size + 4])
             del self._received[:size + 4]
             self._receive(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(Lost(timed_out=False))
+        for _, answer in self._answers:
+            if not answer.done():
+                answer.set_exception(Lost(timed_out=False))
+        self._answers.clear()
 
     def _write(self, frame: bytearray) -> None:
         if self._transport is None or self._transport.is_closing():
             raise Unsent
-        assert self._answer is None, "one request at a time"
         self._correlation += 1
         _SIZE.pack_into(frame, _CORRELATION_AT, self._correlation)
         self._transport.write(bytes(frame))
 
     def _receive(self, frame: bytes) -> None:
-        answer = self._answer
-        if answer is None or answer.done() or _SIZE.unpack_from(frame, 4)[0] != self._correlation:
+        correlation, answer = self._answers[0] if self._answers else (None, None)
+        if answer is None or answer.done() or _SIZE.unpack_from(frame, 4)[0] != correlation:
             self.abort()  # a response without a request
         else:
+            self._answers.popleft()
             answer.set_result(frame[8:])
 
     def _time_out(self, answer: asyncio.Future[bytes]) -> None:

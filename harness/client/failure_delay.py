@@ -22,7 +22,11 @@ class FailureDelay:
         if outcome.type is not Type.FAIL:
             self._failures = 0
             return outcome
+        await self.wait()
+        return outcome
+
+    async def wait(self) -> None:
+        """Wait because of one more failure."""
         wait_s = min(self._longest_s, self._first_s * 2 ** min(self._failures, 16))
         self._failures += 1
         await asyncio.sleep(wait_s * self._random.uniform(0.5, 1.0))
-        return outcome

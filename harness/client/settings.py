@@ -22,4 +22,5 @@ class ClientSettings:
     lists_starts: bool = False  # list_offsets asks for the beginnings too
     compression: str = "none"  # of batches sent: none or gzip
     shares_requests: bool = False  # its sends go into Produce requests together with other processes' sends
+    in_flight: int = 0  # most Produce requests in flight of an idempotent producer; 0: it is none
     pause_s: tuple[float, float] = (0.02, 0.4)  # after a definite failure: the first wait, the longest

@@ -37,8 +37,9 @@ _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedSettings:
     """The options of `floodmark run`. given: the options that the user set. library: whether Kafka's library
-    can reach the cluster. reference: whether the reference broker runs: other systems' settings are unknown
-    here. of_topics: whether topics can have configs of their own."""
+    can reach the cluster, or (simulated) the client of record takes its place. reference: whether the
+    reference broker runs: other systems' settings are unknown here. of_topics: whether topics can have
+    configs of their own."""
 
     given: Collection[str]
     nodes: int
@@ -49,6 +50,7 @@ class RequestedSettings:
     interval_s: float  # from strike to strike
     config: Mapping[str, str]  # the given keys, by the brokers' names
     library: bool
+    simulated: bool = False
     reference: bool = True
     of_topics: bool = True
 
@@ -90,7 +92,8 @@ def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
     interval_s = interval_s if drawn_pace else requested.interval_s
     config = _config(random, seed, factor, requested.config)
     fsyncs = _number({**config, **requested.config}, FLUSH, 0) == 1
-    load = _load(random, workload, library=requested.library and requested.acks == "all", fsyncs=fsyncs)
+    library = requested.library and requested.acks == "all"
+    load = _load(random, workload, library=library, simulated=requested.simulated, fsyncs=fsyncs)
     if config.get(SEGMENT) == str(4 << 10) and max(load.batch_sizes) > _SMALL_BATCH:
         config[SEGMENT] = str(16 << 10)  # a file every few batches: the brokers would do little else
     of_topic = _topic_config(random, config, requested.config)
@@ -146,11 +149,12 @@ def _number(given: Mapping[str, str], key: str, otherwise: int) -> int:
     return int(value) if value.isascii() and value.isdecimal() else otherwise
 
 
-def _load(random: Random, workload: str, *, library: bool, fsyncs: bool) -> LoadShape:
-    """library: whether Kafka's may be used, with acks=all. fsyncs: after every write. Else no process sends
-    with acks=1: what it sends may be read while one replica alone has it, and be lost by a power cut."""
+def _load(random: Random, workload: str, *, library: bool, simulated: bool, fsyncs: bool) -> LoadShape:
+    """library: whether Kafka's or what takes its place may be used, with acks=all. fsyncs: after every write.
+    Else no process sends with acks=1: what it sends may be read while one replica alone has it, and be lost
+    by a power cut."""
     sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
-    compression = random.choice(_COMPRESSIONS.get(workload, ("none",)))
+    compression = random.choice(_COMPRESSIONS.get(LOG if simulated else workload, ("none",)))
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
     rest_for = random.choice((0, 0, 0, 3000, 10_000, 30_000))
     sharing_every = random.choice((0, 1, 2, 2)) if library and workload == LOG else 0

@@ -31,6 +31,7 @@ from floodmark.harness.protocols import (
     Addressed,
     Cluster,
     LoadShape,
+    MakesClients,
     PartitionSpec,
     Simulates,
     Traces,
@@ -191,6 +192,7 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         first_value=first_free_value(strikes.schedule),
         library=library or {},
         load=options.load,
+        wire=ability(cluster, MakesClients) is None,
     )
     return RunPlan(
         folder=options.out,
@@ -233,7 +235,8 @@ def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
         replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
         interval_s=options.interval, config=broker_keys(given),
         # A schedule's own sends may say whom they ask, which the library chooses for itself.
-        library=options.cluster in catalog.PLACES - {catalog.SIMULATED} and options.schedule_file is None,
+        library=options.cluster in catalog.PLACES and options.schedule_file is None,
+        simulated=options.cluster == catalog.SIMULATED,
         reference=options.kafka is None,
         of_topics=options.cluster in catalog.PLACES and not options.assignment), seed)
     return replace(

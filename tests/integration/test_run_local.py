@@ -25,8 +25,9 @@ RUN_ID = "00c0ffee00c0ffee"
 
 
 def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), load: LoadShape = USUAL_LOAD,
-         topics: Mapping[str, Mapping[str, str]] | None = None, **changes: Any) -> runner.RunPlan:
-    """A plan for three brokers and two partitions."""
+         topics: Mapping[str, Mapping[str, str]] | None = None, library: bool = True, **changes: Any
+         ) -> runner.RunPlan:
+    """A plan for three brokers and two partitions. library: whether workloads may use Kafka's."""
     cluster = catalog.cluster("local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct",
                               topics=topics)
     partitions = runner.spread(cluster.nodes, "log", 2, 3)
@@ -37,8 +38,8 @@ def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), load: 
         "concurrency": concurrency, "rate": 500.0,
         "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload(workload, WorkloadSettings(
-            run_id=RUN_ID, seed=5, partitions=partitions, addresses=cluster.addresses, acks="all",
-            clients=wire_clients(cluster.addresses),
+            run_id=RUN_ID, seed=5, partitions=partitions, acks="all",
+            addresses=cluster.addresses if library else None, clients=wire_clients(cluster.addresses),
             concurrency=concurrency, first_value=runner.first_free_value(schedule), load=load)),
         **changes,
     })
@@ -90,11 +91,13 @@ def assert_final_reads_are_the_logs(folder: Path, about: Mapping[str, Any], ops:
         for node in about["nodes"] for key in about["partitions"]}
 
 
-@pytest.mark.parametrize("workload", ["log", "idempotent"])
-def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(tmp_path: Path, workload: str) -> None:
+@pytest.mark.parametrize(("workload", "library"), [
+    ("log", True), ("idempotent", True), ("idempotent", False)])
+def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(
+        tmp_path: Path, workload: str, library: bool) -> None:
     """The folder of a quiet run: complete lines, equal logs, final reads equal to them, settled."""
     folder = tmp_path / "run"
-    result, progress_seen = carried_out(made(folder, workload=workload))
+    result, progress_seen = carried_out(made(folder, workload=workload, library=library))
     about = orjson.loads((folder / "run.json").read_bytes())
     assert about == result.about
     assert (about["ended"], about["settled"], about["settle"]["why"]) == ("done", True, None)
@@ -135,6 +138,28 @@ def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> N
     assert [op.f for op in ops if op.process == -1] == ["kill", "start"]
     assert any(send.value == 17 for op in ops if op.type is Type.OK for send in op.sends or ())
     assert_final_reads_are_the_logs(folder, about, ops)
+
+
+def test_the_idempotent_producer_of_the_client_of_record_repeats_no_value(tmp_path: Path) -> None:
+    """Beside real sockets and a killed leader, with several batches in flight: what it sends again is in the
+    logs once, and each process is a producer of its own."""
+    folder = tmp_path / "run"
+    schedule = (
+        Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 20}),
+        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 500_000_000}),
+    )
+    load = LoadShape(batch_sizes=(5, 10), in_flight=5, producer_lasts=5)
+    result, _ = carried_out(made(
+        folder, workload="idempotent", library=False, load=load, schedule=schedule, duration_s=6.0))
+
+    about = result.about
+    assert (about["ended"], about["settled"], about["missed"]) == ("done", True, [])
+    ops = assert_a_whole_history(folder, about)
+    assert max(Counter(op.process for op in ops if op.type is Type.INVOKE and op.f == "send").values()) == 5
+    assert not any(op.type is Type.FAIL for op in ops if op.f == "send"), "it retries, so it never knows"
+    assert_final_reads_are_the_logs(folder, about, ops)
+    values = [row["value"] for row in rows(folder / "logs" / "n1.jsonl")]
+    assert len(values) == len(set(values)) > 50
 
 
 def test_a_topic_has_its_own_settings(tmp_path: Path) -> None:

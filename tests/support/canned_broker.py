@@ -10,10 +10,11 @@ from typing import Any
 
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
-from kafka.protocol.producer import ProduceRequest, ProduceResponse
+from kafka.protocol.producer import InitProducerIdResponse, ProduceRequest, ProduceResponse
 
-PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18
-SERVED = {PRODUCE: (0, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (0, 9), API_VERSIONS: (0, 3)}
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, INIT_PRODUCER_ID = 0, 1, 2, 3, 18, 22
+SERVED = {PRODUCE: (0, 9), FETCH: (4, 12), LIST_OFFSETS: (1, 7), METADATA: (0, 9), API_VERSIONS: (0, 3),
+          INIT_PRODUCER_ID: (0, 4)}
 TOPIC = "log"
 
 
@@ -52,6 +53,13 @@ class Ended:
 
 
 @dataclass(slots=True, kw_only=True)
+class Identified:
+    error: int = 0
+    producer_id: int = 500
+    epoch: int = 3
+
+
+@dataclass(slots=True, kw_only=True)
 class Led:
     """The entry of each partition in metadata answers."""
 
@@ -69,6 +77,7 @@ class CannedBroker:
     produce: list[Produced | Act] = field(default_factory=lambda: [Produced()])
     fetch: list[Fetched | Act] = field(default_factory=lambda: [Fetched()])
     ends: list[Ended | Act] = field(default_factory=lambda: [Ended()])
+    ids: list[Identified | Act] = field(default_factory=lambda: [Identified()])
     served: dict[int, tuple[int, int]] = field(default_factory=lambda: dict(SERVED))
     greets: bool = True  # answers ApiVersions
     asked: list[tuple[int, int, Any]] = field(default_factory=list)  # (api, version, request)
@@ -113,7 +122,8 @@ class CannedBroker:
         if api == API_VERSIONS:
             rows = b"".join(struct.pack(">hhh", key, *span) for key, span in self.served.items())
             return struct.pack(">hi", 0, len(self.served)) + rows if self.greets else Act.DROP
-        flexible = version >= {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9}[api]
+        flexible = version >= {PRODUCE: 9, FETCH: 12, LIST_OFFSETS: 6, METADATA: 9,
+                               INIT_PRODUCER_ID: 2}[api]
         request = None
         if api in (PRODUCE, FETCH, LIST_OFFSETS):
             kind = {PRODUCE: ProduceRequest, FETCH: FetchRequest, LIST_OFFSETS: ListOffsetsRequest}[api]
@@ -122,10 +132,11 @@ class CannedBroker:
         if api == PRODUCE and request.acks == 0:
             return None
         answer = self._next({PRODUCE: self.produce, FETCH: self.fetch, LIST_OFFSETS: self.ends,
-                             METADATA: self.metadata}[api])
+                             METADATA: self.metadata, INIT_PRODUCER_ID: self.ids}[api])
         if isinstance(answer, Act):
             return answer
-        encoders = {FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._metadata}
+        encoders = {FETCH: _fetched, LIST_OFFSETS: _ended, METADATA: self._metadata,
+                    INIT_PRODUCER_ID: _identified}
         made = _produced(answer, request) if api == PRODUCE else encoders[api](answer)
         return (b"\x00" if flexible else b"") + bytes(made.encode(version=version))
 
@@ -173,6 +184,11 @@ def _ended(answer: Ended) -> Any:
     partition = topic.ListOffsetsPartitionResponse(
         partition_index=0, error_code=answer.error, timestamp=-1, offset=answer.offset, leader_epoch=0)
     return ListOffsetsResponse(throttle_time_ms=0, topics=[topic(name=TOPIC, partitions=[partition])])
+
+
+def _identified(answer: Identified) -> Any:
+    return InitProducerIdResponse(throttle_time_ms=0, error_code=answer.error,
+                                  producer_id=answer.producer_id, producer_epoch=answer.epoch)
 
 
 @asynccontextmanager

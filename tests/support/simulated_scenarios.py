@@ -1,4 +1,4 @@
-"""Plays the shipped scenarios on the simulated cluster: which ones fit, their rows, and their look-alikes."""
+"""Plays the shipped scenarios on the simulated cluster: their rows, and their look-alikes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,21 +11,19 @@ from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.scenario import shipped
 from floodmark.nemesis.systems import REFERENCE, why_not_played
 
-UNFIT = {"retry-after-failover": "no addresses"}  # scenario -> words of the reason why it does not fit
 LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held back the HW: liveness, no bug
 AT_ONCE = 2
 
 SCENARIOS = shipped(scenario_words())
 ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows
             if why_not_played(scenario.schedule, row, REFERENCE) is None)
-FIT = tuple(part for part in ALL if part.scenario.name not in UNFIT)
 
 
 def look_alikes() -> tuple[Part, ...]:
     """The correct broker of the latest rules in each scenario, with the older rule that is no bug."""
     correct = {
         part.scenario.name: part
-        for part in reversed(FIT)
+        for part in reversed(ALL)
         if part.row.control and part.row.rules == catalog.RULES[-1] and not part.row.bugs
     }
     return tuple(

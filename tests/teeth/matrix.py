@@ -21,7 +21,7 @@ from pathlib import Path
 
 import orjson
 from memory_trace import attach, write_folder
-from simulated_scenarios import FIT, LOOK_ALIKE, look_alikes, played
+from simulated_scenarios import ALL, LOOK_ALIKE, look_alikes, played
 from teeth_table import ROWS, Row
 
 from floodmark.harness import catalog
@@ -129,7 +129,7 @@ def by_hand(one: Judged) -> Line:
 
 def by_scenario(only: str | None, parent: Path) -> list[Line]:
     """A line for each row; those of controls and look-alikes have no cells."""
-    parts = [part for part in (*FIT, *look_alikes()) if only is None or only in part.title]
+    parts = [part for part in (*ALL, *look_alikes()) if only is None or only in part.title]
     found = played(parts, parent) if parts else []
     flagged: dict[str, str] = {}  # scenario -> the findings in its controls
     for one, verdict in found:

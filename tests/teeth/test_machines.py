@@ -10,7 +10,7 @@ import twin
 from memory_cluster import MemoryCluster
 from memory_trace import attach, write_folder
 from schedules import LAG_MS
-from simulated_scenarios import FIT
+from simulated_scenarios import ALL
 from teeth_table import ROWS, Row
 
 from floodmark.broker.protocol.rules import GENERATIONS, SWITCHES
@@ -138,7 +138,7 @@ def test_every_bug_and_every_generation_has_its_row() -> None:
     """Each one has its row, in a scenario played in memory or here; and each switch is used by some row or
     test."""
     sides = [side for row in ROWS for side in (row.side, row.control)]
-    scenario_rows = [part.row for part in FIT]
+    scenario_rows = [part.row for part in ALL]
 
     here = set(chain.from_iterable(row.side.bugs for row in ROWS))
     shown = set(chain.from_iterable(row.bugs for row in scenario_rows if not row.control))

@@ -1,23 +1,18 @@
-"""Every scenario that the simulated cluster can play comes out as its rows expect, judged in one call."""
+"""Every scenario comes out on the simulated cluster as its rows expect, judged in one call."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
-from simulated_scenarios import ALL, FIT, UNFIT, look_alikes, played
+from simulated_scenarios import ALL, look_alikes, played
 
-from floodmark.harness import catalog
-from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario_runs import Played, options_of
-from floodmark.harness.errors import UnfitCluster
+from floodmark.harness.commands.scenario_runs import Played
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.expectations import differences
 
 pytestmark = pytest.mark.spark
 
 # `make teeth` plays all look-alikes.
-ROWS = {part.title: part for part in (*FIT, *look_alikes()[::4])}
-REFUSED = {part.title: part for part in ALL if part.scenario.name in UNFIT}
+ROWS = {part.title: part for part in (*ALL, *look_alikes()[::4])}
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +30,3 @@ def test_it_is_found_as_its_row_says(title: str, outcomes: Mapping[str, tuple[Pl
 
     assert one.why is None
     assert differences(ROWS[title].row, verdict) == []
-
-
-@pytest.mark.parametrize("title", REFUSED)
-def test_what_does_not_fit_is_refused_with_its_reason(title: str, tmp_path: Path) -> None:
-    """Before anything is played."""
-    part = REFUSED[title]
-
-    with pytest.raises(UnfitCluster, match=UNFIT[part.scenario.name]):
-        planned(options_of(part, catalog.SIMULATED, tmp_path), part.scenario.schedule)

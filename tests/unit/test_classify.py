@@ -62,3 +62,20 @@ def test_no_answer_is_a_failure_only_if_no_byte_was_sent() -> None:
 def test_a_send_that_expects_no_answer_is_info_without_an_error() -> None:
     outcome = classify.unasked(SENDS)
     assert (outcome.type, outcome.sends, outcome.error) == (Type.INFO, SENDS, None)
+
+
+@pytest.mark.parametrize("error", [2, 3, 5, 6, 7, 13, 15, 19, 20, 56, 74])
+def test_an_idempotent_producer_repeats_what_may_succeed_later(error: int) -> None:
+    assert classify.is_retried(error, first=True)
+    assert classify.is_retried(error, first=False)
+
+
+@pytest.mark.parametrize("error", [-1, 0, 10, 22, 31, 35, 46, 47, 59, 87, 90])
+def test_it_repeats_nothing_else(error: int) -> None:
+    assert not classify.is_retried(error, first=True)
+    assert not classify.is_retried(error, first=False)
+
+
+def test_it_repeats_a_batch_out_of_order_only_behind_another_that_it_repeats() -> None:
+    assert classify.is_retried(45, first=False)
+    assert not classify.is_retried(45, first=True)

@@ -93,6 +93,12 @@ def test_library_settings_are_drawn_only_where_the_library_reaches_the_cluster(s
     assert (other.interval_s, "interval" in other.recorded) == (5.0, False)
 
 
+@given(seed=seeds)
+def test_the_client_of_record_gets_no_compression_that_it_does_not_have(seed: int) -> None:
+    drawn = draw(seed, ("workload",), workload="idempotent", simulated=True)
+    assert drawn.load.compression in ("none", "gzip")
+
+
 def test_everything_is_drawn_by_some_seed() -> None:
     drawn = [draw(seed) for seed in range(400)]
     assert {one.nodes for one in drawn} == {3, 4, 5}

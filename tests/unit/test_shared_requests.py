@@ -44,7 +44,7 @@ def sent(partition: int, value: int) -> tuple[Send, ...]:
 async def all_send(clients: list[Client], *partitions: int) -> list[Outcome]:
     """Each client one value, the partition's number times ten, at once; each knows the leader already."""
     for client in clients:
-        await client._refresh_metadata()
+        await client._brokers.find_leader(partitions[0])
     return await asyncio.gather(*(
         client.send(sent(partition, 10 * partition))
         for client, partition in zip(clients, partitions, strict=True)))
@@ -114,7 +114,7 @@ def test_a_partition_that_the_response_lacks_may_have_been_appended() -> None:
 def test_a_broker_that_cannot_be_reached_has_got_nothing() -> None:
     async def story(broker: CannedBroker, clients: list[Client]) -> None:
         for client in clients:
-            await client._refresh_metadata()
+            await client._brokers.find_leader(7)
         broker.greets = False
         outcomes = await asyncio.gather(clients[0].send(sent(7, 1)), clients[1].send(sent(8, 2)))
         assert [(one.type, one.error) for one in outcomes] == [(Type.FAIL, "CONNECTION")] * 2
@@ -127,7 +127,7 @@ def test_a_send_that_is_given_up_in_time_is_not_sent() -> None:
     """A process that ended in the meantime: nothing of it may reach the log later."""
     async def story(broker: CannedBroker, clients: list[Client]) -> None:
         for client in clients:
-            await client._refresh_metadata()
+            await client._brokers.find_leader(7)
         given_up = asyncio.create_task(clients[0].send(sent(7, 1)))
         other = asyncio.create_task(clients[1].send(sent(8, 2)))
         await asyncio.sleep(0)

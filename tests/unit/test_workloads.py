@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from itertools import count, islice
 from random import Random
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
@@ -11,7 +12,7 @@ from floodmark.harness import catalog
 from floodmark.harness.client.client import wire_clients
 from floodmark.harness.client.codec import ClusterMetadata, PartitionMetadata
 from floodmark.harness.client.leaders import Leaders
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.op import Intent, Send, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec, Workload, WorkloadSettings
 from floodmark.harness.runner import first_free_value, spread
@@ -23,10 +24,12 @@ PARTITIONS = tuple(
     PartitionSpec(key=key, topic="log", partition=key, replicas=("n1", "n2", "n3")) for key in range(4))
 
 
-def settings_of(acks: str = "all", concurrency: int = 8, load: LoadShape = USUAL_LOAD) -> WorkloadSettings:
-    return WorkloadSettings(
-        run_id="0" * 16, seed=1, partitions=PARTITIONS, addresses=dict, acks=acks, concurrency=concurrency,
-        first_value=100, clients=wire_clients(dict), load=load)
+def settings_of(acks: str = "all", concurrency: int = 8, load: LoadShape = USUAL_LOAD, **changes: Any
+                ) -> WorkloadSettings:
+    return WorkloadSettings(**{
+        "run_id": "0" * 16, "seed": 1, "partitions": PARTITIONS, "addresses": dict, "acks": acks,
+        "concurrency": concurrency, "first_value": 100, "clients": wire_clients(dict), "load": load,
+        **changes})
 
 
 def made(name: str, acks: str = "all", concurrency: int = 8, load: LoadShape = USUAL_LOAD) -> Workload:
@@ -122,8 +125,20 @@ def test_an_idempotent_process_does_not_list_offsets() -> None:
 
 
 def test_the_log_workload_knows_no_compression_but_gzip() -> None:
-    with pytest.raises(UsageError, match="compresses by gzip or not at all, not by lz4"):
-        made("log", load=LoadShape(compression="lz4"))
+    for name, changes in {"log": {}, "idempotent": {"addresses": None}}.items():
+        with pytest.raises(UsageError, match="compresses by gzip or not at all, not by lz4"):
+            catalog.workload(name, settings_of(load=LoadShape(compression="lz4"), **changes))
+    made("idempotent", load=LoadShape(compression="lz4"))
+
+
+def test_where_no_library_can_be_the_client_of_record_takes_its_place() -> None:
+    """A client of another distribution's cluster cannot: it may not know what an idempotent producer is."""
+    for load, name in {USUAL_LOAD: "idempotent", LoadShape(idempotent_every=4): "log"}.items():
+        workload = catalog.workload(name, settings_of(addresses=None, load=load))
+        assert isinstance(workload.session(0), LogSession)
+        assert workload.guarantees == made("idempotent").guarantees
+        with pytest.raises(UnfitCluster, match="has no addresses: use --workload log"):
+            catalog.workload(name, settings_of(addresses=None, wire=False, load=load))
 
 
 def test_nothing_is_read_before_it_was_assigned() -> None:

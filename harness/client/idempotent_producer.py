@@ -1,0 +1,171 @@
+"""Implements an idempotent producer (KIP-98), which sends each batch, with the same sequence number, until it
+is acked or its time is over.
+
+Rules
+1. A sequence number belongs to one batch for ever: it is taken when the batch is made, and the batch's bytes
+   never change.
+2. Batches in flight go over one connection, in order. All are answered or given up before any is sent again,
+   those that were not acked first.
+3. A send that is not ok is the producer's last: after it a batch may be missing in its sequence. So it never
+   needs another epoch.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from floodmark.harness.client import classify, codec
+from floodmark.harness.client.brokers import Brokers
+from floodmark.harness.client.connection import Connection, Lost, Unsent
+from floodmark.harness.client.error_names import (
+    DUPLICATE_SEQUENCE_NUMBER,
+    NETWORK_EXCEPTION,
+    NONE,
+    UNSUPPORTED_VERSION,
+    name_of,
+)
+from floodmark.harness.client.failure_delay import FailureDelay
+from floodmark.harness.client.settings import ClientSettings
+from floodmark.harness.op import Outcome, Send, Type
+
+DELIVERY_TIMEOUT_S = 3.0
+_BACKOFF_S = (0.02, 0.1)
+_SMALL_BATCH = 2  # records: so that a send has several batches in flight
+_ACKS_ALL = -1
+_NO_ANSWER = (NETWORK_EXCEPTION, -1)  # error and base offset, as Kafka's own producer has it
+
+Answer = TypeVar("Answer")
+Encode = Callable[[Sequence[int], tuple[int, int, int]], bytes]  # values, producer; see batch.encode
+
+
+class _Refused(Exception):
+    """An error after which a Kafka producer does not try again."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__(name_of(error))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """Records with consecutive sequence numbers; base_offset: as acked, -1 if not known."""
+
+    count: int
+    data: bytes
+    base_offset: int = -1
+
+    def offsets(self) -> list[int]:
+        return [self.base_offset + index if self.base_offset >= 0 else -1 for index in range(self.count)]
+
+
+class IdempotentProducer:
+    """The producer of one process, which has one send open at a time."""
+
+    def __init__(self, config: ClientSettings, brokers: Brokers, random: Random, encode: Encode) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._leaders = brokers.leaders
+        self._random = random
+        self._encode = encode
+        self._identity: tuple[int, int] | None = None  # producer id and epoch
+        self._sequences: dict[int, int] = {}  # partition -> the next one
+
+    async def send(self, sends: Sequence[Send], patience_s: float | None) -> Outcome:
+        """Send values to one partition. patience_s: how long they are tried at least."""
+        try:
+            async with asyncio.timeout(max(DELIVERY_TIMEOUT_S, patience_s or 0.0)):
+                offsets = await self._deliver(sends[0].partition, [send.value for send in sends])
+        except TimeoutError:
+            return Outcome(type=Type.INFO, sends=tuple(sends), error=classify.TIMEOUT)
+        except _Refused as refused:
+            return Outcome(type=Type.INFO, sends=tuple(sends), error=str(refused))
+        return classify.retried(sends, offsets)
+
+    async def _deliver(self, key: int, values: Sequence[int]) -> list[int]:
+        """The values' offsets; -1 where the batch is in the log, and no ack says where."""
+        delay = FailureDelay(_BACKOFF_S, self._random)
+        identity = await self._get_identity(key, delay)
+        most = self._config.in_flight
+        size = _SMALL_BATCH if most > 1 else len(values)
+        batches = waiting = self._make_batches(key, values, identity, size)
+        while waiting:
+            sent, again = waiting[:most], list[_Batch]()
+            for batch, answer in zip(sent, await self._try(key, sent), strict=True):
+                error, base_offset = answer or _NO_ANSWER
+                if classify.is_retried(error, first=not again):
+                    again.append(batch)
+                elif error == NONE:
+                    batch.base_offset = base_offset
+                elif error != DUPLICATE_SEQUENCE_NUMBER:
+                    raise _Refused(error)
+            waiting = [*again, *waiting[most:]]
+            if again:
+                self._leaders.doubt(key)
+                await delay.wait()
+        return [offset for batch in batches for offset in batch.offsets()]
+
+    def _make_batches(self, key: int, values: Sequence[int], identity: tuple[int, int], size: int
+                      ) -> list[_Batch]:
+        batches = []
+        for start in range(0, len(values), size):
+            part, sequence = values[start:start + size], self._sequences.get(key, 0)
+            self._sequences[key] = sequence + len(part)
+            batches.append(_Batch(count=len(part), data=self._encode(part, (*identity, sequence))))
+        return batches
+
+    async def _get_identity(self, key: int, delay: FailureDelay) -> tuple[int, int]:
+        """The producer id and epoch, requested from the partition's leader, though any broker would do."""
+        while self._identity is None:
+            error, identity = await self._request_identity(key) or (NETWORK_EXCEPTION, (-1, -1))
+            if error == NONE:
+                self._identity = identity
+            elif classify.is_retried(error, first=True):
+                self._leaders.doubt(key)
+                await delay.wait()
+            else:
+                raise _Refused(error)
+        return self._identity
+
+    async def _request_identity(self, key: int) -> tuple[int, tuple[int, int]] | None:
+        try:
+            connection, version = await self._open(key, codec.INIT_PRODUCER_ID)
+        except Unsent:
+            return None
+        request = codec.build_init_producer_id_request(version)
+        return await self._exchange(connection, request, partial(
+            codec.read_init_producer_id_response, version=version))
+
+    async def _try(self, key: int, batches: Sequence[_Batch]) -> list[tuple[int, int] | None]:
+        """Send each once: (error, base offset) of each, None where no answer came."""
+        try:
+            connection, version = await self._open(key, codec.PRODUCE)
+        except Unsent:
+            return [None] * len(batches)
+        encoder = codec.ProduceEncoder(
+            *self._config.keys[key], _ACKS_ALL, self._config.produce_timeout_ms)
+        return await asyncio.gather(*(
+            self._exchange(connection, encoder.encode(batch.data, version),
+                           partial(encoder.decode, version=version)) for batch in batches))
+
+    async def _open(self, key: int, api: int) -> tuple[Connection, int]:
+        """The connection to the partition's leader, and the version of this request. Raises Unsent."""
+        node = await self._brokers.find_leader(key)
+        if node is None:
+            raise Unsent
+        connection = await self._brokers.connect(node)
+        try:
+            return connection, codec.choose_version(api, connection.versions)
+        except codec.ProtocolError as error:
+            raise _Refused(UNSUPPORTED_VERSION) from error
+
+    async def _exchange(self, connection: Connection, frame: bytearray, read: Callable[[bytes], Answer]
+                        ) -> Answer | None:
+        try:
+            return read(await connection.exchange(frame, self._config.request_timeout_s))
+        except (Unsent, Lost):
+            return None
+        except codec.ProtocolError:
+            connection.abort()
+            return None

@@ -59,7 +59,7 @@ async def serve(out: BinaryIO) -> None:
 async def answer(request: Mapping[str, Any], out: BinaryIO) -> None:
     try:
         found = await result_of_child(lambda _: play(request))
-    except Exception as error:  # the child died
+    except BaseException as error:  # the child's, or its death
         found = {"why": str(error) or type(error).__name__}
     out.write(orjson.dumps({**found, "folder": request["folder"]}, option=orjson.OPT_APPEND_NEWLINE))
     out.flush()

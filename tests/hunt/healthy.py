@@ -218,7 +218,7 @@ def main() -> int:
     parser.add_argument("--duration", type=float, help="seconds of each run: 30, simulated 20")
     parser.add_argument("--cluster", choices=("local", SIMULATED), default="local")
     parser.add_argument("--beside", type=int, default=0, help="so many seeds again, without faults")
-    parser.add_argument("--at-a-time", type=int, default=2)
+    parser.add_argument("--at-a-time", type=int, help="2; simulated as many as cores")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--floodmark", type=Path, default=FLOODMARK)
@@ -230,15 +230,17 @@ def main() -> int:
             parser.error("--cluster simulated takes no --beside and no further arguments of `floodmark run`")
         scratch = asked.keep or Path(tempfile.mkdtemp(prefix="healthy-"))
         scratch.mkdir(parents=True, exist_ok=True)
-        valid = asyncio.run(simulated(seeds, scratch, asked.write, at_once=asked.at_a_time,
-                                      duration_s=asked.duration or simulated_runs.DURATION_S))
+        valid = asyncio.run(simulated(
+            seeds, scratch, asked.write, at_once=asked.at_a_time or simulated_runs.CORES,
+            duration_s=asked.duration or simulated_runs.DURATION_S))
         return 0 if valid else 1
+    at_a_time = asked.at_a_time or 2
     more = ["--duration", f"{asked.duration or 30:g}", *asked.more]
     run = [str(asked.floodmark), "run", *more]
     about = f"Runs: `{' '.join(('--settings drawn --nemesis all --strict', *more))}`, " \
-            f"seeds {seeds[0]} to {seeds[-1]}, {asked.at_a_time} at a time."
+            f"seeds {seeds[0]} to {seeds[-1]}, {at_a_time} at a time."
     runs: list[Healthy] = []
-    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(asked.at_a_time) as pool:
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(at_a_time) as pool:
         folder = asked.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         for done in as_completed([pool.submit(play, seed, folder / str(seed), run) for seed in seeds]):

@@ -259,7 +259,7 @@ def main() -> None:
     parser.add_argument("--cluster", choices=("local", SIMULATED), default="local")
     parser.add_argument("--seeds", type=int, help="runs of each bug, at most: 3, simulated 30")
     parser.add_argument("--duration", type=float, help="seconds of each run: 40, simulated 20")
-    parser.add_argument("--at-a-time", type=int, default=2)
+    parser.add_argument("--at-a-time", type=int, help="2; simulated as many as cores")
     parser.add_argument("--keep", type=Path, help="a folder for the folders of all runs")
     parser.add_argument("more", nargs="*", help="after `--`: further arguments of `floodmark run`")
     asked = parser.parse_args()
@@ -270,11 +270,12 @@ def main() -> None:
     simulated = asked.cluster == SIMULATED
     if simulated and asked.more:
         parser.error("--cluster simulated takes no further arguments of `floodmark run`")
+    at_a_time = asked.at_a_time or (simulated_runs.CORES if simulated else 2)
     plan = Plan(floodmark=asked.floodmark, seeds=asked.seeds or (30 if simulated else 3),
                 duration_s=asked.duration or (simulated_runs.DURATION_S if simulated else 40.0),
                 more=simulated_runs.OPTIONS if simulated else tuple(asked.more), keep=asked.keep)
     table = Table(asked.write, "Runs: `" + " ".join(("--nemesis all", f"--duration {plan.duration_s:g}",
-                                                    *plan.more)) + f"`, {asked.at_a_time} at a time.")
+                                                    *plan.more)) + f"`, {at_a_time} at a time.")
     wanted = [one for name, one in listed.items() if name not in table.rows and (
         name in only if only else not (simulated and one.area == LATER))]
 
@@ -283,9 +284,9 @@ def main() -> None:
         print(f"{len(table.rows):3} {hunted.row()}", flush=True)
 
     if simulated:
-        asyncio.run(hunt_simulated(wanted, plan, asked.at_a_time, add))
+        asyncio.run(hunt_simulated(wanted, plan, at_a_time, add))
     else:
-        hunt_at_once(wanted, plan, asked.at_a_time, add)
+        hunt_at_once(wanted, plan, at_a_time, add)
     print(summary(table.rows.values()))
 
 

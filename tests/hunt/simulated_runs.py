@@ -14,6 +14,7 @@ from floodmark.harness.commands.campaign_memory import PROC, family_of
 from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.run import Run
 
+CORES = len(os.sched_getaffinity(0))
 DURATION_S = 20.0  # of virtual time
 RATE = 100.0  # ops a second
 OPTIONS = ("--cluster simulated", "--settings drawn", f"--rate {RATE:g}")  # of every run

@@ -4,8 +4,7 @@
     python tests/hunt/hunt.py --fresh             the bugs of fresh_bugs.py in their place
     python tests/hunt/hunt.py --only NAME,...     some of them
     python tests/hunt/hunt.py --cluster simulated at most thirty seeds of 20 virtual seconds each, in growing
-                                                  batches that are judged together; bugs of idempotent
-                                                  producers are left for later, as nothing simulated has any
+                                                  batches that are judged together
     ... --write FILE                              the table goes into FILE, each row as soon as it is known
     ... --floodmark PROGRAM                       the floodmark of another checkout
     ... -- --settings drawn                       further arguments of `floodmark run`
@@ -45,7 +44,6 @@ HERE = Path(__file__).resolve().parent
 FLOODMARK = Path(sys.executable).parent / "floodmark"
 HEAD = ("| bug | guess | area | found by | seed | runs | seconds | ended otherwise |\n"
         "|---|---|---|---|---|---|---|---|\n")
-LATER = "idempotence"  # the area of bugs that no simulated client meets yet
 TIMEOUT_S = 600  # for one run and its judge, on a busy machine
 _ROW = re.compile(r"^\| `(?P<bug>[^`]+)` \|.*$", re.MULTILINE)
 _SHARE = re.compile(r"\n+Found [^\n]*\n?\Z")
@@ -276,8 +274,7 @@ def main() -> None:
                 more=simulated_runs.OPTIONS if simulated else tuple(asked.more), keep=asked.keep)
     table = Table(asked.write, "Runs: `" + " ".join(("--nemesis all", f"--duration {plan.duration_s:g}",
                                                     *plan.more)) + f"`, {at_a_time} at a time.")
-    wanted = [one for name, one in listed.items() if name not in table.rows and (
-        name in only if only else not (simulated and one.area == LATER))]
+    wanted = [one for name, one in listed.items() if name not in table.rows and (not only or name in only)]
 
     def add(hunted: Hunted) -> None:
         table.add(hunted)

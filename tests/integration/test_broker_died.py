@@ -24,7 +24,6 @@ from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule.json_form import read as schedule_of
 
-pytestmark = pytest.mark.cluster
 
 def send(value: int) -> dict[str, Any]:
     return {"f": "send", "sends": [{"partition": 0, "value": value}]}
@@ -45,8 +44,8 @@ SCHEDULE: list[dict[str, Any]] = [
 
 
 def ran(folder: Path, *bugs: str) -> RunResult:
-    options = RunOptions(nodes=3, bugs=bugs, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder,
-                         config=("replica.lag.time.max.ms=60000",))
+    options = RunOptions(cluster="simulated", nodes=3, bugs=bugs, concurrency=0, partitions=1, duration=0.1,
+                         seed=1, out=folder, config=("replica.lag.time.max.ms=60000",))
     schedule = SCHEDULE if bugs else [entry for entry in SCHEDULE if entry["f"] != "wait"]
     return record(planned(options, schedule_of(schedule, nodes=("n1", "n2", "n3"), partitions=[0])))
 
@@ -96,6 +95,7 @@ def test_it_is_found_as_the_clusters_bug(died: RunResult) -> None:
     assert names == {"broker-died"}
 
 
+@pytest.mark.cluster
 def test_who_never_became_ready_is_the_harnesss_trouble(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends in the same way before the cluster is up: exit 4 with its own words, and `died` is empty."""
@@ -116,6 +116,7 @@ def test_who_never_became_ready_is_the_harnesss_trouble(
     wait_until_gone(folder)
 
 
+@pytest.mark.cluster
 @pytest.mark.spark
 def test_who_dies_before_the_first_op_is_judged_all_the_same(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,6 +144,8 @@ def test_who_dies_before_the_first_op_is_judged_all_the_same(
     wait_until_gone(folder)
 
 
+@pytest.mark.cluster
+@pytest.mark.spark
 @pytest.mark.parametrize("controller_is_up", [False, True])
 def test_who_dies_without_a_controller_for_a_whole_session_has_a_reason(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch, controller_is_up: bool) -> None:

@@ -198,6 +198,8 @@ for = "10min"
 duration = 1
 reproduce = 0
 at_once = 2
+[[cluster]]
+cluster = "simulated"
 [[system]]
 rules = "high-watermark"
 [[system]]
@@ -223,7 +225,6 @@ def tuesday(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path / "night"
 
 
-@pytest.mark.cluster
 @pytest.mark.spark
 def test_each_run_is_judged_and_brings_the_signatures_of_its_system(tuesday: Path) -> None:
     """And a signature that is marked as known is not new the next time."""

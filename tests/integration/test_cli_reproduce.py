@@ -12,14 +12,13 @@ from floodmark.harness.commands.run import planned, record
 from floodmark.harness.commands.scenario_runs import options_of
 
 
-@pytest.mark.cluster
 @pytest.mark.spark
 def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
     """The same finding in the same partition; the new run is linked to the first; the first, moved, is not
     changed."""
     first = tmp_path / "first"
     loss = demo_acts()[0]
-    record(planned(options_of(loss, "local", tmp_path / "made"), loss.scenario.schedule))
+    record(planned(options_of(loss, "simulated", tmp_path / "made"), loss.scenario.schedule))
     shutil.move(tmp_path / "made", first)
     shutil.rmtree(first / "nodes")
     before = sorted(path.name for path in first.iterdir())

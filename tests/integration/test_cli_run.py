@@ -119,7 +119,7 @@ def test_a_nemesis_that_had_nothing_to_strike_leaves_the_run_unknown(tmp_path: P
     """Reported before the run, in run.json, and by every later check; --allow-unknown lets it pass."""
     folder = tmp_path / "run"
     answer = floodmark("run", "--nodes", 1, "--partitions", 1, "--concurrency", 2, "--rate", 100,
-                       "--duration", 0.5, "--nemesis", "crash", "--out", folder)
+                       "--duration", 0.5, "--nemesis", "crash", "--cluster", "simulated", "--out", folder)
     assert answer.code == 3, answer.out + answer.err
     assert "no fault will strike, so this run proves little: --nemesis crash: a run of 0.5 s" in answer.err
     assert "is too short" in run_json(folder)["unstruck"]

@@ -105,12 +105,11 @@ def test_a_file_that_is_none_is_refused_with_file_and_line(tmp_path: Path) -> No
     assert floodmark("scenario", "show", tmp_path / "nowhere.toml").code == 2
 
 
-@pytest.mark.cluster
 @pytest.mark.spark
 def test_rows_are_played_side_by_side_and_compared_one_by_one(tmp_path: Path) -> None:
     """Two rows come out as expected and one does not; the table, the exit code and the JSON show it."""
     parent = tmp_path / "out"
-    answer = floodmark("scenario", "run", own(tmp_path), "--out", parent)
+    answer = floodmark("scenario", "run", own(tmp_path), "--cluster", "simulated", "--out", parent)
     assert answer.code == 1, answer.out + answer.err
     assert answer.last == str(parent)
     rows = [line for line in answer.out.splitlines() if line.startswith("own ")]
@@ -148,13 +147,12 @@ def test_each_row_is_played_as_often_as_asked_and_counted(tmp_path: Path) -> Non
     assert len({row["folder"] for row in saved}) == 6
 
 
-@pytest.mark.cluster
 def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) -> None:
     """Three runs in all, each in a folder of its own; for the last one the line of the file is reported."""
     text = OWN.replace("start n1\n", "start n1\nwait n1.leo == 99 within 0.2s\n")
     scenario = load(own(tmp_path, text), scenario_words())
     said: list[str] = []
-    (played,) = play([Part(scenario=scenario, row=scenario.rows[0])], "local", tmp_path / "out",
+    (played,) = play([Part(scenario=scenario, row=scenario.rows[0])], "simulated", tmp_path / "out",
                      at_once=2, say=said.append)
     assert (played.tries, played.why is not None) == (TRIES, True)
     first, step, waited, seen, own_word, *likely = (played.why or "").splitlines()
@@ -170,7 +168,6 @@ def test_a_run_that_misses_a_moment_is_taken_anew_and_says_so(tmp_path: Path) ->
     assert said[-1].startswith("[1/1] own on kip-320: ")
 
 
-@pytest.mark.cluster
 def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tmp_path: Path) -> None:
     """Its session lasts a minute in a scenario: no other node leads before it is ended."""
     steps = ("send 0..2\nwait every.leo == 3 and leader == n1\nkill n1\n"
@@ -178,7 +175,7 @@ def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tm
     text = OWN.replace("send 0..3\npower_cut n1 keep 2\n", steps).replace("nodes = 1", "nodes = 2")
     scenario = load(own(tmp_path, text), scenario_words())
     part = Part(scenario=scenario, row=scenario.rows[0])
-    played = asyncio.run(_make_run(part, "local", tmp_path / "out", 1))
+    played = asyncio.run(_make_run(part, "simulated", tmp_path / "out", 1))
     why = played.why or ""
     assert "line 9: wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come" in why
     assert "partition 0: leader n1, epoch 0, ISR n1, n2; 3 records acked" in why

@@ -1,4 +1,4 @@
-"""Failpoints on real brokers, by a schedule: held, crashed, armed while down; and sends to given nodes."""
+"""Failpoints by a schedule: held, crashed, armed while down; and sends to given nodes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,8 +11,6 @@ from floodmark.harness.history import read
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule.json_form import read as schedule_of
-
-pytestmark = pytest.mark.cluster
 
 HEALTHY = {"at": "state", "healthy": True}
 
@@ -79,7 +77,8 @@ SCHEDULE: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     folder = tmp_path_factory.mktemp("failpoints") / "run"
-    options = RunOptions(nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder)
+    options = RunOptions(cluster="simulated", nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1,
+                         out=folder)
     schedule = schedule_of(SCHEDULE, nodes=("n1", "n2", "n3"), partitions=[0])
     return record(planned(options, schedule))
 

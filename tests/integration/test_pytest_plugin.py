@@ -18,7 +18,7 @@ from run_processes import marked, processes_of, wait_until
 SUITE_S = 240.0
 SUITE = """
 def test_a_leader_that_dies_loses_nothing(floodmark_run):
-    run = floodmark_run(duration=1, schedule=[
+    run = floodmark_run(cluster="simulated", duration=1, schedule=[
         {"f": "kill", "nodes": ["leader"], "partition": 0,
          "moment": {"at": "ack", "partition": 0, "count": 9}},
         {"f": "start", "nodes": ["down"]},
@@ -27,7 +27,8 @@ def test_a_leader_that_dies_loses_nothing(floodmark_run):
 
 
 def test_nothing_is_lost_here(floodmark_run):
-    assert floodmark_run(scenario="double-failover", rules="high-watermark").valid
+    assert floodmark_run(cluster="simulated", scenario="double-failover",
+                         rules="high-watermark").valid
 
 
 def test_of_ours_that_fails_without_a_run():
@@ -57,7 +58,6 @@ def test_the_page_s_suite_passes(tmp_path: Path) -> None:
     wait_until("every process to be gone", lambda: not processes_of(tmp_path))
 
 
-@pytest.mark.cluster
 @pytest.mark.spark
 def test_a_test_that_fails_shows_why(tmp_path: Path) -> None:
     (tmp_path / "test_ours.py").write_text(SUITE)

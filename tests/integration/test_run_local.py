@@ -1,4 +1,4 @@
-"""Complete runs on a real three-broker cluster, and their folders' contents, without a judge."""
+"""Complete runs on three brokers, and their folders' contents, without a judge."""
 
 import asyncio
 import subprocess
@@ -20,22 +20,21 @@ from floodmark.harness.op import Op, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, WorkloadSettings
 from floodmark.harness.schedule.entry import Entry, Schedule
 
-pytestmark = pytest.mark.cluster
-RUN_ID = "00c0ffee00c0ffee"
+RUN_ID, SIMULATED = "00c0ffee00c0ffee", catalog.SIMULATED
 
 
-def made(folder: Path, *, workload: str = "log", schedule: Schedule = (), load: LoadShape = USUAL_LOAD,
-         topics: Mapping[str, Mapping[str, str]] | None = None, library: bool = True, **changes: Any
-         ) -> runner.RunPlan:
+def made(folder: Path, *, place: str = "local", workload: str = "log", schedule: Schedule = (),
+         load: LoadShape = USUAL_LOAD, topics: Mapping[str, Mapping[str, str]] | None = None,
+         library: bool = True, **changes: Any) -> runner.RunPlan:
     """A plan for three brokers and two partitions. library: whether workloads may use Kafka's."""
-    cluster = catalog.cluster("local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct",
+    cluster = catalog.cluster(place, folder, 3, rules="kip-320", bugs=(), config={}, links="direct",
                               topics=topics)
     partitions = runner.spread(cluster.nodes, "log", 2, 3)
     concurrency = changes.get("concurrency", 8)
     return runner.RunPlan(**{
         "folder": folder, "run_id": RUN_ID, "version": "0", "commit": "0", "seed": 5, "rules": "kip-320",
         "cluster": cluster, "partitions": partitions, "schedule": schedule, "duration_s": 6.0,
-        "concurrency": concurrency, "rate": 500.0,
+        "concurrency": concurrency, "rate": 500.0 if place == "local" else 100.0,
         "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload(workload, WorkloadSettings(
             run_id=RUN_ID, seed=5, partitions=partitions, acks="all",
@@ -91,6 +90,7 @@ def assert_final_reads_are_the_logs(folder: Path, about: Mapping[str, Any], ops:
         for node in about["nodes"] for key in about["partitions"]}
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(("workload", "library"), [
     ("log", True), ("idempotent", True), ("idempotent", False)])
 def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(
@@ -111,6 +111,7 @@ def test_a_run_without_faults_settles_and_reads_back_all_it_wrote(
     assert phases == ["start", "main", "mend", "settle", "read", "collect"]
 
 
+@pytest.mark.cluster
 def test_producers_are_replaced_as_often_as_the_load_says(tmp_path: Path) -> None:
     """A new producer is another process. What the last of them acked is there, too."""
     folder = tmp_path / "run"
@@ -131,7 +132,7 @@ def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> N
         Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 50}),
         Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 500_000_000}),
     )
-    result, _ = carried_out(made(folder, schedule=schedule, duration_s=1.0))
+    result, _ = carried_out(made(folder, place=SIMULATED, schedule=schedule, duration_s=1.0))
     about = result.about
     assert (about["ended"], about["settled"], about["missed"]) == ("done", True, [])
     ops = assert_a_whole_history(folder, about)
@@ -140,6 +141,7 @@ def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> N
     assert_final_reads_are_the_logs(folder, about, ops)
 
 
+@pytest.mark.cluster
 def test_the_idempotent_producer_of_the_client_of_record_repeats_no_value(tmp_path: Path) -> None:
     """Beside real sockets and a killed leader, with several batches in flight: what it sends again is in the
     logs once, and each process is a producer of its own."""
@@ -169,7 +171,8 @@ def test_a_topic_has_its_own_settings(tmp_path: Path) -> None:
         Entry(f="start", nodes=("n3",), moment={"at": "after", "after_ns": 3_000_000_000}),
     )
     topics = {"log": {"min.insync.replicas": "3", "unclean.leader.election.enable": "false"}}
-    result, _ = carried_out(made(tmp_path / "run", schedule=schedule, topics=topics, duration_s=1.0))
+    result, _ = carried_out(
+        made(tmp_path / "run", place=SIMULATED, schedule=schedule, topics=topics, duration_s=1.0))
     about = result.about
     assert (about["ended"], about["settled"]) == ("done", True)
     assert about["guarantees"]["min_insync_replicas"] == 3
@@ -179,6 +182,7 @@ def test_a_topic_has_its_own_settings(tmp_path: Path) -> None:
     assert errors & {"NOT_ENOUGH_REPLICAS", "NOT_ENOUGH_REPLICAS_AFTER_APPEND"}
 
 
+@pytest.mark.cluster
 def test_an_interrupted_run_still_settles_and_collects(tmp_path: Path) -> None:
     """Cancellation in the main phase, as Ctrl-C does it."""
     folder = tmp_path / "run"
@@ -211,6 +215,7 @@ asyncio.run(runner.carry_out(plan, lambda progress: print(progress.phase, progre
 """
 
 
+@pytest.mark.cluster
 def test_a_killed_run_leaves_whole_lines_and_says_what_is_missing_by_lacking_it(tmp_path: Path) -> None:
     """SIGKILL of the harness in the main phase."""
     folder = tmp_path / "run"
@@ -236,6 +241,7 @@ def test_a_killed_run_leaves_whole_lines_and_says_what_is_missing_by_lacking_it(
     assert [orjson.loads(line)["index"] for line in lines if line.endswith(b"\n")][-1] >= len(lines) - 2
 
 
+@pytest.mark.cluster
 def test_a_cluster_that_cannot_start_leaves_a_folder_that_says_so(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     cluster = catalog.cluster("local", folder, 3, rules="no-such-rules", bugs=(), config={}, links="direct")

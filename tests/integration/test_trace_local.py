@@ -10,17 +10,17 @@ import pytest
 import trace_laws
 
 from floodmark.harness import catalog, runner, trace
+from floodmark.harness.catalog import SIMULATED
 from floodmark.harness.client.client import wire_clients
 from floodmark.harness.protocols import Traces, WorkloadSettings, ability
 from floodmark.harness.schedule.entry import Entry, Schedule
 
-pytestmark = pytest.mark.cluster
 
-
-def made(folder: Path, schedule: Schedule = (), *, traced: bool = True, **changes: Any) -> runner.RunPlan:
+def made(folder: Path, schedule: Schedule = (), *, place: str = "local", traced: bool = True,
+         **changes: Any) -> runner.RunPlan:
     """Three brokers, two partitions, as much load as they can take."""
     cluster = catalog.cluster(
-        "local", folder, 3, rules="kip-320", bugs=(), config={}, links="direct", trace=traced
+        place, folder, 3, rules="kip-320", bugs=(), config={}, links="direct", trace=traced
     )
     partitions = runner.spread(cluster.nodes, "log", 2, 3)
     settings = WorkloadSettings(
@@ -80,6 +80,7 @@ def per_node(lines: list[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     return nodes
 
 
+@pytest.mark.cluster
 def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_path: Path) -> None:
     """Leaders, a follower and the controller, by SIGKILL. Every ack that a client got, every record that it
     read and every entry of the final logs was in the trace before; a live reader of the files reads the same.
@@ -108,7 +109,8 @@ def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_p
 
 def test_a_run_without_a_trace_leaves_none(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    result = asyncio.run(runner.carry_out(made(folder, traced=False), lambda progress: None))
+    plan = made(folder, place=SIMULATED, traced=False, rate=100.0)
+    result = asyncio.run(runner.carry_out(plan, lambda progress: None))
     assert (result.ended, result.settled) == ("done", True)
     assert not (folder / "trace.jsonl").exists()
     assert not list((folder / "work").glob("*.trace"))
@@ -122,7 +124,7 @@ def test_a_trace_that_was_taken_away_is_reported(tmp_path: Path) -> None:
         if progress.phase == "collect":
             (folder / "work" / "n2.trace").unlink(missing_ok=True)
 
-    result = asyncio.run(runner.carry_out(made(folder), robbed))
+    result = asyncio.run(runner.carry_out(made(folder, place=SIMULATED, rate=100.0), robbed))
     assert "the trace of n2 has no line" in result.ended
     assert sum(result.about["settle"]["no_leader"]) == 0
     nodes = {line["node"] for line in trace.read(folder / "trace.jsonl")}

@@ -11,7 +11,7 @@ Readers accept both in any format. Any other record was not sent by this run.
 from collections.abc import Sequence
 
 HEADER = b"floodmark"
-_DIGITS_AT_MOST = 19  # values are below 2**63
+DIGITS_AT_MOST = 19  # values are below 2**63
 
 
 def in_value(run_id: bytes, value: int) -> bytes:
@@ -29,4 +29,4 @@ def value_of(value: bytes | None, headers: Sequence[tuple[bytes, bytes | None]],
         if not value.startswith(start):
             return None
         digits = value[len(start):]
-    return int(digits) if digits.isdigit() and len(digits) <= _DIGITS_AT_MOST else None
+    return int(digits) if digits.isdigit() and len(digits) <= DIGITS_AT_MOST else None

@@ -239,6 +239,9 @@ def _record(body: bytes, at: int, end: int, base_offset: int) -> Record:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Read a zigzag varint; returns it and the position after it."""
+    number = data[at]
+    if number < 0x80:
+        return (number >> 1) ^ -(number & 1), at + 1
     shift = number = 0
     while True:
         byte = data[at]

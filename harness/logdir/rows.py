@@ -34,11 +34,11 @@ from floodmark.harness.logdir.record_batches import (
 from floodmark.harness.logdir.resends import Producer, Resends
 from floodmark.harness.logdir.segments import Segment, batches_of, end_of, refuse, segments_of
 from floodmark.harness.logdir.transactions import Transactions, transactions_of
+from floodmark.harness.signature import DIGITS_AT_MOST, value_of
 from floodmark.harness.signature import HEADER as HEADER_NAME
-from floodmark.harness.signature import value_of
 
 _NOT_SIMPLE = CODEC_BITS | CONTROL_BIT | TRANSACTIONAL_BIT  # attributes that the fast path does not handle
-_NO_KEY = b"\x00\x00\x00\x01"  # a first record: its attributes, two zero deltas, no key
+_FEW = 64  # records, so that each offset's delta is one byte
 
 
 class Place(Protocol):
@@ -109,10 +109,11 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resends: Resen
         for data, at, size in batches_of(segment, drop_bad_last=last and not running):
             simple = _read_simple_batch(data, at, size, tail)
             if simple is not None:
-                offset, epoch, value, crc, producer = simple
-                resends.note(value, producer)
-                if offset >= start:
-                    yield {"offset": offset, "epoch": epoch, "value": value, "crc": crc}
+                base, epoch, values, crc, producer = simple
+                for offset, value in enumerate(values, base):
+                    resends.note(value, producer)
+                    if offset >= start:
+                        yield {"offset": offset, "epoch": epoch, "value": value, "crc": crc}
                 continue
             header = frame(data, at)
             assert header is not None, (segment.path, at)  # batches_of yields only what frame() accepts
@@ -127,28 +128,39 @@ def _rows(segments: Sequence[Segment], start: int, run_id: bytes, resends: Resen
 
 def _read_simple_batch(
     data: bytes, at: int, size: int, tail: bytes
-) -> tuple[int, int, int, int, Producer] | None:
-    """Read (offset, epoch, value, crc, producer) of a batch with one plain, valid record of ours; None: it is
-    another batch."""
+) -> tuple[int, int, list[int], int, Producer] | None:
+    """Read (base offset, epoch, values, crc, producer) of a batch of few plain, valid records of ours; None:
+    it is another batch."""
     if data[at + MAGIC_AT] != MAGIC:
         return None
     (base, _, epoch, _, crc, attributes, delta, _, _, producer, producer_epoch, _, count
      ) = HEADER.unpack_from(data, at)
-    if count != 1 or delta or attributes & _NOT_SIMPLE or base < 0:
+    if not 0 <= delta == count - 1 < _FEW or attributes & _NOT_SIMPLE or base < 0:
         return None
     end = at + size
     body = at + HEADER_BYTES
-    body += 1 if data[body] < 0x80 else 2  # the record's length: one byte or two, else the check below fails
-    value_at = body + 5
-    value_end = end - len(tail)
-    if data[body:body + 4] != _NO_KEY or data[value_end:end] != tail:
+    values = []
+    for doubled in range(0, 2 * count, 2):
+        if body + 2 > end:
+            return None
+        length = data[body]
+        if length >= 0x80:  # two bytes, else a check below fails
+            body += 1
+            length += (data[body] - 1) << 7
+        body += 1
+        value_at, record_end = body + 5, body + length // 2
+        value_end = record_end - len(tail)
+        digits = data[value_at:value_end]
+        if length & 1 or len(digits) > DIGITS_AT_MOST or not digits.isdigit():
+            return None
+        head = bytes((0, 0, doubled, 1, 2 * len(digits)))  # attributes, time, offset, no key
+        if data[body:value_at] != head or data[value_end:record_end] != tail:
+            return None
+        values.append(int(digits))
+        body = record_end
+    if body != end or crc32c(data[at + CRC_FROM:end]) != crc:
         return None
-    digits = data[value_at:value_end]
-    if data[body + 4] != 2 * len(digits) or not digits.isdigit():
-        return None
-    if crc32c(data[at + CRC_FROM:end]) != crc:
-        return None
-    return base, epoch, int(digits), crc, (producer, producer_epoch)
+    return base, epoch, values, crc, (producer, producer_epoch)
 
 
 def _values(data: bytes, at: int, header: Frame, run_id: bytes,

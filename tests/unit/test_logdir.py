@@ -6,7 +6,9 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +25,7 @@ from floodmark.harness.logdir import (
     read_offsets,
     why_no_log,
 )
+from floodmark.harness.logdir import rows as logdir_rows
 from floodmark.harness.logdir.record_batches import HEADER_BYTES
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.signature import in_value
@@ -34,11 +37,11 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 
 def batch(base: int, values: Sequence[bytes | None], *, epoch: int = 0, codec: int = 0, producer: int = -1,
-          producer_epoch: int = -1, headers: Any = OURS, key: bytes | None = None, transactional: bool = False
-          ) -> bytes:
+          producer_epoch: int = -1, headers: Any = OURS, key: bytes | None = None,
+          transactional: bool = False, step_ms: int = 1) -> bytes:
     builder = DefaultRecordBatchBuilder(2, codec, transactional, producer, producer_epoch, -1, 1 << 24)
     for at, value in enumerate(values):
-        builder.append(at, 1_700_000_000_000 + at, key, value, headers)
+        builder.append(at, 1_700_000_000_000 + at * step_ms, key, value, headers)
     data = bytearray(builder.build())
     struct.pack_into(">q", data, 0, base)
     struct.pack_into(">i", data, 12, epoch)
@@ -47,8 +50,6 @@ def batch(base: int, values: Sequence[bytes | None], *, epoch: int = 0, codec: i
 
 def marker(base: int, producer: int, *, commit: bool) -> bytes:
     """A control batch as a broker writes it at the end of a transaction."""
-    import crc32c
-
     data = bytearray(batch(base, [b"\0\0\0\0\0\0"], key=struct.pack(">hh", 0, commit), headers=[],
                            producer=producer, transactional=True))
     attributes = struct.unpack_from(">h", data, 21)[0] | 0x20
@@ -166,6 +167,28 @@ def test_written_values_are_read_back(tmp_path_factory: pytest.TempPathFactory, 
 
     assert offsets_and_values(folder) == list(enumerate(values))
     assert describe(folder, SPEC).leo == len(values)
+
+
+@given(values=st.lists(st.integers(0, 10**20), min_size=1, max_size=70), at=st.integers(0, 10_000),
+       change=st.integers(0, 255))
+def test_plain_batches_are_read_as_all_others(tmp_path_factory: pytest.TempPathFactory, values: list[int],
+                                              at: int, change: int) -> None:
+    """Those that the fast way reads are read alike the long way, also with one byte that is another."""
+    data = bytearray(batch(0, [b"%d" % value for value in values], step_ms=0))
+    data[HEADER_BYTES + at % (len(data) - HEADER_BYTES)] ^= change
+    struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))
+    folder = tmp_path_factory.mktemp("log")
+    put(folder, bytes(data))
+
+    def read() -> object:
+        try:
+            return rows(folder)
+        except FloodmarkError as error:
+            return str(error)
+
+    fast = read()
+    with patch.object(logdir_rows, "_read_simple_batch", lambda *_: None):
+        assert read() == fast
 
 
 def test_a_control_batch_has_no_value_and_marks_the_aborted(tmp_path: Path) -> None:
@@ -426,8 +449,6 @@ def test_the_runs_id_may_be_in_the_value(tmp_path: Path, magic: int) -> None:
 
 def test_a_valid_batch_of_an_unknown_codec_is_refused(tmp_path: Path) -> None:
     """Its CRC is right."""
-    import crc32c
-
     data = bytearray(batch(0, [b"1"]))
     struct.pack_into(">h", data, 21, 6)
     struct.pack_into(">I", data, 17, crc32c.crc32c(bytes(data[21:])))

@@ -129,8 +129,9 @@ class ReplicaManager:
         now = now_ms()
         while self._deleted and self._deleted[0][0] <= now:
             self._deleted.pop(0)[1].close()
+        tick = Tick(now_ms=now)
         for hosted in list(self.partitions.values()):
-            self.post(hosted, Tick(now_ms=now))
+            self.post(hosted, tick)
 
     # -- effects -------------------------------------------------------------------------------------------
 

@@ -34,7 +34,7 @@ from floodmark.broker.protocol.replica import Replica
 from floodmark.broker.testing.armed_failpoint import Fate
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.failpoint_sites import Stop, find_stops
-from floodmark.broker.testing.trace_events import replica_lines, take_snapshot
+from floodmark.broker.testing.trace_events import Line, ReplicaSnapshot, replica_lines, take_snapshot
 
 Key = tuple[str, int]  # topic, partition
 _BEFORE_THEIR_LINES = (Truncate, Reset, SaveEpochs)  # done on disk before their lines are written
@@ -84,6 +84,7 @@ class SteppedReplica(Generic[Log]):
     log: Log
     replica: Replica
     checkpointed_hw: int
+    snapshot: ReplicaSnapshot | None = None  # after its last traced step: nothing else changes a replica
     held_step: StepInProgress | None = None  # at a failpoint
     deferred_events: deque[ReplicaEvent] = field(default_factory=deque)  # that came since
 
@@ -186,9 +187,12 @@ class StepRunner(Generic[Hosted]):
                 self._carry_out[type(effect)](hosted, effect)
             return
         hw = replica.hw
-        before = take_snapshot(replica) if tracing else None
+        lines: tuple[Line, ...] = ()
+        before = (hosted.snapshot or take_snapshot(replica)) if tracing else None
         effects = replica.step(event)
-        lines = () if before is None else replica_lines(before, event, effects, take_snapshot(replica))
+        if before is not None:
+            hosted.snapshot = after = take_snapshot(replica)
+            lines = replica_lines(before, event, effects, after)
         if self._failpoints.armed:
             stops = find_stops(hosted.key, replica, event, effects, lines)
             self._run_effects(hosted, StepInProgress(effects=effects, lines=lines, stops=stops, hw=hw))

@@ -99,6 +99,12 @@ def _find_response_reader(key: int, version: int) -> tuple[Any, Reader, bool]:
     return schema, entity_reader(schema), schema.__header_schema__.__version__ >= 1
 
 
+def prepare(key: int, version: int) -> None:
+    """Import and build what reads and writes these requests and responses, before the first of them."""
+    for schema, _, _ in (_find_request_reader(key, version), _find_response_reader(key, version)):
+        _find_writer(schema)
+
+
 def read_request(frame: bytes, head: RequestHeader) -> Any:
     """The body of a request of a version that is served: kio's value for it."""
     schema, reader, tagged = _find_request_reader(head.key, head.version)

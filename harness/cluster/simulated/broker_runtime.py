@@ -7,8 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
+from floodmark.broker.wire import api_keys, codec
 from floodmark.harness.cluster.simulated.network import Address, Network, Transport
 from floodmark.harness.cluster.simulated.scheduler import BEGINS_AT_NS, KILLED, Event, Process, Scheduler
+
+# What every run speaks: kio's classes are imported, and made readers and writers, once and not in each child.
+for _key, _version in ((api_keys.PRODUCE, 9), (api_keys.FETCH, 12), (api_keys.FETCH, 15),
+                       (api_keys.LIST_OFFSETS, 7), (api_keys.METADATA, 9), (api_keys.API_VERSIONS, 0),
+                       (api_keys.CREATE_TOPICS, 4), (api_keys.CREATE_TOPICS, 7), (api_keys.ELECT_LEADERS, 2),
+                       (api_keys.ALTER_PARTITION, 3), (api_keys.BROKER_REGISTRATION, 4),
+                       (api_keys.BROKER_HEARTBEAT, 1)):
+    codec.prepare(_key, _version)
 
 
 class BrokerRuntime:

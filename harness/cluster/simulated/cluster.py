@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 # Every run writes dumps: imported once, not in each child.
+import pyarrow.compute
 import pyarrow.json
 import pyarrow.parquet  # noqa: F401
 

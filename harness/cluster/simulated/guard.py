@@ -63,7 +63,8 @@ def install(scheduler: Scheduler) -> None:
     instead[datetime.datetime] = _without(datetime.datetime, "now", "utcnow", "today")
     instead[datetime.date] = _without(datetime.date, "today")
     instead[random.Random.seed], instead[os.listdir], instead[os.scandir] = _seed, _listdir, _Scandir
-    datetime.datetime, datetime.date = instead[datetime.datetime], instead[datetime.date]  # type: ignore[misc]
+    for real in (datetime.datetime, datetime.date):
+        setattr(datetime, real.__name__, instead[real])
     random.Random.seed, os.listdir, os.scandir = _seed, _listdir, _Scandir  # type: ignore[assignment]
     _replace_imported(instead)
     open_really, close_really = os.open, os.close

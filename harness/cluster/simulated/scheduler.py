@@ -82,7 +82,8 @@ class Strike:
 
 
 class Scheduler:
-    """The simulation of one run. `running`: the process whose code runs now."""
+    """The simulation of one run. `running`: the process whose code runs now, or ran last; its loop is the
+    running one."""
 
     def __init__(self, seed: int) -> None:
         self.streams = Streams(seed)
@@ -102,8 +103,8 @@ class Scheduler:
         """Run the harness's coroutine to its end."""
         gc.freeze()
         gc.disable()
-        with self.harness.active():
-            task: asyncio.Task[Result] = self.harness.loop.create_task(make())
+        events._set_running_loop(self.harness.loop)
+        task: asyncio.Task[Result] = self.harness.loop.create_task(make())
         while not task.done():
             if not self._queue:
                 raise FloodmarkError(f"nothing happens any more at {self.now_ns} ns: {task!r} waits for ever")
@@ -115,8 +116,7 @@ class Scheduler:
             process.take(entry)
             if self.interrupted is not None:
                 interrupt, self.interrupted = self.interrupted, None
-                with self.harness.active():
-                    self.harness.loop.call_soon(interrupt)
+                self.harness.loop.call_soon(interrupt)
         return task.result()
 
     def pause_running(self, delay_ns: int) -> None:
@@ -254,13 +254,11 @@ class Process:
                 self._go_on(self._main.switch, handle)
 
     def _go_on(self, run: Callable[..., object], *given: object) -> None:
-        """Like active(), for what runs most."""
         scheduler = self.scheduler
-        scheduler.running = self
-        events._set_running_loop(self.loop)
+        if scheduler.running is not self:
+            scheduler.running = self
+            events._set_running_loop(self.loop)
         run(*given)
-        events._set_running_loop(None)
-        scheduler.running = scheduler.harness
 
     def _run_callbacks(self) -> None:
         hub = self.scheduler.hub

@@ -64,10 +64,11 @@ SYSTEMS: Mapping[str, str] = {  # the software that runs
     KAFKA: "floodmark.harness.cluster.kafka.choice:kafka_system",
 }
 CLUSTERS: Mapping[str, str] = {  # where it runs
-    "containers": "floodmark.harness.cluster.containers.cluster:containers_cluster",
-    "local": "floodmark.harness.cluster.local.cluster:local_cluster",
-    "simulated": "floodmark.harness.cluster.simulated.cluster:simulated_cluster",
+    "containers": "floodmark.harness.cluster.containers.place:ContainersPlace",
+    "local": "floodmark.harness.cluster.local.place:LocalPlace",
+    "simulated": "floodmark.harness.cluster.simulated.place:SimulatedPlace",
 }
+BROKER_CLUSTER = "floodmark.harness.cluster.broker_cluster:BrokerCluster"  # of a system and a place
 PLACES = frozenset(CLUSTERS)  # they take a system; those of other distributions have their own
 SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
 NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
@@ -80,7 +81,7 @@ STRUCK_BY: Mapping[str, type] = {
     "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints,
     "clock": Clocks}
 OFFERS: Mapping[str, str] = {
-    "containers": "floodmark.harness.cluster.containers.cluster:offers",
+    "containers": "floodmark.harness.cluster.containers.place:offers",
 }
 ALWAYS_CUT = frozenset({"containers", SIMULATED})  # clusters that can cut links without proxies
 FIND_OWN = "floodmark.harness.cluster.own.cluster:find"  # for a user's own cluster
@@ -175,7 +176,8 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
     if name in PLACES:
         runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,
                       topics=topics)
-        at_place: Cluster = make(folder, runs, links=links, first_port=first_port, trace=trace)
+        at_place: Cluster = _load(BROKER_CLUSTER)(
+            runs, make(folder, runs, links=links, first_port=first_port, trace=trace))
         return at_place
     config = {**config, **as_broker_keys(topic_config or {})}
     made: Cluster = make(

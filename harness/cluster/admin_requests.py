@@ -26,6 +26,7 @@ from kafka.protocol.admin import (
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import PartitionSpec
 
 CREATE_TOPICS_VERSION = 4
 ALTER_CONFIGS_VERSION = 0
@@ -39,6 +40,17 @@ NOT_NEEDED = "ELECTION_NOT_NEEDED"
 _correlation_ids = itertools.count(1)
 
 Address = tuple[str, int]
+
+
+def assignments(partitions: Sequence[PartitionSpec], ids: Mapping[str, int]) -> dict[str, list[list[int]]]:
+    """The topics of create_topics. FloodmarkError if a topic lacks a partition."""
+    topics: dict[str, list[list[int]]] = {}
+    for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
+        assignment = topics.setdefault(spec.topic, [])
+        if spec.partition != len(assignment):
+            raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
+        assignment.append([ids[node] for node in spec.replicas])
+    return topics
 
 
 async def create_topics(

@@ -1,22 +1,31 @@
-"""Requests elections by Kafka's ElectLeaders, and returns their result as {"elected": [keys], "refused":
-{key: why}}. A partition whose leader is the right one already is in neither.
+"""Requests elections by Kafka's ElectLeaders, and returns their result as harness.protocols: Elects says. A
+partition whose leader is the right one already is neither elected nor refused.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.cluster import admin_requests
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import PartitionSpec
 
 ASK_S = 30.0
 
 
-async def elect_by_kafka(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool
-                ) -> Mapping[str, Any]:
-    """Elects preferred leaders, or unclean ones, by Kafka's ElectLeaders."""
+def chosen(specs: Sequence[PartitionSpec], partitions: Sequence[int]) -> list[PartitionSpec]:
+    """Those with these keys; none: all."""
+    found = [spec for spec in specs if not partitions or spec.key in partitions]
+    if unknown := sorted(set(partitions) - {spec.key for spec in found}):
+        raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
+    return found
+
+
+async def elect(to: admin_requests.Address, specs: Sequence[PartitionSpec], *, unclean: bool
+                ) -> dict[int, str | None]:
+    """Elects preferred leaders, or unclean ones; returns the error of each partition, by key."""
     asked = {(spec.topic, spec.partition): spec.key for spec in specs}
     results = await admin_requests.elect_leaders(to, list(asked), unclean=unclean, timeout_s=ASK_S)
-    return election_result({asked[where]: error for where, error in results.items() if where in asked})
+    return {asked[where]: error for where, error in results.items() if where in asked}
 
 
 def election_result(errors: Mapping[int, str | None]) -> dict[str, Any]:

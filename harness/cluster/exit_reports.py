@@ -7,6 +7,7 @@ Rules
    ends the log: after an error a broker may write many lines about its stop.
 """
 
+import contextlib
 import errno
 import os
 import re
@@ -76,11 +77,19 @@ def log_tail(log: Path, lines: int = LINES, since: int = 0) -> list[str]:
             for line in kept]
 
 
-def last_words(log: Path | None, *besides: str) -> str:
+def last_words(log: Path, *besides: str) -> str:
     """The end of a log on one line, for a message. besides: further facts about the end."""
-    if log is None or not log.exists():
+    if not log.exists():
         return "it left no log"
     return " | ".join([*log_tail(log, LAST_WORDS_LINES), *besides]) or "its log is empty"
+
+
+def is_stopped(process: Path) -> bool:
+    """Whether the kernel has stopped a process. process: its folder in /proc."""
+    with contextlib.suppress(OSError):
+        # pid (name, which may contain anything) state ...
+        return (process / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
 
 
 def machine_failure(report: str) -> str | None:

@@ -10,7 +10,7 @@ Rules
 """
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -73,10 +73,26 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         return (*self.nodes, CONTROLLER)
 
-    def known(self, name: str) -> None:
-        """Raises FloodmarkError if no process has this name."""
+    def of(self, name: str) -> ProcessAddresses:
+        """The place of this process; FloodmarkError if there is none."""
+        if not self.places:
+            raise FloodmarkError("the cluster was not started")
         if name not in self.places:
             raise FloodmarkError(f"no node {name!r}: there are {', '.join(self.names)}")
+        return self.places[name]
+
+    def pairs_of(self, grudge: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+        """The pairs (sender, receiver) of a grudge; FloodmarkError if it has an unknown name."""
+        pairs = [(sender, receiver) for receiver, senders in grudge.items() for sender in senders]
+        for name in {name for pair in pairs for name in pair} - {CLIENTS}:
+            self.of(name)
+        return pairs
+
+    def disk_of(self, broker: str) -> tuple[Path, Path]:
+        """The broker's file of what is durable, and its log directory."""
+        place = self.of(broker)
+        assert place.durable is not None, "only brokers have one"
+        return place.durable, place.log_dir
 
     def work(self, file: str) -> Path:
         return self.folder / "work" / file
@@ -113,6 +129,13 @@ class Layout:
         self.work("").mkdir(parents=True, exist_ok=True)
         for place in self.places.values():
             place.log_dir.mkdir(parents=True, exist_ok=True)
+
+
+def host_port(address: Address) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+NOT_STARTED = Layout(folder=Path(), nodes=(), places={}, links={})
 
 
 def node_names(count: int) -> tuple[str, ...]:

@@ -3,11 +3,11 @@ A broker that was killed recovers its log by checksums and cuts it at the first 
 damage what comes after the last fsync; a bad disk may damage what comes before.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from floodmark.harness.logdir.record_batches import CRC_FROM, Frame, frame
+from floodmark.harness.cluster.log_extents import batches
+from floodmark.harness.logdir.record_batches import CRC_FROM, Frame
 
 FLIPPED = 0x40
 TORN_BYTES = 7  # less than the size of any batch
@@ -57,14 +57,7 @@ def _last_batch(log_dir: Path) -> tuple[Path, int, Frame] | None:
     batch."""
     for folder in sorted(path for path in log_dir.iterdir() if path.is_dir()):
         for path in sorted(folder.glob("*.log"), reverse=True):
-            last = max(_batches(path.read_bytes()), key=lambda one: one[0], default=None)
+            last = max(batches(path.read_bytes()), key=lambda one: one[0], default=None)
             if last is not None:
                 return path, *last
     return None
-
-
-def _batches(data: bytes) -> Iterator[tuple[int, Frame]]:
-    position = 0
-    while (found := frame(data, position)) is not None and found.crc_ok:
-        yield position, found
-        position += found.size

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from floodmark.harness.logdir.record_batches import frame
+from floodmark.harness.logdir.record_batches import Frame, frame
 
 _SEGMENT = "[0-9]" * 20 + ".log"
 
@@ -85,10 +85,15 @@ def records_in(folder: Path) -> int:
     return log_end_offset(folder) - base_offset(segments[0]) if segments else 0
 
 
-def batch_ends(path: Path) -> Iterator[BatchEnd]:
-    """Yields the end of each valid batch of a segment, up to the first invalid one: recovery cuts there."""
-    data = path.read_bytes()
+def batches(data: bytes) -> Iterator[tuple[int, Frame]]:
+    """Yields each valid batch of a segment with its position, up to the first invalid one: recovery cuts
+    there."""
     position = 0
     while (found := frame(data, position)) is not None and found.crc_ok:
+        yield position, found
         position += found.size
-        yield BatchEnd(byte=position, leo=found.last_offset + 1)
+
+
+def batch_ends(path: Path) -> Iterator[BatchEnd]:
+    return (BatchEnd(byte=position + found.size, leo=found.last_offset + 1)
+            for position, found in batches(path.read_bytes()))

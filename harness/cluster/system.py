@@ -1,5 +1,4 @@
-"""The protocol System between a cluster and what runs in it. hosts.py has the protocols of the place it runs
-in.
+"""The protocol System: what runs in a cluster. place.py has the protocol of the place it runs in.
 
 The reference broker (reference/) and Apache Kafka (kafka/) are systems. A system gives the settings and
 commands of its processes and observes them. What not every system can do (end a session, freeze, elect, arm
@@ -8,30 +7,29 @@ among its abilities.
 
 Rules
 1. A system belongs to one cluster. What it is, and what it can do, is known before the cluster starts.
-2. `attach` is called once, after the place is laid out and before any process starts; before that nothing can
-   be asked.
+2. `attach` is called once, after the place is open and before any process starts; before that nothing can be
+   asked.
 3. Names are the history's; ids are the system's own.
 """
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from floodmark.harness.cluster.hosts import Disks, Hosts
-from floodmark.harness.cluster.layout import Layout
-from floodmark.harness.cluster.log_extents import Lost
+from floodmark.harness.cluster.log_extents import Lost, partition_folders, records_in
+from floodmark.harness.cluster.place import Place
 from floodmark.harness.protocols import Met, PartitionSpec, View
 
 
 class PowerLoss(Protocol):
-    """Simulates the loss of power, or of a disk, on the files of a dead broker: by its side file of what is
-    durable, or by cutting its logs."""
+    """Simulates the loss of power on the files of a dead broker: by its side file of what is durable, or by
+    cutting its logs."""
 
     def power_cut(
         self, durable_file: Path, log_dir: Path, *, keep: Mapping[str, int] | None = None
     ) -> Lost: ...
-    def wipe(self, durable_file: Path, log_dir: Path) -> Lost: ...
     def mark_all_durable(self, durable_file: Path) -> None: ...  # everything is durable now
     def fsynced(self, durable_file: Path) -> Mapping[str, int] | None: ...  # file -> bytes; None: all
 
@@ -46,6 +44,18 @@ class JavaSoftware:
     jars: tuple[Path, ...]  # in one folder
     needs_java: int  # or newer
     image: str | None = None  # a named image that has them; None: one is built from the jars
+
+
+def wipe(power: PowerLoss, durable_file: Path, log_dir: Path) -> Lost:
+    """Empties the log directory of a dead broker, as if it were on a new disk."""
+    records = {name: records_in(log_dir / name) for name in partition_folders(log_dir)}
+    for path in sorted(log_dir.iterdir()):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    power.mark_all_durable(durable_file)
+    return Lost(kept={}, records={name: count for name, count in records.items() if count})
 
 
 class System(Protocol):
@@ -78,9 +88,8 @@ class System(Protocol):
     @property
     def frozen(self) -> bool: ...  # all its processes are stopped for good: nothing is mended any more
 
-    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None: ...  # writes all settings
-    def command(self, name: str) -> Sequence[str]: ...  # a program's name (hosts.PYTHON), then its arguments
-    def number(self, partitions: Sequence[PartitionSpec]) -> None: ...  # gives partitions their keys
+    def attach(self, place: Place) -> None: ...  # writes all settings
+    def command(self, name: str) -> Sequence[str]: ...  # a program's name (place.PYTHON), then its arguments
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None: ...
     async def look(self) -> View: ...
 
@@ -90,6 +99,5 @@ class System(Protocol):
     def started(self, name: str) -> None: ...  # it has read its settings, or ended
     def expects_exit(self, name: str, code: int) -> bool: ...  # whether an armed failpoint explains this end
     def crashes(self) -> Sequence[Met]: ...  # the expected ends so far
-    async def hang_up(self, name: str) -> None: ...  # the process is gone
     async def release_holds(self, names: Sequence[str]) -> list[str]: ...  # what is left
     async def close(self) -> None: ...  # when all processes have ended; safe twice, and without attach

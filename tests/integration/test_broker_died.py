@@ -16,7 +16,7 @@ from command_line import floodmark, verdict
 from run_processes import pid_of_broker, wait_until_gone
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.cluster.local.cluster import Processes
+from floodmark.harness.cluster.local.place import LocalPlace
 from floodmark.harness.commands.run import RunOptions, planned, record
 from floodmark.harness.history import read
 from floodmark.harness.op import Type
@@ -101,11 +101,10 @@ def test_who_never_became_ready_is_the_harnesss_trouble(
     """It ends in the same way before the cluster is up: exit 4 with its own words, and `died` is empty."""
     ending = "print('error AssertionError: HW fell', flush=True); raise SystemExit(70)"
 
-    async def spawn(self: Processes, name: str) -> None:
-        argv = [sys.executable, "-c", ending]
-        await self._kept.spawn(name, argv, self._layout.log_of(name))
+    async def spawn(self: LocalPlace, name: str) -> None:
+        await self._start("spawn", name, argv=[sys.executable, "-c", ending])
 
-    monkeypatch.setattr(Processes, "spawn", spawn)
+    monkeypatch.setattr(LocalPlace, "spawn", spawn)
     folder = tmp_path / "run"
     answer = floodmark("run", "--nodes", 1, "--duration", 1, "--out", folder)
     assert answer.code == 4, answer.out + answer.err
@@ -152,12 +151,12 @@ def test_who_dies_without_a_controller_for_a_whole_session_has_a_reason(
     """The schedule killed the controller, which is mended when the run is judged. With it, it is a bug."""
     folder = tmp_path / "run"
 
-    async def abort(self: BrokerCluster, node: str) -> None:
+    async def abort(self: LocalPlace, node: str) -> None:
         victim = pid_of_broker(folder, node)
         assert victim is not None
         os.kill(victim, signal.SIGABRT)
 
-    monkeypatch.setattr(BrokerCluster, "pause", abort)
+    monkeypatch.setattr(LocalPlace, "pause", abort)
     options = RunOptions(nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder,
                          config=("broker.session.timeout.ms=500",))
     struck = "n3" if controller_is_up else "controller"

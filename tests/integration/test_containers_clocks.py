@@ -15,8 +15,8 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.clocks import Clocks
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.memory_limits import HIGHEST, WHY, MemoryLimits
-from floodmark.harness.cluster.containers.pods import Pods
+from floodmark.harness.cluster.containers.memory_limits import HIGHEST, WHY
+from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER, PartitionSpec
 
@@ -34,11 +34,9 @@ class Stage:
     def __init__(self, cluster: BrokerCluster, folder: Path) -> None:
         self.cluster = cluster
         self.folder = folder
-        (self.clocks,) = (one for one in cluster.abilities if isinstance(one, Clocks))
-        (self.limits,) = (one for one in cluster.abilities if isinstance(one, MemoryLimits))
-        assert cluster._house is not None
-        assert isinstance(cluster._house.hosts, Pods)
-        self.pods = cluster._house.hosts
+        assert isinstance(cluster.place, ContainersPlace)
+        self.place = cluster.place
+        self.clocks, self.limits = self.place.clocks, self.place.limits
         self.lab: EngineResources = self.clocks._lab
 
     def ahead_s(self, name: str) -> float:
@@ -196,9 +194,9 @@ def test_a_limit_that_suffices_is_in_force_and_lifted(tmp_path: Path) -> None:
             assert await on.kernel_limit("n1") == before
             assert on.lab.excused == {}
             on.lab.client.api.kill(on.lab.broker("n1"), "SIGABRT")
-            await on.until(lambda: not on.pods.lives("n1"), "n1 to end")
+            await on.until(lambda: not on.place.lives("n1"), "n1 to end")
             assert on.cluster.died() == ["n1"]
-            assert on.pods.faulted_exits == []
+            assert on.place.faulted_exits == []
 
     asyncio.run(scene())
 
@@ -210,8 +208,8 @@ def test_a_broker_that_holds_more_is_ended_and_excused(tmp_path: Path) -> None:
         async with stage(tmp_path) as on:
             before = await on.kernel_limit("n1")
             await on.limits.limit("n1", 8)
-            await on.until(lambda: not on.pods.lives("n1"), "n1 to end")
-            assert [(name, why) for name, why, _ in on.pods.faulted_exits] == [("n1", WHY)]
+            await on.until(lambda: not on.place.lives("n1"), "n1 to end")
+            assert [(one.node, one.name) for one in on.place.faulted_exits] == [("n1", WHY)]
             assert on.cluster.died() == []
 
             await on.limits.limit("n1", None)
@@ -229,12 +227,12 @@ def test_the_kernel_ends_a_broker_that_comes_to_need_more(tmp_path: Path) -> Non
         async with stage(tmp_path) as on:
             fits_mb = (await on.kernel_usage("n1") >> 20) + 2
             await on.limits.limit("n1", fits_mb)
-            assert on.pods.lives("n1")
+            assert on.place.lives("n1")
             await asyncio.to_thread(produce, on.cluster, 12)
-            await on.until(lambda: not on.pods.lives("n1"), "n1 to end for lack of memory")
-            assert [(name, why) for name, why, _ in on.pods.faulted_exits] == [("n1", WHY)]
+            await on.until(lambda: not on.place.lives("n1"), "n1 to end for lack of memory")
+            assert [(one.node, one.name) for one in on.place.faulted_exits] == [("n1", WHY)]
             assert on.cluster.died() == []
-            assert "lack of memory" in on.cluster.last_words("n1")
+            assert "lack of memory" in on.place.last_words("n1")
 
             assert await on.limits.mend() == []
             await on.cluster.start_node("n1")

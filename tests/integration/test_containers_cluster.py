@@ -16,7 +16,7 @@ from cluster_stories import NODES, SPECS, isr
 from container_stage import LONG, Stage, left
 
 from floodmark.harness import logdir
-from floodmark.harness.cluster.containers import pods
+from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER
 
@@ -97,7 +97,7 @@ def test_what_is_written_is_on_every_brokers_disk(stage: Stage) -> None:
         await stage.seen(lambda look: len({look.replicas[node, 0].leo for node in NODES}) == 1,
                          "all to have the records")
         for node in NODES:
-            folder = await stage.cluster.log_dir(node)
+            folder = await stage.place.log_dir(node)
             rows = logdir.dump(folder, SPECS, "0" * 16, node, running=True)
             assert [row["value"] for row in rows if row["partition"] == 0] == values
         return values
@@ -115,7 +115,7 @@ def test_an_expired_leader_is_succeeded_and_a_dead_one_comes_back(stage: Stage) 
         assert stage.of_engine(stage.lab.broker("n1"))["State"]["Running"] is False
         await one.start_node("n1")
         with pytest.raises(FloodmarkError, match="cannot start n1: it is running"):
-            await stage.pods.spawn("n1")
+            await stage.place.spawn("n1")
         await stage.as_in_the_beginning()
         await cluster_stories.an_expired_leader_is_succeeded_and_a_dead_one_comes_back(one)
 
@@ -139,31 +139,31 @@ def test_a_paused_broker_stands_still_and_resumes(
     async def story() -> None:
         one = stage.cluster
         await stage.as_in_the_beginning()
-        await one.pause("n2")
-        assert await stage.pods.is_stopped("n2")
-        assert not await stage.pods.is_stopped("n1")
+        await one.place.pause("n2")
+        assert await stage.place.is_stopped("n2")
+        assert not await stage.place.is_stopped("n1")
         with monkeypatch.context() as elsewhere:  # as if the harness did not see the engine's processes
-            elsewhere.setattr(pods, "Path", lambda path: Path("/nowhere") / path.lstrip("/"))
-            assert await stage.pods.is_stopped("n2")
-            assert not await stage.pods.is_stopped("n1")
-        await one.pause("n2")
+            elsewhere.setattr(containers_place, "Path", lambda path: Path("/nowhere") / path.lstrip("/"))
+            assert await stage.place.is_stopped("n2")
+            assert not await stage.place.is_stopped("n1")
+        await one.place.pause("n2")
         await stage.write(3)
         look = await stage.seen(lambda look: isr(look) == {"n1", "n3"}, "n2 to leave the ISR")
         assert "n2" in look.running
         assert ("n2", 0) not in look.replicas
         with pytest.raises(FloodmarkError, match="n2 is paused and cannot be stopped"):
             await one.stop_node("n2")
-        await one.resume("n2")
-        await one.resume("n2")
-        assert not await stage.pods.is_stopped("n2")
+        await one.place.resume("n2")
+        await one.place.resume("n2")
+        assert not await stage.place.is_stopped("n2")
         assert ("n2", 0) in (await stage.all_in_sync()).replicas
 
-        await one.pause("n2")
+        await one.place.pause("n2")
         await one.kill("n2")
         assert not stage.of_engine(stage.lab.broker("n2"))["State"]["Running"]
-        assert not stage.pods.paused("n2")
+        assert not stage.place.paused("n2")
         with pytest.raises(FloodmarkError, match="cannot pause n2: it is not running"):
-            await one.pause("n2")
+            await one.place.pause("n2")
         await one.start_node("n2")
         await stage.all_in_sync()
 
@@ -194,15 +194,15 @@ def test_an_end_that_is_excused_is_no_death(stage: Stage) -> None:
     """It is recorded with its reason."""
 
     async def story() -> None:
-        stage.pods.excused["n3"] = "a test"
+        stage.lab.excused["n3"] = "a test"
         began_ns = time.monotonic_ns()
         await stage.lab.call("kill n3", stage.lab.client.api.kill, stage.lab.broker("n3"))
         await stage.seen(lambda look: "n3" not in look.running, "n3 to end")
-        del stage.pods.excused["n3"]
+        del stage.lab.excused["n3"]
         assert stage.cluster.died() == []
-        [(name, why, time_ns)] = stage.pods.faulted_exits
-        assert (name, why) == ("n3", "a test")
-        assert began_ns < time_ns <= time.monotonic_ns()
+        [found] = stage.place.faulted_exits
+        assert (found.node, found.name) == ("n3", "a test")
+        assert began_ns < found.time_ns <= time.monotonic_ns()
         await stage.cluster.start_node("n3")
         await stage.all_in_sync()
 
@@ -221,7 +221,7 @@ def test_a_broker_that_ends_by_itself_is_reported_with_its_last_words(stage: Sta
         await stage.seen(lambda look: "n2" not in look.running, "n2 to end")
         assert stage.cluster.died() == ["n2"]
         log = (stage.folder / "work" / "n2.log").read_text().splitlines()
-        assert log[-1] in stage.cluster.last_words("n2")
+        assert log[-1] in stage.place.last_words("n2")
         await stage.cluster.start_node("n2")
         await stage.all_in_sync()
 
@@ -236,7 +236,7 @@ def test_a_freeze_holds_all_and_the_end_leaves_nothing(stage: Stage) -> None:
         await stage.as_in_the_beginning()
         look = await cluster_stories.a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one)
         for node in NODES:
-            state = logdir.describe(await one.log_dir(node), SPECS[0], running=node != "n3")
+            state = logdir.describe(await one.place.log_dir(node), SPECS[0], running=node != "n3")
             assert state.leo == look.replicas["n1", 0].leo
         await one.stop()
         await one.stop()

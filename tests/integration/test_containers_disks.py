@@ -43,7 +43,7 @@ print(synced, unsynced)
 def stage_of_one(folder: Path, **config: str) -> Iterator[tuple[Stage, Volumes]]:
     """One broker, one partition; at the end nothing of the run is left, no loop device either."""
     stage = Stage(folder / "run", 1, **FOURS, **config)
-    (volumes,) = (one for one in stage.cluster.abilities if isinstance(one, Volumes))
+    volumes = stage.place.disks
     run = volumes._lab.run
     try:
         stage.play(stage.begin(SPECS))
@@ -62,7 +62,7 @@ async def ends_of_writing(stage: Stage) -> None:
     host, port = stage.cluster.addresses()["n1"]
     producer = Producer({"bootstrap.servers": f"{host}:{port}", "acks": "1", "log_level": 0})
     deadline = time.monotonic() + WAIT_S
-    while stage.pods.lives("n1"):
+    while stage.place.lives("n1"):
         assert time.monotonic() < deadline, f"waited {WAIT_S} s for n1 to end of writing"
         producer.produce("log", bytes(10_000), partition=0)
         await asyncio.to_thread(producer.flush, 0.1)
@@ -161,7 +161,7 @@ def test_a_full_disk_ends_its_broker_and_keeps_what_it_had(tmp_path: Path) -> No
         assert await volumes.harm("n1", "full") == {"lost_records": 0}
 
         await ends_of_writing(stage)
-        assert "No space left on device" in stage.cluster.last_words("n1")
+        assert "No space left on device" in stage.place.last_words("n1")
         copied = await volumes.log_dir("n1")
         assert sum(path.stat().st_size for path in copied.rglob("*")) < 10 << 20, "without what fills it"
         held = log_extents(copied)["log-0"][0]
@@ -183,18 +183,18 @@ def test_a_failing_disk_and_a_read_only_one_lose_what_was_not_fsynced(tmp_path: 
         await stage.write(10)
         assert await volumes.harm("n1", "failing") == {"lost_records": 2, "how": "disk"}
         await ends_of_writing(stage)
-        assert "Input/output error" in stage.cluster.last_words("n1")
+        assert "Input/output error" in stage.place.last_words("n1")
         await volumes.repair("n1")
         await stage.cluster.start_node("n1")
         assert await leo(stage) == 8
 
         await stage.write(2)
-        await stage.cluster.pause("n1")  # so that it does not notice
+        await stage.place.pause("n1")  # so that it does not notice
         assert await volumes.harm("n1", "read-only") == {"lost_records": 2, "how": "disk"}
         (wrong,) = await volumes._loops.check_mounts()
         assert wrong.startswith("the disk of n1, /dev/loop")
         await volumes.repair("n1")
-        assert not stage.pods.lives("n1")
+        assert not stage.place.lives("n1")
         await stage.cluster.start_node("n1")
         assert await leo(stage) == 8
         assert await volumes.mend() == []
@@ -210,7 +210,7 @@ def test_a_power_cut_of_a_failing_disk_is_counted_from_when_it_failed(tmp_path: 
     async def story(stage: Stage, volumes: Volumes) -> None:
         await stage.write(10)
         await volumes.harm("n1", "failing")
-        if stage.pods.lives("n1"):
+        if stage.place.lives("n1"):
             assert await stage.cluster.power_cut("n1") == {"keep": {0: 8}, "lost_records": 2, "how": "disk"}
         await stage.cluster.start_node("n1")
         assert await leo(stage) == 8
@@ -227,7 +227,7 @@ def test_a_damaged_tail_is_cut_by_the_broker_and_a_wiped_disk_is_empty(tmp_path:
         await stage.write(10)
         report = await volumes.harm("n1", "corrupt")
         assert (report["lost_records"], report["log"]) == (1, "log-0")
-        assert not stage.pods.lives("n1")
+        assert not stage.place.lives("n1")
         await stage.cluster.start_node("n1")
         assert await leo(stage) == 9, "its checksum no longer fits"
 
@@ -249,12 +249,12 @@ def test_logs_are_read_of_brokers_that_run_stand_still_or_are_dead(tmp_path: Pat
     async def story(stage: Stage, volumes: Volumes) -> None:
         await stage.write(10)
         (stage.folder / "nodes" / "n1" / "stale").touch()
-        runs = log_extents(await stage.cluster.log_dir("n1"))
+        runs = log_extents(await stage.place.log_dir("n1"))
         assert not (stage.folder / "nodes" / "n1" / "stale").exists()
-        await stage.cluster.pause("n1")
-        paused = log_extents(await stage.cluster.log_dir("n1"))
+        await stage.place.pause("n1")
+        paused = log_extents(await stage.place.log_dir("n1"))
         await stage.cluster.kill("n1")
-        dead = log_extents(await stage.cluster.log_dir("n1"))
+        dead = log_extents(await stage.place.log_dir("n1"))
         assert runs == paused == dead
         assert dead["log-0"][0] == 10
 

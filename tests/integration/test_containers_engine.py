@@ -14,7 +14,6 @@ from docker.types import Mount
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import engine_resources
-from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, EngineResources
 from floodmark.harness.cluster.containers.sweep import remove_run
@@ -46,8 +45,7 @@ def test_a_port_that_is_taken_is_named_and_nothing_is_left(tmp_path: Path) -> No
                                   links="direct", first_port=port)
         with pytest.raises(FloodmarkError, match=f"port {port} is taken"):
             asyncio.run(cluster.start())
-        disks = next(one for one in cluster.abilities if isinstance(one, Volumes))
-        assert left(disks._lab.run) == {}
+        assert left(cluster.place._lab.run) == {}
 
 
 def test_without_an_engine_the_start_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +157,11 @@ def test_an_engine_that_dies_in_mid_run_is_an_error_and_no_hang(
             assert stage.cluster.died() == []  # none ended by itself
             [broken] = stage.cluster.broken()
             assert "ended its stream of events" in broken
-            assert "ended its stream of events" in stage.cluster.last_words("n1")
+            assert "ended its stream of events" in stage.place.last_words("n1")
             with pytest.raises(FloodmarkError, match="cannot start n1: the Docker engine ended"):
                 await stage.cluster.start_node("n1")
             with pytest.raises(FloodmarkError, match="does it still run"):
-                await stage.cluster.log_dir("n1")
+                await stage.place.log_dir("n1")
             with pytest.raises(FloodmarkError, match="does it still run"):
                 await stage.cluster.mend()
             await stage.cluster.stop()

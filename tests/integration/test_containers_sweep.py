@@ -3,6 +3,7 @@
 import subprocess
 import threading
 from pathlib import Path
+from typing import cast
 
 import pytest
 from cluster_stories import NODES
@@ -21,6 +22,7 @@ from floodmark.harness.cluster.containers.sweep import (
     remains,
     sweep,
 )
+from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.reference import power_loss
 
 pytestmark = pytest.mark.docker
@@ -70,7 +72,7 @@ def test_two_sweeps_at_once_are_no_error(tmp_path: Path) -> None:
     """A part that is gone already, or about to go, is no error; a hook is called for the dead run."""
     run = killed("lab", tmp_path)
     lab = EngineResources(tmp_path, NODES)
-    Volumes(lab, power_loss)  # so that any dead run found here is swept completely
+    Volumes(lab, power_loss, cast(Place, None))  # so that any dead run found here is swept completely
     outcomes: list[dict[str, str | None]] = []
     hooked: list[str] = []
     start = threading.Barrier(2)

@@ -85,10 +85,10 @@ def test_a_cluster_lives_through_its_faults(tmp_path: Path, version: str) -> Non
             assert "n1" not in killed.running | killed.unfenced
             await cluster.start_node("n1")
             await until(cluster.observe, lambda view: len(view.partitions[0].isr) == 3, "the full ISR")
-            await cluster.cut({"n3": ["n1", "n2", CONTROLLER]})
+            await cluster.place.cut({"n3": ["n1", "n2", CONTROLLER]})
             await until(cluster.observe, lambda view: "n3" not in view.partitions[0].isr,
                         "n3, which hears nobody, to be fenced and leave the ISR")
-            await cluster.heal()
+            await cluster.place.heal()
             await until(cluster.observe, lambda view: len(view.partitions[0].isr) == 3, "the full ISR")
             assert await cluster.mend() == []
             frozen = await elects.freeze()

@@ -17,7 +17,6 @@ from container_stage import Stage, connect, left
 from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import kafka_image
-from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
 from floodmark.harness.protocols import CLIENTS, CONTROLLER, View
 
@@ -33,7 +32,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Three brokers; in the end nothing of them is left on the engine."""
     skip_without(request.param)
     stage = Stage(tmp_path_factory.mktemp("kafka") / "run", kafka=request.param)
-    (volumes,) = (one for one in stage.cluster.abilities if isinstance(one, Volumes))
+    volumes = stage.place.disks
     try:
         stage.play(stage.begin(SPECS))
         yield stage
@@ -78,9 +77,9 @@ def test_kills_stops_and_pauses(stage: Stage) -> None:
         await one.stop_node("n1")
         await one.start_node("n1")
         assert (await stage.all_in_sync()).replicas["n1", 0].clean is True
-        await one.pause("n2")
+        await one.place.pause("n2")
         await stage.seen(lambda look: "n2" not in look.unfenced, "n2 to be fenced")
-        await one.resume("n2")
+        await one.place.resume("n2")
         await stage.all_in_sync()
         assert one.died() == []
 
@@ -93,14 +92,14 @@ def test_cuts_are_by_direction_and_clients_cut_are_not_the_harness(stage: Stage)
     async def story() -> None:
         await stage.as_in_the_beginning()
         one = stage.cluster
-        await one.cut({"n3": ["n1", "n2", CONTROLLER]})
+        await one.place.cut({"n3": ["n1", "n2", CONTROLLER]})
         await stage.seen(lambda look: not in_isr("n3")(look), "n3, which hears nobody, to leave the ISR")
-        await one.heal()
+        await one.place.heal()
         await stage.all_in_sync()
-        await one.cut({"n1": [CLIENTS], CLIENTS: ["n1"]})
+        await one.place.cut({"n1": [CLIENTS], CLIENTS: ["n1"]})
         look = await stage.all_in_sync()
         assert ("n1", 0) in look.replicas, "clients do not reach it, and the harness does"
-        await one.heal()
+        await one.place.heal()
         await stage.write(1)
 
     stage.play(story())
@@ -141,7 +140,7 @@ def test_a_wiped_broker_formats_a_new_disk(stage: Stage) -> None:
 def test_a_full_disk_ends_it_and_that_is_no_death_of_its_own(stage: Stage) -> None:
     async def story() -> None:
         await stage.as_in_the_beginning()
-        volumes = one_of(stage, Volumes)
+        volumes = stage.place.disks
         await volumes.harm("n3", "full")
         await stage.seen(lambda look: not in_isr("n3")(look) or "n3" not in look.running, "n3 to fail")
         await volumes.repair("n3")

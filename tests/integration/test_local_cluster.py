@@ -93,7 +93,7 @@ def test_a_started_cluster_is_led_and_every_replica_is_seen(brisk: Stage) -> Non
 
     async def story(one: BrokerCluster) -> None:
         await cluster_stories.a_started_cluster_is_led_and_every_replica_is_seen(one)
-        assert all([((await one.log_dir(node)) / "log-0").is_dir() for node in one.nodes])
+        assert all([((await one.place.log_dir(node)) / "log-0").is_dir() for node in one.nodes])
 
     brisk.play(story)
 
@@ -110,11 +110,11 @@ def test_a_paused_broker_is_silent_and_resumes(brisk: Stage) -> None:
     """It runs, shows no replicas, leaves the ISR when its session ends, and comes back."""
 
     async def story(one: BrokerCluster) -> None:
-        await one.pause("n2")
+        await one.place.pause("n2")
         look = await seen(one, lambda look: isr(look) == {"n1", "n3"}, "n2 to leave the ISR")
         assert "n2" in look.running
         assert ("n2", 0) not in look.replicas
-        await one.resume("n2")
+        await one.place.resume("n2")
         assert ("n2", 0) in (await all_in_sync(one)).replicas
 
     brisk.play(story)
@@ -125,12 +125,12 @@ def test_a_follower_that_does_not_hear_its_leader_leaves_the_isr_until_the_heal(
 
     async def story(one: BrokerCluster) -> None:
         base = await leo(one)
-        await one.cut({"n3": ["n1"]})
+        await one.place.cut({"n3": ["n1"]})
         await write(one, 5)  # acked when n3 has left: a replica that lacks nothing stays, as in Kafka
         look = await seen(one, lambda look: isr(look) == {"n1", "n2"}, "n3 to leave the ISR")
         assert isr(look, 1) == set(NODES), "n3 hears n2"
         assert look.unfenced == set(NODES)
-        await one.heal()
+        await one.place.heal()
         await all_in_sync(one)
         await seen(one, lambda look: look.replicas["n3", 0].leo == base + 5, "n3 to have the records")
 
@@ -141,11 +141,11 @@ def test_a_broker_cut_from_the_controller_by_reset_is_fenced_until_the_heal(bris
     """Its session ends, and another leads."""
 
     async def story(one: BrokerCluster) -> None:
-        await one.cut({CONTROLLER: ["n1"], "n1": [CONTROLLER]}, reset=True)
+        await one.place.cut({CONTROLLER: ["n1"], "n1": [CONTROLLER]}, reset=True)
         look = await seen(one, lambda look: "n1" not in look.unfenced, "n1 to be fenced")
         await seen(one, lambda look: look.partitions[0].leader != "n1", "another leader")
         assert "n1" in look.running
-        await one.heal()
+        await one.place.heal()
         await all_in_sync(one)
 
     brisk.play(story)
@@ -159,8 +159,8 @@ def test_direct_links_cannot_be_cut(tmp_path: Path) -> None:
         await one.start()
         try:
             with pytest.raises(FloodmarkError, match="--links proxied"):
-                await one.cut({"n1": [CONTROLLER]})
-            await one.heal()
+                await one.place.cut({"n1": [CONTROLLER]})
+            await one.place.heal()
         finally:
             await one.stop()
 

@@ -24,8 +24,8 @@ from floodmark.broker import process_log
 from floodmark.broker import runtime as broker_runtime
 from floodmark.harness.client.connection import connect
 from floodmark.harness.cluster.simulated import streams
-from floodmark.harness.cluster.simulated.cluster import Simulation
 from floodmark.harness.cluster.simulated.guard import StrayCall
+from floodmark.harness.cluster.simulated.place import Simulation
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process
 from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.protocols import Simulates, ability

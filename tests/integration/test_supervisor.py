@@ -1,4 +1,4 @@
-"""The supervisor with real processes: nothing survives the harness, however it ends."""
+"""The local place and its supervisor with real processes: nothing survives the harness, however it ends."""
 
 import asyncio
 import json
@@ -8,13 +8,17 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from run_processes import state_of, wait_until
 
-from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesses
+from floodmark.harness.cluster.local.place import LocalPlace
+from floodmark.harness.cluster.place import PYTHON
+from floodmark.harness.cluster.system import System
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 WAIT_S = 120.0
@@ -56,24 +60,58 @@ def is_open(number):
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "program").mkdir()
     (tmp_path / "program" / "__main__.py").write_text(PROGRAM)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parent), *sys.path]))
+
+
+class Started(LocalPlace):
+    """A place of processes that tests choose, without a cluster."""
+
+    def __init__(self, folder: Path, module: str | None = "program") -> None:
+        self.commands: dict[str, list[Any]] = {}
+        system = SimpleNamespace(
+            module=module, command=self.commands.__getitem__, expects_exit=lambda _name, _code: False,
+            ids={"n1": 1, "n2": 2, CONTROLLER: 100}, software=None, dials_by_name=False)
+        super().__init__(folder, cast(System, system), links="direct")
+
+    async def __aenter__(self) -> "Started":
+        await self.open()
+        self.layout.make_folders()
+        await self.begin()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def run(self, name: str, *command: Any) -> None:
+        self.commands[name] = [*command]
+        await self.spawn(name)
+
+    async def fork(self, name: str, *arguments: Any) -> None:
+        await self.run(name, PYTHON, "-m", "program", *arguments)
+
+    async def ended(self, name: str) -> None:
+        async with asyncio.timeout(WAIT_S):
+            while self.lives(name):
+                await asyncio.sleep(0.01)
+
+    def pid(self, name: str) -> int:
+        return self._alive[name].pid
 
 
 # A harness that starts three children, stops one of them, prints their pids and then waits.
 HARNESS = """
 import asyncio, sys
 from pathlib import Path
-from floodmark.harness.cluster.local.supervisor_client import SupervisedProcesses
+from test_supervisor import SLEEPER, Started
 
 async def main():
-    folder = Path(sys.argv[1])
-    processes = await SupervisedProcesses.begin(folder / "keeper.log", "program")
-    argv = [sys.executable, "-c", "import time; time.sleep(600)"]
-    pids = [(await processes.spawn("n1", argv, folder / "n1.log")).pid]
-    pids += [(await processes.fork(name, ["sleep"], folder / f"{name}.log")).pid for name in ("n2", "n3")]
-    await processes.pause("n2")
-    print(processes._supervisor.pid, *pids, flush=True)
-    await asyncio.sleep(600)
+    async with Started(Path(sys.argv[1])) as place:
+        await place.run("n1", *SLEEPER)
+        for name in ("n2", "controller"):
+            await place.fork(name, "sleep")
+        await place.pause("n2")
+        print(place._supervisor.pid, *map(place.pid, ("n1", "n2", "controller")), flush=True)
+        await asyncio.sleep(600)
 
 asyncio.run(main())
 """
@@ -132,24 +170,20 @@ def test_killed_is_gone_and_paused_is_stopped_at_once(tmp_path: Path, forked: bo
     one."""
 
     async def story() -> None:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
-        try:
-            log = tmp_path / "n1.log"
-            process = await (processes.fork("n1", ["sleep"], log) if forked
-                             else processes.spawn("n1", SLEEPER, log))
+        async with Started(tmp_path) as place:
+            await (place.fork("n1", "sleep") if forked else place.run("n1", *SLEEPER))
+            pid = place.pid("n1")
             for _ in range(20):
-                await processes.pause("n1")
-                assert state_of(process.pid) == "T"
-                assert processes.stopped_by_the_kernel("n1")
-                await processes.resume("n1")
-                assert state_of(process.pid) != "T"
-            await processes.pause("n1")
-            await processes.kill("n1")
-            assert state_of(process.pid) is None
-            assert not processes.lives("n1")
-            assert [one.name for one in processes.deaths] == []
-        finally:
-            await processes.end()
+                await place.pause("n1")
+                assert state_of(pid) == "T"
+                assert await place.is_stopped("n1")
+                await place.resume("n1")
+                assert state_of(pid) != "T"
+            await place.pause("n1")
+            await place.kill("n1")
+            assert state_of(pid) is None
+            assert not place.lives("n1")
+            assert [one.name for one in place.deaths] == []
 
     asyncio.run(story())
 
@@ -158,16 +192,14 @@ def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> 
     """It has its own arguments, log, name, signal handlers and random numbers, and no open files."""
 
     async def story() -> list[dict[str, Any]]:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
-        try:
+        async with Started(tmp_path) as place:
             for name in ("n1", "n2"):
-                forked = await processes.fork(name, ["say", name], tmp_path / f"{name}.log")
-                await asyncio.wait_for(forked.ended.wait(), WAIT_S)
-            assert "exit code 7" in processes.deaths[0].words
-            return [{**json.loads((tmp_path / f"{name}.log").read_text()),
-                     "supervisor": processes._supervisor.pid} for name in ("n1", "n2")]
-        finally:
-            await processes.end()
+                await place.fork(name, "say", name)
+                await place.ended(name)
+            assert "exit code 7" in place.deaths[0].words
+            assert place._supervisor is not None
+            return [{**json.loads(place.layout.log_of(name).read_text()),
+                     "supervisor": place._supervisor.pid} for name in ("n1", "n2")]
 
     said = asyncio.run(story())
     for name, one in zip(("n1", "n2"), said, strict=True):
@@ -179,22 +211,19 @@ def test_a_fork_has_nothing_of_the_supervisor_but_the_module(tmp_path: Path) -> 
         assert one["imported_by"] == one["parent"] == one["supervisor"] != one["pid"]
         assert one["term"]
     assert said[0]["random"] != said[1]["random"]
-    assert (tmp_path / "keeper.log").read_text() == ""
+    assert (tmp_path / "work" / "keeper.log").read_text() == ""
 
 
 def test_a_fork_ends_as_the_program_would(tmp_path: Path) -> None:
     async def story() -> dict[str, str]:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
-        try:
+        async with Started(tmp_path) as place:
             for name, arguments in ENDS.items():
-                forked = await processes.fork(name, arguments, tmp_path / f"{name}.log")
-                await asyncio.wait_for(forked.ended.wait(), WAIT_S)
-            await processes.fork("n5", ["sleep"], tmp_path / "n5.log")
-            await processes.terminate("n5", timeout_s=WAIT_S)
-            assert [one.name for one in processes.deaths] == [*ENDS]
-            return {name: words for name, words, _ in processes.deaths}
-        finally:
-            await processes.end()
+                await place.fork(name, *arguments)
+                await place.ended(name)
+            await place.fork("n5", "sleep")
+            await place.terminate("n5", timeout_s=WAIT_S)
+            assert [one.name for one in place.deaths] == [*ENDS]
+            return {name: words for name, words, _ in place.deaths}
 
     words = asyncio.run(story())
     assert "exit code 3" in words["n1"]
@@ -217,14 +246,11 @@ def test_a_module_that_cannot_be_imported_is_reported(tmp_path: Path) -> None:
     (tmp_path / "program" / "__main__.py").write_text("import nothing_of_that_name")
 
     async def story() -> None:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log", "program")
-        try:
-            await processes.spawn("n1", SLEEPER, tmp_path / "n1.log")
+        async with Started(tmp_path) as place:
+            await place.run("n1", *SLEEPER)
             with pytest.raises(FloodmarkError, match="nothing_of_that_name"):
-                await processes.fork("n2", [], tmp_path / "n2.log")
-            assert (processes.lives("n1"), processes.lives("n2")) == (True, False)
-        finally:
-            await processes.end()
+                await place.fork("n2")
+            assert (place.lives("n1"), place.lives("n2")) == (True, False)
 
     asyncio.run(story())
 
@@ -233,19 +259,15 @@ def test_an_exit_nobody_asked_for_is_remembered_with_its_last_words(tmp_path: Pa
     """An exit after a kill of ours is none; and a name may be used again."""
 
     async def story() -> None:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")
-        try:
-            argv = [sys.executable, "-c", "raise SystemExit('the disk is full')"]
-            process = await processes.spawn("n1", argv, tmp_path / "n1.log")
-            await asyncio.wait_for(process.ended.wait(), WAIT_S)
-            assert [one.name for one in processes.deaths] == ["n1"]
-            assert "the disk is full" in processes.last_words("n1")
+        async with Started(tmp_path, module=None) as place:
+            await place.run("n1", sys.executable, "-c", "raise SystemExit('the disk is full')")
+            await place.ended("n1")
+            assert [one.name for one in place.deaths] == ["n1"]
+            assert "the disk is full" in place.last_words("n1")
 
-            await processes.spawn("n1", SLEEPER, tmp_path / "n1.log")
-            await processes.terminate("n1", timeout_s=WAIT_S)
-            assert [one.name for one in processes.deaths] == ["n1"]
-        finally:
-            await processes.end()
+            await place.run("n1", *SLEEPER)
+            await place.terminate("n1", timeout_s=WAIT_S)
+            assert [one.name for one in place.deaths] == ["n1"]
 
     asyncio.run(story())
 
@@ -254,16 +276,13 @@ def test_what_cannot_be_spawned_is_reported(tmp_path: Path) -> None:
     """And no process remains that would seem to run."""
 
     async def story() -> None:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")
-        try:
+        async with Started(tmp_path, module=None) as place:
             with pytest.raises(FloodmarkError, match="spawn"):
-                await processes.spawn("n1", [str(tmp_path / "nothing")], tmp_path / "n1.log")
-            assert not processes.lives("n1")
+                await place.run("n1", str(tmp_path / "nothing"))
+            assert not place.lives("n1")
             with pytest.raises(FloodmarkError, match="not running"):
-                await processes.pause("n1")
-        finally:
-            await processes.end()
-            await processes.end()
+                await place.pause("n1")
+            await place.close()
 
     asyncio.run(story())
 
@@ -272,14 +291,12 @@ def test_when_the_supervisor_goes_all_is_lost_and_nobody_has_died_by_itself(tmp_
     """Because no bug of a broker explains it."""
 
     async def story() -> None:
-        processes = await SupervisedProcesses.begin(tmp_path / "keeper.log")
-        try:
-            process = await processes.spawn("n1", SLEEPER, tmp_path / "n1.log")
-            processes._supervisor.kill()
-            await asyncio.wait_for(process.ended.wait(), WAIT_S)
-            assert ([one.name for one in processes.deaths], processes.lives("n1")) == ([], False)
-            assert processes.lost == "the supervisor, parent of all brokers, ended, and all brokers with it"
-        finally:
-            await processes.end()
+        async with Started(tmp_path, module=None) as place:
+            await place.run("n1", *SLEEPER)
+            assert place._supervisor is not None
+            place._supervisor.kill()
+            await place.ended("n1")
+            assert ([one.name for one in place.deaths], place.lives("n1")) == ([], False)
+            assert place.lost == "the supervisor, parent of all brokers, ended, and all brokers with it"
 
     asyncio.run(story())

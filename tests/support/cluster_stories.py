@@ -110,8 +110,8 @@ async def a_preferred_election_brings_the_first_replica_back_to_lead(one: Broker
 
 async def mending_undoes_everything_and_leaves_nothing_behind(one: BrokerCluster) -> None:
     """A cut, a pause, a kill and a dead controller at once, then mended twice."""
-    await one.cut({"n1": ["n2"]})
-    await one.pause("n2")
+    await one.place.cut({"n1": ["n2"]})
+    await one.place.pause("n2")
     await one.kill("n3")
     await one.kill(CONTROLLER)
     assert (await one.observe()).partitions == {}
@@ -123,7 +123,7 @@ async def mending_undoes_everything_and_leaves_nothing_behind(one: BrokerCluster
 
 async def a_freeze_stops_all_and_a_silent_broker_counts_as_not_running(one: BrokerCluster) -> View:
     """Returns the view of the frozen cluster; mending does not end a freeze."""
-    await one.pause("n3")
+    await one.place.pause("n3")
     look = await one.runs.freeze()
     assert look.running == {"n1", "n2"}
     assert set(look.replicas) == {(node, key) for node in ("n1", "n2") for key in (0, 1)}

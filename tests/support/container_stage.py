@@ -17,7 +17,7 @@ from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.containers.engine_client import connect
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
-from floodmark.harness.cluster.containers.pods import Pods
+from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.cluster.containers.sweep import LABEL_RUN
 from floodmark.harness.op import Send, Type
 from floodmark.harness.protocols import PartitionSpec, View
@@ -38,8 +38,8 @@ async def lab_only(folder):
 async def cluster(folder):
     one = catalog.cluster("containers", folder, 1, rules="kip-320", bugs=(), config={}, links="direct")
     await one.start()
-    await one.pause("n1")  # a paused process does not notice that its harness ends
-    return one._house.hosts._lab.run
+    await one.place.pause("n1")  # a paused process does not notice that its harness ends
+    return one.place._lab.run
 
 async def main():
     print(await {"lab": lab_only, "cluster": cluster}[sys.argv[1]](Path(sys.argv[2])), flush=True)
@@ -84,14 +84,13 @@ class Stage:
             self._runner.close()
 
     @property
-    def pods(self) -> Pods:
-        assert self.cluster._house is not None
-        assert isinstance(self.cluster._house.hosts, Pods)
-        return self.cluster._house.hosts
+    def place(self) -> ContainersPlace:
+        assert isinstance(self.cluster.place, ContainersPlace)
+        return self.cluster.place
 
     @property
     def lab(self) -> EngineResources:
-        return self.pods._lab
+        return self.place._lab
 
     async def begin(self, specs: Sequence[PartitionSpec] = SPECS) -> None:
         await self.cluster.start()

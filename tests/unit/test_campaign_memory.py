@@ -83,4 +83,4 @@ def test_containers_count_without_files_that_the_kernel_could_drop() -> None:
 
     lab = SimpleNamespace(names=("n1", "n2", "controller"), call=call, broker=lambda name: f"c-{name}",
                           client=SimpleNamespace(api=SimpleNamespace(stats=stats)))
-    assert asyncio.run(MemoryLimits(cast(EngineResources, lab), {}).resident_bytes()) == 1000 * MB
+    assert asyncio.run(MemoryLimits(cast(EngineResources, lab)).resident_bytes()) == 1000 * MB

@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CLIENTS, CONTROLLER, Cuts, Packets, Resets
+from floodmark.harness.protocols import CLIENTS, CONTROLLER
 
 ADDRESSES = {"n1": "10.9.0.11", "n2": "10.9.0.12", "n3": "10.9.0.13", CONTROLLER: "10.9.0.14",
              CLIENTS: "10.9.0.1"}
@@ -205,10 +205,3 @@ def test_a_load_completes_although_its_caller_is_cancelled(lab: FakeLab, net: Ru
         assert await net.mend() == []
 
     asyncio.run(story())
-
-
-def test_the_abilities_are_packets_and_resets_alone(net: Rules) -> None:
-    """Not Cuts: the cluster itself implements that."""
-    able = [[isinstance(one, seam) for seam in (Packets, Resets, Cuts)] for one in net.abilities]
-
-    assert able == [[True, False, False], [False, True, False]]

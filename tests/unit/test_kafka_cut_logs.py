@@ -7,6 +7,7 @@ import pytest
 
 from floodmark.harness.cluster.kafka.cut_logs import HOW, RECOVERY_POINTS, CutLogs
 from floodmark.harness.cluster.log_extents import batch_ends, log_end_offset, log_extents
+from floodmark.harness.cluster.system import wipe
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "kafka_logs"
 LOG = "v2-none-client-0"  # its batches end at 1, 6, 8 and 10
@@ -119,7 +120,7 @@ def test_fsynced_topics_and_the_controllers_log_are_kept(node: Path, tmp_path: P
 
 
 def test_a_new_disk(node: Path, tmp_path: Path) -> None:
-    lost = CutLogs().wipe(tmp_path / "n1.durable", node)
+    lost = wipe(CutLogs(), tmp_path / "n1.durable", node)
 
     assert list(node.iterdir()) == []
     assert lost.records[LOG] == 10

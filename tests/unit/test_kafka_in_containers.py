@@ -5,6 +5,7 @@ import asyncio
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,17 +14,17 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import addresses
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.kafka_image import image_of
-from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.kafka import choice
 from floodmark.harness.cluster.kafka.distribution import Distribution, is_image, version_of
 from floodmark.harness.cluster.kafka.kafka_system import CONTROLLER_ID, KafkaSystem
 from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.commands.scenario_runs import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import CONTROLLER, Clocks
+from floodmark.harness.protocols import CONTROLLER, Clocks, ability
 
 IDS = {"n1": 1, "n2": 2, CONTROLLER: CONTROLLER_ID}
 IMAGE = "apache/kafka:4.3.1"
@@ -58,7 +59,7 @@ def system(image: str | None) -> KafkaSystem:
 
 def attached(layout: Layout, image: str | None = None) -> KafkaSystem:
     runs = system(image)
-    runs.attach(layout, cast(Hosts, None), cast(Disks, None))
+    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
     return runs
 
 
@@ -146,7 +147,7 @@ def test_an_image_runs_only_in_containers(tmp_path: Path, monkeypatch: pytest.Mo
     assert there.system["image"] == IMAGE
     assert "libfaketime" in there.lacks[Clocks]
     assert "clock" in catalog.unsupported_nemeses(IMAGE, "kip-320")
-    assert not any(isinstance(one, Clocks) for one in there.abilities)
+    assert ability(there, Clocks) is None
     assert (system_of(IMAGE), system_of("apache/kafka:2.8.2")) == (system_of("4.3.1"), system_of("2.8.2"))
 
 

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,6 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from floodmark.harness import catalog
 from floodmark.harness.client.batch import uvarint
-from floodmark.harness.cluster.hosts import Disks, Hosts
 from floodmark.harness.cluster.kafka import choice, kraft
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
@@ -29,6 +29,7 @@ from floodmark.harness.cluster.kafka.metadata_log import (
 )
 from floodmark.harness.cluster.kafka.settings import OURS, effective, property_line
 from floodmark.harness.cluster.layout import Layout, lay_out
+from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -93,7 +94,7 @@ def test_every_process_has_its_address_and_its_folder(layouts: dict[str, Layout]
     """Each node and its folder have their own ids; settings go to all, the controller too."""
     layout = layouts["direct"]
     runs = system(config={"min.insync.replicas": "2", "num.io.threads": "3"})
-    runs.attach(layout, cast(Hosts, None), cast(Disks, None))
+    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
 
     for name, number in IDS.items():
         keys = written(layout, name)
@@ -112,7 +113,7 @@ def test_proxied_brokers_dial_each_other_by_name(layouts: dict[str, Layout], fou
     """A name resolves to the dialer's link; its own name to its listener. Each link has its own address."""
     layout = layouts["proxied"]
     runs = system()
-    runs.attach(layout, cast(Hosts, None), cast(Disks, None))
+    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
 
     second = {node: layout.places[node].control[1] for node in layout.nodes}
     for node in layout.nodes:
@@ -147,7 +148,7 @@ def test_the_controller_advertises_an_address_where_it_may(layouts: dict[str, La
 def test_a_wiped_broker_gets_a_new_folder(layouts: dict[str, Layout], found: None) -> None:
     layout = layouts["direct"]
     runs = system()
-    runs.attach(layout, cast(Hosts, None), cast(Disks, None))
+    runs.attach(cast(Place, SimpleNamespace(layout=layout)))
     meta = layout.places["n2"].log_dir / "meta.properties"
     before = meta.read_text()
     meta.unlink()

@@ -98,9 +98,8 @@ async def served(folder: Path, *, trace: bool) -> AsyncIterator[Stand]:
     layout = replace(layout, places=places)
     write_properties(layout, broker_settings({}, nodes=2), rules="kip-320", bugs=())
     stand = Stand(points=None, layout=layout, node=node)  # type: ignore[arg-type]
-    sockets = ControlSockets(layout, stand)  # type: ignore[arg-type]
-    stand.points = FailpointControl(layout, sockets)
-    stand.points.specs = SPECS
+    sockets = ControlSockets(stand)  # type: ignore[arg-type]
+    stand.points = FailpointControl(layout, sockets, lambda: SPECS)
     try:
         yield stand
     finally:

@@ -16,7 +16,9 @@ from floodmark.broker.storage.checkpoint_files import (
 )
 from floodmark.broker.storage.durability_side_file import DurabilitySideFile, Note
 from floodmark.broker.storage.log_directory import LogDirectory
-from floodmark.harness.cluster.reference.power_loss import power_cut, wipe
+from floodmark.harness.cluster.reference import power_loss
+from floodmark.harness.cluster.reference.power_loss import power_cut
+from floodmark.harness.cluster.system import wipe
 from floodmark.harness.errors import FloodmarkError
 
 SIZE = len(batch(0).data)
@@ -368,7 +370,7 @@ def test_a_wiped_disk_holds_nothing_and_a_broker_starts_on_it_as_on_a_new_one(di
     write_offset_checkpoint(disk.files, HIGH_WATERMARKS, {("log", 0): 7})
     disk.kill()
 
-    lost = wipe(disk.durable, disk.log_dir)
+    lost = wipe(power_loss, disk.durable, disk.log_dir)
 
     assert (lost.lost_records, lost.records) == (7, {NAME: 7})
     assert list(disk.log_dir.iterdir()) == []

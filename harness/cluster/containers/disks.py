@@ -26,9 +26,9 @@ from floodmark.harness.cluster.containers import archives
 from floodmark.harness.cluster.containers.addresses import DATA
 from floodmark.harness.cluster.containers.engine_resources import EngineResources, PastFault
 from floodmark.harness.cluster.containers.loop_devices import Loops
-from floodmark.harness.cluster.containers.pods import Pods
 from floodmark.harness.cluster.log_extents import LogExtents, Lost, log_extents, records_between
-from floodmark.harness.cluster.system import PowerLoss
+from floodmark.harness.cluster.place import Place
+from floodmark.harness.cluster.system import PowerLoss, wipe
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER
@@ -56,25 +56,18 @@ class FaultyDisk:
 
 
 class Volumes:
-    """The brokers' disks, see harness.cluster.hosts: Disks, and harness.protocols: BadDisks. `own`: whether
-    brokers have disks of their own; before prepare() whether that is wanted."""
+    """The disks of a place's brokers, see harness.protocols: BadDisks. `own`: whether brokers have disks of
+    their own; known after prepare()."""
 
-    def __init__(self, lab: EngineResources, power: PowerLoss, *, own: bool = True,
-                 without: Sequence[str] = (), say: Callable[[str], None] = lambda _line: None) -> None:
-        """without: kinds of bad disks that this engine cannot make."""
-        self.own = own
-        self._without = frozenset(without)
+    def __init__(self, lab: EngineResources, power: PowerLoss, place: Place, *,
+                 say: Callable[[str], None] = lambda _line: None) -> None:
+        self.own = True
         self._lab = lab
         self._power = power
         self._say = say
         self._loops = Loops(lab)
-        self._pods: Pods | None = None
+        self._place = place
         self._faulty: dict[str, FaultyDisk] = {}
-
-    def serve(self, pods: Pods) -> None:
-        """Serves these pods: prepares their disks and releases them."""
-        self._pods = pods
-        pods.prepare, pods.dispose = self.prepare, self.close
 
     async def prepare(self) -> None:
         """Makes a volume for each broker; on the engine's disk if there can be no disks of their own."""
@@ -96,11 +89,11 @@ class Volumes:
         with contextlib.suppress(FloodmarkError):
             await self._loops.release()
 
-    # -- Disks --------------------------------------------------------------------------------------------
+    # -- Place --------------------------------------------------------------------------------------------
 
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         before = None
-        if self.own and keep is None and self._hosts.lives(name):
+        if self.own and keep is None and self._place.lives(name):
             before = await self._shut_down(name)
         await self._end(name)
         return await (self._simulated(name, keep) if before is None else self._lost_since(name, before))
@@ -108,7 +101,7 @@ class Volumes:
     async def wipe(self, name: str) -> Lost:
         await self.repair(name)
         folder = await self.log_dir(name)
-        lost = await asyncio.to_thread(self._power.wipe, self._durable(name), folder)
+        lost = await asyncio.to_thread(wipe, self._power, self._durable(name), folder)
         await self._in_helper(name, "empty")
         return lost
 
@@ -136,7 +129,7 @@ class Volumes:
 
     @property
     def kinds(self) -> frozenset[str]:
-        return (ANYWHERE | OWN_DISK if self.own else ANYWHERE) - self._without
+        return ANYWHERE | OWN_DISK if self.own else ANYWHERE
 
     async def harm(self, node: str, kind: str) -> Mapping[str, Any]:
         """Makes a disk bad. lost_records: an upper bound by the side file, if the disk of a running broker
@@ -166,7 +159,7 @@ class Volumes:
             self._lab.past_faults[node] = PastFault(
                 why=WHY["full"], sign=os.strerror(errno.ENOSPC), until_s=time.monotonic() + DYING_S)
             await self._wait_for_end_event(node)
-        elif not self._hosts.lives(node) or await self._started(node) == faulty.since:
+        elif not self._place.lives(node) or await self._started(node) == faulty.since:
             await self._end(node)
             if faulty.kind == "read-only":
                 await self._loops.check(node)
@@ -185,10 +178,10 @@ class Volumes:
             await self.repair(name)  # it was shut down when the fault began
             return faulty.extents
         try:
-            await self._hosts.pause(name)
+            await self._place.pause(name)
             return _extents(await self._loops.strike(name, "power", None))
         except FloodmarkError as error:
-            if self._hosts.lives(name):
+            if self._place.lives(name):
                 self._say(f"the disk of {name} cannot be shut down, its power cut is simulated on files: "
                           f"{error}")
             return None
@@ -211,19 +204,19 @@ class Volumes:
     async def _shut_down_alive(self, node: str, kind: str) -> Mapping[str, Any]:
         """Shuts the disk of a running broker down; it goes on and gets errors. One that does not run is not
         affected."""
-        hosts, was_paused = self._hosts, self._hosts.paused(node)
+        place, was_paused = self._place, self._place.paused(node)
         try:
             if not was_paused:
-                await hosts.pause(node)  # so that nothing is written between measuring and the shutdown
+                await place.pause(node)  # so that nothing is written between measuring and the shutdown
             found = await self._loops.strike(node, STRIKES[kind], self._power.fsynced(self._durable(node)))
         except FloodmarkError:
-            if hosts.lives(node):
+            if place.lives(node):
                 raise
             await self.repair(node)
             return {"lost_records": 0}
         finally:
-            if not was_paused and hosts.lives(node):
-                await hosts.resume(node)
+            if not was_paused and place.lives(node):
+                await place.resume(node)
         self._faulty[node] = replace(self._faulty[node], extents=_extents(found))
         return {"lost_records": sum(leo - durable for leo, _, durable in found.values()), "how": "disk"}
 
@@ -260,18 +253,12 @@ class Volumes:
 
     # -- inside -------------------------------------------------------------------------------------------
 
-    @property
-    def _hosts(self) -> Pods:
-        if self._pods is None:
-            raise FloodmarkError("the cluster was not started")
-        return self._pods
-
     def _durable(self, name: str) -> Path:
         return self._lab.work / f"{name}.durable"
 
     async def _end(self, name: str) -> None:
         """Kills the broker and waits until the engine has unmounted its disk."""
-        await self._hosts.kill(name)
+        await self._place.kill(name)
         await self._started(name)
 
     async def _wait_for_end_event(self, name: str) -> None:
@@ -279,7 +266,7 @@ class Volumes:
 
         async def unheard() -> str | None:
             runs = (await self._state(name))["Running"]
-            return "the engine has not reported it" if self._hosts.lives(name) and not runs else None
+            return "the engine has not reported it" if self._place.lives(name) and not runs else None
 
         await wait_until(unheard, f"the end of {name}", ENGINE_S)
 
@@ -295,7 +282,7 @@ class Volumes:
 
     async def _in_helper(self, name: str, do: str, *arguments: str) -> None:
         await self._lab.helper([*_DISKS, do, *arguments],
-                               volumes={self._lab.volume(name): MOUNT}, timeout_s=EDIT_S)
+                               volume=self._lab.volume(name), mounted_at=MOUNT, timeout_s=EDIT_S)
 
 
 def edits(before: Mapping[str, int], after: Mapping[str, int], *, restored: Sequence[str]) -> list[str]:

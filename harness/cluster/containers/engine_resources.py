@@ -162,31 +162,12 @@ class EngineResources:
         code, printed = await self.call(f"run {argv[0]} in {container}", run, timeout_s=timeout_s)
         return _printed(argv, f"in {container}", code, printed)
 
-    async def exec_detached(self, container: str, argv: Sequence[str], *,
-                            env: Mapping[str, str] | None = None, user: str = "0") -> None:
-        """Starts argv in a running container, and does not wait for it."""
-        api = self.client.api
-
-        def run() -> None:
-            made = api.exec_create(container, list(argv), environment=dict(env or {}), user=user,
-                                   stdout=False, stderr=False)["Id"]
-            api.exec_start(made, detach=True)
-
-        await self.call(f"start {argv[0]} in {container}", run)
-
-    async def helper(self, argv: Sequence[str], *, volumes: Mapping[str, str] | None = None,
-                     caps: Sequence[str] = (), device_rules: Sequence[str] = (),
-                     binds: Mapping[str, str] | None = None, timeout_s: float = CALL_S) -> str:
+    async def helper(self, argv: Sequence[str], *, volume: str, mounted_at: str, timeout_s: float) -> str:
         """Runs argv as root in a container of its own, without network; returns its output, which must be
-        short.
-
-        volumes: name -> path in it; binds: host path -> path in it. FloodmarkError if its exit code is not 0.
-        """
+        short. FloodmarkError if its exit code is not 0."""
         api = self.client.api
-        mounts = [f"{source}:{path}" for source, path in {**(volumes or {}), **(binds or {})}.items()]
-        host = api.create_host_config(
-            binds=mounts, cap_add=list(caps), device_cgroup_rules=list(device_rules),
-            log_config=LogConfig(type="json-file"))  # whatever the default: the output is read
+        host = api.create_host_config(  # whatever the default log is: the output is read
+            binds=[f"{volume}:{mounted_at}"], log_config=LogConfig(type="json-file"))
 
         def run() -> tuple[int, str]:
             made = api.create_container(

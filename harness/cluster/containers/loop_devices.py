@@ -164,12 +164,3 @@ def _folder(run: str) -> str:
     """The folder of a run's backing files, the only part of their path that is the same in every
     namespace."""
     return f"floodmark-{run}"
-
-
-async def loops_possible(lab: EngineResources) -> str | None:
-    """Why brokers cannot have disks of their own on this engine now; None: they can."""
-    try:
-        await lab.helper(["losetup", "-f"], caps=CAPS, device_rules=RULES, binds={"/dev": "/dev"})
-    except FloodmarkError as error:
-        return str(error)
-    return None

@@ -12,7 +12,6 @@ Rules
 import asyncio
 import contextlib
 import time
-from collections.abc import MutableMapping
 from typing import Any
 
 from docker.errors import APIError
@@ -28,12 +27,10 @@ HIGHEST = (1 << 63) - 4096  # bytes: the full pages that fit the kernel's counte
 
 
 class MemoryLimits:
-    """The brokers' memory limits, see harness.protocols: MemoryLimits. excused: broker whose end is expected
-    -> why; shared with Pods."""
+    """The brokers' memory limits, see harness.protocols: MemoryLimits."""
 
-    def __init__(self, lab: EngineResources, excused: MutableMapping[str, str]) -> None:
+    def __init__(self, lab: EngineResources) -> None:
         self._lab = lab
-        self._excused = excused
         self._limited: set[str] = set()
 
     async def limit(self, node: str, limit_mb: int | None) -> None:
@@ -43,7 +40,7 @@ class MemoryLimits:
         if limit_mb < LEAST_MB:
             raise FloodmarkError(f"{node} cannot be limited to {limit_mb} MB: {LEAST_MB} MB is the least")
         self._limited.add(node)
-        self._excused[node] = WHY
+        self._lab.excused[node] = WHY
         await self._lab.call(f"limit the memory of {node}", self._set, node, limit_mb << 20)
 
     async def resident_bytes(self) -> int:
@@ -74,8 +71,8 @@ class MemoryLimits:
         await self._lab.call(f"free the memory of {node}", self._set, node, HIGHEST)
         self._limited.discard(node)
         self._lab.past_faults[node] = PastFault(why=WHY, sign=None, until_s=time.monotonic() + EVENT_S)
-        if self._excused.get(node) == WHY:
-            del self._excused[node]
+        if self._lab.excused.get(node) == WHY:
+            del self._lab.excused[node]
 
     def _set(self, node: str, limit: int) -> None:
         api, container = self._lab.client.api, self._lab.broker(node)

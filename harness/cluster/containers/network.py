@@ -20,7 +20,6 @@ from floodmark.harness.cluster.containers.packet_rules import QUIET, NetworkFaul
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import CLIENTS
-from floodmark.harness.schedule.json_form import QUALITIES
 
 PROGRAM = ("sh", "/opt/floodmark/faults/network.sh")
 PROGRAM_S = 20.0  # it may start a queue's program and end another
@@ -39,13 +38,9 @@ class EngagedRules:
 
 
 class Rules:
-    """The network, see harness.cluster.hosts: Network. `abilities`: further faults that use the same
-    rules."""
-
-    why_not: str | None = None
+    """See harness.protocols: Cuts, Packets and Resets."""
 
     def __init__(self, lab: EngineResources) -> None:
-        self.abilities: tuple[object, ...] = (BadLines(self), Resetting(self))
         self._lab = lab
         self._force = NetworkFaults()
         self._ways: frozenset[str] | None = None  # None: not known yet
@@ -54,7 +49,7 @@ class Rules:
         self._ended: set[str] = set()  # nodes whose delay program ended before the heal
         self._changing = asyncio.Lock()
 
-    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
         """Cuts links. grudge: node -> the nodes it receives nothing from. reset: connections end at both
         ends."""
         pairs = packets.pairs_of(grudge, self._lab.names)
@@ -65,8 +60,7 @@ class Rules:
                 await self._reset(pairs)
 
     async def degrade(self, grudge: Mapping[str, Sequence[str]], quality: Mapping[str, float]) -> None:
-        """See harness.protocols: Packets. For one quality between the same two nodes, the last value
-        counts."""
+        """For one quality between the same two nodes, the last value counts."""
         pairs = packets.pairs_of(grudge, self._lab.names)
         async with self._changing:
             if self._ways is None:
@@ -78,7 +72,6 @@ class Rules:
             await self._load_all()
 
     async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
-        """Resets connections, see harness.protocols: Resets."""
         pairs = packets.pairs_of(grudge, self._lab.names)
         async with self._changing:
             return await self._reset(pairs)
@@ -99,9 +92,6 @@ class Rules:
                         for name in sorted(self._ended)]
             self._ended.clear()
             return residue
-
-    async def close(self) -> None:
-        """Does nothing: the rules end with the containers."""
 
     # -- loading ------------------------------------------------------------------------------------------
 
@@ -180,33 +170,6 @@ class Rules:
             raise FloodmarkError(f"the connection {' - '.join(sorted(min(stays, key=sorted)))} could not be "
                                  "reset: the kernel needs CONFIG_INET_DIAG_DESTROY")
         return len(was_reset)
-
-
-class BadLines:
-    """The ability Packets, see harness.protocols."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-
-    async def degrade(self, grudge: Mapping[str, Sequence[str]], quality: Mapping[str, float]) -> None:
-        await self._rules.degrade(grudge, quality)
-
-
-class Resetting:
-    """The ability Resets, see harness.protocols."""
-
-    def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-
-    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
-        return await self._rules.reset(grudge)
-
-
-async def packets_possible(lab: EngineResources) -> Mapping[str, str | None]:
-    """Quality -> None, or why it is impossible between nodes here. The net containers must run."""
-    ways = await _ways(lab)
-    between = [(lab.names[0], lab.names[-1])]
-    return {quality: packets.refusal(between, {quality: 1}, ways) for quality in QUALITIES}
 
 
 async def _ways(lab: EngineResources) -> frozenset[str]:

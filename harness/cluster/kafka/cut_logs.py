@@ -20,7 +20,6 @@ Rules
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -35,7 +34,6 @@ from floodmark.harness.cluster.log_extents import (
     log_extents,
     partition_folders,
     records_between,
-    records_in,
     segments_of,
 )
 from floodmark.harness.logdir import read_offsets
@@ -71,16 +69,6 @@ class CutLogs:
         after = log_extents(log_dir)
         durable_file.write_text(json.dumps({name: leo for name, (leo, _) in after.items()}), encoding="utf-8")
         return replace(records_between(before, after), how=HOW)
-
-    def wipe(self, durable_file: Path, log_dir: Path) -> Lost:
-        records = {name: records_in(log_dir / name) for name in partition_folders(log_dir)}
-        for path in sorted(log_dir.iterdir()):
-            if path.is_dir():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        self.mark_all_durable(durable_file)
-        return Lost(kept={}, records={name: count for name, count in records.items() if count})
 
     def mark_all_durable(self, durable_file: Path) -> None:
         durable_file.write_text("{}", encoding="utf-8")

@@ -33,8 +33,7 @@ from typing import Any
 
 from floodmark.harness import logdir
 from floodmark.harness.cluster import admin_requests
-from floodmark.harness.cluster.elections import election_result
-from floodmark.harness.cluster.hosts import Disks, Hosts
+from floodmark.harness.cluster.elections import chosen, elect, election_result
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.broker_metadata import BrokerMetadata, Metadata
 from floodmark.harness.cluster.kafka.distribution import FIRST_TRACED, Distribution, release_of
@@ -46,6 +45,7 @@ from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.settings import effective, keeps_all
 from floodmark.harness.cluster.kafka.wire_looks import Ends, WireLooks
 from floodmark.harness.cluster.layout import Address, Layout
+from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.errors import FloodmarkError, WrongDisk
 from floodmark.harness.logdir.segments import segments_of
@@ -128,7 +128,7 @@ class KafkaSystem:
         self._names = {number: node for node, number in ids.items()}
         self._wire_looks, self._metadata = WireLooks(), BrokerMetadata()
         self._starts: dict[str, _Start] = {}  # of each process, the last
-        self._attached: tuple[Layout, Hosts, Disks] | None = None
+        self._attached: Place | None = None
         self._clock = Clock.now()
 
     # -- System -------------------------------------------------------------------------------------------
@@ -139,11 +139,12 @@ class KafkaSystem:
         return JavaSoftware(version=kafka.version, java=kafka.java, jars=kafka.jars, image=kafka.image,
                             needs_java=kafka.needs_java)
 
-    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None:
+    def attach(self, place: Place) -> None:
+        layout = place.layout
         if "," in str(layout.folder):
             raise FloodmarkError("Kafka reads a comma in log.dirs as the end of a folder's name: choose a "
                                  f"folder without one, not {layout.folder}")
-        self._attached = layout, hosts, disks
+        self._attached = place
         self._form.write_files(layout)
         write_hosts(layout)
         write_logging(layout.work(""))
@@ -155,16 +156,8 @@ class KafkaSystem:
                             logging=self._layout.work(""), flags=flags)
         return [*self._form.before(name), *java]
 
-    def number(self, partitions: Sequence[PartitionSpec]) -> None:
-        self.partitions += tuple(partitions)
-
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
-        topics: dict[str, list[list[int]]] = {}
-        for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
-            assignment = topics.setdefault(spec.topic, [])
-            if spec.partition != len(assignment):
-                raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
-            assignment.append([self.ids[node] for node in spec.replicas])
+        topics = admin_requests.assignments(partitions, self.ids)
         configs = {topic: {**self._topic_config, **self._topics.get(topic, {})} for topic in topics}
         await admin_requests.create_topics(await self._admin(), topics, timeout_s=ASK_S, configs=configs)
 
@@ -176,7 +169,7 @@ class KafkaSystem:
             self._metadata.of_each(reached, self.partitions, LOOK_S),
             self._form.controller_state(self.partitions))
         starts: Mapping[tuple[str, int], int] = {}
-        if not self._files_at_hand:
+        if self._place.read is not None:
             starts = await self._wire_looks.log_starts(reached, self.partitions, LOOK_S)
             await asyncio.gather(*map(self._look_at_checkpoint, {node for node, _ in ends}))
         return View(
@@ -238,9 +231,6 @@ class KafkaSystem:
     def crashes(self) -> Sequence[Met]:
         return ()
 
-    async def hang_up(self, name: str) -> None:
-        pass  # the next observation finds the broken connections
-
     async def release_holds(self, names: Sequence[str]) -> list[str]:
         return []
 
@@ -254,8 +244,8 @@ class KafkaSystem:
     async def freeze(self) -> View:
         """Freezes the cluster, see the module's docstring. A silent broker is killed."""
         self.frozen = True
-        if self._form.decides_alone and self._hosts.lives(CONTROLLER):
-            await self._hosts.pause(CONTROLLER)
+        if self._form.decides_alone and self._place.lives(CONTROLLER):
+            await self._place.pause(CONTROLLER)
         looks = [await self.look()]
         deadline_s = time.monotonic() + FREEZE_S
         while (len(looks) < SAME_LOOKS or len({_state_of(look) for look in looks[-SAME_LOOKS:]}) > 1
@@ -266,14 +256,14 @@ class KafkaSystem:
             looks.append(await self.look())
         answering = {node for node, _ in looks[-1].replicas}
         await asyncio.gather(*(
-            self._hosts.pause(node) if node in answering else self._hosts.kill(node)
-            for node in self.nodes if self._hosts.lives(node)))
+            self._place.pause(node) if node in answering else self._place.kill(node)
+            for node in self.nodes if self._place.lives(node)))
         state = await self._last_decisions()
-        if self._hosts.lives(CONTROLLER):
-            await self._hosts.pause(CONTROLLER)
+        if self._place.lives(CONTROLLER):
+            await self._place.pause(CONTROLLER)
         decided = state.partitions if state else {}
         nodes = sorted({node for node, _ in looks[-1].replicas})
-        found = await asyncio.gather(*map(self._attachment[2].log_dir, nodes))
+        found = await asyncio.gather(*map(self._place.log_dir, nodes))
         log_dirs = dict(zip(nodes, found, strict=True))
         replicas = await asyncio.to_thread(self._replicas_on_disk, looks[-SAME_LOOKS:], decided, log_dirs)
         return replace(looks[-1], replicas=replicas, partitions=decided)
@@ -291,21 +281,21 @@ class KafkaSystem:
         deadline_s = time.monotonic() + FREEZE_S
         while True:
             state = await self._form.controller_state(self.partitions)
-            answers = self._hosts.lives(CONTROLLER) and not self._hosts.paused(CONTROLLER)
+            answers = self._place.lives(CONTROLLER) and not self._place.paused(CONTROLLER)
             if state is not None or not answers or time.monotonic() > deadline_s:
                 return state
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
     async def expire(self, node: str) -> None:
-        self._layout.known(node)
+        self._layout.of(node)
         await self._form.expire(node, self.partitions, self._answering())
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Elects preferred leaders, or unclean ones. Empty: of all partitions. A controller that does not
         answer counts as a refusal."""
-        specs = self._specs(partitions)
+        specs = chosen(self.partitions, partitions)
         try:
-            return election_result(await self._elect(specs, unclean=unclean))
+            return election_result(await elect(await self._admin(), specs, unclean=unclean))
         except FloodmarkError as error:
             return election_result({spec.key: str(error) for spec in specs})
 
@@ -313,7 +303,7 @@ class KafkaSystem:
                             ) -> Mapping[str, Any]:
         """Elects this replica: a reassignment that only changes the order puts it first, the preferred leader
         is elected, and the order is restored."""
-        specs = self._specs(partitions)
+        specs = chosen(self.partitions, partitions)
         if unclean:
             return {"elected": [], "refused": {
                 str(spec.key): "an unclean election takes the first live replica of the assignment, not a "
@@ -326,7 +316,7 @@ class KafkaSystem:
         try:
             errors |= await self._reorder(able, first=leader)
             moved = [spec for spec in able if errors[spec.key] is None]
-            errors |= await self._elect(moved, unclean=False) if moved else {}
+            errors |= await elect(await self._admin(), moved, unclean=False) if moved else {}
             await self._reorder(able, first=None)
         except FloodmarkError as error:
             errors |= {spec.key: str(error) for spec in able if spec.key not in errors}
@@ -348,18 +338,14 @@ class KafkaSystem:
     # -- inside -------------------------------------------------------------------------------------------
 
     @property
-    def _attachment(self) -> tuple[Layout, Hosts, Disks]:
+    def _place(self) -> Place:
         if self._attached is None:
             raise FloodmarkError("the cluster was not started")
         return self._attached
 
     @property
     def _layout(self) -> Layout:
-        return self._attachment[0]
-
-    @property
-    def _hosts(self) -> Hosts:
-        return self._attachment[1]
+        return self._place.layout
 
     def _write_trace(self, name: str, file: Path) -> None:
         """Writes a node's raw trace. No file if there is nothing to read: the merge then reports a missing
@@ -374,39 +360,22 @@ class KafkaSystem:
             kafka_trace.write_controller_trace(
                 place.log_dir, file, node_id=place.node_id, clock=self._clock)
 
-    @property
-    def _files_at_hand(self) -> bool:
-        return not any(place.log_dir_copied for place in self._layout.places.values())
-
     def _asked(self, node: str) -> Address:
         """The listener for the other brokers, because a cut of clients does not affect it."""
         return self._layout.places[node].asked
 
     def _running(self) -> frozenset[str]:
-        return frozenset(node for node in self.nodes if self._hosts.lives(node))
+        return frozenset(node for node in self.nodes if self._place.lives(node))
 
     def _answering(self) -> list[str]:
         """Nodes that can answer; asking others would only wait."""
-        return [node for node in self.nodes if self._hosts.lives(node) and not self._hosts.paused(node)]
+        return [node for node in self.nodes if self._place.lives(node) and not self._place.paused(node)]
 
     async def _admin(self) -> admin_requests.Address:
         broker = await self._form.admin(self._answering())
         if broker is None:
             raise FloodmarkError("no broker runs that could do this")
         return self._asked(broker)
-
-    def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
-        """The partitions with these keys; none: all."""
-        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
-        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
-            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
-        return specs
-
-    async def _elect(self, specs: Sequence[PartitionSpec], *, unclean: bool) -> dict[int, str | None]:
-        asked = {(spec.topic, spec.partition): spec.key for spec in specs}
-        results = await admin_requests.elect_leaders(
-            await self._admin(), list(asked), unclean=unclean, timeout_s=ASK_S)
-        return {asked[where]: error for where, error in results.items() if where in asked}
 
     async def _reorder(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
         """Changes only the order of the replicas; first: the new first one, None: the order of the
@@ -433,18 +402,18 @@ class KafkaSystem:
                     leader=self._names.get(own_metadata.leader),
                     isr=tuple(self._names[number] for number in own_metadata.isr if number in self._names),
                     clean=clean[node],
-                    **(self._checkpoints(node, places[key]) if self._files_at_hand
+                    **(self._checkpoints(node, places[key]) if self._place.read is None
                        else {"log_start": starts.get((node, key), UNKNOWN),
                              "checkpointed_hw": self._starts[node].checkpointed(places[key])}))
         return found
 
     async def _look_at_checkpoint(self, node: str) -> None:
-        start = self._starts[node]
-        if time.monotonic() - start.hws_at_s < CHECKPOINT_EVERY_S:
+        start, read = self._starts[node], self._place.read
+        if read is None or time.monotonic() - start.hws_at_s < CHECKPOINT_EVERY_S:
             return
         start.hws_at_s = time.monotonic()
         with suppress(FloodmarkError):  # Kafka is replacing the file, or the container ends
-            start.hws = logdir.offsets_in(await self._attachment[2].read(node, HWS) or "", HWS)
+            start.hws = logdir.offsets_in(await read(node, HWS) or "", HWS)
 
     def _checkpoints(self, node: str, place: tuple[str, int]) -> dict[str, Any]:
         """What a node's files say about one replica; empty while they are being replaced."""

@@ -29,15 +29,14 @@ from typing import Any
 
 from floodmark.harness.client.connection import Unsent, connect
 from floodmark.harness.cluster import admin_requests
-from floodmark.harness.cluster.kafka import class_archive
+from floodmark.harness.cluster.kafka import class_archive, settings
 from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
 from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
 from floodmark.harness.cluster.kafka.forms import ControllerState
 from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
 from floodmark.harness.cluster.kafka.jvm import JVM
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, MetadataLog
-from floodmark.harness.cluster.kafka.settings import property_line
-from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER, Expires, PartitionSpec, PartitionView
 
@@ -58,29 +57,12 @@ FIRST_ADVERTISED = (3, 9)  # older controllers refuse advertised.listeners
 ELR, FIRST_WITH_ELR = "eligible.leader.replicas.version", (4, 0)  # KIP-966; on in new clusters from 4.1
 
 PREFERRED: Mapping[str, str] = {
-    "auto.create.topics.enable": "false",
-    "auto.leader.rebalance.enable": "false",
-    "background.threads": "1",
+    **settings.PREFERRED,
     "broker.heartbeat.interval.ms": "200",
-    "broker.session.timeout.ms": "2000",
     "controller.quorum.election.backoff.max.ms": "100",
     "controller.quorum.election.timeout.ms": "300",
     "controller.quorum.fetch.timeout.ms": "600",
-    "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.enable": "false",
     "log.index.size.max.bytes": "1048576",
-    "log.retention.ms": "-1",
-    "num.io.threads": "2",
-    "num.network.threads": "1",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-    "replica.fetch.backoff.ms": "100",
-    "replica.high.watermark.checkpoint.interval.ms": "1000",
-    "replica.lag.time.max.ms": "2000",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "unclean.leader.election.enable": "false",
 }
 
 
@@ -95,14 +77,14 @@ class KRaft:
         self._features = {key: level for key, level in given.items() if key in FEATURES
                           and not ((key, level) == (ELR, "0") and release_of(kafka.version) < FIRST_WITH_ELR)}
         self.about: Mapping[str, Any] = {"features": self._features} if self._features else {}
-        settings = {key: value for key, value in given.items() if key not in FEATURES}
-        self.settings: Mapping[str, str] = dict(sorted({**PREFERRED, **settings}.items()))
+        self.settings: Mapping[str, str] = dict(sorted({
+            **PREFERRED, **{key: value for key, value in given.items() if key not in FEATURES}}.items()))
         self.lacks: Mapping[type, str] = {
             Expires: "in KRaft mode a broker has no session that can be ended, it sends heartbeats: "
                      "pause it, or cut it from the controller, for longer than broker.session.timeout.ms"}
         self._kafka = kafka
         self._nodes = {number: name for name, number in ids.items() if name != CONTROLLER}
-        self._layout: Layout | None = None
+        self._layout = NOT_STARTED
         self._log: MetadataLog | None = None
         self._template: Path | None = None
         self._features_asserted = False
@@ -114,9 +96,8 @@ class KRaft:
         self._layout = layout
         layout.make_folders()
         for name in layout.names:
-            lines = {**self._place_of(name), **self.settings}
-            layout.properties_of(name).write_text(
-                "".join(property_line(key, value) for key, value in lines.items()), encoding="utf-8")
+            settings.write_properties(
+                layout.properties_of(name), {**self._place_of(name), **self.settings})
         home = layout.places[CONTROLLER].log_dir
         self._format(home)
         self._template = shutil.copytree(home, layout.work("formatted"))
@@ -126,45 +107,42 @@ class KRaft:
 
     def _place_of(self, name: str) -> dict[str, str]:
         """The settings that depend on a process's place: addresses, id, folders."""
-        assert self._layout is not None
         place = self._layout.places[name]
         controller = self._layout.places[CONTROLLER]
         lines = {
             "node.id": str(place.node_id),
             "log.dirs": place.inside(place.log_dir),
-            "controller.quorum.voters": f"{controller.node_id}@{_host_port(place.controller)}",
+            "controller.quorum.voters": f"{controller.node_id}@{host_port(place.controller)}",
             "controller.listener.names": CONTROLLER_LISTENER,
             "listener.security.protocol.map": ",".join(
                 f"{listener}:PLAINTEXT"
                 for listener in (CLIENTS_LISTENER, BROKERS_LISTENER, CONTROLLER_LISTENER)),
         }
-        advertised = _host_port(advertised_to_brokers(self._layout, name))
+        advertised = host_port(advertised_to_brokers(self._layout, name))
         if place.is_controller:
             may_advertise = release_of(self._kafka.version) >= FIRST_ADVERTISED
             return {"process.roles": "controller", **lines,
-                    "listeners": f"{CONTROLLER_LISTENER}://{_host_port(place.listens)}",
+                    "listeners": f"{CONTROLLER_LISTENER}://{host_port(place.listens)}",
                     **({"advertised.listeners": f"{CONTROLLER_LISTENER}://{advertised}"} if may_advertise
                        else {})}
         return {
             "process.roles": "broker", **lines,
-            "listeners": f"{CLIENTS_LISTENER}://{_host_port(place.listens)},"
-                         f"{BROKERS_LISTENER}://{_host_port(place.control)}",
-            "advertised.listeners": f"{CLIENTS_LISTENER}://{_host_port(place.advertised)},"
+            "listeners": f"{CLIENTS_LISTENER}://{host_port(place.listens)},"
+                         f"{BROKERS_LISTENER}://{host_port(place.control)}",
+            "advertised.listeners": f"{CLIENTS_LISTENER}://{host_port(place.advertised)},"
                                     f"{BROKERS_LISTENER}://{advertised}",
             "inter.broker.listener.name": BROKERS_LISTENER,
         }
 
     def _format(self, home: Path) -> None:
         """Formats the controller's folder with its settings and with the folder's path on this machine."""
-        assert self._layout is not None
-        lines = {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings}
-        settings = self._layout.work("format.properties")
-        settings.write_text("".join(property_line(key, value) for key, value in lines.items()),
-                            encoding="utf-8")
+        properties = self._layout.work("format.properties")
+        settings.write_properties(
+            properties, {**self._place_of(CONTROLLER), "log.dirs": str(home), **self.settings})
         cluster_id = urlsafe_b64encode(b"F" + secrets.token_bytes(15)).decode().rstrip("=")
         java = [str(self._kafka.java), *JVM, *class_archive.options(self._kafka)]
         argv = [*java, "-cp", self._kafka.classpath, "kafka.tools.StorageTool", "format", "-t", cluster_id,
-                "-c", str(settings), *self.feature_options()]
+                "-c", str(properties), *self.feature_options()]
         try:
             ran = subprocess.run(argv, capture_output=True, text=True, check=False,
                                  timeout=FORMAT_TIMEOUT_S, stdin=subprocess.DEVNULL)
@@ -182,7 +160,6 @@ class KRaft:
     def _make_folder(self, node: str) -> None:
         """Makes a broker's formatted folder, with the node's own id and a new directory id. If the broker's
         log directory is in a container, it is made in Layout.prepared_for instead."""
-        assert self._layout is not None
         assert self._template is not None
         place = self._layout.places[node]
         copied = place.log_dir_copied
@@ -195,7 +172,6 @@ class KRaft:
         (folder / (PREPARED if copied else META)).write_text(text, encoding="utf-8")
 
     def before(self, name: str) -> Sequence[str]:
-        assert self._layout is not None
         place = self._layout.places[name]
         if not place.log_dir_copied:
             return ()
@@ -203,12 +179,10 @@ class KRaft:
                 place.inside(place.log_dir))
 
     def main(self, name: str) -> tuple[str, Path]:
-        assert self._layout is not None
         return "kafka.Kafka", self._layout.properties_of(name)
 
     async def starting(self, name: str) -> None:
         """Formats the folder of a broker whose disk was emptied, as an operator would."""
-        assert self._layout is not None
         place = self._layout.places[name]
         if name != CONTROLLER and (place.log_dir_copied or not (place.log_dir / META).exists()):
             self._make_folder(name)
@@ -216,7 +190,6 @@ class KRaft:
     # -- observation ----------------------------------------------------------------------------------------
 
     async def controller_is_up(self) -> bool:
-        assert self._layout is not None
         try:
             connection = await connect(*self._layout.places[CONTROLLER].reached, ASK_S)
         except (Unsent, TimeoutError):
@@ -256,7 +229,6 @@ class KRaft:
     async def _has_formatted_features(self, unfenced: Sequence[str]) -> bool:
         """Whether one of these brokers has answered with its finalized features. FloodmarkError if they are
         not the formatted ones."""
-        assert self._layout is not None
         assert self._template is not None
         for node in unfenced:
             try:
@@ -271,10 +243,6 @@ class KRaft:
 
     async def close(self) -> None:
         pass
-
-
-def _host_port(address: tuple[str, int]) -> str:
-    return f"{address[0]}:{address[1]}"
 
 
 def _reason(output: str) -> str:

@@ -10,6 +10,7 @@ Rules
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from floodmark.harness.broker_config import TOPIC_KEYS
 from floodmark.harness.errors import UsageError
@@ -20,6 +21,27 @@ OURS = frozenset({
     "listener.security.protocol.map", "listeners", "log.dir", "log.dirs", "metadata.log.dir", "node.id",
     "process.roles", "security.inter.broker.protocol", "zookeeper.connect",
 })
+# What a test cluster prefers in both modes: short sessions and lag times, one small topic of each kind.
+PREFERRED: Mapping[str, str] = {
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "background.threads": "1",
+    "broker.session.timeout.ms": "2000",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.enable": "false",
+    "log.retention.ms": "-1",
+    "num.io.threads": "2",
+    "num.network.threads": "1",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "replica.fetch.backoff.ms": "100",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.lag.time.max.ms": "2000",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "unclean.leader.election.enable": "false",
+}
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -39,6 +61,10 @@ def property_line(key: str, value: str) -> str:
         raise UsageError(f"{key!a} cannot be set to {value!a}: that cannot be in a properties file")
     escaped = value.replace("\\", "\\\\")
     return f"{key}={escaped}\n"
+
+
+def write_properties(file: Path, lines: Mapping[str, str]) -> None:
+    file.write_text("".join(property_line(key, value) for key, value in lines.items()), encoding="utf-8")
 
 
 def effective(settings: Mapping[str, str], topic_settings: Mapping[str, str]) -> dict[str, int | bool | str]:

@@ -18,17 +18,16 @@ Rules
    NodeExists): that session is ended first.
 """
 
-import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.cluster.kafka import settings
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.kafka.forms import ControllerState
 from floodmark.harness.cluster.kafka.hosts_files import advertised_to_brokers
 from floodmark.harness.cluster.kafka.zookeeper_client import Registered, ZooKeeperClient, ZooKeeperSilent
-from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import CONTROLLER, PartitionSpec, PartitionView
@@ -42,26 +41,9 @@ PROTOCOL_VERSIONS: Mapping[str, str | None] = {  # rules -> inter.broker.protoco
 SESSION = "broker.session.timeout.ms"  # KRaft's and the reference broker's name of the setting
 ZOOKEEPER_SESSION = "zookeeper.session.timeout.ms"
 PREFERRED: Mapping[str, str] = {
-    "auto.create.topics.enable": "false",
-    "auto.leader.rebalance.enable": "false",
-    "background.threads": "1",
-    SESSION: "2000",
-    "group.initial.rebalance.delay.ms": "0",
-    "log.cleaner.enable": "false",
+    **settings.PREFERRED,
     "log.index.size.max.bytes": "4096",
-    "log.retention.ms": "-1",
     "log.segment.bytes": "1048576",
-    "num.io.threads": "2",
-    "num.network.threads": "1",
-    "offsets.topic.num.partitions": "1",
-    "offsets.topic.replication.factor": "1",
-    "replica.fetch.backoff.ms": "100",
-    "replica.high.watermark.checkpoint.interval.ms": "1000",
-    "replica.lag.time.max.ms": "2000",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "1",
-    "transaction.state.log.replication.factor": "1",
-    "unclean.leader.election.enable": "false",
     "zookeeper.connection.timeout.ms": "60000",
 }
 _ZOO_CFG = """tickTime=250
@@ -98,7 +80,7 @@ class ZooKeeper:
         self._kafka = kafka
         self._ids = ids
         self._nodes = {number: name for name, number in ids.items() if name != CONTROLLER}
-        self._layout: Layout | None = None
+        self._layout = NOT_STARTED
         self._client: ZooKeeperClient | None = None
         self._started: set[str] = set()
 
@@ -108,35 +90,35 @@ class ZooKeeper:
         layout.make_folders()
         self._layout = layout
         for name in layout.names:
-            layout.properties_of(name).write_text(self._zoo_cfg() if name == CONTROLLER else self._properties(
-                name), encoding="utf-8")
+            if name == CONTROLLER:
+                layout.properties_of(name).write_text(self._zoo_cfg(), encoding="utf-8")
+            else:
+                settings.write_properties(layout.properties_of(name), self._properties(name))
         self._client = ZooKeeperClient(layout.places[CONTROLLER].reached)
 
     def _zoo_cfg(self) -> str:
-        place = self._at.places[CONTROLLER]
+        place = self._layout.places[CONTROLLER]
         return _ZOO_CFG.format(data=place.inside(place.log_dir), host=place.listens[0], port=place.listens[1])
 
-    def _properties(self, name: str) -> str:
-        place = self._at.places[name]
-        lines = {
+    def _properties(self, name: str) -> dict[str, str]:
+        place = self._layout.places[name]
+        return {
             "broker.id": str(place.node_id),
             "log.dirs": place.inside(place.log_dir),
-            "zookeeper.connect": _host_port(place.controller),
+            "zookeeper.connect": host_port(place.controller),
             "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:PLAINTEXT",
-            "listeners": f"CLIENTS://{_host_port(place.listens)},BROKERS://{_host_port(place.control)}",
-            "advertised.listeners": f"CLIENTS://{_host_port(place.advertised)},"
-                                    f"BROKERS://{_host_port(advertised_to_brokers(self._at, name))}",
+            "listeners": f"CLIENTS://{host_port(place.listens)},BROKERS://{host_port(place.control)}",
+            "advertised.listeners": f"CLIENTS://{host_port(place.advertised)},"
+                                    f"BROKERS://{host_port(advertised_to_brokers(self._layout, name))}",
             "inter.broker.listener.name": "BROKERS",
             **self.settings,
         }
-        return "".join(f"{key}={value}\n" for key, value in lines.items())
-
     def before(self, name: str) -> Sequence[str]:
         return ()
 
     def main(self, name: str) -> tuple[str, Path]:
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain" if name == CONTROLLER else "kafka.Kafka"
-        return main, self._at.properties_of(name)
+        return main, self._layout.properties_of(name)
 
     # -- a process's life ---------------------------------------------------------------------------------
 
@@ -147,8 +129,8 @@ class ZooKeeper:
             return
         if name in self._started:
             await self._asked.expire(self._ids[name])
-        elif name != self._at.nodes[-1]:
-            await wait_until(self._no_controller, f"{self._at.nodes[-1]} to be the controller", FIRST_UP_S)
+        elif name != (last := self._layout.nodes[-1]):
+            await wait_until(self._no_controller, f"{last} to be the controller", FIRST_UP_S)
         self._started.add(name)
 
     async def _no_controller(self) -> str | None:
@@ -199,12 +181,12 @@ class ZooKeeper:
         before = await self._asked.look(places)
         if not await self._asked.expire(broker):
             raise FloodmarkError(f"{node} has no session to end: it is not registered")
-        deadline = time.monotonic() + DECIDED_S
-        while await self._undecided(broker, before, places, [one for one in awake if one != node]):
-            if time.monotonic() > deadline:
-                raise FloodmarkError(f"waited {DECIDED_S:g} s for Kafka's controller to act on the end of "
-                                     f"{node}'s session")
-            await asyncio.sleep(0.01)
+
+        async def undecided() -> str | None:
+            others = [one for one in awake if one != node]
+            return "it has not" if await self._undecided(broker, before, places, others) else None
+
+        await wait_until(undecided, f"Kafka's controller to act on the end of {node}'s session", DECIDED_S)
 
     async def _undecided(self, broker: int, before: Registered, places: Sequence[tuple[str, int]],
                          others_awake: Sequence[str]) -> bool:
@@ -224,17 +206,7 @@ class ZooKeeper:
             await self._client.close()
 
     @property
-    def _at(self) -> Layout:
-        if self._layout is None:
-            raise FloodmarkError("the cluster was not started")
-        return self._layout
-
-    @property
     def _asked(self) -> ZooKeeperClient:
         if self._client is None:
             raise FloodmarkError("the cluster was not started")
         return self._client
-
-
-def _host_port(address: tuple[str, int]) -> str:
-    return f"{address[0]}:{address[1]}"

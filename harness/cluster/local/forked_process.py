@@ -79,12 +79,6 @@ class ForkedProcess:
         if self.poll() is None:  # else its pid may be another's by now
             os.kill(self.pid, number)
 
-    def terminate(self) -> None:
-        self.send_signal(signal.SIGTERM)
-
-    def kill(self) -> None:
-        self.send_signal(signal.SIGKILL)
-
 
 def _run(program: Program, arguments: Sequence[str], log: int, before: Callable[[], None]) -> NoReturn:
     code = 1

@@ -97,7 +97,7 @@ class Supervisor:
     def end(self) -> None:
         """Kills every child and waits for it. A child that is stuck in the kernel is left to init."""
         for child in self._children.values():
-            child.process.kill()
+            child.process.send_signal(signal.SIGKILL)
         for child in self._children.values():
             try:
                 child.process.wait(REAP_S)
@@ -160,7 +160,7 @@ class Supervisor:
             self._send({"id": request_id, "ok": {}})
             return
         child.killers.append(request_id)
-        child.process.kill()
+        child.process.send_signal(signal.SIGKILL)
 
     def _pause(self, request_id: int, request: Mapping[str, Any]) -> None:
         child = self._children[request["name"]]
@@ -178,7 +178,7 @@ class Supervisor:
         self._send({"id": request_id, "ok": {}})
 
     def _terminate(self, request_id: int, request: Mapping[str, Any]) -> None:
-        self._children[request["name"]].process.terminate()
+        self._children[request["name"]].process.send_signal(signal.SIGTERM)
         self._send({"id": request_id, "ok": {}})
 
     def _answer(self, waiting: list[int]) -> None:

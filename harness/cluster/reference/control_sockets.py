@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.cluster import control_client
-from floodmark.harness.cluster.hosts import Hosts
-from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.place import Place
 
 State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
 
@@ -14,14 +13,14 @@ State = Mapping[str, Any]  # the `ok` of an answer (docker/README.md)
 class ControlSockets:
     """The control sockets of all processes. A process that does not run, or is paused, is not asked."""
 
-    def __init__(self, layout: Layout, hosts: Hosts) -> None:
-        self._hosts = hosts
+    def __init__(self, place: Place) -> None:
+        self._place = place
         self._controls = {
-            name: control_client.Control(name, *place.asked) for name, place in layout.places.items()
+            name: control_client.Control(name, *one.asked) for name, one in place.layout.places.items()
         }
 
     def answers(self, name: str) -> bool:
-        return self._hosts.lives(name) and not self._hosts.paused(name)
+        return self._place.lives(name) and not self._place.paused(name)
 
     async def ask(self, name: str, do: str, *, timeout_s: float, **besides: Any) -> State:
         """One process's answer. ControlError if it does not answer, Refused if it answers with an error."""

@@ -11,7 +11,7 @@ Rules
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from floodmark.harness import runtime
@@ -30,10 +30,11 @@ POLL_S = 0.02
 
 
 class FailpointControl:
-    """The failpoints of one cluster's processes. `specs`: its partitions so far."""
+    """The failpoints of one cluster's processes. specs: returns its partitions so far."""
 
-    def __init__(self, layout: Layout, sockets: ControlSockets) -> None:
-        self.specs: tuple[PartitionSpec, ...] = ()
+    def __init__(self, layout: Layout, sockets: ControlSockets, specs: Callable[[], Sequence[PartitionSpec]]
+                 ) -> None:
+        self._specs = specs
         self.crashes: list[Met] = []  # in the order in which the ends became known
         self._layout = layout
         self._sockets = sockets
@@ -144,12 +145,12 @@ class FailpointControl:
 
     @property
     def _names(self) -> views.Names:
-        return views.Names(self._layout.nodes, self.specs)
+        return views.Names(self._layout.nodes, self._specs())
 
     def _read_trace(self) -> bool:
         """Reads the trace's new lines. False: there is no trace."""
         if self._feed is None:
-            raw = broker_properties.raw_traces(self._layout, self.specs)
+            raw = broker_properties.raw_traces(self._layout, self._specs())
             if raw is None:
                 return False
             self._feed = Feed(raw, 0, events=["failpoint"])

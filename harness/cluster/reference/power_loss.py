@@ -16,7 +16,6 @@ here.
 """
 
 import os
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
@@ -32,7 +31,6 @@ from floodmark.harness.cluster.log_extents import (
     log_extents,
     partition_folders,
     records_between,
-    records_in,
     segments_of,
 )
 from floodmark.harness.errors import FloodmarkError
@@ -90,19 +88,6 @@ def mark_all_durable(durable_file: Path) -> None:
     if kept.is_dir():
         for path in kept.iterdir():
             path.unlink()
-
-
-def wipe(durable_file: Path, log_dir: Path) -> Lost:
-    """Empties the directory, as if it were on a new disk: what was fsynced is lost too. The directory itself
-    stays; the side file has no notes then."""
-    records = {name: records_in(log_dir / name) for name in partition_folders(log_dir)}
-    for path in sorted(log_dir.iterdir()):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-    mark_all_durable(durable_file)
-    return Lost(kept={}, records={name: count for name, count in records.items() if count})
 
 
 # -- the side file ----------------------------------------------------------------------------------------

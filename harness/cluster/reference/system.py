@@ -14,9 +14,9 @@ from typing import Any
 from floodmark.harness import runtime
 from floodmark.harness.broker_config import checked_topic_keys
 from floodmark.harness.cluster import admin_requests
-from floodmark.harness.cluster.elections import elect_by_kafka, election_result
-from floodmark.harness.cluster.hosts import PYTHON, Disks, Hosts
+from floodmark.harness.cluster.elections import chosen, elect, election_result
 from floodmark.harness.cluster.layout import Layout, node_names
+from floodmark.harness.cluster.place import PYTHON, Place
 from floodmark.harness.cluster.reference import power_loss, views
 from floodmark.harness.cluster.reference.broker_properties import raw_traces, write_properties
 from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of, typed_config
@@ -66,32 +66,24 @@ class ReferenceSystem:
         self._settings = broker_settings(config, nodes=nodes)
         typed = typed_config(self._settings, rules=rules, bugs=bugs)
         self.config = {node: dict(typed) for node in self.nodes}
-        self._attached: tuple[Layout, Hosts, ControlSockets, FailpointControl] | None = None
+        self._attached: tuple[Place, ControlSockets, FailpointControl] | None = None
 
     # -- System -------------------------------------------------------------------------------------------
 
-    def attach(self, layout: Layout, hosts: Hosts, disks: Disks) -> None:
-        write_properties(layout, self._settings, rules=self._rules, bugs=self._bugs)
-        sockets = ControlSockets(layout, hosts)
-        self._attached = layout, hosts, sockets, FailpointControl(layout, sockets)
+    def attach(self, place: Place) -> None:
+        write_properties(place.layout, self._settings, rules=self._rules, bugs=self._bugs)
+        sockets = ControlSockets(place)
+        self._attached = place, sockets, FailpointControl(
+            place.layout, sockets, lambda: self.partitions)
 
     def command(self, name: str) -> Sequence[str]:
-        settings = self._layout.places[name].inside(self._layout.properties_of(name))
+        settings = self._layout.of(name).inside(self._layout.properties_of(name))
         return [PYTHON, "-m", BROKER, "--config", settings]
-
-    def number(self, partitions: Sequence[PartitionSpec]) -> None:
-        self.partitions += tuple(partitions)
-        self._failpoints.specs = self.partitions
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
         """Creates the topics. Those with configs of their own are altered when they exist, as an
         administrator would: the replicas there must use the new configs from then on."""
-        topics: dict[str, list[list[int]]] = {}
-        for spec in sorted(partitions, key=lambda one: (one.topic, one.partition)):
-            assignment = topics.setdefault(spec.topic, [])
-            if spec.partition != len(assignment):
-                raise FloodmarkError(f"topic {spec.topic!r} lacks partition {len(assignment)}")
-            assignment.append([self.ids[node] for node in spec.replicas])
+        topics = admin_requests.assignments(partitions, self.ids)
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:
             raise FloodmarkError("no broker runs that could create a topic")
@@ -116,6 +108,7 @@ class ReferenceSystem:
 
     async def starting(self, name: str) -> None:
         self._failpoints.started(name)
+        await self._sockets.hang_up(name)  # the connection to the process before it
 
     async def is_up(self, name: str) -> bool:
         return self._failpoints.crashed(name) or (
@@ -129,9 +122,6 @@ class ReferenceSystem:
 
     def crashes(self) -> Sequence[Met]:
         return () if self._attached is None else tuple(self._failpoints.crashes)
-
-    async def hang_up(self, name: str) -> None:
-        await self._sockets.hang_up(name)
 
     async def release_holds(self, names: Sequence[str]) -> list[str]:
         return await self._failpoints.release_all(names)
@@ -155,37 +145,34 @@ class ReferenceSystem:
             if (one["topic"], one["partition"]) not in known
         )
         names = views.Names(self.nodes, ())
-        self.number([
+        self.partitions += tuple(
             PartitionSpec(key=key, topic=topic, partition=partition, replicas=names.nodes(replicas))
-            for key, (topic, partition, replicas) in enumerate(new, start=len(self.partitions))
-        ])
+            for key, (topic, partition, replicas) in enumerate(new, start=len(self.partitions)))
 
     async def freeze(self) -> View:
         """Freezes the controller first, so that no leader is elected meanwhile. A silent broker is killed."""
-        layout, hosts, sockets, _ = self._attachment
+        place, sockets, _ = self._attachment
         self.frozen = True
         states = await sockets.ask_all("freeze", [CONTROLLER], FREEZE_S)
         states |= await sockets.ask_all("freeze", self.nodes, FREEZE_S)
-        silent = [name for name in layout.names if name not in states]
-        await asyncio.gather(*map(hosts.kill, silent))
-        await asyncio.gather(*map(sockets.hang_up, silent))
+        await asyncio.gather(*(place.kill(name) for name in self._layout.names if name not in states))
         return self._view(states)
 
     async def expire(self, node: str) -> None:
-        self._known(node)
+        self._layout.of(node)
         await self._sockets.ask(CONTROLLER, "expire", timeout_s=ASK_S, broker=self.ids[node])
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Elects by the controller. partitions: empty means all."""
-        return await elect_by_kafka(
-            self._layout.places[CONTROLLER].reached, self._specs(partitions), unclean=unclean)
+        return election_result(await elect(
+            self._layout.places[CONTROLLER].reached, chosen(self.partitions, partitions), unclean=unclean))
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]:
         """Elects this replica, as a reassignment would: Kafka has no request for it alone."""
-        self._known(leader)
+        self._layout.of(leader)
         errors: dict[int, str | None] = {}
-        for spec in self._specs(partitions):
+        for spec in chosen(self.partitions, partitions):
             ok = await self._sockets.ask(
                 CONTROLLER, "elect", timeout_s=ASK_S, topic=spec.topic, partition=spec.partition,
                 leader=self.ids[leader], unclean=unclean)
@@ -195,15 +182,15 @@ class ReferenceSystem:
     async def arm(self, node: str, point: Mapping[str, Any]) -> None:
         """Arms a failpoint. A node that does not run is armed at its next start, before it does anything
         else."""
-        self._known(node)
-        await self._failpoints.arm(node, point, lives=self._hosts.lives(node))
+        self._layout.of(node)
+        await self._failpoints.arm(node, point, lives=self._place.lives(node))
 
     async def release(self, node: str, point: Mapping[str, Any] | None) -> int:
-        self._known(node)
-        return await self._failpoints.release(node, point, lives=self._hosts.lives(node))
+        self._layout.of(node)
+        return await self._failpoints.release(node, point, lives=self._place.lives(node))
 
     async def met(self, node: str) -> Sequence[Met]:
-        self._known(node)
+        self._layout.of(node)
         return await self._failpoints.met(node)
 
     def traces(self) -> Raw | None:
@@ -213,36 +200,26 @@ class ReferenceSystem:
     # -- inside -------------------------------------------------------------------------------------------
 
     @property
-    def _attachment(self) -> tuple[Layout, Hosts, ControlSockets, FailpointControl]:
+    def _attachment(self) -> tuple[Place, ControlSockets, FailpointControl]:
         if self._attached is None:
             raise FloodmarkError("the cluster was not started")
         return self._attached
 
     @property
-    def _layout(self) -> Layout:
+    def _place(self) -> Place:
         return self._attachment[0]
 
     @property
-    def _hosts(self) -> Hosts:
-        return self._attachment[1]
+    def _layout(self) -> Layout:
+        return self._place.layout
 
     @property
     def _sockets(self) -> ControlSockets:
-        return self._attachment[2]
+        return self._attachment[1]
 
     @property
     def _failpoints(self) -> FailpointControl:
-        return self._attachment[3]
-
-    def _known(self, name: str) -> None:
-        self._layout.known(name)
-
-    def _specs(self, partitions: Sequence[int]) -> list[PartitionSpec]:
-        """The partitions with these keys; none: all."""
-        specs = [spec for spec in self.partitions if not partitions or spec.key in partitions]
-        if unknown := sorted(set(partitions) - {spec.key for spec in specs}):
-            raise FloodmarkError(f"there is no partition {unknown[0]} to elect a leader for")
-        return specs
+        return self._attachment[2]
 
     def _view(self, states: Mapping[str, views.State]) -> View:
         return views.view_from_answers(
@@ -250,7 +227,7 @@ class ReferenceSystem:
             time_ns=runtime.current.monotonic_ns(),
             controller=states.get(CONTROLLER),
             brokers={node: states[node] for node in self.nodes if node in states},
-            running=frozenset(node for node in self.nodes if self._hosts.lives(node)),
+            running=frozenset(node for node in self.nodes if self._place.lives(node)),
         )
 
 

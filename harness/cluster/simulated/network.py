@@ -13,7 +13,7 @@ Rules
 import asyncio
 import errno
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import exp
 
 from floodmark.harness.cluster.simulated.scheduler import Process, Scheduler
@@ -22,10 +22,6 @@ Address = tuple[str, int]
 Pair = tuple[str, str]  # (sender, receiver), process names
 MEDIAN_S = 1e-4  # of a message's way
 _SPREAD = 0.5
-
-
-def pairs_of(grudge: Mapping[str, Sequence[str]]) -> list[Pair]:
-    return [(sender, receiver) for receiver, senders in grudge.items() for sender in senders]
 
 
 def _client() -> str:
@@ -229,9 +225,8 @@ class Network:
         else:
             held.append((transport, kind, data))
 
-    def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
-        """Cut links, in addition to those cut already. grudge: node -> the nodes it receives nothing from."""
-        pairs = pairs_of(grudge)
+    def cut(self, pairs: Sequence[Pair], *, reset: bool) -> None:
+        """Cut links, in addition to those cut already."""
         if not reset:
             for pair in pairs:
                 self._held.setdefault(pair, [])

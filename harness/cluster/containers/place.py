@@ -1,22 +1,28 @@
-"""Runs the containers of one cluster: for each process a net container, and the process's own in its network.
+"""The place of containers: for each process a net container, and the process's own in its network.
 
 Rules
-1. The net container has the address, name and published ports, and lives as long as the cluster; the
-   process's container joins it, has no capability, and is started and killed with the process.
-2. The engine's events decide whether a process lives: it is killed when the event of its end has arrived. An
+1. The engine runs on this machine: ports are published on loopback, the run's folder is mounted. If it runs
+   on another kernel, there is no common clock and therefore no trace.
+2. The net container has the address, name and published ports, and lives as long as the cluster; the
+   process's container joins it, has no capability, and is started and killed with the process. The kernel
+   cuts links there, which is always possible: proxied and direct links are the same.
+3. The engine's events decide whether a process lives: it is killed when the event of its end has arrived. An
    end that was not requested is expected (`expects_exit`), excused (`excused`), or else it is in `deaths`.
-3. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
+4. Paused means stopped by SIGSTOP, not by the engine's freezer: a frozen process cannot be killed, and would
    keep the keeper's namespace, and so a dead run, alive.
-4. If the stream of events, the keeper or a net container ends without a request, everything is lost: all
+5. If the stream of events, the keeper or a net container ends without a request, everything is lost: all
    processes count as dead, their logs say why, and none of them is in `deaths`.
+6. Nothing survives the harness: the engine ends the keeper, and with it all processes (engine_resources.py);
+   the next start removes the remaining containers.
 """
 
 import asyncio
 import contextlib
 import os
+import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,22 +35,24 @@ from testcontainers.core.exceptions import ContainerConnectException
 from testcontainers.core.labels import create_labels
 
 import docker
-from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER
+from floodmark.harness import protocols
+from floodmark.harness.cluster.containers import ability_probe, engine_client
+from floodmark.harness.cluster.containers.addresses import CONTROL_SOCKET, DATA, LISTENER, lay_out
+from floodmark.harness.cluster.containers.clocks import Clocks
+from floodmark.harness.cluster.containers.disks import Volumes
 from floodmark.harness.cluster.containers.engine_resources import MOUNTED, NO_LOG, EngineResources
-from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words, log_tail
-from floodmark.harness.cluster.hosts import (
-    Command,
-    Death,
-    ExpectsExit,
-    FaultedExit,
-    expects_no_exit,
-    no_command,
-)
-from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.containers.images import tools_image
+from floodmark.harness.cluster.containers.memory_limits import MemoryLimits
+from floodmark.harness.cluster.containers.network import Rules
+from floodmark.harness.cluster.exit_reports import Start, exit_report, is_stopped, last_words, log_tail
+from floodmark.harness.cluster.layout import NOT_STARTED
+from floodmark.harness.cluster.place import Death
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.system import System
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.gathering import gather_all
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.protocols import CONTROLLER, Met
 
 DYING_LINES = 200  # of a log: the error that ended its process is one of them
 STOPPED_S = 10.0
@@ -54,12 +62,6 @@ FAKETIME = "/opt/floodmark/libfaketime.so.1"
 # The process itself appends to its log: the log is in the run's folder however the process ends.
 BEGIN = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 EXITED_BY_SIGNAL = 128
-
-Step = Callable[[], Awaitable[None]]
-
-
-async def do_nothing() -> None:
-    """A Step that does nothing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,31 +75,44 @@ class Pod:
     out_of_memory: bool = False  # the kernel killed it for lack of memory
 
 
-class Pods:
-    """The processes in containers, see harness.cluster.hosts: Hosts.
+class ContainersPlace:
+    """See harness.cluster.place: Place. `network`, `disks`, `clocks` and `limits` are its parts."""
 
-    prepare, dispose: steps before any process's container is made, and after all are dead. excused: name ->
-    why its end is expected now; such an end goes to `faulted_exits`.
-    """
+    name = "containers"
+    cannot: Mapping[type, str] = {}
 
-    def __init__(self, lab: EngineResources, layout: Layout) -> None:
-        self.expects_exit: ExpectsExit = expects_no_exit
-        self.command: Command = no_command
+    def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
+                 trace: bool = True) -> None:
+        """The engine is not called yet."""
+        del links
+        self.layout = NOT_STARTED
         self.deaths: list[Death] = []
-        self.excused = lab.excused
-        self.faulted_exits: list[FaultedExit] = []
-        self.prepare: Step = do_nothing
-        self.dispose: Step = do_nothing
-        self._lab = lab
-        self._layout = layout
+        self.faulted_exits: list[Met] = []
+        self.lost: str | None = None
+        lab = self._lab = EngineResources(folder.resolve() / "work", system.nodes,
+                                          clocks=protocols.Clocks not in system.lacks)
+        network, disks = self.network, self.disks = Rules(lab), Volumes(lab, system.power, self, say=_say)
+        self.clocks, self.limits = Clocks(lab), MemoryLimits(lab)
+        self.can = (network, disks, self.clocks, self.limits)
+        self.cut, self.heal = network.cut, network.heal
+        self.power_cut, self.wipe, self.log_dir = disks.power_cut, disks.wipe, disks.log_dir
+        self.read = disks.read
+        self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
+        self._ports: Ports | None = None
         self._alive: dict[str, Pod] = {}
         self._out_of_memory: set[str] = set()  # names whose last end was for lack of memory
-        self._pods_of = {lab.broker(name): name for name in layout.names}  # container -> name
+        self._pods_of = {lab.broker(name): name for name in lab.names}  # container -> name
         self._events: Any = None
         self._ending = False
-        self.lost: str | None = None
 
-    # -- Hosts --------------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        lab, self._ports = self._lab, Ports()
+        await lab.open(_say, self._system.software)
+        if self._trace and not lab.one_clock:
+            _say("the Docker engine runs on another kernel, whose clock is not ours: no trace is written")
+        self.layout = lay_out(lab, self._folder, self._system.ids, ports=self._ports,
+                              first_port=self._first_port, trace=self._trace and lab.one_clock,
+                              software=self._system.software)
 
     async def begin(self) -> None:
         """Makes net containers and disks in parallel; then the containers of the processes, which are not
@@ -107,8 +122,34 @@ class Pods:
         self._events = await self._lab.call("stream its events", self._subscribe)
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._listen, args=(loop,), daemon=True, name="docker-events").start()
-        disks = asyncio.ensure_future(self.prepare())
-        await gather_all([disks, *(self._begin_one(name, disks) for name in self._layout.names)])
+        disks = asyncio.ensure_future(self.disks.prepare())
+        await gather_all([disks, *(self._begin_one(name, disks) for name in self.layout.names)])
+
+    async def mend(self) -> list[str]:
+        return [line for part in (self.network, self.disks, self.clocks, self.limits)
+                for line in await part.mend()]
+
+    async def close(self) -> None:
+        """Removes everything, the keeper last. If the engine is gone, and `lost` says so, the rest is left to
+        the next start."""
+        self._ending = True
+        try:
+            try:
+                await self.disks.close()
+            finally:
+                await self._lab.close()
+        except FloodmarkError:
+            if self.lost is None:
+                raise
+        finally:
+            if self._events is not None:
+                with contextlib.suppress(OSError):  # the engine has closed it already
+                    self._events.close()
+            if self._ports is not None:
+                self._ports.close()
+            self._alive.clear()
+
+    # -- processes ----------------------------------------------------------------------------------------
 
     async def spawn(self, name: str) -> None:
         if self.lost is not None:
@@ -117,7 +158,7 @@ class Pods:
             raise FloodmarkError(f"cannot start {name}: it is running")
         self._give_to_user(f"{name}.*")
         self._out_of_memory.discard(name)
-        pod = Pod(begun=Start.now(self._layout.log_of(name)))
+        pod = Pod(begun=Start.now(self.layout.log_of(name)))
         self._alive[name] = pod  # before the engine can report its end
         try:
             await self._lab.call(f"start {name}", self._lab.client.api.start, self._lab.broker(name))
@@ -140,23 +181,27 @@ class Pods:
             await self._signal(name, "SIGTERM")
             await self._gone(name, pod, timeout_s, "SIGTERM")
 
-    async def pause(self, name: str) -> None:
+    async def pause(self, node: str) -> None:
         """Pauses the process; returns when the kernel has stopped it."""
-        pod = self._living(name, "pause")
-        if pod.paused:
+        self.layout.of(node)
+        if node not in self._alive:
+            raise FloodmarkError(f"cannot pause {node}: {self.lost or 'it is not running'}")
+        if self._alive[node].paused:
             return
-        pod.paused = True
-        await self._signal(name, "SIGSTOP")
+        self._alive[node].paused = True
+        await self._signal(node, "SIGSTOP")
 
         async def still_running() -> str | None:
-            return "it still runs" if name in self._alive and not await self.is_stopped(name) else None
+            return "it still runs" if node in self._alive and not await self.is_stopped(node) else None
 
-        await wait_until(still_running, f"{name} to be stopped", STOPPED_S)
+        await wait_until(still_running, f"{node} to be stopped", STOPPED_S)
 
-    async def resume(self, name: str) -> None:
-        pod = self._living(name, "resume")
-        await self._signal(name, "SIGCONT")
-        pod.paused = False
+    async def resume(self, node: str) -> None:
+        self.layout.of(node)
+        pod = self._alive.get(node)
+        if pod is not None:
+            await self._signal(node, "SIGCONT")
+            pod.paused = False
 
     def lives(self, name: str) -> bool:
         return name in self._alive
@@ -170,49 +215,30 @@ class Pods:
         processes, else in the keeper, which takes twenty times as long."""
         if name not in self._alive:
             return False
-        api, argument = self._lab.client.api, f"{MOUNTED}/{self._layout.properties_of(name).name}"
+        api, argument = self._lab.client.api, f"{MOUNTED}/{self.layout.properties_of(name).name}"
         seen = await self._lab.call(f"look at {name}", api.inspect_container, self._lab.broker(name))
         with contextlib.suppress(OSError):
             process = Path(f"/proc/{seen['State']['Pid']}")
             if argument.encode() in (process / "cmdline").read_bytes().split(b"\0"):
-                # pid (name, which may contain anything) state ...
-                return (process / "stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+                return is_stopped(process)
         listing = await self._lab.exec(self._lab.keeper, ["ps", "-eo", "stat=,args="])
         return any(line[0] in "Tt" for line in listing.splitlines() if argument in line.split())
 
     def last_words(self, name: str) -> str:
         reasons = [OUT_OF_MEMORY] if name in self._out_of_memory else []
-        return last_words(self._layout.log_of(name), *reasons)
-
-    async def end(self) -> None:
-        """Removes everything, the keeper last. If the engine is gone, and `lost` says so, the rest is left to
-        the next start."""
-        self._ending = True
-        try:
-            try:
-                await self.dispose()
-            finally:
-                await self._lab.close()
-        except FloodmarkError:
-            if self.lost is None:
-                raise
-        finally:
-            if self._events is not None:
-                with contextlib.suppress(OSError):  # the engine has closed it already
-                    self._events.close()
-            self._alive.clear()
+        return last_words(self.layout.log_of(name), *reasons)
 
     # -- making containers --------------------------------------------------------------------------------
 
     async def _begin_one(self, name: str, disks: Awaitable[None]) -> None:
-        ports = f"{self._layout.places[name].reached[1]} and {self._layout.places[name].asked[1]}"
+        ports = f"{self.layout.places[name].reached[1]} and {self.layout.places[name].asked[1]}"
         await self._lab.call(f"start the net container of {name} on ports {ports}", self._run_net, name)
         await disks
         await self._lab.call(f"make the container of {name}", self._make, name)
 
     def _run_net(self, name: str) -> None:
-        lab, place = self._lab, self._layout.places[name]
-        hosts = {other: lab.address(other) for other in self._layout.names if other != name}
+        lab, place = self._lab, self.layout.places[name]
+        hosts = {other: lab.address(other) for other in self.layout.names if other != name}
         endpoint = EndpointConfig(lab.client.api.api_version, aliases=[name], ipv4_address=lab.address(name))
         net = DockerContainer(lab.image).with_name(lab.net(name)).with_command(["infinity"]).with_kwargs(
             entrypoint=["sleep"], hostname=name, labels=lab.labels("net"), cap_add=["NET_ADMIN"],
@@ -230,9 +256,9 @@ class Pods:
     def _make(self, name: str) -> None:
         lab, api = self._lab, self._lab.client.api
         disk = [] if name == CONTROLLER else [Mount(target=DATA, source=lab.volume(name), type="volume")]
-        log = f"{MOUNTED}/{self._layout.log_of(name).name}"
+        log = f"{MOUNTED}/{self.layout.log_of(name).name}"
         api.create_container(  # the image has the programs that commands name
-            lab.process_image, ["broker", log, *self.command(name)], name=lab.broker(name),
+            lab.process_image, ["broker", log, *self._system.command(name)], name=lab.broker(name),
             entrypoint=["sh", "-c", BEGIN], user=lab.user, environment=self._environment(name),
             labels=create_labels(lab.process_image, lab.labels("broker")), stop_signal="SIGTERM",
             host_config=api.create_host_config(
@@ -252,8 +278,8 @@ class Pods:
 
     def _prepare_files(self) -> None:
         if self._lab.clocks:
-            for name in self._layout.names:
-                self._layout.work(f"{name}.clock").write_text("+0\n", encoding="ascii")
+            for name in self.layout.names:
+                self.layout.work(f"{name}.clock").write_text("+0\n", encoding="ascii")
         self._give_to_user("*")
 
     def _give_to_user(self, pattern: str) -> None:
@@ -304,11 +330,11 @@ class Pods:
     def _note_end(self, name: str, pod: Pod, code: int) -> None:
         if pod.out_of_memory:
             self._out_of_memory.add(name)
-        if pod.wanted or self._ending or self.expects_exit(name, code):
+        if pod.wanted or self._ending or self._system.expects_exit(name, code):
             return
-        why = self.excused.get(name) or self._past_fault(name, pod)
+        why = self._lab.excused.get(name) or self._past_fault(name, pod)
         if why is not None:
-            self.faulted_exits.append(FaultedExit(name=name, why=why, time_ns=time.monotonic_ns()))
+            self.faulted_exits.append(Met(node=name, name=why, action=None, time_ns=time.monotonic_ns()))
         else:
             self.deaths.append(Death.now(name, exit_report(pod.begun, code)))
 
@@ -319,30 +345,24 @@ class Pods:
             return None
         if past.sign is None:
             return past.why if pod.out_of_memory else None
-        lines = log_tail(self._layout.log_of(name), DYING_LINES)
+        lines = log_tail(self.layout.log_of(name), DYING_LINES)
         return past.why if any(past.sign in line for line in lines) else None
 
     def _essential_containers(self) -> set[str]:
         """The containers without which everything is lost."""
-        return {self._lab.keeper, *(self._lab.net(name) for name in self._layout.names)}
+        return {self._lab.keeper, *(self._lab.net(name) for name in self.layout.names)}
 
     def _lose(self, why: str) -> None:
         if self._ending or self.lost is not None:
             return
         self.lost = f"{why}: everything in this cluster's containers counts as dead"
         for name, pod in self._alive.items():
-            with contextlib.suppress(OSError), self._layout.log_of(name).open("a") as log:
+            with contextlib.suppress(OSError), self.layout.log_of(name).open("a") as log:
                 log.write(f"floodmark: {self.lost}\n")
             pod.ended.set()
         self._alive.clear()
 
     # -- inside -------------------------------------------------------------------------------------------
-
-    def _living(self, name: str, do: str) -> Pod:
-        pod = self._alive.get(name)
-        if pod is None:
-            raise FloodmarkError(f"cannot {do} {name}: {self.lost or 'it is not running'}")
-        return pod
 
     async def _signal(self, name: str, which: str) -> None:
         """Sends a signal; a process that has ended meanwhile is no error."""
@@ -373,3 +393,16 @@ def _choose_reaper(client: docker.DockerClient) -> None:
         Reaper.get_instance()  # once, before threads use it
     except (DockerException, ContainerConnectException, TimeoutError):
         testcontainers_config.ryuk_disabled = True
+
+
+def offers() -> frozenset[str]:
+    """The nemeses that this machine's engine offers, of those that not every cluster does."""
+    client = engine_client.connect()
+    try:
+        return ability_probe.offers(ability_probe.probe(client, tools_image(client, _say)))
+    finally:
+        client.close()
+
+
+def _say(line: str) -> None:
+    print(f"floodmark: {line}", file=sys.stderr)

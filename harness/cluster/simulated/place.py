@@ -21,59 +21,32 @@ from floodmark.broker import runtime as broker_runtime
 from floodmark.broker.server.config import load_config
 from floodmark.broker.server.process import run_process
 from floodmark.harness import runtime
-from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words
-from floodmark.harness.cluster.hosts import (
-    Command,
-    Death,
-    ExpectsExit,
-    FaultedExit,
-    House,
-    expects_no_exit,
-    no_command,
-)
-from floodmark.harness.cluster.layout import Layout, lay_out
+from floodmark.harness.cluster.layout import NOT_STARTED, lay_out
 from floodmark.harness.cluster.log_extents import Lost
+from floodmark.harness.cluster.place import Death
 from floodmark.harness.cluster.ports import LOWEST
 from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.broker_runtime import BrokerRuntime, terminate
 from floodmark.harness.cluster.simulated.loop import ProcessLoop
-from floodmark.harness.cluster.simulated.network import Network, pairs_of
+from floodmark.harness.cluster.simulated.network import Network
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process, Scheduler
-from floodmark.harness.cluster.system import PowerLoss, System
+from floodmark.harness.cluster.system import System, wipe
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.forked_child import result_of_child
-from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets
+from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Met, Packets
 
-NAME = "simulated"
 EXIT_CANCELLED = 70
 KILL_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
 _NOT_HERE = "the simulated cluster has no {}: use --cluster containers"
-LACKS: Mapping[type, str] = {
+CANNOT: Mapping[type, str] = {
     BadDisks: _NOT_HERE.format("disks that could fail or be damaged"),
     Clocks: _NOT_HERE.format("wall clocks that could be set"),
     MemoryLimits: _NOT_HERE.format("processes whose memory could be limited"),
     Packets: _NOT_HERE.format("packets that could be lost or late"),
 }
 Result = TypeVar("Result")
-
-
-def simulated_cluster(folder: Path, system: System, *, links: str, first_port: int | None = None,
-                      trace: bool = True) -> BrokerCluster:
-    """Makes a simulated cluster; it is not started."""
-    del links  # all can be cut
-    if system.software is not None:
-        raise UsageError("Apache Kafka cannot be simulated: --cluster local")
-    simulation = Simulation()
-
-    async def build() -> House:
-        layout = lay_out(
-            folder, system.ids, proxied=False, ports=Ports(), first_port=first_port, trace=trace)
-        place = SimulatedPlace(layout, simulation, system.power)
-        return House(layout=layout, hosts=place, network=place, disks=place, close=lambda: None)
-
-    return BrokerCluster(NAME, system, build, house_abilities=(simulation,), lacks=LACKS)
 
 
 class Ports:
@@ -90,16 +63,13 @@ class Ports:
 
 
 class Simulation:
-    """Carries out a run on virtual time; see harness.protocols: Simulates and Resets."""
+    """Carries out a run on virtual time; see harness.protocols: Simulates."""
 
     scheduler: Scheduler
     network: Network
 
     async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         return await result_of_child(lambda interruptible: self._run(seed, make, interruptible))
-
-    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
-        return self.network.reset(pairs_of(grudge))
 
     def _run(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]],
              interruptible: Callable[[Callable[[], None]], None]) -> Result:
@@ -141,32 +111,50 @@ class HarnessRuntime:
 
 
 class SimulatedPlace:
-    """See harness.cluster.hosts: Hosts, Network and Disks."""
+    """See harness.cluster.place: Place, and harness.protocols: Resets."""
 
-    why_not = None  # links can be cut
+    name = "simulated"
+    cannot = CANNOT
+    read = None
     lost = None
-    faulted_exits: Sequence[FaultedExit] = ()
+    faulted_exits: Sequence[Met] = ()
 
-    def __init__(self, layout: Layout, simulation: Simulation, power: PowerLoss) -> None:
-        self.expects_exit: ExpectsExit = expects_no_exit
-        self.command: Command = no_command
+    def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
+                 trace: bool = True) -> None:
+        del links  # all can be cut
+        if system.software is not None:
+            raise UsageError("Apache Kafka cannot be simulated: --cluster local")
+        self.layout = NOT_STARTED
         self.deaths: list[Death] = []
-        self._layout, self._power = layout, power
-        self._scheduler, self._network = simulation.scheduler, simulation.network
+        self._simulation = Simulation()
+        self.can = (self._simulation,)
+        self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
         self._processes: dict[str, Process] = {}
         self._wanted: dict[str, None] = {}  # processes whose end was requested
 
-    # -- processes ----------------------------------------------------------------------------------------
+    async def open(self) -> None:
+        self.layout = lay_out(self._folder, self._system.ids, proxied=False, ports=Ports(),
+                              first_port=self._first_port, trace=self._trace)
 
     async def begin(self) -> None:
         pass
 
+    async def mend(self) -> list[str]:
+        await self.heal()
+        return []
+
+    async def close(self) -> None:
+        for name in self._processes:
+            await self.kill(name)
+
+    # -- processes ----------------------------------------------------------------------------------------
+
     async def spawn(self, name: str) -> None:
         if self.lives(name):
             raise FloodmarkError(f"cannot start {name}: it is running")
-        config, _warnings = load_config(Path(self.command(name)[-1]), [])
-        process = self._processes[name] = Process(self._scheduler, name)
-        start = Start.now(self._layout.log_of(name))
+        config, _warnings = load_config(Path(self._system.command(name)[-1]), [])
+        process = self._processes[name] = Process(self._simulation.scheduler, name)
+        start = Start.now(self.layout.log_of(name))
         log = start.log.open("a", encoding="utf-8")
         self._wanted.pop(name, None)
 
@@ -175,7 +163,7 @@ class SimulatedPlace:
             log.flush()
 
         def on_end(code: int) -> None:
-            if name not in self._wanted and not self.expects_exit(name, code):
+            if name not in self._wanted and not self._system.expects_exit(name, code):
                 self.deaths.append(Death.now(name, exit_report(start, code)))
 
         def ended(task: asyncio.Task[int]) -> None:
@@ -209,11 +197,17 @@ class SimulatedPlace:
 
         await wait_until(runs, f"{name} to stop after SIGTERM", timeout_s)
 
-    async def pause(self, name: str) -> None:
-        await (process := self._living(name, "pause")).strike(process.pause)
+    async def pause(self, node: str) -> None:
+        self.layout.of(node)
+        if not self.lives(node):
+            raise FloodmarkError(f"cannot pause {node}: it is not running")
+        process = self._processes[node]
+        await process.strike(process.pause)
 
-    async def resume(self, name: str) -> None:
-        self._living(name, "resume").resume()
+    async def resume(self, node: str) -> None:
+        self.layout.of(node)
+        if self.lives(node):
+            self._processes[node].resume()
 
     def lives(self, name: str) -> bool:
         return name in self._processes and self._processes[name].alive
@@ -225,52 +219,27 @@ class SimulatedPlace:
         return self.paused(name)
 
     def last_words(self, name: str) -> str:
-        return last_words(self._layout.log_of(name))
-
-    async def end(self) -> None:
-        for name in self._processes:
-            await self.kill(name)
-
-    def _living(self, name: str, do: str) -> Process:
-        if not self.lives(name):
-            raise FloodmarkError(f"cannot {do} {name}: it is not running")
-        return self._processes[name]
+        return last_words(self.layout.log_of(name))
 
     # -- links --------------------------------------------------------------------------------------------
 
-    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool) -> None:
-        self._network.cut(grudge, reset=reset)
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
+        self._simulation.network.cut(self.layout.pairs_of(grudge), reset=reset)
 
     async def heal(self) -> None:
-        self._network.heal()
+        self._simulation.network.heal()
 
-    async def mend(self) -> list[str]:
-        await self.heal()
-        return []
-
-    async def close(self) -> None:
-        pass
+    async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
+        return self._simulation.network.reset(self.layout.pairs_of(grudge))
 
     # -- disks --------------------------------------------------------------------------------------------
 
     async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
         await self.kill(name)
-        return self._power.power_cut(*self._files(name), keep=keep)
+        return self._system.power.power_cut(*self.layout.disk_of(name), keep=keep)
 
     async def wipe(self, name: str) -> Lost:
-        return self._power.wipe(*self._files(name))
+        return wipe(self._system.power, *self.layout.disk_of(name))
 
-    async def log_dir(self, name: str) -> Path:
-        return self._files(name)[1]
-
-    async def read(self, name: str, file: str) -> str | None:
-        try:
-            return (self._files(name)[1] / file).read_text(encoding="utf-8")
-        except FileNotFoundError:
-            return None
-
-    def _files(self, name: str) -> tuple[Path, Path]:
-        """A broker's side file of what is durable, and its log directory."""
-        place = self._layout.places[name]
-        assert place.durable is not None, "only brokers have one"
-        return place.durable, place.log_dir
+    async def log_dir(self, node: str) -> Path:
+        return self.layout.of(node).log_dir

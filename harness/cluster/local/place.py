@@ -1,0 +1,247 @@
+"""The local place: brokers and a controller as processes on loopback, without root and without Docker.
+
+Rules
+1. Everything runs under the supervisor (supervisor.py): nothing survives the harness. If the supervisor dies,
+   all processes die with it: `lost` says so, and none of them is in `deaths`.
+2. Proxied links, between processes and from clients, run through the links process (link_proxies.py) and can
+   be cut; direct links cannot. Cuts add up until the heal.
+3. A power cut is simulated on files, by the system's PowerLoss.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from floodmark.harness.cluster import control_client
+from floodmark.harness.cluster.exit_reports import Start, exit_report, is_stopped, last_words
+from floodmark.harness.cluster.layout import LINKS, NOT_STARTED, lay_out
+from floodmark.harness.cluster.log_extents import Lost
+from floodmark.harness.cluster.place import PYTHON, Death
+from floodmark.harness.cluster.ports import Ports
+from floodmark.harness.cluster.system import System, wipe
+from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.protocols import Cuts, Met
+
+CAN_BE_CUT = ("direct", "proxied")
+PROGRAMS = {PYTHON: (sys.executable, "-P")}  # other programs are found on PATH
+ANSWER_S = 60.0
+LISTEN_S = 180.0  # for the links process to start; a busy machine starts slowly
+
+
+@dataclass(slots=True, kw_only=True)
+class SupervisedProcess:
+    """One process, from one start to its end."""
+
+    begun: Start
+    pid: int = 0
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    wanted: bool = False  # its end was requested
+    paused: bool = False
+
+
+class LocalPlace:
+    """See harness.cluster.place: Place."""
+
+    name = "local"
+    can: Sequence[object] = ()
+    read = None
+    faulted_exits: Sequence[Met] = ()
+
+    def __init__(self, folder: Path, system: System, *, links: str, first_port: int | None = None,
+                 trace: bool = True) -> None:
+        if links not in CAN_BE_CUT:
+            raise UsageError(f"links are direct or proxied, not {links!r}")
+        if system.software is not None and system.software.image is not None:
+            raise UsageError(f"{system.software.image} is an image, which runs only in containers: --cluster "
+                             f"containers, or --kafka {system.software.version}")
+        self.cannot: Mapping[type, str] = {} if links == "proxied" else {
+            Cuts: "direct links cannot be cut: use --links proxied"}
+        self.layout = NOT_STARTED
+        self.deaths: list[Death] = []
+        self.lost: str | None = None
+        self._folder, self._system, self._first_port, self._trace = folder, system, first_port, trace
+        self._alive: dict[str, SupervisedProcess] = {}
+        self._cuts: dict[tuple[str, str], bool] = {}  # (sender, receiver) -> whether by reset
+        self._ending = False
+        self._ports: Ports | None = None
+        self._supervisor: subprocess.Popen[bytes] | None = None
+        self._supervised: control_client.Lines | None = None  # the connection to the supervisor
+        self._links: control_client.Lines | None = None  # the connection to the links process
+
+    async def open(self) -> None:
+        self._ports = Ports()
+        self.layout = lay_out(self._folder, self._system.ids, proxied=Cuts not in self.cannot,
+                              ports=self._ports, first_port=self._first_port, trace=self._trace,
+                              by_name=self._system.dials_by_name)
+
+    async def begin(self) -> None:
+        """Starts the supervisor, and the links process if links are proxied."""
+        module = self._system.module
+        ours, its = socket.socketpair()
+        to_links, links_stdin = socket.socketpair()
+        with its, links_stdin, self.layout.work("keeper.log").open("ab") as errors:
+            stdin = links_stdin.fileno()
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-P", "-m", "floodmark.harness.cluster.local.supervisor", str(os.getpid()),
+                 *([module] if module is not None else [])],
+                stdin=its.fileno(), stdout=errors, stderr=errors, pass_fds=[stdin], start_new_session=True)
+        self._supervised = await control_client.open_lines(
+            ours, "the supervisor", on_event=self._on_exit, lost=self._all_lost)
+        if not self.layout.links:
+            to_links.close()
+            return
+        self._links = await control_client.open_lines(to_links, "the links process")
+        argv = [*PROGRAMS[PYTHON], "-m", "floodmark.harness.cluster.local.link_proxies"]
+        await self._start("spawn", LINKS, argv=argv, stdin=stdin)
+        await self._links.ask("listen", timeout_s=LISTEN_S, links=self.layout.links_config())
+
+    async def mend(self) -> list[str]:
+        """Heals all links; returns a sentence for each that the links process still has cut."""
+        if self._links is None:
+            return []
+        try:
+            await self.heal()
+            state = await self._links.ask("state", timeout_s=ANSWER_S)
+            return [f"{sender} to {receiver} is still cut"
+                    for sender, receiver in state["silent"] + state["reset"]]
+        except control_client.ControlError as error:
+            return [f"the links cannot be healed: {error}"]
+
+    async def close(self) -> None:
+        """Kills everything, the supervisor last, and waits for it."""
+        self._ending = True
+        if self._supervised is not None:
+            await self._supervised.close()  # the supervisor then kills all children and ends
+        if self._supervisor is not None:
+            try:
+                await asyncio.to_thread(self._supervisor.wait, ANSWER_S)
+            except subprocess.TimeoutExpired:
+                self._supervisor.send_signal(signal.SIGKILL)  # its children die with it
+                await asyncio.to_thread(self._supervisor.wait)
+        self._alive.clear()
+        if self._links is not None:
+            await self._links.close()
+        if self._ports is not None:
+            self._ports.close()
+
+    # -- processes ----------------------------------------------------------------------------------------
+
+    async def spawn(self, name: str) -> None:
+        program, *arguments = self._system.command(name)
+        if [program, *arguments[:2]] == [PYTHON, "-m", self._system.module]:
+            await self._start("fork", name, arguments=arguments[2:])
+        else:
+            await self._start("spawn", name, argv=[*PROGRAMS.get(program, (program,)), *arguments])
+
+    async def _start(self, how: str, name: str, **besides: Any) -> None:
+        if name in self._alive:
+            raise FloodmarkError(f"cannot start {name}: it is running")
+        # Added before the supervisor can report its exit: answer and event come over one ordered connection.
+        log = self.layout.log_of(name)
+        process = self._alive[name] = SupervisedProcess(begun=Start.now(log))
+        try:
+            process.pid = (await self._ask(how, name, log=str(log), **besides))["pid"]
+        except control_client.ControlError:
+            self._alive.pop(name, None)
+            raise
+
+    async def kill(self, name: str) -> None:
+        process = self._alive.get(name)
+        if process is not None:
+            process.wanted = True
+            await self._ask("kill", name)
+
+    async def terminate(self, name: str, *, timeout_s: float) -> None:
+        process = self._alive.get(name)
+        if process is None:
+            return
+        process.wanted = True
+        await self._ask("terminate", name)
+        try:
+            await asyncio.wait_for(process.ended.wait(), timeout_s)
+        except TimeoutError:
+            raise FloodmarkError(f"{name} did not stop within {timeout_s:g} s of SIGTERM") from None
+
+    async def pause(self, node: str) -> None:
+        self.layout.of(node)
+        if node not in self._alive:
+            raise FloodmarkError(f"cannot pause {node}: it is not running")
+        self._alive[node].paused = True
+        await self._ask("pause", node)
+
+    async def resume(self, node: str) -> None:
+        self.layout.of(node)
+        process = self._alive.get(node)
+        if process is not None:
+            await self._ask("resume", node)
+            process.paused = False
+
+    def lives(self, name: str) -> bool:
+        return name in self._alive
+
+    def paused(self, name: str) -> bool:
+        return name in self._alive and self._alive[name].paused
+
+    async def is_stopped(self, name: str) -> bool:
+        return name in self._alive and is_stopped(Path(f"/proc/{self._alive[name].pid}"))
+
+    def last_words(self, name: str) -> str:
+        return last_words(self.layout.log_of(name))
+
+    async def _ask(self, do: str, name: str, **besides: Any) -> Mapping[str, Any]:
+        assert self._supervised is not None, "begin() opened it"
+        return await self._supervised.ask(do, timeout_s=ANSWER_S, name=name, **besides)
+
+    def _on_exit(self, message: Mapping[str, Any]) -> None:
+        name, code = message["exit"], message["code"]
+        process = self._alive.pop(name, None)
+        if process is None:
+            return
+        if not process.wanted and not self._ending and not self._system.expects_exit(name, code):
+            self.deaths.append(Death.now(name, exit_report(process.begun, code)))
+        process.ended.set()
+
+    def _all_lost(self) -> None:
+        if not self._ending:
+            self.lost = "the supervisor, parent of all brokers, ended, and all brokers with it"
+        for process in self._alive.values():
+            process.ended.set()
+        self._alive.clear()
+
+    # -- links --------------------------------------------------------------------------------------------
+
+    async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
+        if Cuts in self.cannot:
+            raise UsageError(self.cannot[Cuts])
+        self._cuts |= dict.fromkeys(self.layout.pairs_of(grudge), reset)
+        await self._set_links()
+
+    async def heal(self) -> None:
+        self._cuts.clear()
+        await self._set_links()
+
+    async def _set_links(self) -> None:
+        if self._links is not None:
+            await self._links.ask(
+                "set", timeout_s=ANSWER_S,
+                silent=[pair for pair, reset in self._cuts.items() if not reset],
+                reset=[pair for pair, reset in self._cuts.items() if reset])
+
+    # -- disks --------------------------------------------------------------------------------------------
+
+    async def power_cut(self, name: str, keep: Mapping[str, int] | None) -> Lost:
+        await self.kill(name)
+        return await asyncio.to_thread(self._system.power.power_cut, *self.layout.disk_of(name), keep=keep)
+
+    async def wipe(self, name: str) -> Lost:
+        return await asyncio.to_thread(wipe, self._system.power, *self.layout.disk_of(name))
+
+    async def log_dir(self, node: str) -> Path:
+        return self.layout.of(node).log_dir

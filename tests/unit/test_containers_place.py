@@ -1,0 +1,137 @@
+"""What the exit of a container means, from the engine's events alone; no engine needed."""
+
+import asyncio
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from floodmark.harness.cluster.containers.engine_resources import PastFault
+from floodmark.harness.cluster.containers.place import ContainersPlace, Pod
+from floodmark.harness.cluster.exit_reports import Start
+from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.reference import power_loss
+from floodmark.harness.cluster.system import System
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.protocols import CONTROLLER
+
+NODES = ("n1", "n2")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> ContainersPlace:
+    """Of two brokers and a controller, all alive."""
+    (tmp_path / "work").mkdir()
+    system = SimpleNamespace(nodes=NODES, lacks={}, power=power_loss, expects_exit=lambda _name, _code: False)
+    one = ContainersPlace(tmp_path, cast(System, system), links="direct")
+    places = dict.fromkeys((*NODES, CONTROLLER))
+    one.layout = Layout(folder=tmp_path, nodes=NODES, places=places, links={})  # type: ignore[arg-type]
+    one._alive.update({name: Pod(begun=Start.now(one.layout.log_of(name))) for name in one.layout.names})
+    return one
+
+
+def ended(place: ContainersPlace, container: str, code: int = 137) -> None:
+    place._on_event({"Action": "die", "Actor": {"Attributes": {"name": container, "exitCode": str(code)}}})
+
+
+def of_kernel(place: ContainersPlace, name: str) -> None:
+    place._on_event({"Action": "oom", "Actor": {"Attributes": {"name": place._lab.broker(name)}}})
+
+
+def test_an_unrequested_exit_is_a_death(place: ContainersPlace) -> None:
+    """A requested one is not."""
+    ended(place, place._lab.broker("n1"), 70)
+    place._alive["n2"].wanted = True
+    ended(place, place._lab.broker("n2"))
+    assert [one.name for one in place.deaths] == ["n1"]
+    assert [place.lives(name) for name in ("n1", "n2", CONTROLLER)] == [False, False, True]
+
+
+def test_an_expected_exit_is_reported_with_its_signal_and_is_no_death(
+        place: ContainersPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a process's exit: minus the signal's number. An exit without a signal is its code."""
+    reported: list[tuple[str, int]] = []
+
+    def expects_exit(name: str, code: int) -> bool:
+        reported.append((name, code))
+        return code == -9
+
+    monkeypatch.setattr(place._system, "expects_exit", expects_exit)
+    ended(place, place._lab.broker("n1"), 137)
+    ended(place, place._lab.broker("n2"), 70)
+    assert reported == [("n1", -9), ("n2", 70)]
+    assert [one.name for one in place.deaths] == ["n2"]
+
+
+def test_an_excused_exit_is_kept_with_its_reason(place: ContainersPlace) -> None:
+    """It is no death; its last words include the kernel's kill for lack of memory."""
+    place._lab.excused["n1"] = "memory limit"
+    of_kernel(place, "n1")
+    ended(place, place._lab.broker("n1"))
+    [found] = place.faulted_exits
+    assert (found.node, found.name, [one.name for one in place.deaths]) == ("n1", "memory limit", [])
+    place.layout.log_of("n1").write_text("the end\n")
+    assert place.last_words("n1") == "the end | the kernel killed it for lack of memory"
+
+
+@pytest.mark.parametrize(("logged", "ago_s", "excused"), [
+    ("ERROR java.io.IOException: No space left on device\n", 0, True),
+    ("ERROR java.io.IOException: No space left on device\n", 1, False),  # too long ago
+    ("ERROR an error of its own\n", 0, False),
+])
+def test_an_exit_by_a_full_disk_is_excused_after_the_heal(
+        place: ContainersPlace, logged: str, ago_s: float, excused: bool) -> None:
+    """Kafka logs the error, closes, and exits: the disk may have been healed in the meantime."""
+    place._lab.past_faults["n1"] = PastFault(
+        why="disk full", sign="No space left on device", until_s=time.monotonic() + 30 - 60 * ago_s)
+    place.layout.log_of("n1").write_text(f"{logged}ERROR Shutdown broker because all log dirs have failed\n")
+    ended(place, place._lab.broker("n1"))
+    assert [(one.node, one.name) for one in place.faulted_exits] == ([("n1", "disk full")] if excused else [])
+    assert [one.name for one in place.deaths] == ([] if excused else ["n1"])
+
+
+@pytest.mark.parametrize("by_kernel", [True, False])
+def test_a_kill_by_the_memory_limit_may_be_reported_after_the_limit(
+        place: ContainersPlace, by_kernel: bool) -> None:
+    place._lab.past_faults["n1"] = PastFault(why="memory limit", sign=None, until_s=time.monotonic() + 30)
+    if by_kernel:
+        of_kernel(place, "n1")
+    ended(place, place._lab.broker("n1"))
+    assert [one.name for one in place.deaths] == ([] if by_kernel else ["n1"])
+
+
+def test_other_containers_of_the_run_may_exit(place: ContainersPlace) -> None:
+    """Helper containers do."""
+    ended(place, place._lab.broker("disks"))
+    assert [one.name for one in place.deaths] == []
+    assert place.lives("n1")
+
+
+@pytest.mark.parametrize("lost", ["keeper", "net", "stream"])
+def test_without_keeper_net_or_event_stream_everything_is_lost(place: ContainersPlace, lost: str) -> None:
+    """The logs give the reason; further commands fail, and waiters are released."""
+    waiting: Any = place._alive["n1"].ended
+    if lost == "stream":
+        place._lose("the Docker engine ended its stream of events")
+    else:
+        ended(place, place._lab.keeper if lost == "keeper" else place._lab.net("n2"))
+    assert [one.name for one in place.deaths] == []  # none by itself
+    assert place.lost is not None
+    assert not any(map(place.lives, (*NODES, CONTROLLER)))
+    assert waiting.is_set()
+    assert "counts as dead" in place.last_words("n1")
+    with pytest.raises(FloodmarkError, match=r"cannot start n1: .* counts as dead"):
+        asyncio.run(place.spawn("n1"))
+    with pytest.raises(FloodmarkError, match=r"cannot pause n1: .* counts as dead"):
+        asyncio.run(place.pause("n1"))
+
+
+def test_during_teardown_no_exit_is_a_death(place: ContainersPlace) -> None:
+    """Neither of brokers nor of the containers under them."""
+    place._ending = True
+    ended(place, place._lab.keeper)
+    ended(place, place._lab.broker("n1"))
+    place._lose("the Docker engine ended its stream of events")
+    assert [one.name for one in place.deaths] == []

@@ -21,9 +21,19 @@ from typing import NamedTuple, Protocol
 from floodmark.harness import runtime
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.protocols import Met
+from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Met, Packets
 
 PYTHON = "python"  # a command's program by its name: each place knows its path
+
+
+def only_in_containers(place: str) -> dict[type, str]:
+    """Why another place does not have the abilities of containers."""
+    lacks: Mapping[type, str] = {
+        BadDisks: "disks that could fail or be damaged", Clocks: "wall clocks that could be set",
+        MemoryLimits: "processes whose memory could be limited",
+        Packets: "packets that could be lost or late"}
+    return {kind: f"the {place} cluster has no {what}: use --cluster containers"
+            for kind, what in lacks.items()}
 
 
 class Death(NamedTuple):

@@ -23,7 +23,7 @@ from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.exit_reports import Start, exit_report, is_stopped, last_words
 from floodmark.harness.cluster.layout import LINKS, NOT_STARTED, lay_out
 from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.cluster.place import PYTHON, Death
+from floodmark.harness.cluster.place import PYTHON, Death, only_in_containers
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import System, wipe
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -61,8 +61,9 @@ class LocalPlace:
         if system.software is not None and system.software.image is not None:
             raise UsageError(f"{system.software.image} is an image, which runs only in containers: --cluster "
                              f"containers, or --kafka {system.software.version}")
-        self.cannot: Mapping[type, str] = {} if links == "proxied" else {
-            Cuts: "direct links cannot be cut: use --links proxied"}
+        self.cannot = only_in_containers(self.name)
+        if links == "direct":
+            self.cannot[Cuts] = "direct links cannot be cut: use --links proxied"
         self.layout = NOT_STARTED
         self.deaths: list[Death] = []
         self.lost: str | None = None

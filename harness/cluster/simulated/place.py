@@ -24,7 +24,7 @@ from floodmark.harness import runtime
 from floodmark.harness.cluster.exit_reports import Start, exit_report, last_words
 from floodmark.harness.cluster.layout import NOT_STARTED, lay_out
 from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.cluster.place import Death
+from floodmark.harness.cluster.place import Death, only_in_containers
 from floodmark.harness.cluster.ports import LOWEST
 from floodmark.harness.cluster.simulated import guard
 from floodmark.harness.cluster.simulated.broker_runtime import BrokerRuntime, terminate
@@ -35,17 +35,10 @@ from floodmark.harness.cluster.system import System, wipe
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.forked_child import result_of_child
-from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Met, Packets
+from floodmark.harness.protocols import Met
 
 EXIT_CANCELLED = 70
 KILL_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then
-_NOT_HERE = "the simulated cluster has no {}: use --cluster containers"
-CANNOT: Mapping[type, str] = {
-    BadDisks: _NOT_HERE.format("disks that could fail or be damaged"),
-    Clocks: _NOT_HERE.format("wall clocks that could be set"),
-    MemoryLimits: _NOT_HERE.format("processes whose memory could be limited"),
-    Packets: _NOT_HERE.format("packets that could be lost or late"),
-}
 Result = TypeVar("Result")
 
 
@@ -114,7 +107,7 @@ class SimulatedPlace:
     """See harness.cluster.place: Place, and harness.protocols: Resets."""
 
     name = "simulated"
-    cannot = CANNOT
+    cannot = only_in_containers("simulated")
     read = None
     lost = None
     faulted_exits: Sequence[Met] = ()
@@ -224,13 +217,15 @@ class SimulatedPlace:
     # -- links --------------------------------------------------------------------------------------------
 
     async def cut(self, grudge: Mapping[str, Sequence[str]], *, reset: bool = False) -> None:
-        self._simulation.network.cut(self.layout.pairs_of(grudge), reset=reset)
+        pairs = self.layout.pairs_of(grudge)
+        self._simulation.network.cut(pairs, reset=reset)
 
     async def heal(self) -> None:
         self._simulation.network.heal()
 
     async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int:
-        return self._simulation.network.reset(self.layout.pairs_of(grudge))
+        pairs = self.layout.pairs_of(grudge)
+        return self._simulation.network.reset(pairs)
 
     # -- disks --------------------------------------------------------------------------------------------
 

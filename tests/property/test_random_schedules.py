@@ -1,63 +1,78 @@
-"""Random schedules of clients, faults and a bad network: correct rules lose nothing, bad ones are caught."""
+"""Random faults on the simulated cluster: correct rules are never accused, and known-bad ones are caught."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import trace_laws
 from how_many import cases
-from random_driver import RandomDriver, random_cluster
 
-SCHEDULES = cases(300, few=60)
-STEPS = 600
+from floodmark.harness import catalog
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.runner import carry_out
+from floodmark.harness.verdict import BUG, Verdict
 
+pytestmark = pytest.mark.spark
 
-def first_damage(
-    rules: str, bugs: tuple[str, ...], seed: int, switches: tuple[str, ...] = ()
-) -> list[str]:
-    return RandomDriver(random_cluster(seed, rules, bugs, switches), seed).run(STEPS)
-
-
-def test_the_correct_rules_lose_nothing_and_never_diverge() -> None:
-    """Every schedule is within the budget, so every acked record stays, and after mending all logs are
-    equal."""
-    acked = 0
-    for seed in range(SCHEDULES):
-        cluster = random_cluster(seed)
-        assert RandomDriver(cluster, seed).run(STEPS) == [], f"seed {seed}"
-        acked += sum(sent.acked for sent in cluster.sends)
-    assert acked > 10 * SCHEDULES  # otherwise the schedules are too wild to prove anything
+DURATION_S = 8.0  # of virtual time
 
 
-@pytest.mark.parametrize("switches", [("two-phase",), ("hw-below-min-isr",), ("hw-isr-only",),
-                                      ("two-phase", "hw-below-min-isr", "hw-isr-only", "follower-reads")],
-                         ids="+".join)  # fmt: skip
-def test_other_correct_brokers_lose_nothing_either(switches: tuple[str, ...]) -> None:
-    """As Kafka was from 2.1 on, below 3.7, or below 0.10.2: each switch alone and all of them together."""
-    for seed in range(cases(40, few=12)):
-        assert first_damage("kip-320", (), seed, switches) == [], f"seed {seed}"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """The rules of a run's brokers."""
+
+    rules: str = catalog.RULES[-1]
+    bugs: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
 
 
-@pytest.mark.parametrize(
-    "bug",
-    ["ack_on_append", "ack_min_insync", "trunc_hw", "leader_trunc", "credit_on_send", "credit_diverging",
-     "shrink_optimistic", "read_to_leo", "parked_survives_demotion", "forget_epoch"],
+# As Kafka was from 2.1 on, below 3.7, or below 0.10.2: each switch alone and all of them together.
+CORRECT = (
+    *(Broker(),) * cases(100, few=3), Broker(switches=("two-phase",)), Broker(switches=("hw-below-min-isr",)),
+    Broker(switches=("hw-isr-only",)),
+    Broker(switches=("two-phase", "hw-below-min-isr", "hw-isr-only", "follower-reads")),
 )  # fmt: skip
-def test_the_same_driver_catches(bug: str) -> None:
-    """One of the same seeds makes the bug do harm."""
-    assert any(first_damage("kip-320", (bug,), seed) for seed in range(40))
+# Any of so many runs finds it.
+BAD = [Broker(bugs=(bug,)) for bug in ("ack_on_append", "leader_trunc", "credit_on_send", "read_to_leo")]
+BAD_RUNS = 2
+Outcomes = Mapping[Broker, Sequence[tuple[int, Path, Verdict]]]
 
 
-@pytest.mark.parametrize("rules", ["high-watermark", "kip-101"])
-def test_the_same_driver_catches_the_old_generations(rules: str) -> None:
-    """Truncating to the high watermark, or to an end offset without its epoch, does harm without any bug."""
-    assert any(first_damage(rules, (), seed) for seed in range(60))
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
+    """For each broker the seed, the folder and the verdict of each run; all are judged in one call."""
+    parent = tmp_path_factory.mktemp("random")
+    brokers = [*CORRECT, *BAD * BAD_RUNS]
+    folders = [played(seed, broker, parent / str(seed)) for seed, broker in enumerate(brokers)]
+    verdicts = catalog.judge().judge(folders)
+    found: dict[Broker, list[tuple[int, Path, Verdict]]] = {}
+    for seed, (broker, folder, verdict) in enumerate(zip(brokers, folders, verdicts, strict=True)):
+        found.setdefault(broker, []).append((seed, folder, verdict))
+    return found
 
 
-def test_a_seed_is_a_schedule() -> None:
-    """The same seed does the same things and comes to the same logs."""
+def played(seed: int, broker: Broker, folder: Path) -> Path:
+    config = (f"floodmark.switches={','.join(broker.switches)}",) if broker.switches else ()
+    plan = planned(
+        RunOptions(cluster=catalog.SIMULATED, duration=DURATION_S, nemesis="all", settings="drawn", seed=seed,
+                   rules=broker.rules, bugs=broker.bugs, config=config, interval=1.0, out=folder),
+        ask_broker=False)
+    assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
+    return folder
 
-    def outcome(seed: int) -> tuple[dict[str, int], str]:
-        cluster = random_cluster(seed)
-        driver = RandomDriver(cluster, seed)
-        driver.run(STEPS)
-        return driver.counts, cluster.numbers()
 
-    assert outcome(7) == outcome(7)
-    assert outcome(7) != outcome(8)
+@pytest.mark.parametrize("broker", dict.fromkeys(CORRECT), ids=lambda one: "+".join(one.switches) or "plain")
+def test_correct_rules_lose_nothing(broker: Broker, outcomes: Outcomes) -> None:
+    """Every schedule is within the budget: there is no finding, not even a permitted one, and the trace adds
+    up to the logs."""
+    for seed, folder, verdict in outcomes[broker]:
+        assert (verdict.valid, verdict.findings, verdict.unknown) == (True, (), ()), f"seed {seed}"
+        assert trace_laws.breaches(folder) == [], f"seed {seed}"
+
+
+@pytest.mark.parametrize("broker", BAD, ids=lambda one: one.bugs[0])
+def test_known_bad_rules_are_caught(broker: Broker, outcomes: Outcomes) -> None:
+    """By the same faults."""
+    assert any(one.klass == BUG for _, _, verdict in outcomes[broker] for one in verdict.findings)

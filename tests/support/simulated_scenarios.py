@@ -1,21 +1,34 @@
-"""Plays the shipped scenarios on the simulated cluster: their rows, and their look-alikes."""
+"""Plays scenarios on the simulated cluster: the shipped ones, and those of tests/teeth/scenarios, for
+known-bad rules that these do not show. Their rows, and their look-alikes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 from floodmark.harness import catalog
+from floodmark.harness.cluster.log_extents import Lost, partition_folders, segments_of
+from floodmark.harness.cluster.simulated.cluster import SimulatedPlace
+from floodmark.harness.commands import scenario_runs
 from floodmark.harness.commands.broker_questions import scenario_words
+from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.commands.scenario_runs import Part, Played, play
+from floodmark.harness.reports.case_names import SCENARIO
+from floodmark.harness.runner import RunPlan
+from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.verdict import Verdict
-from floodmark.nemesis.scenario import shipped
+from floodmark.nemesis.scenario import load, shipped
 from floodmark.nemesis.systems import REFERENCE, why_not_played
 
 LOOK_ALIKE = "hw-isr-only"  # before 0.10.2 only the ISR held back the HW: liveness, no bug
 AT_ONCE = 2
+ENDLESS = "epoch-nobody-wrote-in"  # a follower asks again at once, for ever: no long wait
+TORN = "torn-write"  # the scenario whose power cut leaves a torn batch
 
-SCENARIOS = shipped(scenario_words())
-ALL = tuple(Part(scenario=scenario, row=row) for scenario in SCENARIOS for row in scenario.rows
+WORDS = scenario_words()
+SHIPPED = shipped(WORDS)
+OWN = tuple(load(path, WORDS) for path in sorted(Path(__file__).parents[1].glob("teeth/scenarios/*.toml")))
+ALL = tuple(Part(scenario=scenario, row=row) for scenario in (*SHIPPED, *OWN) for row in scenario.rows
             if why_not_played(scenario.schedule, row, REFERENCE) is None)
 
 
@@ -34,10 +47,32 @@ def look_alikes() -> tuple[Part, ...]:
 
 
 def plays(parts: Sequence[Part], parent: Path) -> list[Played]:
-    return play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE, say=lambda _: None)
+    with patch.object(SimulatedPlace, "power_cut", torn_power_cut), \
+            patch.object(scenario_runs, "planned", planned_here):
+        return play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE, say=lambda _: None)
 
 
 def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
     """Plays the parts, and judges them all in one call."""
     found = plays(parts, parent)
     return list(zip(found, catalog.judge().judge([one.folder for one in found]), strict=True))
+
+
+def planned_here(options: RunOptions, schedule: Schedule) -> RunPlan:
+    plan = planned(options, schedule)
+    return replace(plan, settle_timeout_s=1.0) if (options.asked or {})[SCENARIO] == ENDLESS else plan
+
+
+_power_cut = SimulatedPlace.power_cut
+
+
+async def torn_power_cut(place: SimulatedPlace, name: str, keep: Mapping[str, int] | None) -> Lost:
+    """A power cut; in TORN each log then has one more batch, whose last byte was not written."""
+    lost = await _power_cut(place, name, keep)
+    log_dir = await place.log_dir(name)
+    if any(TORN in part for part in log_dir.parts):
+        for folder in partition_folders(log_dir):
+            (segment,) = segments_of(log_dir / folder)
+            whole = segment.read_bytes()  # one record
+            segment.write_bytes(whole + (1).to_bytes(8, "big") + whole[8:-1] + b"\xff")
+    return lost

@@ -14,22 +14,22 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from how_many import cases
-from simulated_scenarios import FIT, plays
+from simulated_scenarios import ALL, plays
 from trace_scene import CONTROLLER
 
 from floodmark.harness import catalog
 from histories import Line, RunFolder
 
-CORRECT = [number for number, part in enumerate(FIT)
+CORRECT = [number for number, part in enumerate(ALL)
            if part.row.rules == catalog.RULES[-1] and not part.row.bugs]
 # These lose records, as unclean elections and too many power cuts may.
-ROUGH = [number for number in CORRECT if FIT[number].row.permitted]
+ROUGH = [number for number in CORRECT if ALL[number].row.permitted]
 # These lose nothing; the few have elections, truncations, changes of the ISR, restarts, and two partitions.
 FEW = ("double-failover-reversed", "idle-leader", "credited-in-an-earlier-epoch", "isr-before-epoch-start",
        "isr-grows-behind-the-leader", "recovery-one-batch-short", "epochs-forgotten")
 HEALTHY = [number for number in CORRECT
-           if FIT[number].scenario.setting.replication_factor == 3 and not FIT[number].row.permitted
-           and (FIT[number].scenario.name in FEW or cases(1, few=0))]
+           if ALL[number].scenario.setting.replication_factor == 3 and not ALL[number].row.permitted
+           and (ALL[number].scenario.name in FEW or cases(1, few=0))]
 
 
 def traced(random: Random, *, rough: bool = False, clock_error_ns: int = 0) -> RunFolder:
@@ -61,7 +61,7 @@ def renamed(value: Any, names: dict[str, str]) -> Any:
 @cache
 def played(number: int) -> RunFolder:
     with TemporaryDirectory() as parent:
-        (one,) = plays([FIT[number]], Path(parent))
+        (one,) = plays([ALL[number]], Path(parent))
         assert one.why is None, one.why
         logs = sorted((one.folder / "logs").glob("*.jsonl"))
         return RunFolder(

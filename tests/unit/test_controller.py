@@ -30,6 +30,7 @@ from floodmark.broker.protocol.messages import (
     Tick,
 )
 from floodmark.broker.server.controller_server import parse_election
+from floodmark.broker.testing.bugs import rules_for
 from floodmark.broker.testing.control_socket import ControlError
 
 Effect = TypeVar("Effect")
@@ -39,10 +40,11 @@ SESSION_MS = 1_000
 class Cluster:
     """A controller, its journal, and brokers whose requests the test sends."""
 
-    def __init__(self, brokers: int = 3, *, unclean: bool = False, replicas: tuple[int, ...] = ()) -> None:
+    def __init__(self, brokers: int = 3, *, unclean: bool = False, replicas: tuple[int, ...] = (),
+                 bugs: tuple[str, ...] = ()) -> None:
         self.config = ControllerConfig(session_timeout_ms=SESSION_MS, unclean_leader_election=unclean)
         self.journal: list[Mapping[str, Any]] = []
-        self.controller = Controller(self.config)
+        self.controller = Controller(self.config, (), rules_for("kip-320", bugs))
         self.now_ms = 0
         self.epochs: dict[int, int] = {}
         for broker in range(1, brokers + 1):
@@ -170,16 +172,19 @@ def test_a_broker_without_heartbeats_is_fenced() -> None:
     assert cluster.leadership == (2, 1, (2,))
 
 
-def test_of_sessions_that_end_together_the_one_with_the_oldest_heartbeat_ends_first() -> None:
+@pytest.mark.parametrize(("bugs", "isr"), [((), (2,)), (("stale_isr_batch",), (1, 3))])
+def test_of_sessions_that_end_together_the_one_with_the_oldest_heartbeat_ends_first(
+    bugs: tuple[str, ...], isr: tuple[int, ...]
+) -> None:
     """KAFKA-13173: only the broker with the latest heartbeat stays in the ISR."""
-    cluster = Cluster()
+    cluster = Cluster(bugs=bugs)
     for now_ms, broker in ((100, 3), (200, 1), (300, 2)):
         cluster.now_ms = now_ms
         cluster.beat(broker)
     for now_ms in (700, 1_100):
         cluster.step(Tick(now_ms=now_ms))
     cluster.step(Tick(now_ms=1_400))
-    assert cluster.leadership == (-1, 2, (2,))
+    assert cluster.partition.isr == isr
 
 
 def test_a_controller_that_was_suspended_ends_no_session() -> None:
@@ -221,6 +226,14 @@ def test_an_isr_is_refused_with_kafkas_error(fields: dict[str, Any], error: int)
     leadership = cluster.leadership
     assert cluster.alter(2, 3, by=2, **fields).error == error
     assert cluster.leadership == leadership
+
+
+def test_the_known_bad_rule_lets_a_fenced_broker_into_the_isr() -> None:
+    """KIP-841: the correct one refuses it, above."""
+    cluster = Cluster(bugs=("alter_no_fence",))
+    cluster.expire(1)
+    assert cluster.alter(2, 1, by=2).error == errors.NONE
+    assert cluster.partition.isr == (1, 2)
 
 
 def test_only_the_leader_may_change_the_isr() -> None:

@@ -51,10 +51,11 @@ def replica(
     hw: int = 0,
     rules: str = "kip-320",
     start: int = 0,
+    bugs: tuple[str, ...] = (),
 ) -> Replica:
     config = ReplicaConfig(min_insync_replicas=2, replica_lag_time_max_ms=1_000)
     recovered = RecoveredState(log_start=start, batches=batches, epochs=epochs, hw=hw)
-    return Replica(me=1, config=config, rules=rules_for(rules), recovered=recovered)
+    return Replica(me=1, config=config, rules=rules_for(rules, bugs), recovered=recovered)
 
 
 def leads(
@@ -85,8 +86,9 @@ def only(effects: list[ReplicaEffect], kind: type[Effect]) -> Effect:
     return found[0]
 
 
-def leader(*batches: Batch, isr: tuple[int, ...] = (1, 2, 3), hw: int = 0, epoch: int = 0) -> Replica:
-    it = replica(*batches, hw=hw)
+def leader(*batches: Batch, isr: tuple[int, ...] = (1, 2, 3), hw: int = 0, epoch: int = 0,
+           bugs: tuple[str, ...] = ()) -> Replica:
+    it = replica(*batches, hw=hw, bugs=bugs)
     it.step(leads(1, epoch, isr))
     assert it.leading
     return it
@@ -191,10 +193,19 @@ def test_a_retry_is_answered_with_the_offset_it_had() -> None:
     assert (gap.error, gap.base_offset) == (errors.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
 
-def test_a_consumer_reads_below_the_hw_and_finds_nothing_above() -> None:
+def test_the_known_bad_rule_appends_a_retry_that_comes_late() -> None:
+    """The sixth last batch of its producer."""
+    it = leader(bugs=("seq_gap_ok",))
+    for sequence in (*range(6), 0):
+        it.step(produce(acks=1, producer_id=9, producer_epoch=0, base_sequence=sequence))
+    assert it.leo == 7
+
+
+@pytest.mark.parametrize(("bugs", "above_hw"), [((), 0), (("oor_above_hw",), errors.OFFSET_OUT_OF_RANGE)])
+def test_a_consumer_reads_below_the_hw_and_finds_nothing_above(bugs: tuple[str, ...], above_hw: int) -> None:
     """Between HW and LEO is empty, not out of range; above the LEO is."""
-    it = leader(batch(0), batch(1), hw=1, epoch=1)
-    for offset, error, end in ((0, 0, 1), (1, 0, 1), (2, 0, 2), (3, 1, 3)):
+    it = leader(batch(0), batch(1), hw=1, epoch=1, bugs=bugs)
+    for offset, error, end in ((0, 0, 1), (1, 0, 1), (2, above_hw, 2), (3, 1, 3)):
         answer = only(it.step(fetch(CONSUMER, offset, epoch=1, last=-1)), FetchAnswer)
         assert (answer.error, answer.end) == (error, end)
 

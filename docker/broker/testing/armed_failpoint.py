@@ -1,7 +1,4 @@
-"""Says what an armed failpoint does with a site, and what a release covers; pure.
-
-Both the broker's process (failpoints.py) and a cluster in memory arm, hold and release by these rules.
-"""
+"""Says what an armed failpoint does with a site, and what a release covers; pure."""
 
 import enum
 from collections.abc import Callable, Iterable, Sequence

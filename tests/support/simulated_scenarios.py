@@ -60,7 +60,7 @@ def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
 
 def planned_here(options: RunOptions, schedule: Schedule) -> RunPlan:
     plan = planned(options, schedule)
-    return replace(plan, settle_timeout_s=1.0) if (options.asked or {})[SCENARIO] == ENDLESS else plan
+    return replace(plan, settle_timeout_s=0.3) if (options.asked or {})[SCENARIO] == ENDLESS else plan
 
 
 _power_cut = SimulatedPlace.power_cut

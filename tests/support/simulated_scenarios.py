@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.log_extents import Lost, partition_folders, segments_of
-from floodmark.harness.cluster.simulated.cluster import SimulatedPlace
+from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands import scenario_runs
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import RunOptions, planned

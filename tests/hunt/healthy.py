@@ -150,21 +150,20 @@ def shares(pairs: Sequence[tuple[Healthy, Healthy]]) -> str:
 BATCH = 25
 KINDS = ("kill", "stop", "pause", "cut", "power_cut", "expire", "elect", "arm")
 _COLUMNS = ("seeds", "runs", "valid", "acked", "elections", "truncations", "faults", *KINDS, "CPU seconds")
-_BATCH_ROW = re.compile(r"^\| (\d+) to \d+ \|.*$", re.MULTILINE)
+_BATCH_ROW = re.compile(r"^\| \d+ to (\d+) \|.*$", re.MULTILINE)
 
 
 async def simulated(seeds: Sequence[int], scratch: Path, file: Path | None, *, duration_s: float, at_once: int
                     ) -> bool:
-    """Plays and judges these seeds, but for those of the file's rows, until one is not valid; returns whether
-    all are."""
+    """Plays and judges these seeds, but for those up to the file's last row, until one is not valid; returns
+    whether all are."""
     text = file.read_text(encoding="utf-8") if file is not None and file.exists() else ""
-    rows = {int(match[1]): match[0] for match in _BATCH_ROW.finditer(text)}
+    rows = [match[0] for match in _BATCH_ROW.finditer(text)]
+    begin = max([seeds[0], *(int(match[1]) + 1 for match in _BATCH_ROW.finditer(text))])
     about = f"Runs: `{' '.join(simulated_runs.OPTIONS)} --nemesis all --duration {duration_s:g} --strict`."
     async with (simulated_runs.started_judge(scratch) as judge,
                 simulated_runs.player_with(scratch, {}) as player):
-        for first in range(seeds[0], seeds[-1] + 1, BATCH):
-            if first in rows:
-                continue
+        for first in range(begin, seeds[-1] + 1, BATCH):
             batch, began_s = range(first, min(first + BATCH, seeds[-1] + 1)), simulated_runs.cpu_s()
             for seed in batch:
                 shutil.rmtree(scratch / str(seed), ignore_errors=True)  # left by a pass that was interrupted
@@ -173,8 +172,8 @@ async def simulated(seeds: Sequence[int], scratch: Path, file: Path | None, *, d
             if failed := [f"seed {seed}: {why}" for seed, why in zip(batch, whys, strict=True) if why]:
                 raise SystemExit("\n".join(failed))
             runs = [look_at(scratch / str(seed), seed) for seed in batch]
-            rows[first] = batch_row(runs, simulated_runs.cpu_s() - began_s)
-            print(rows[first], flush=True)
+            rows.append(batch_row(runs, simulated_runs.cpu_s() - began_s))
+            print(rows[-1], flush=True)
             bad = {run.seed: (*run.findings, *run.unknown) for run in runs if not run.valid or run.findings}
             for seed in {*batch} - bad.keys():
                 shutil.rmtree(scratch / str(seed))
@@ -182,9 +181,8 @@ async def simulated(seeds: Sequence[int], scratch: Path, file: Path | None, *, d
                 print(*(f"not valid: {scratch / str(seed)}: {', '.join(why)}" for seed, why in bad.items()),
                       sep="\n", flush=True)
                 return False
-            ordered = [row for _, row in sorted(rows.items())]
-            write(file, (about, "\n".join((_line(_COLUMNS), len(_COLUMNS) * "|---" + "|", *ordered,
-                                           sum_row(ordered)))))
+            write(file, (about, "\n".join((_line(_COLUMNS), len(_COLUMNS) * "|---" + "|", *rows,
+                                           sum_row(rows)))))
     return True
 
 

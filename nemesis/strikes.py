@@ -173,8 +173,9 @@ async def _harm_disk(_: Wipes | BadDisks, cluster: Cluster, entry: Entry, nodes:
     if kind not in can:
         raise FloodmarkError(f"the disks of this cluster cannot be {kind}; they can be "
                              f"{', '.join(sorted(can))}")
-    met = await gather_all(wipes.wipe(node) if kind == WIPED else bad.harm(node, kind)  # type: ignore[union-attr]
-                           for node in nodes)
+    met = await gather_all(
+        wipes.wipe(node) if kind == WIPED else bad.harm(node, kind)  # type: ignore[union-attr]
+        for node in nodes)
     detail: dict[str, dict[str, Any]] = {"lost_records": {}}
     for node, one in zip(nodes, met, strict=True):
         for word, value in {"lost_records": 0, **one}.items():

@@ -254,7 +254,7 @@ def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(monkeypatch: pyte
     acts = [entry for entry in json_form.read(given) if entry.f != "wait"]
     assert {"keep_share", "reset", "grudge"} <= {key for entry in acts for key in entry.args}
     nemesis, clock = Strikes(), Clock()
-    monkeypatch.setattr(cluster_server, "arsenal", lambda _: [nemesis])
+    monkeypatch.setattr(cluster_server, "Strikes", lambda _: nemesis)
     monkeypatch.setattr(cluster_server.ClusterServer, "_refuse", lambda *_: None)
     monkeypatch.setattr(pytest_nemesis, "time", clock)
     monkeypatch.setattr(pytest_nemesis, "await_healthy", lambda *_: True)

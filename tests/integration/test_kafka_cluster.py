@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -20,7 +19,7 @@ from real_kafka import ops_recorded, skip_without
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.cluster.layout import Layout
+from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.protocols import (
     CONTROLLER,
@@ -133,10 +132,10 @@ def test_a_taken_port_is_the_harnesss_trouble(tmp_path: Path, monkeypatch: pytes
     attach = KafkaSystem.attach
     taken = socket.socket()
 
-    def occupy(system: KafkaSystem, layout: Layout, *rest: Any) -> None:
-        attach(system, layout, *rest)
+    def occupy(system: KafkaSystem, place: Place) -> None:
+        attach(system, place)
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.bind(layout.places["n1"].listens)
+        taken.bind(place.layout.of("n1").listens)
         taken.listen()
 
     monkeypatch.setattr(KafkaSystem, "attach", occupy)

@@ -350,19 +350,3 @@ def test_qualities_that_this_kernel_can_do(net: Rig) -> None:
         assert said.strip() in ("", "Error: Specified qdisc kind is unknown.")
 
     net.play(story)
-
-
-def test_a_cut_of_three_and_its_heal_are_quick(net: Rig) -> None:
-    """The aim is 200 ms each; here only that it is no multiple of that."""
-
-    async def story(rules: Rules) -> None:
-        apart = {name: [other for other in NODES if other != name] for name in NODES}
-        took = []
-        for _ in range(3):
-            for act in (rules.cut(apart, reset=False), rules.heal()):
-                begun = time.monotonic()
-                await act
-                took.append(time.monotonic() - begun)
-        assert min(took) < 0.4, took
-
-    net.play(story)

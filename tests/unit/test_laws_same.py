@@ -121,13 +121,20 @@ def with_damage(name: str, root: Path) -> tuple[Path, frozenset[str]]:
     raise AssertionError(f"none of {TRIES} folders is fit for {name}")
 
 
-def test_every_damage_in_one_unit(usual: tuple[str, ...], tmp_path: Path) -> None:
-    """One of each alone, those of golden runs, and some by the hundred: no damage adds a statement, and each
-    is found among the others."""
-    expected = {GOLDEN / name: frozenset[str]() for name in TRACED}
-    expected |= dict(with_damage(name, tmp_path / "each") for name in EACH)
-    expected |= {real_like.write(tmp_path / "many" / damage, ops=1000, damage=damage): frozenset({name})
-               for damage, name in real_like.DAMAGES.items()}
+@pytest.fixture(scope="module")
+def damaged_folders(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, frozenset[str]]:
+    """One of each damage alone, those of golden runs, and some by the hundred; and what must be found."""
+    root = tmp_path_factory.mktemp("damaged")
+    made = {GOLDEN / name: frozenset[str]() for name in TRACED}
+    made |= dict(with_damage(name, root / "each") for name in EACH)
+    return made | {real_like.write(root / "many" / damage, ops=1000, damage=damage): frozenset({name})
+                   for damage, name in real_like.DAMAGES.items()}
+
+
+def test_every_damage_in_one_unit(
+        usual: tuple[str, ...], damaged_folders: dict[Path, frozenset[str]]) -> None:
+    """No damage adds a statement, and each is found among the others."""
+    expected = damaged_folders
 
     statements, found = ran_on(list(expected))
 
@@ -165,12 +172,10 @@ def found_in(tables: dict[str, pa.Table], threads: int = 1) -> list[str]:
         return sorted(map(str, unit.rows("from claimed").to_pylist()))
 
 
-def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(tmp_path: Path) -> None:
+def test_the_order_of_rows_and_the_number_of_threads_do_not_matter(
+        damaged_folders: dict[Path, frozenset[str]], tmp_path: Path) -> None:
     """Every law finds the same in tables whose rows are in any order."""
-    expected = {GOLDEN / name for name in TRACED}
-    expected |= {with_damage(name, tmp_path / "each")[0] for name in EACH}
-    expected |= {real_like.write(tmp_path / "many" / damage, ops=1000, damage=damage)
-                 for damage in real_like.DAMAGES}
+    expected = set(damaged_folders)
     expected |= {busy(seed, 200).write(tmp_path / f"busy-{seed}") for seed in range(3)}
     tables = laws_tables(sorted(expected))
     usual = found_in(tables)

@@ -14,6 +14,7 @@ Rules kept here:
    be unseen though the base does not say so.
 6. An unreadable line of the history may have recorded a fault that lost data: a loss that such a fault would
    permit is permitted then, and its name is unknown.
+7. Where replicas.jsonl was never seen, only the history shows that a stuck partition had worked before.
 """
 
 import json
@@ -123,6 +124,7 @@ def broken(kind: str, name: str, files: Files, base: Verdict, verdict: Verdict) 
     stay = bugs(base) - OF_THE_TRACE if remaining is None else bugs(base) & remaining
     if name == HISTORY:
         stay -= permitted_perhaps(verdict)
+        stay -= {"stuck"} if b'"replicas":false' in (files.get(RUN) or b"").replace(b" ", b"") else set()
     if not stay <= bugs(verdict):
         yield f"false outranks unknown: {', '.join(sorted(stay - bugs(verdict)))} gone"
 

@@ -1,8 +1,10 @@
 """The parts of a replica alone: log, epoch cache, producers, purgatory, rules."""
 
+import dataclasses
+
 import pytest
 
-from floodmark.broker.protocol import errors
+from floodmark.broker.protocol import errors, messages
 from floodmark.broker.protocol.errors import IllegalEvent, error_name
 from floodmark.broker.protocol.leader_epoch_cache import LeaderEpochFileCache
 from floodmark.broker.protocol.log import Log
@@ -212,3 +214,11 @@ def test_errors_have_kafkas_names() -> None:
     """An unknown code is printed too."""
     assert error_name(6) == "NOT_LEADER_OR_FOLLOWER"
     assert error_name(4711) == "ERROR_4711"
+
+
+def test_a_log_line_on_an_event_names_no_address_in_memory() -> None:
+    """A token is an object of the server, which has another address in each process: one seed, one log."""
+    shown = [f"{name}.{field.name}" for name, kind in vars(messages).items() if dataclasses.is_dataclass(kind)
+             for field in dataclasses.fields(kind) if field.type in ("object", object) and field.repr]
+
+    assert shown == []

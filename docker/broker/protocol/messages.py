@@ -4,13 +4,13 @@ Rules
 1. Every event carries `now_ms`, the server's monotonic clock; a machine reads no clock of its own.
 2. Effects are carried out in the order given, synchronously: when a FetchAnswer is carried out, the bytes
    it names are in storage, and when a ProduceAnswer is, so is everything the ack rests on.
-3. `token` is the server's name for a waiting request; a machine returns it unread.
+3. `token` is the server's name for a waiting request; a machine returns it unread, and no log line shows it.
 4. LEO and HW are exclusive (the next offset; the first offset not committed). -1 means "none" as on the wire.
 5. `error` is a Kafka error code (broker.protocol.errors gives them names); 0 is none.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 # Why a replica truncates: to its own HW; to the end of an epoch that its leader gave when it was asked, or in
@@ -80,7 +80,7 @@ class Produce:
     """CLIENT -> leader: append these (offsets and epochs are the leader's to give). acks is -1, 0 or 1."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     acks: int
     timeout_ms: int
     batches: tuple[Batch, ...]
@@ -93,7 +93,7 @@ class Fetch:
     and the HW is read again."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     replica: int  # CONSUMER for a client
     broker_epoch: int  # of the follower's incarnation; -1 unknown
     offset: int
@@ -107,7 +107,7 @@ class OffsetsForLeaderEpoch:
     """FOLLOWER or CLIENT -> leader: OffsetsForLeaderEpoch."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     replica: int
     current_leader_epoch: int
     epoch: int
@@ -119,7 +119,7 @@ class ListOffsets:
     the LEO, a client the HW; DEBUGGING_CONSUMER the LEO, from a follower too."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     replica: int
     current_leader_epoch: int
     latest: bool
@@ -262,7 +262,7 @@ class RoleChanged:
 class ProduceAnswer:
     """error with base_offset >= 0: appended, fate unknown; with -1: certainly not appended."""
 
-    token: object
+    token: object = field(repr=False)
     error: int
     base_offset: int
     log_start: int
@@ -275,7 +275,7 @@ class FetchAnswer:
     """Answer a Fetch with whole batches from the one that holds `start` up to `end` (exclusive; start == end:
     nothing to read yet), with this HW, read before the fetch was credited."""
 
-    token: object
+    token: object = field(repr=False)
     error: int
     hw: int
     log_start: int
@@ -286,14 +286,14 @@ class FetchAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndOffsetAnswer:
-    token: object
+    token: object = field(repr=False)
     error: int
     end: EpochEnd | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListOffsetsAnswer:
-    token: object
+    token: object = field(repr=False)
     error: int
     offset: int
     leader_epoch: int
@@ -321,7 +321,7 @@ class Register:
     """BROKER -> controller: a new incarnation. Answered by Registered, after what it implies is durable."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     broker: int
     incarnation: str
     host: str
@@ -335,7 +335,7 @@ class Heartbeat:
     is unfenced; `stopping` asks for a controlled shutdown."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     broker: int
     broker_epoch: int
     metadata_version: int
@@ -347,7 +347,7 @@ class AlterPartition:
     """LEADER -> controller: compare-and-set of one partition's ISR."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     topic: str
     partition: int
     broker: int
@@ -364,7 +364,7 @@ class Elect:
     leaves the choice to the controller."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     partitions: tuple[tuple[str, int], ...]
     unclean: bool
     leader: int = -1
@@ -375,7 +375,7 @@ class CreateTopic:
     """CLIENT -> controller (through any broker). `assignment` empty: the controller spreads the replicas."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     topic: str
     topic_id: str  # hex of a new uuid, made by the server: the machine uses no randomness
     partitions: int
@@ -390,7 +390,7 @@ class AlterTopic:
     """CLIENT -> controller: these are the topic's configs from now on."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     topic: str
     configs: Mapping[str, str]
 
@@ -401,7 +401,7 @@ class GrowTopic:
     controller spreads them."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     topic: str
     partitions: int
     assignment: tuple[tuple[int, ...], ...]
@@ -413,7 +413,7 @@ class DeleteTopic:
     """CLIENT -> controller. Its replicas delete their logs when they hear of it."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     topic: str
 
 
@@ -422,7 +422,7 @@ class AllocateProducerIds:
     """BROKER -> controller: a block of producer ids, durable before it is used and never given twice."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     broker: int
     broker_epoch: int
 
@@ -432,7 +432,7 @@ class Expire:
     """HARNESS -> controller: end this broker's session now."""
 
     now_ms: int
-    token: object
+    token: object = field(repr=False)
     broker: int
 
 
@@ -460,14 +460,14 @@ class Publish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    token: object
+    token: object = field(repr=False)
     error: int
     broker_epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    token: object
+    token: object = field(repr=False)
     error: int
     fenced: bool
     may_stop: bool
@@ -477,7 +477,7 @@ class HeartbeatAnswer:
 class AlterPartitionAnswer:
     """error 0: the ISR as it now is."""
 
-    token: object
+    token: object = field(repr=False)
     error: int
     leader: int
     leader_epoch: int
@@ -487,13 +487,13 @@ class AlterPartitionAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElectAnswer:
-    token: object
+    token: object = field(repr=False)
     results: tuple[tuple[str, int, int], ...]  # topic, partition, error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateAnswer:
-    token: object
+    token: object = field(repr=False)
     error: int
     message: str
     topic_id: str = ""
@@ -505,14 +505,14 @@ class CreateAnswer:
 class TopicAnswer:
     """To AlterTopic, GrowTopic and DeleteTopic."""
 
-    token: object
+    token: object = field(repr=False)
     error: int
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdsAnswer:
-    token: object
+    token: object = field(repr=False)
     error: int
     first: int
     count: int
@@ -520,7 +520,7 @@ class ProducerIdsAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireAnswer:
-    token: object
+    token: object = field(repr=False)
     error: int
 
 

@@ -29,7 +29,8 @@ from floodmark.harness.cluster.simulated.place import Simulation
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process
 from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.protocols import Simulates, ability
-from floodmark.harness.runner import _carry_out
+from floodmark.harness.runner import _carry_out, carry_out
+from floodmark.harness.schedule import json_form
 
 PLAY = """
 import asyncio, sys
@@ -56,6 +57,17 @@ def test_one_seed_gives_the_same_bytes(tmp_path: Path) -> None:
 
     assert played(5, tmp_path / "elsewhere and longer" / "run", "77") == first
     assert played(6, tmp_path / "other", "1")["history.jsonl"] != first["history.jsonl"]
+
+
+def test_a_broker_that_clients_cannot_reach_starts_again(tmp_path: Path) -> None:
+    """A cut from the clients by resets is none from the harness, which asks over connections of its own."""
+    strikes = json_form.read([
+        {"f": "kill", "nodes": ["n2"]},
+        {"f": "cut", "kind": "clients", "grudge": {"clients": ["n2"], "n2": ["clients"]}, "reset": True},
+        {"f": "start", "nodes": ["n2"]}, {"f": "heal"}])
+    plan = planned(RunOptions(cluster="simulated", duration=2.0, seed=7, out=tmp_path / "run"), strikes)
+
+    assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
 
 
 STRAY: dict[str, Callable[[], object]] = {

@@ -197,7 +197,8 @@ class Network:
         stream = self.scheduler.streams.of("dial", *link)
         await asyncio.sleep(MEDIAN_S * exp(stream.gauss(0, _SPREAD)))
         listener = self.listeners.get(address)
-        if listener is None or not listener.process.alive or self._is_reset((process.name, to)):
+        if listener is None or not listener.process.alive or (
+                not listener.control and self._is_reset((process.name, to))):
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {address[0]}:{address[1]}")
         self._dialled[link] += 1
         control, connection = listener.control, f"{'/'.join(link)}/{self._dialled[link]}"

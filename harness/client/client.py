@@ -93,7 +93,7 @@ class Client:
         self._brokers = Brokers(config, bootstrap, random, dial)
         self._leaders = self._brokers.leaders
         self._producer = (
-            IdempotentProducer(config, self._brokers, random, self._encode_idempotent)
+            IdempotentProducer(config, self._brokers, random, self._encode_batch)
             if config.in_flight else None)
         self._encoders: dict[tuple[int, _SendOptions], codec.ProduceEncoder] = {}
         self._positions: dict[int, _Position] = {}
@@ -226,13 +226,10 @@ class Client:
             timeout_ms=options.leader_waits_ms(config), timeout_s=options.client_waits_s(config))
         return await self._shared.produce(target, config.keys[key], self._encode_batch(key, values))
 
-    def _encode_batch(self, key: int, values: list[int]) -> bytes:
+    def _encode_batch(self, key: int, values: Sequence[int],
+                      producer: tuple[int, int, int] = batch.NOT_IDEMPOTENT) -> bytes:
         if key in self._config.without_headers:
             return batch.encode_without_headers(values, self._config.run_id, self._now_ms())
-        return batch.encode(values, self._ending, self._now_ms(),
-                            compressed=self._config.compression == "gzip")
-
-    def _encode_idempotent(self, values: Sequence[int], producer: tuple[int, int, int]) -> bytes:
         return batch.encode(values, self._ending, self._now_ms(),
                             compressed=self._config.compression == "gzip", producer=producer)
 

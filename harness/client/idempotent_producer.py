@@ -38,7 +38,7 @@ _ACKS_ALL = -1
 _NO_ANSWER = (NETWORK_EXCEPTION, -1)  # error and base offset, as Kafka's own producer has it
 
 Answer = TypeVar("Answer")
-Encode = Callable[[Sequence[int], tuple[int, int, int]], bytes]  # values, producer; see batch.encode
+Encode = Callable[[int, Sequence[int], tuple[int, int, int]], bytes]  # key, values, producer: batch.encode
 
 
 class _Refused(Exception):
@@ -112,7 +112,7 @@ class IdempotentProducer:
         for start in range(0, len(values), size):
             part, sequence = values[start:start + size], self._sequences.get(key, 0)
             self._sequences[key] = sequence + len(part)
-            batches.append(_Batch(count=len(part), data=self._encode(part, (*identity, sequence))))
+            batches.append(_Batch(count=len(part), data=self._encode(key, part, (*identity, sequence))))
         return batches
 
     async def _get_identity(self, key: int, delay: FailureDelay) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from floodmark.harness.verdict import BUG, Verdict
 
 pytestmark = pytest.mark.spark
 
-DURATION_S, RATE = 4.0, 40.0  # of virtual time
+DURATION_S, RATE = 6.0, 40.0  # of virtual time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,9 +30,9 @@ class Broker:
 
 # As Kafka was from 2.1 on, below 3.7, and below 0.10.2.
 OLDER = ("two-phase", "hw-below-min-isr", "hw-isr-only", "follower-reads")
-CORRECT = (*(Broker(),) * cases(100, few=3), *(Broker(switches=(one,)) for one in OLDER[:cases(4, few=0)]),
+CORRECT = (*(Broker(),) * cases(40, few=3), *(Broker(switches=(one,)) for one in OLDER[:cases(4, few=0)]),
            Broker(switches=OLDER))  # fmt: skip
-BAD = [Broker(bugs=(bug,)) for bug in ("ack_on_append", "credit_on_send", "read_to_leo")]
+BAD = [Broker(bugs=(bug,)) for bug in ("ack_on_append", "credit_on_send", "read_to_leo") for _ in range(2)]
 Outcomes = Mapping[Broker, Sequence[tuple[int, Path, Verdict]]]
 
 
@@ -40,7 +40,7 @@ Outcomes = Mapping[Broker, Sequence[tuple[int, Path, Verdict]]]
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """For each broker the seed, the folder and the verdict of each run; all are judged in one call."""
     parent = tmp_path_factory.mktemp("random")
-    brokers = [*CORRECT, *BAD]
+    brokers = [*BAD, *CORRECT]
     folders = [played(seed, broker, parent / str(seed)) for seed, broker in enumerate(brokers)]
     verdicts = catalog.judge().judge(folders)
     found: dict[Broker, list[tuple[int, Path, Verdict]]] = {}
@@ -69,7 +69,7 @@ def test_correct_rules_lose_nothing(broker: Broker, outcomes: Outcomes) -> None:
         assert trace_laws.breaches(folder) == [], f"seed {seed}"
 
 
-@pytest.mark.parametrize("broker", BAD, ids=lambda one: one.bugs[0])
+@pytest.mark.parametrize("broker", dict.fromkeys(BAD), ids=lambda one: one.bugs[0])
 def test_known_bad_rules_are_caught(broker: Broker, outcomes: Outcomes) -> None:
     """By the same faults."""
     assert any(one.klass == BUG for _, _, verdict in outcomes[broker] for one in verdict.findings)

@@ -14,7 +14,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import UNKNOWN, Met, PartitionView, ReplicaView, Sight, View
 from floodmark.harness.schedule.entry import Entry
-from floodmark.harness.schedule.json_form import OF_BROKER, point_matches
+from floodmark.harness.schedule.moments import OF_BROKER, point_matches
 from floodmark.nemesis.moment_text import partitions_of, write_moment
 from floodmark.nemesis.moment_watch import is_healthy
 from floodmark.nemesis.roles import Stage, players

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.harness.protocols import UNKNOWN, Met, Sight, View
-from floodmark.harness.schedule.json_form import CONDITIONS, OF_BROKER, point_matches
+from floodmark.harness.schedule.moments import CONDITIONS, OF_BROKER, point_matches
 from floodmark.nemesis.roles import Stage, needs_view, players
 
 POLL_S = 0.01

@@ -14,7 +14,7 @@ from floodmark.harness.errors import UnfitCluster
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS
 from floodmark.harness.protocols import Cluster, ElectsReplica, Failpoints, Traces, ability, why_not
 from floodmark.harness.schedule.entry import Entry, Schedule
-from floodmark.harness.schedule.json_form import OF_BROKER
+from floodmark.harness.schedule.moments import OF_BROKER
 from floodmark.nemesis.strikes import unavailable
 
 

@@ -6,7 +6,7 @@ nemesis/scenario.py describes the language; the result is the JSON form of harne
 from typing import Any
 
 from floodmark.harness.schedule.entry import EVERY, ROLES
-from floodmark.harness.schedule.json_form import (
+from floodmark.harness.schedule.moments import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
     NUMBERS,

@@ -38,7 +38,7 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
     lost_at: int | None = None  # the last loss, until the cluster is known to have recovered from it
     armed_at: int | None = None  # an armed failpoint, which may strike at any time
     for position, entry in enumerate(schedule):
-        if _waits_for_healthy(entry.moment):
+        if entry.moment is not None and entry.moment.saw_healthy:
             lost_at = None
         if entry.f == "elect" and entry.args.get("unclean"):
             found.append(Overspent(position=position, why="an unclean election may lose acked writes"))
@@ -78,26 +78,8 @@ def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
         why.append(f"{len(entry.nodes)} nodes lose {data} together")
     if min_insync_replicas < 2:
         why.append("an ack may rest on the one copy that loses power (min.insync.replicas is 1)")
-    if not _waits_for_healthy(entry.moment):
+    if entry.moment is None or not entry.moment.saw_healthy:
         what = (f"{entry.args['kind']} disk" if entry.f in ("disk", "bad_disk")
                 else entry.f.replace("_", " "))
         why.append(f"a {what} that does not wait for a healthy cluster may take the last copy")
     return why
-
-
-def _waits_for_healthy(moment: Mapping[str, Any] | None) -> bool:
-    """Whether the cluster was seen healthy right before; not if other time passes or another moment comes
-    after."""
-    if moment is None or "then_ns" in moment:
-        return False
-    if moment["at"] == "sequence":
-        return _waits_for_healthy(moment["of"][-1])
-    if moment["at"] == "first":
-        return all(map(_waits_for_healthy, moment["of"]))
-    return moment["at"] == "state" and _implies_healthy(moment)
-
-
-def _implies_healthy(state: Mapping[str, Any]) -> bool:
-    if "any" in state:
-        return all(_implies_healthy(part) for part in state["any"])
-    return "healthy" in state or any(_implies_healthy(part) for part in state.get("all", ()))

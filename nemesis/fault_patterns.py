@@ -17,7 +17,6 @@ from floodmark.nemesis.moment_patterns import moments
 
 RECOVERY_S = 3.0  # what a plan allows a node to return to every ISR; the schedule waits for it in any case
 HEALTHY_TIMEOUT_S = 60.0
-HEALTHY = {"at": "state", "healthy": True}
 
 
 def crash(scope: PatternScope) -> FaultPattern:

@@ -14,10 +14,9 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import UNKNOWN, Met, PartitionView, ReplicaView, Sight, View
 from floodmark.harness.schedule.entry import Entry
-from floodmark.harness.schedule.moments import OF_BROKER, point_matches
-from floodmark.nemesis.moment_text import partitions_of, write_moment
-from floodmark.nemesis.moment_watch import is_healthy
-from floodmark.nemesis.roles import Stage, players
+from floodmark.harness.schedule.moments import InTurn, Moment, WhenState
+from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.states import Condition, Healthy, Observation
 
 PARTITIONS_MAX = 4  # shown for a moment that names none
 _OF_COMMITTING = ("hw", "checkpointed_hw")
@@ -36,12 +35,12 @@ class Miss:
         return {"waited_for": self.waited_for, "seen": list(self.seen), "likely": list(self.likely)}
 
 
-async def explain_missed_moment(entry: Entry, stuck: Mapping[str, Any], sight: Sight, stage: Stage) -> Miss:
+async def explain_missed_moment(entry: Entry, stuck: Moment, sight: Sight, stage: Stage) -> Miss:
     """Explain that `stuck`, the moment or the part of a sequence, did not come."""
     moment = entry.moment or stuck
-    asked = f"{write_moment(stuck)} ({entry.timeout_s:g} s)"
-    if moment["at"] == "sequence":
-        asked += f", in {write_moment(moment)}"
+    asked = f"{stuck.text()} ({entry.timeout_s:g} s)"
+    if isinstance(moment, InTurn):
+        asked += f", in {moment.text()}"
     return await _explain(asked, stuck, sight, stage)
 
 
@@ -49,18 +48,19 @@ async def explain_missing_role(entry: Entry, sight: Sight, stage: Stage) -> Miss
     """Explain that the moment came, but no node had the entry's role."""
     partition = entry.partition
     asked = f"a node that is {', '.join(entry.nodes) or 'meant'} of partition {partition}"
-    leads = {"at": "state", "field": "leader", "is": "!=", "value": None, "partition": partition}
+    leader = Observation(field="leader", partition=partition)
+    leads = WhenState(state=Condition(seen=leader, how="!=", value=None))
     return await _explain(f"{asked} ({entry.timeout_s:g} s)", leads, sight, stage)
 
 
-async def _explain(asked: str, moment: Mapping[str, Any], sight: Sight, stage: Stage) -> Miss:
+async def _explain(asked: str, moment: Moment, sight: Sight, stage: Stage) -> Miss:
     try:
         view = await sight.view()
         armed_nodes = sorted({armed.node for armed in stage.ledger.armed})
         held = {node: await _find_held(node, sight) for node in armed_nodes}
     except FloodmarkError as error:
         return Miss(waited_for=asked, seen=(f"the cluster could not be observed: {error}",))
-    keys = sorted(partitions_of(moment) & stage.replicas.keys()) or sorted(stage.replicas)[:PARTITIONS_MAX]
+    keys = sorted(moment.partitions() & stage.replicas.keys()) or sorted(stage.replicas)[:PARTITIONS_MAX]
     seen = [line for key in keys for line in describe_partition(key, view, stage, acks=sight.acks(key))]
     return Miss(waited_for=asked, seen=tuple(seen),
                 likely=tuple(dict.fromkeys(guess_reasons(moment, keys, view, stage, held))))
@@ -116,26 +116,30 @@ def _describe_replica(own: ReplicaView) -> str:
 # -- why: pure -----------------------------------------------------------------------------------------------
 
 
-def guess_reasons(moment: Mapping[str, Any], keys: list[int], view: View, stage: Stage,
+def guess_reasons(moment: Moment, keys: list[int], view: View, stage: Stage,
            held: Mapping[str, tuple[Met, ...]]) -> Iterator[str]:
     """Guess reasons from the view, each with the step that would help."""
     for node, mets in held.items():
         if mets:
             yield f"{node} is held at {mets[-1].name}: `release {node}` releases it"
-    for part in _iterate_parts(moment):
-        if part.get("at") == "failpoint":
-            yield from _guess_from_failpoint(part, view, stage)
+    parts = list(moment.parts())
+    for part in parts:
+        yield from part.reasons(stage)
+    observed = [condition.seen for part in parts for condition in part.conditions()]
     for key in keys:
         truth = view.partitions.get(key)
         if truth is not None:
-            yield from _guess_from_partition(moment, truth, view, stage)
-    for node in _find_named_nodes(moment, view, stage):
+            fields = {one.field for one in observed}
+            committing = moment.of_committing or bool(fields & {*_OF_COMMITTING, "isr"})
+            yield from _guess_from_partition(truth, view, stage, committing=committing,
+                                             of_isr="isr" in fields)
+    for node in (node for part in parts for node in part.nodes(view, stage)):
         yield from _guess_from_node(node, view, stage)
-    of_replicas = {part["field"] for part in _iterate_parts(moment) if "replica" in part}
-    for name in sorted(of_replicas - {*OF_BROKER}):
+    for name in sorted({one.field for one in observed if one.needs_answer}):
         if any(getattr(own, name) is UNKNOWN for own in view.replicas.values()):
             yield f"this system does not show the {name} of a replica"
-    if moment.get("healthy") and not is_healthy(view, stage):
+    if (isinstance(moment, WhenState) and isinstance(moment.state, Healthy)
+            and not moment.state.holds(view, stage)):
         for f, on in stage.ledger.lasting:
             undo = FAULTS[f].undone_by or ""
             yield f"{f} {on} is in force: `{undo if undo == 'heal' else f'{undo} {on}'}`"
@@ -144,7 +148,7 @@ def guess_reasons(moment: Mapping[str, Any], keys: list[int], view: View, stage:
 
 
 def _guess_from_partition(
-    moment: Mapping[str, Any], truth: PartitionView, view: View, stage: Stage
+    truth: PartitionView, view: View, stage: Stage, *, committing: bool, of_isr: bool
 ) -> Iterator[str]:
     key, leader = truth.partition, truth.leader
     if leader is None:
@@ -158,7 +162,6 @@ def _guess_from_partition(
         yield (f"{leader} is {word} and still leads partition {key}: a leader is replaced when its session "
                f"ends, and this one's has not: `expire {leader}`")
         return
-    committing = moment["at"] == "ack" or bool(_find_fields(moment) & {*_OF_COMMITTING, "isr"})
     for node in truth.isr if committing else ():
         if node != leader and node in view.unfenced and (
                 node in stage.ledger.paused or node not in view.running):
@@ -167,18 +170,9 @@ def _guess_from_partition(
     if committing and len(truth.isr) == 1 and len(stage.replicas.get(key, ())) > 1:
         yield (f"the ISR of partition {key} is {leader} alone: if min.insync.replicas is above 1 nothing is "
                "committed or acked")
-    if "isr" in _find_fields(moment) and stage.ledger.cut:
+    if of_isr and stage.ledger.cut:
         yield ("a live follower that is cut off leaves the ISR after replica.lag.time.max.ms (60 s in a "
                "scenario whose [config] does not set it)")
-
-
-def _guess_from_failpoint(moment: Mapping[str, Any], view: View, stage: Stage) -> Iterator[str]:
-    node, name = moment["node"], moment["name"]
-    arms = [one for one in stage.ledger.armed if one.node == node and point_matches(one.point, moment)]
-    if not arms:
-        yield f"nothing is armed at {name} in {node}: a step such as `hold {node} at {name}` must come before"
-    elif not any(one.live for one in arms):
-        yield f"what was armed at {name} in {node} was released, or {node} ended, before it got there"
 
 
 def _guess_from_node(node: str, view: View, stage: Stage) -> Iterator[str]:
@@ -187,27 +181,3 @@ def _guess_from_node(node: str, view: View, stage: Stage) -> Iterator[str]:
         yield f"{node} is paused and does not answer: `resume {node}`"
     elif node not in view.running:
         yield f"{node} is down and does not answer: `start {node}`"
-
-
-def _find_named_nodes(moment: Mapping[str, Any], view: View, stage: Stage) -> list[str]:
-    """The nodes whose replicas or failpoints the moment is about."""
-    found: list[str] = []
-    for leaf in _iterate_parts(moment):
-        if leaf.get("at") == "failpoint":
-            found += [leaf["node"]] if leaf["node"] in stage.nodes else []
-        for fields in (leaf, leaf.get("value")):
-            if isinstance(fields, Mapping) and "replica" in fields and fields["field"] not in OF_BROKER:
-                found += players(fields["replica"], leaf.get("partition") or 0, view, stage)
-    return found
-
-
-def _find_fields(moment: Mapping[str, Any]) -> set[str]:
-    return {leaf["field"] for leaf in _iterate_parts(moment) if "field" in leaf}
-
-
-def _iterate_parts(state: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    parts = [part for group in ("all", "any", "of") for part in state.get(group, ())]
-    if not parts:
-        yield state
-    for part in parts:
-        yield from _iterate_parts(part)

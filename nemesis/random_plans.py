@@ -19,11 +19,11 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from types import MappingProxyType
-from typing import Any
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
+from floodmark.harness.schedule.moments import HEALTHY, FirstOf, Moment, Time, read_moment
 from floodmark.harness.schedule.patterns import (
     LEAST_S,
     LONGEST_S,
@@ -35,7 +35,6 @@ from floodmark.harness.schedule.patterns import (
 )
 from floodmark.nemesis.fault_mixtures import ENDINGS, MIXTURES, STILL_S
 from floodmark.nemesis.fault_patterns import (
-    HEALTHY,
     HEALTHY_TIMEOUT_S,
     MAKERS,
 )
@@ -271,10 +270,9 @@ def _entries(patterns: Sequence[tuple[float, FaultPattern]]) -> Schedule:
 
 
 def _entry(step: Step, at_s: float, *, gap_s: float) -> Entry:
-    moment: dict[str, Any] = HEALTHY if step.healthy else {
-        "at": "time", "time": _ns(at_s), "after_ns": _ns(gap_s / 2)}
+    moment: Moment = HEALTHY if step.healthy else Time(time=_ns(at_s), after_ns=_ns(gap_s / 2))
     if step.sooner is not None:
-        moment = {"at": "first", "of": [step.sooner, moment]}
+        moment = FirstOf(of=(read_moment(step.sooner, f"{step.f}: sooner"), moment))
     return Entry(f=step.f, nodes=step.nodes, moment=moment, args=step.args,
                  timeout_s=HEALTHY_TIMEOUT_S if step.healthy else MOMENT_TIMEOUT_S)
 

@@ -8,13 +8,11 @@ Rules
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from floodmark.harness.errors import UnfitCluster
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS
 from floodmark.harness.protocols import Cluster, ElectsReplica, Failpoints, Traces, ability, why_not
 from floodmark.harness.schedule.entry import Entry, Schedule
-from floodmark.harness.schedule.moments import OF_BROKER
 from floodmark.nemesis.strikes import unavailable
 
 
@@ -56,7 +54,8 @@ def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:
     if entry.f in FAULTS:  # the arguments of others are their own
         yield from _of_fault(entry, limits)
     if entry.moment is not None:
-        yield from _of_moment(entry.moment, limits)
+        for part in entry.moment.parts():
+            yield from part.refusals(limits)
 
 
 def _of_fault(entry: Entry, limits: Limits) -> Iterator[str]:
@@ -71,15 +70,3 @@ def _of_fault(entry: Entry, limits: Limits) -> Iterator[str]:
         yield f"keep_share is a share of the log; this system does not show {' and '.join(sorted(hidden))}"
     if entry.f == "disk" and entry.args.get("kind") in DISKS_DAMAGED[1:] and "bad_disk" in limits.faults:
         yield f"its disks can only be {DISKS_DAMAGED[0]}: {limits.faults['bad_disk']}"
-
-
-def _of_moment(moment: Mapping[str, Any], limits: Limits) -> Iterator[str]:
-    for group in ("of", "all", "any"):
-        for part in moment.get(group, ()):
-            yield from _of_moment(part, limits)
-    if moment.get("at") == "ack" and "leader" in moment and limits.trace is not None:
-        yield f"one leader's acks are read from the trace: {limits.trace}"
-    for fields in (moment, moment.get("value")):
-        if isinstance(fields, Mapping) and "replica" in fields and fields["field"] not in OF_BROKER and (
-                fields["field"] in limits.not_shown):
-            yield f"its moment waits for the {fields['field']} of a replica, which this system does not show"

@@ -21,13 +21,13 @@ from typing import Any
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, MENDING, loses
 from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
+from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
-from floodmark.nemesis.active_faults import ActiveFaults
-from floodmark.nemesis.fault_patterns import HEALTHY
+from floodmark.harness.schedule.moments import HEALTHY, POLL_S
+from floodmark.harness.schedule.roles import Stage
 from floodmark.nemesis.missed_moments import Miss, explain_missed_moment, explain_missing_role
-from floodmark.nemesis.moment_watch import POLL_S, Watch, await_moment, describe_death
+from floodmark.nemesis.moment_watch import Watch, describe_death
 from floodmark.nemesis.refusals import Limits, refuse_schedule
-from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.scripted_ops import Scripted
 from floodmark.nemesis.strikes import Composed
 from floodmark.nemesis.target_resolution import (
@@ -122,7 +122,7 @@ class ScheduleRunner:
         watch = Watch(
             sight=context.sight, stage=self._current_stage, timeout_s=entry.timeout_s, done_ns=done_ns
         )
-        reached = await await_moment(entry.moment, watch)
+        reached = await watch.wait_for(entry.moment)
         if entry.moment == HEALTHY:
             self._stays_unhealthy = reached is None and not self._ledger.lasting
         miss = None

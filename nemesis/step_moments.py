@@ -5,8 +5,8 @@ nemesis/scenario.py describes the language; the result is the JSON form of harne
 
 from typing import Any
 
-from floodmark.harness.schedule.entry import EVERY, ROLES
-from floodmark.harness.schedule.moments import (
+from floodmark.harness.schedule.roles import EVERY, ROLES
+from floodmark.harness.schedule.states import (
     CONTROLLER_FIELDS,
     MEMBERSHIPS,
     NUMBERS,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.schedule.entry import ROLES
+from floodmark.harness.schedule.roles import ROLES
 
 _TOKEN = re.compile(
     r"(?P<time>\d+(?:\.\d+)?(?:ms|s)\b)|(?P<number>\d+)|(?P<range>\.\.)|(?P<order>[<>]=?|[!=]=)"

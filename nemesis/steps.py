@@ -7,8 +7,8 @@ names: nodes, partitions, failpoints and their actions.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from floodmark.harness.schedule.entry import ROLES
 from floodmark.harness.schedule.failpoints import ACTIONS
+from floodmark.harness.schedule.roles import ROLES
 from floodmark.nemesis.step_moments import read_moment
 from floodmark.nemesis.step_tokenizer import Cursor, is_name, is_number, refuse, split_tokens
 

@@ -14,8 +14,8 @@ from typing import Any
 from floodmark.harness.faults import MENDING
 from floodmark.harness.protocols import Sight, View
 from floodmark.harness.schedule.entry import Entry
-from floodmark.nemesis.moment_watch import POLL_S, Reached
-from floodmark.nemesis.roles import Stage, needs_view, resolve
+from floodmark.harness.schedule.moments import POLL_S, Reached, Time
+from floodmark.harness.schedule.roles import Stage, needs_view, resolve
 
 _ARGS_OF_ONE_NODE = ("leader", "to", "from")  # args that name one node
 
@@ -56,7 +56,7 @@ async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
 
 
 def strikes_by_time(entry: Entry) -> bool:
-    return entry.moment is not None and entry.moment["at"] == "time" and entry.f not in MENDING
+    return isinstance(entry.moment, Time) and entry.f not in MENDING
 
 
 def describe_moment(resolved: ResolvedEntry) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def describe_moment(resolved: ResolvedEntry) -> dict[str, Any]:
     if resolved.entry.nodes and resolved.entry.nodes != resolved.nodes:
         detail["asked"] = list(resolved.entry.nodes)
     if resolved.entry.moment is not None:
-        detail["moment"] = dict(resolved.entry.moment)
+        detail["moment"] = resolved.entry.moment.to_json()
         detail["reached"] = resolved.reached.describe() if resolved.reached is not None else None
     return detail
 

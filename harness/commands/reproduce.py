@@ -295,7 +295,8 @@ def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
         "runs": [{"run": attempt.number, "folder": str(attempt.folder), "valid": attempt.verdict["valid"],
                   "shown": attempt in hits, "missed": list(attempt.missed)} for attempt in attempts],
         "moments": [{"entry": one.position, "f": one.then.f, "by": one.by, "why": one.why,
-                     "then": one.then.moment, "now": one.now.moment}
+                     "then": one.then.moment and one.then.moment.to_json(),
+                     "now": one.now.moment and one.now.moment.to_json()}
                     for one in reproduction_table.shown_anchors(first.anchors)],
     }
 

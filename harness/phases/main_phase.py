@@ -303,12 +303,5 @@ async def _until_done(required: Collection[asyncio.Task[Any]], others: Collectio
 
 def _bound_s(load: Load) -> float:
     return load.duration_s + _SCHEDULE_GRACE_S + sum(
-        entry.timeout_s + _planned_wait_s(entry.moment) for entry in load.schedule)
-
-
-def _planned_wait_s(moment: object) -> float:
-    """How long this moment waits by its own times."""
-    if not isinstance(moment, Mapping):
-        return 0.0
-    own_ns = max(moment.get("after_ns", 0), moment.get("time", 0)) + moment.get("then_ns", 0)
-    return float(own_ns) / 1e9 + sum(map(_planned_wait_s, moment.get("of", ())))
+        entry.timeout_s + (entry.moment.planned_ns / 1e9 if entry.moment is not None else 0.0)
+        for entry in load.schedule)

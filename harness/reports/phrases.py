@@ -11,7 +11,9 @@ from typing import Any
 import click
 import orjson
 
+from floodmark.harness.errors import UsageError
 from floodmark.harness.op import NEMESIS, Op, Read, Send, Type
+from floodmark.harness.schedule.moments import read_moment
 from floodmark.harness.verdict import BUG
 
 RECORDS_SHOWN = 4  # of one op
@@ -176,17 +178,10 @@ def kept_logs(fault: Mapping[str, Any]) -> list[str]:
 
 def asked_moment(moment: Mapping[str, Any]) -> str:
     """The moment that was asked for; empty for a time, because the line has its own."""
-    if moment.get("at") == "ack":
-        by = f" by {moment['leader']}" if "leader" in moment else ""
-        return f"asked at ack {moment.get('count')} of p{moment.get('partition')}{by}"
-    if moment.get("at") == "failpoint":
-        return f"asked at failpoint {moment.get('name')} of {moment.get('node')}"
-    if moment.get("at") in ("sequence", "first"):
-        parts = [asked_moment(one) for one in listed(moment.get("of")) if isinstance(one, Mapping)]
-        return (" and then " if moment["at"] == "sequence" else " or ").join(one for one in parts if one)
-    if moment.get("at") == "state":
-        return "asked when the cluster is healthy" if moment.get("healthy") else "asked at an observed state"
-    return ""
+    try:
+        return read_moment(moment).asked()
+    except UsageError:  # a history of another version, or a damaged one
+        return ""
 
 
 def where_struck(op: Op, partition: int | None) -> str:

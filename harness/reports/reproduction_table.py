@@ -21,11 +21,10 @@ from floodmark.harness.campaign.rates import wilson
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.reports.run_outcome import Ruling, ruling
 from floodmark.harness.schedule.entry import ACTS, Entry
+from floodmark.harness.schedule.moments import Moment
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
 from floodmark.harness.verdict import BUG
-
-STATES_SHOWN = 2
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
@@ -107,39 +106,17 @@ def compare_strikes(anchor: ReanchoredEntry, attempt: Attempt, basis: AnchorBasi
 def late_ns(entry: Entry, strike: Strike, history: ScheduleHistory, position: int) -> int | None:
     """The time from the moment's instant to the strike."""
     done_ns = history.done_before(position)
-    moment_ns = done_ns if entry.moment is None else _due_time(entry.moment, history, done_ns)
+    moment_ns = done_ns if entry.moment is None else _due_ns(entry.moment, history, done_ns)
     if moment_ns is None:
-        moment_ns = strike.reached_ns if strike.met_ns is None else strike.met_ns + _delay_ns(entry.moment)
+        moment_ns = strike.reached_ns if strike.met_ns is None else strike.met_ns + (
+                0 if entry.moment is None else entry.moment.delay_ns)
     return None if moment_ns is None else max(0, strike.began_ns - moment_ns)
 
 
-def _delay_ns(moment: Mapping[str, Any] | None) -> int:
-    """How long after the failpoint the fault was due."""
-    fields = moment or {}
-    last = fields["of"][-1] if fields.get("at") == "sequence" else {}
-    return int(fields.get("then_ns", 0)) + int(last.get("then_ns", 0))
-
-
-def _due_time(moment: Mapping[str, Any], history: ScheduleHistory, done_ns: int | None) -> int | None:
-    """The time at which the moment came, by this history; None if the history does not show it."""
-    kind = moment["at"]
-    if kind == "sequence":
-        moment_ns = done_ns
-        for part in moment["of"]:
-            part_ns = _due_time({**part, "then_ns": 0}, history, done_ns)
-            if part_ns is None or moment_ns is None:
-                return None
-            moment_ns = max(moment_ns, part_ns) + part.get("then_ns", 0)
-    elif kind == "after":
-        moment_ns = None if done_ns is None else done_ns + moment["after_ns"]
-    elif kind == "time":
-        moment_ns = max(moment["time"], (done_ns or 0) + moment.get("after_ns", 0))
-    elif kind == "ack" and "leader" not in moment:
-        times = history.acks(moment["partition"]).times
-        moment_ns = times[moment["count"] - 1] if moment["count"] <= len(times) else None
-    else:
-        moment_ns = None
-    return None if moment_ns is None else moment_ns + moment.get("then_ns", 0)
+def _due_ns(moment: Moment, history: ScheduleHistory, done_ns: int | None) -> int | None:
+    """The time at which it was due, by this history; None if the history does not show it."""
+    came_ns = moment.came_ns(lambda partition: history.acks(partition).times, done_ns)
+    return None if came_ns is None else came_ns + (moment.then_ns or 0)
 
 
 def nearness(all_apart: Sequence[StrikeDifference]) -> dict[str, float]:
@@ -225,46 +202,6 @@ def _acks(near: Sequence[StrikeDifference]) -> str:
     return f"{statistics.median_low(acks):+d} ({max(acks, key=abs):+d})"
 
 
-def moment_text(moment: Mapping[str, Any] | None) -> str:
+def moment_text(moment: Moment | None) -> str:
     """A moment in short: `ack 5 of p0 + 1.0 ms`."""
-    if moment is None:
-        return "at once"
-    later = moment.get("then_ns", 0)
-    return _moment(moment) + (f" + {later / 1e6:.1f} ms" if later else "")
-
-
-def _moment(moment: Mapping[str, Any]) -> str:
-    match moment["at"]:
-        case "time":
-            return f"{moment['time'] / 1e9:.3f} s"
-        case "after":
-            return f"{moment['after_ns'] / 1e6:.0f} ms after"
-        case "ack":
-            by = f" by {moment['leader']}" if "leader" in moment else ""
-            return f"ack {moment['count']} of p{moment['partition']}{by}"
-        case "failpoint":
-            return f"{moment['node']} at {moment['name']}"
-        case "sequence":
-            return ", then ".join(map(moment_text, moment["of"]))
-        case "first":
-            return " or ".join(map(moment_text, moment["of"]))
-    return "healthy" if moment.get("healthy") else "; ".join(_states(moment))
-
-
-def _value(value: object) -> str:
-    if isinstance(value, Mapping):
-        return f"{value.get('replica', 'the controller')}'s {value.get('field')}"
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "nobody" if value is None else str(value)
-
-
-def _states(state: Mapping[str, Any]) -> list[str]:
-    """The first few conditions of a state."""
-    parts = [part for group in ("all", "any") for part in state.get(group, ())] or [state]
-    shown = []
-    for part in parts[:STATES_SHOWN]:
-        whose = f"{part['replica']} " if "replica" in part else ""
-        shown.append(f"{whose}{part['field']} {part['is']} {_value(part['value'])}"
-                    if "field" in part else "...")
-    return [*shown, "..."] if len(parts) > STATES_SHOWN else shown
+    return "at once" if moment is None else moment.short()

@@ -90,9 +90,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from floodmark.harness.schedule.moments import Moment
+
 ACTS = frozenset({"send", "poll", "list_offsets", "wait"})  # entries that are no faults
-ROLES = frozenset({"leader", "follower", "last-in-isr", "controller", "down", "paused"})
-EVERY = "every"  # as a state's `replica`: every replica of the partition
 MOMENT_TIMEOUT_S = 30.0
 
 
@@ -103,7 +103,7 @@ class Entry:
 
     f: str
     nodes: tuple[str, ...] = ()
-    moment: Mapping[str, Any] | None = None  # None: at once
+    moment: Moment | None = None  # None: at once
     timeout_s: float = MOMENT_TIMEOUT_S  # of the moment
     args: Mapping[str, Any] = field(default_factory=dict)  # grudge, unclean, sends, keep, ...: by f
 

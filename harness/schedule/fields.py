@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.schedule.entry import ROLES
+from floodmark.harness.schedule.roles import ROLES
 
 WORD_CHARS = 100
 

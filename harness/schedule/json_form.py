@@ -38,7 +38,8 @@ from floodmark.harness.schedule.fields import (
     whole_number,
     word,
 )
-from floodmark.harness.schedule.moments import CONDITIONS, CONTROLLER, read_moment, refuse_unarmed_moments
+from floodmark.harness.schedule.moments import CONDITIONS, Armable, read_moment
+from floodmark.harness.schedule.views import CONTROLLER
 
 Read = Callable[[str, Any, Known], Any]
 _ARM = ("name", "action", *CONDITIONS, "times", "skip", "for_ms", "scope")
@@ -84,6 +85,16 @@ def refuse_foreign_points(at: str, f: str, nodes: Iterable[str], point: Mapping[
             whose = "the controller's" if POINTS[named].of_controller else "a broker's"
             refuse(f"{at}: nodes", f"names {node}, which has no {named} to {f}: it is {whose}; "
                                    f"valid there: {', '.join(_points_of(node))}")
+
+
+def refuse_unarmed_moments(sources: Sequence[str], schedule: Sequence[Entry]) -> None:
+    """Refuse a moment that waits for a failpoint which no earlier entry arms."""
+    arms: list[Armable] = []
+    for position, (source, entry) in enumerate(zip(sources, schedule, strict=True)):
+        if entry.moment is not None:
+            entry.moment.check_armed(f"{source}: entry {position} ({entry.f}): moment", arms)
+        if entry.f == "arm":
+            arms += (Armable(node=node, point=entry.args["point"]) for node in entry.nodes)
 
 
 def refuse_values_sent_twice(sources: Sequence[str], schedule: Sequence[Entry]) -> None:
@@ -183,7 +194,7 @@ def _write_entry(entry: Entry) -> dict[str, Any]:
         line["nodes"] = list(entry.nodes)
     line.update(entry.args)
     if entry.moment is not None:
-        line["moment"] = dict(entry.moment)
+        line["moment"] = entry.moment.to_json()
     if entry.timeout_s != MOMENT_TIMEOUT_S:
         line["timeout_s"] = entry.timeout_s
     return line
@@ -210,7 +221,7 @@ def _read_entry(at: str, item: object, known: Known) -> Entry:
     args = {key: form.args[key](f"{at}: {key}", fields[key], known) for key in fields if key not in _COMMON}
     _check_combinations(at, f, nodes, args)
     raw = fields.get("moment")
-    when = None if raw is None else read_moment(f"{at}: moment", raw, known)
+    when = None if raw is None else read_moment(raw, f"{at}: moment", known)
     timeout_s = fields.get("timeout_s", MOMENT_TIMEOUT_S)
     if not is_number(timeout_s) or not 0 < timeout_s <= 3600:
         refuse(f"{at}: timeout_s", f"is {quoted(timeout_s)}, should be seconds, more than 0, at most 3600")

@@ -1,200 +1,410 @@
-"""Reads moments from JSON strictly, and finds moments that no earlier entry makes possible.
+"""Moments, at which the entries of a schedule strike: a class for each kind, which says all about it.
 
-entry.py describes the form; fields.py reads names, numbers and flags.
+Its fields are its JSON form, read strictly; its methods are its text, what it waits for and whether that has
+come, why it can never come on a cluster, and what is said of it when it was missed. To add a kind, write its
+class, list it in KINDS, and give it words in nemesis/steps.lark. entry.py describes the JSON form.
+
+Rules
+1. A field that is None is left out of the JSON.
+2. `time` and `after` always come; the time-out of an entry applies to the others.
+3. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
+   noticed.
+4. A moment waits only by the Watch that it is given, so this module needs no event loop.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, Protocol, Self
 
-from floodmark.harness.schedule.entry import EVERY, ROLES, Entry
+from floodmark.harness.schedule import fields as read
 from floodmark.harness.schedule.failpoints import POINTS
-from floodmark.harness.schedule.fields import (
-    Known,
-    check_keys,
-    fields_of,
-    flag,
-    name,
-    names,
-    node_or_role,
-    number,
-    one_of,
-    partition,
-    quoted,
-    refuse,
-    whole_number,
-)
+from floodmark.harness.schedule.fields import Known, check_keys, fields_of, one_of, quoted, refuse
+from floodmark.harness.schedule.roles import ROLES, Stage, needs_view, players
+from floodmark.harness.schedule.states import Condition, Healthy, State, read_state
+from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, Sight, View
 
-NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
-OF_BROKER = ("running", "unfenced")  # of a broker, not of its replicas; always visible
-REPLICA_FIELDS = (*NUMBERS, "leader", "isr", *OF_BROKER)
-CONTROLLER_FIELDS = ("leader", "epoch", "isr")
-ORDERS = ("==", "!=", "<", "<=", ">", ">=")
-SAMENESS = ("==", "!=")
-MEMBERSHIPS = ("==", "!=", "contains", "lacks")
-THEN = "then_ns"
-_STATE = ("partition", "replica", "field", "is", "value")
-Read = Callable[[str, Any, Known], Any]
-
-
-def read_moment(at: str, value: object, known: Known) -> dict[str, Any]:
-    """Check a moment, and return it as written. UsageError names the bad part."""
-    fields = fields_of(at, value)
-    kind = one_of(f"{at}.at", fields.get("at"), [*_PARTS, "state", "sequence", "first"])
-    if THEN in fields:
-        whole_number(f"{at}.{THEN}", fields[THEN])
-    rest = {key: field for key, field in fields.items() if key not in ("at", THEN)}
-    if kind == "state":
-        _state(at, rest, known)
-    elif kind in ("sequence", "first"):
-        check_keys(at, fields, ("at", "of", THEN), needs=("of",))
-        if not isinstance(rest["of"], list) or not rest["of"]:
-            refuse(f"{at}.of", f"is {quoted(rest['of'])}, should be an array of moments, at least one")
-        for position, item in enumerate(rest["of"]):
-            read_moment(f"{at}.of[{position}]", item, known)
-    else:
-        must, may = _PARTS[kind]
-        check_keys(at, fields, ("at", *must, *may, THEN), needs=tuple(must))
-        for key, part in rest.items():
-            ({**must, **may}[key])(f"{at}.{key}", part, known)
-    return dict(fields)
-
-
-def failpoint_moments(value: Mapping[str, Any], at: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the failpoint moments in a moment, each with its place."""
-    if value["at"] == "failpoint":
-        yield at, value
-    for position, part in enumerate(value.get("of", ())):
-        yield from failpoint_moments(part, f"{at}.of[{position}]")
-
-
-def _count(at: str, value: object, _: Known) -> int:
-    if whole_number(at, value) == 0:
-        refuse(at, "is 0, should be at least 1: the first is number 1")
-    return value  # type: ignore[return-value]
-
-
-def _point(at: str, value: object, _: Known) -> str:
-    return one_of(at, value, POINTS)
-
-
-def _node(at: str, value: object, known: Known) -> str:
-    return name(at, value, known, roles=False)
-
-
-_PARTS: dict[str, tuple[dict[str, Read], dict[str, Read]]] = {  # at -> required keys, optional keys
-    "time": ({"time": number}, {"after_ns": number}),
-    "ack": ({"partition": partition, "count": _count}, {"leader": node_or_role}),
-    "after": ({"after_ns": number}, {}),
-    "failpoint": ({"node": node_or_role, "name": _point},
-                  {"partition": partition, "epoch": number, "peer": _node, "offset": number,
-                   "count": _count}),
-}
-
-
-# -- states -------------------------------------------------------------------------------------------------
-
-def _state(at: str, value: object, known: Known) -> None:
-    fields = fields_of(at, value)
-    for group in ("all", "any"):
-        if group in fields:
-            check_keys(at, fields, (group,))
-            if not isinstance(fields[group], list) or not fields[group]:
-                refuse(f"{at}.{group}", f"is {quoted(fields[group])}, should be an array of states")
-            for position, item in enumerate(fields[group]):
-                _state(f"{at}.{group}[{position}]", item, known)
-            return
-    if "healthy" in fields:
-        check_keys(at, fields, ("healthy",))
-        if fields["healthy"] is not True:
-            refuse(f"{at}.healthy", f"is {quoted(fields['healthy'])}, should be true")
-        return
-    _condition(at, fields, known)
-
-
-def _condition(at: str, fields: Mapping[str, Any], known: Known) -> None:
-    check_keys(at, fields, _STATE)
-    for needed in ("field", "is", "value"):
-        if needed not in fields:
-            refuse(at, f"has no `{needed}` (nor is it all, any or healthy)")
-    field = _observation(at, fields, known)
-    allowed = ORDERS if field in NUMBERS else MEMBERSHIPS if field == "isr" else SAMENESS
-    operator = one_of(f"{at}.is", fields["is"], allowed)
-    value, place = fields["value"], f"{at}.value"
-    if isinstance(value, dict):
-        check_keys(place, value, ("partition", "replica", "field"))
-        if value.get("replica") == EVERY:
-            refuse(f"{place}.replica", "is every, should be one replica")
-        other = _observation(place, {"partition": fields.get("partition"), **value}, known)
-        wanted = NUMBERS if field in NUMBERS else (field,)
-        if operator in ("contains", "lacks"):
-            wanted = ("leader",)
-        if other not in wanted:
-            refuse(f"{place}.field",
-                   f"is {other}, with which {field} cannot be compared; valid: {', '.join(wanted)}")
-    else:
-        _literal(place, field, operator, value, known)
-
-
-def _observation(at: str, fields: Mapping[str, Any], known: Known) -> str:
-    """Check an observation, and return the name of its field."""
-    replica = fields.get("replica")
-    allowed = CONTROLLER_FIELDS if replica is None else REPLICA_FIELDS
-    if replica is None and fields.get("field") in REPLICA_FIELDS and fields["field"] not in allowed:
-        refuse(at, f"has no `replica`; the controller knows only {', '.join(allowed)}")
-    field = one_of(f"{at}.field", fields.get("field"), allowed)
-    if replica is not None and replica != EVERY:
-        node_or_role(f"{at}.replica", replica, known)
-    if field not in OF_BROKER and fields.get("partition") is None:
-        refuse(at, "has no `partition`")
-    if fields.get("partition") is not None:
-        partition(f"{at}.partition", fields["partition"], known)
-    return field
-
-
-def _literal(at: str, field: str, operator: str, value: object, known: Known) -> None:
-    if field in NUMBERS:
-        if isinstance(value, bool) or not isinstance(value, int):
-            refuse(at, f"is {quoted(value)}, should be a number or an observation")
-    elif field in OF_BROKER:
-        flag(at, value, known)
-    elif field == "isr" and operator in SAMENESS:
-        names(at, value, known, roles=False)
-    elif field == "leader" and value is None:
-        return  # no leader
-    else:
-        name(at, value, known, roles=False)
-
-
-CONTROLLER = "controller"
-CONDITIONS = ("partition", "epoch", "peer", "offset")
-
-
-def refuse_unarmed_moments(sources: Sequence[str], schedule: Sequence[Entry]) -> None:
-    """Refuse a moment that waits for a failpoint which no earlier entry arms."""
-    arms: list[_Armed] = []
-    for position, (source, entry) in enumerate(zip(sources, schedule, strict=True)):
-        place = f"{source}: entry {position} ({entry.f}): moment"
-        for at, asked in failpoint_moments(entry.moment, place) if entry.moment is not None else ():
-            if not any(one.can_fulfil(asked) for one in arms):
-                there = ", ".join(str(one) for one in arms) or "nothing"
-                refuse(at, f"waits for {asked['name']} at {asked['node']}, which no earlier entry has armed "
-                           f"so; armed before: {there}")
-        if entry.f == "arm":
-            arms += (_Armed(node=node, point=entry.args["point"]) for node in entry.nodes)
+POLL_S = 0.01  # between two views of the cluster
+EAGER_S = 0.003  # between two readings of failpoints and the trace
+CONDITIONS = ("partition", "epoch", "peer", "offset")  # of a failpoint
+_THEN = "then_ns"
+_ANYTHING = Known(nodes=None, partitions=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Armed:
+class Reached:
+    """When a moment came, and the evidence for the op's `fault`."""
+
+    time_ns: int  # when it was noticed
+    came_ns: int  # when it came: the requested time, or by the broker's clock; else the same
+    detail: Mapping[str, Any] = field(default_factory=dict)
+    view: View | None = None  # that met a state: roles are resolved with it
+
+    def describe(self) -> dict[str, Any]:
+        return {"time": self.time_ns, **self.detail}
+
+
+def reached_now(sight: Sight, *, view: View | None = None, **detail: Any) -> Reached:
+    now_ns = sight.now_ns()
+    return Reached(time_ns=now_ns, came_ns=now_ns, detail=detail, view=view)
+
+
+class Watch(Protocol):
+    """How a moment can wait; None: it did not come within the time-out."""
+
+    @property
+    def done_ns(self) -> int: ...  # when the entry before, or the moment before in a sequence, was done
+    async def until(self, due_ns: int) -> Reached: ...  # this time of the run
+    async def look_for(self, moment: "Moment") -> Reached | None: ...  # calls moment.look until it has come
+    async def all_in_turn(self, moments: Sequence["Moment"]) -> Reached | None: ...
+    async def first_of(self, moments: Sequence["Moment"]) -> Reached | None: ...
+
+
+class Limits(Protocol):
+    """What a cluster cannot show."""
+
+    @property
+    def trace(self) -> str | None: ...  # why one leader's acks cannot be counted; None: they can
+    @property
+    def not_shown(self) -> frozenset[str]: ...  # fields of a replica
+
+
+def _by(reader: Callable[[str, Any, Known], Any]) -> dict[str, Any]:
+    """A field's metadata: what reads it from JSON."""
+    return {"read": reader}
+
+
+def time_text(time_ns: int) -> str:
+    """`200ms`, `2.5s`."""
+    return f"{time_ns / 1e9:g}s" if time_ns >= 10**9 else f"{time_ns / 1e6:g}ms"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What all kinds have, and what a kind is that says no more than it must: it looks, and has words."""
+
+    at: ClassVar[str]
+    always_comes: ClassVar[bool] = False
+    looks_every_s: ClassVar[float] = EAGER_S
+    of_committing: ClassVar[bool] = False  # whether it comes only if records are committed
+    then_ns: int | None = field(default=None, metadata=_by(read.number))  # a further delay
+
+    # -- JSON
+
+    @classmethod
+    def read(cls, place: str, given: Mapping[str, Any], known: Known) -> Self:
+        """Check the fields of this kind, and read them. UsageError names the bad one."""
+        readers = {one.name: one.metadata["read"] for one in cls._fields()}
+        needs = [one.name for one in cls._fields() if one.default is not None]
+        check_keys(place, given, ("at", *sorted(readers, key=lambda name: name not in needs), _THEN),
+                   needs=needs)
+        readers[_THEN] = read.number
+        return cls(**{key: readers[key](f"{place}.{key}", part, known)
+                      for key, part in given.items() if key != "at"})
+
+    @classmethod
+    def _fields(cls) -> list[Any]:
+        return [one for one in fields(cls) if one.name != _THEN]
+
+    def to_json(self) -> dict[str, Any]:
+        named = {one.name: getattr(self, one.name) for one in self._fields()}
+        return self._written({key: value for key, value in named.items() if value is not None})
+
+    def _written(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        return {"at": self.at, **own, **({} if self.then_ns is None else {_THEN: self.then_ns})}
+
+    # -- text
+
+    def words(self) -> str:
+        """Without `then`, in the language of steps."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """In the language of steps: `n1.leo == 3 and leader == n2 then 5ms`."""
+        return self.words() + ("" if self.then_ns is None else f" then {time_text(self.then_ns)}")
+
+    def in_short(self) -> str:
+        """Without `then`, for a table."""
+        return self.words()
+
+    def short(self) -> str:
+        """For a table: `ack 5 of p0 + 1.0 ms`."""
+        return self.in_short() + (f" + {self.then_ns / 1e6:.1f} ms" if self.then_ns else "")
+
+    def asked(self) -> str:
+        """For a line of the history: `asked at ack 5 of p0`; empty if the line itself says it."""
+        return f"asked at {self.in_short()}"
+
+    # -- waiting
+
+    async def arrive(self, watch: Watch) -> Reached | None:
+        """Wait until it comes, without `then`; None: it did not within the time-out."""
+        return await watch.look_for(self)
+
+    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+        """Whether it has come, by one look."""
+        raise NotImplementedError
+
+    @property
+    def woken_by_acks(self) -> bool:
+        """Whether it need not look again before the next ack."""
+        return False
+
+    # -- time
+
+    @property
+    def planned_ns(self) -> int:
+        """How long it waits by its own times."""
+        return self.then_ns or 0
+
+    @property
+    def delay_ns(self) -> int:
+        """How long after its last event it is due."""
+        return self.then_ns or 0
+
+    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+        """When it came in a saved run, without `then`; None: unknown. acks: the times of a partition's acks;
+        done_ns: when the entry before was done, if that is known."""
+        return None
+
+    # -- parts, and what is said of them
+
+    def parts(self) -> Iterator["Moment"]:
+        """The single moments in it."""
+        yield self
+
+    def partitions(self) -> frozenset[int]:
+        """Every partition that it names."""
+        own = getattr(self, "partition", None)
+        return frozenset() if own is None else frozenset({own})
+
+    def conditions(self) -> Iterable[Condition]:
+        """The conditions that it waits for."""
+        return ()
+
+    def nodes(self, view: View, stage: Stage) -> Iterable[str]:
+        """The nodes whose replicas or failpoints it is about."""
+        return ()
+
+    def refusals(self, limits: Limits) -> Iterator[str]:
+        """Why it can never come on a cluster with these limits."""
+        yield from ()
+
+    def check_armed(self, place: str, arms: Sequence["Armable"]) -> None:
+        """Refuse it if it waits for a failpoint that is not among these arms."""
+
+    def reasons(self, stage: Stage) -> Iterator[str]:
+        """Why it may not have come, with the step that would help."""
+        yield from ()
+
+    @property
+    def saw_healthy(self) -> bool:
+        """Whether the cluster was healthy when it came; not if other time passes after that."""
+        return False
+
+
+# -- times --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Time(Moment):
+    """A time of the run; not earlier than after_ns after the entry before it was done."""
+
+    at: ClassVar[str] = "time"
+    always_comes: ClassVar[bool] = True
+    time: int = field(metadata=_by(read.number))
+    after_ns: int | None = field(default=None, metadata=_by(read.number))
+
+    def words(self) -> str:
+        after = "" if self.after_ns is None else f", {time_text(self.after_ns)} after the one before"
+        return f"time {time_text(self.time)}{after}"
+
+    def in_short(self) -> str:
+        return f"{self.time / 1e9:.3f} s"
+
+    def asked(self) -> str:
+        return ""
+
+    async def arrive(self, watch: Watch) -> Reached | None:
+        least_ns = 0 if self.after_ns is None else watch.done_ns + self.after_ns
+        return await watch.until(max(self.time, least_ns))
+
+    @property
+    def planned_ns(self) -> int:
+        return max(self.time, self.after_ns or 0) + (self.then_ns or 0)
+
+    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+        return max(self.time, (done_ns or 0) + (self.after_ns or 0))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class After(Moment):
+    """So long after the entry before it was done."""
+
+    at: ClassVar[str] = "after"
+    always_comes: ClassVar[bool] = True
+    after_ns: int = field(metadata=_by(read.number))
+
+    def words(self) -> str:
+        return time_text(self.after_ns)
+
+    def in_short(self) -> str:
+        return f"{self.after_ns / 1e6:.0f} ms after"
+
+    def asked(self) -> str:
+        return ""
+
+    async def arrive(self, watch: Watch) -> Reached | None:
+        return await watch.until(watch.done_ns + self.after_ns)
+
+    @property
+    def planned_ns(self) -> int:
+        return self.after_ns + (self.then_ns or 0)
+
+    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+        return None if done_ns is None else done_ns + self.after_ns
+
+
+# -- events -------------------------------------------------------------------------------------------------
+
+
+def _count(place: str, value: Any, _: Known) -> int:
+    if read.whole_number(place, value) == 0:
+        refuse(place, "is 0, should be at least 1: the first is number 1")
+    return int(value)
+
+
+def _of_partition(partition: int | None) -> str:
+    return f" partition {partition}" if partition else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ack(Moment):
+    """The k-th acked micro-send of the partition in this run; with leader: of those that this node acked."""
+
+    at: ClassVar[str] = "ack"
+    of_committing: ClassVar[bool] = True
+    partition: int = field(metadata=_by(read.partition))
+    count: int = field(metadata=_by(_count))
+    leader: str | None = field(default=None, metadata=_by(read.node_or_role))
+
+    def words(self) -> str:
+        by = "" if self.leader is None else f" by {self.leader}"
+        return f"ack {self.count}{by}{_of_partition(self.partition)}"
+
+    def in_short(self) -> str:
+        by = "" if self.leader is None else f" by {self.leader}"
+        return f"ack {self.count} of p{self.partition}{by}"
+
+    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+        if self.leader is None:
+            count = sight.acks(self.partition)
+            return reached_now(sight, count=count) if count >= self.count else None
+        for node in await _nodes_of(self.leader, self.partition, sight, stage):
+            if (count := sight.acks_given(self.partition, node)) >= self.count:
+                return reached_now(sight, count=count, leader=node)
+        return None
+
+    @property
+    def woken_by_acks(self) -> bool:
+        return self.leader is None  # one leader's acks are read from the trace, before a client has them
+
+    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+        times = acks(self.partition)
+        return times[self.count - 1] if self.leader is None and self.count <= len(times) else None
+
+    def refusals(self, limits: Limits) -> Iterator[str]:
+        if self.leader is not None and limits.trace is not None:
+            yield f"one leader's acks are read from the trace: {limits.trace}"
+
+
+async def _nodes_of(name: str, partition: int, sight: Sight, stage: Callable[[], Stage]) -> tuple[str, ...]:
+    view = await sight.view() if needs_view([name]) else None
+    return players(name, partition, view, stage())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failpoint(Moment):
+    """The node meets a point that an earlier entry has armed, for the k-th time since then."""
+
+    at: ClassVar[str] = "failpoint"
+    node: str = field(metadata=_by(read.node_or_role))
+    name: str = field(metadata=_by(lambda place, value, _: one_of(place, value, POINTS)))
+    partition: int | None = field(default=None, metadata=_by(read.partition))
+    epoch: int | None = field(default=None, metadata=_by(read.number))
+    peer: str | None = field(default=None, metadata=_by(
+        lambda place, value, known: read.name(place, value, known, roles=False)))
+    offset: int | None = field(default=None, metadata=_by(read.number))
+    count: int | None = field(default=None, metadata=_by(_count))
+
+    @property
+    def asked_for(self) -> dict[str, Any]:
+        """The name and conditions of the point that it waits for."""
+        named = {key: getattr(self, key) for key in ("name", *CONDITIONS)}
+        return {key: value for key, value in named.items() if value is not None}
+
+    def words(self) -> str:
+        where = "".join(f" {key} {value}" for key in ("epoch", "peer", "offset")
+                        if (value := getattr(self, key)) is not None)
+        often = f" {self.count} times" if (self.count or 1) > 1 else ""
+        return f"{self.node} reaches {self.name}{where}{often}{_of_partition(self.partition)}"
+
+    def in_short(self) -> str:
+        return f"{self.node} at {self.name}"
+
+    def asked(self) -> str:
+        return f"asked at failpoint {self.name} of {self.node}"
+
+    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+        count = self.count or 1
+        for node in await _nodes_of(self.node, self.partition or 0, sight, stage):
+            found = self.matches(node, await sight.met(node), stage())
+            if len(found) >= count:
+                met = found[count - 1]
+                return Reached(time_ns=sight.now_ns(), came_ns=met.time_ns, detail=describe_met(met, count))
+        return None
+
+    def matches(self, node: str, met: Sequence[Met], stage: Stage) -> list[Met]:
+        """The times that the node reached the point, since it was last armed for that."""
+        since_ns = max((one.began_ns for one in stage.ledger.armed
+                        if one.node == node and point_matches(one.point, self.asked_for)), default=None)
+        if since_ns is None:
+            return []
+        return sorted((one for one in met if one.time_ns >= since_ns
+                       and all(getattr(one, key) == value for key, value in self.asked_for.items())),
+                      key=lambda one: one.time_ns)
+
+    def nodes(self, view: View, stage: Stage) -> Iterable[str]:
+        return (self.node,) if self.node in stage.nodes else ()
+
+    def check_armed(self, place: str, arms: Sequence["Armable"]) -> None:
+        if not any(arm.can_fulfil(self) for arm in arms):
+            there = ", ".join(map(str, arms)) or "nothing"
+            refuse(place, f"waits for {self.name} at {self.node}, which no earlier entry has armed so; armed "
+                          f"before: {there}")
+
+    def reasons(self, stage: Stage) -> Iterator[str]:
+        node, name = self.node, self.name
+        arms = [one for one in stage.ledger.armed
+                if one.node == node and point_matches(one.point, self.asked_for)]
+        if not arms:
+            yield (f"nothing is armed at {name} in {node}: a step such as `hold {node} at {name}` must come "
+                   "before")
+        elif not any(one.live for one in arms):
+            yield f"what was armed at {name} in {node} was released, or {node} ended, before it got there"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Armable:
+    """A failpoint that an entry of a schedule arms, at a node or a role."""
+
     node: str
     point: Mapping[str, Any]
 
-    def can_fulfil(self, asked: Mapping[str, Any]) -> bool:
+    def can_fulfil(self, asked: Failpoint) -> bool:
         """Whether this armed point can fulfil the moment. A role can mean any broker."""
-        same = self.node == asked["node"] or (
-            bool({self.node, asked["node"]} & (ROLES - {CONTROLLER})) and CONTROLLER not in (
-                self.node, asked["node"]))
-        return same and point_matches(self.point, asked)
+        both = {self.node, asked.node}
+        same = self.node == asked.node or (bool(both & (ROLES - {CONTROLLER})) and CONTROLLER not in both)
+        return same and point_matches(self.point, asked.asked_for)
 
     def __str__(self) -> str:
         where = "".join(f" {key} {self.point[key]}" for key in CONDITIONS if key in self.point)
@@ -203,6 +413,183 @@ class _Armed:
 
 def point_matches(point: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
     """Whether the armed point can be the requested one: the same name, and no contradictory condition."""
-    return point["name"] == asked["name"] and all(
+    return point.get("name") == asked["name"] and all(
         point[key] == asked[key] for key in CONDITIONS if key in point and key in asked)
 
+
+def describe_met(met: Met, count: int) -> dict[str, Any]:
+    """Describe it for the op's `reached`: `met` is when the node reached the point, by its own clock."""
+    where = {key: getattr(met, key) for key in (*CONDITIONS, "action") if getattr(met, key) is not None}
+    return {"node": met.node, "name": met.name, "met": met.time_ns, "count": count, **where}
+
+
+# -- states -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhenState(Moment):
+    """The cluster is seen in a state."""
+
+    at: ClassVar[str] = "state"
+    looks_every_s: ClassVar[float] = POLL_S
+    state: State
+
+    @classmethod
+    def read(cls, place: str, given: Mapping[str, Any], known: Known) -> Self:
+        own = {key: part for key, part in given.items() if key not in ("at", _THEN)}
+        then = read.number(f"{place}.{_THEN}", given[_THEN], known) if _THEN in given else None
+        return cls(state=read_state(place, own, known), then_ns=then)
+
+    def to_json(self) -> dict[str, Any]:
+        return self._written(self.state.to_json())
+
+    def words(self) -> str:
+        keys = sorted(self.partitions())
+        return self.state.text() + "".join(f" partition {key}" for key in keys if keys != [0])
+
+    def in_short(self) -> str:
+        return self.state.short()
+
+    def asked(self) -> str:
+        healthy = isinstance(self.state, Healthy)
+        return "asked when the cluster is healthy" if healthy else "asked at an observed state"
+
+    async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
+        view, now = await sight.view(), stage()
+        if not self.state.holds(view, now):
+            return None
+        seen = [
+            {**({} if node is None else {"replica": node}), "field": one.field,
+             "value": None if value is UNKNOWN else list(value) if isinstance(value, tuple) else value}
+            for condition in self.conditions() for one in condition.observations()
+            for node, value in one.observe(view, now)
+        ]
+        return reached_now(sight, view=view, **({"seen": seen} if seen else {}))
+
+    def partitions(self) -> frozenset[int]:
+        return frozenset(one.seen.partition for one in self.conditions() if one.seen.partition is not None)
+
+    def conditions(self) -> Iterable[Condition]:
+        return self.state.conditions()
+
+    def nodes(self, view: View, stage: Stage) -> Iterable[str]:
+        return [node for condition in self.conditions() for one in condition.observations()
+                if one.needs_answer for node in one.nodes(view, stage)]
+
+    def refusals(self, limits: Limits) -> Iterator[str]:
+        for condition in self.conditions():
+            for one in condition.observations():
+                if one.needs_answer and one.field in limits.not_shown:
+                    yield (f"its moment waits for the {one.field} of a replica, which this system does not "
+                           "show")
+
+    @property
+    def saw_healthy(self) -> bool:
+        return self.then_ns is None and self.state.implies_healthy
+
+
+HEALTHY = WhenState(state=Healthy())
+
+
+# -- several ------------------------------------------------------------------------------------------------
+
+
+def _several(place: str, value: Any, known: Known) -> tuple[Moment, ...]:
+    if not isinstance(value, list) or not value:
+        refuse(place, f"is {quoted(value)}, should be an array of moments, at least one")
+    return tuple(read_moment(item, f"{place}[{position}]", known) for position, item in enumerate(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Several(Moment):
+    """What sequence and first have in common."""
+
+    join: ClassVar[str]
+    join_short: ClassVar[str]
+    join_asked: ClassVar[str]
+    of: tuple[Moment, ...] = field(metadata=_by(_several))
+
+    def to_json(self) -> dict[str, Any]:
+        return self._written({"of": [one.to_json() for one in self.of]})
+
+    def words(self) -> str:
+        return self.join.join(one.text() for one in self.of)
+
+    def in_short(self) -> str:
+        return self.join_short.join(one.short() for one in self.of)
+
+    def asked(self) -> str:
+        return self.join_asked.join(filter(None, (one.asked() for one in self.of)))
+
+    @property
+    def planned_ns(self) -> int:
+        return sum(one.planned_ns for one in self.of) + (self.then_ns or 0)
+
+    def parts(self) -> Iterator[Moment]:
+        for one in self.of:
+            yield from one.parts()
+
+    def partitions(self) -> frozenset[int]:
+        return frozenset().union(*(one.partitions() for one in self.of))
+
+    def check_armed(self, place: str, arms: Sequence[Armable]) -> None:
+        for position, one in enumerate(self.of):
+            one.check_armed(f"{place}.of[{position}]", arms)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InTurn(Several):
+    """One after the other, within one time-out."""
+
+    at: ClassVar[str] = "sequence"
+    join: ClassVar[str] = " then "
+    join_short: ClassVar[str] = ", then "
+    join_asked: ClassVar[str] = " and then "
+
+    async def arrive(self, watch: Watch) -> Reached | None:
+        return await watch.all_in_turn(self.of)
+
+    @property
+    def delay_ns(self) -> int:
+        return (self.then_ns or 0) + (self.of[-1].then_ns or 0)
+
+    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+        came_ns = done_ns
+        for one in self.of:
+            part_ns = one.came_ns(acks, done_ns)
+            if part_ns is None or came_ns is None:
+                return None
+            came_ns = max(came_ns, part_ns) + (one.then_ns or 0)
+        return came_ns
+
+    @property
+    def saw_healthy(self) -> bool:
+        return self.then_ns is None and self.of[-1].saw_healthy
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstOf(Several):
+    """Whichever comes first."""
+
+    at: ClassVar[str] = "first"
+    join: ClassVar[str] = " or "
+    join_short: ClassVar[str] = " or "
+    join_asked: ClassVar[str] = " or "
+
+    async def arrive(self, watch: Watch) -> Reached | None:
+        return await watch.first_of(self.of)
+
+    @property
+    def saw_healthy(self) -> bool:
+        return self.then_ns is None and all(one.saw_healthy for one in self.of)
+
+
+KINDS: Mapping[str, type[Moment]] = {
+    kind.at: kind for kind in (Time, Ack, After, Failpoint, WhenState, InTurn, FirstOf)}
+
+
+def read_moment(value: object, place: str = "moment", known: Known = _ANYTHING) -> Moment:
+    """Check a moment in its JSON form, and read it. UsageError names the bad part."""
+    given = fields_of(place, value)
+    kind = KINDS[one_of(f"{place}.at", given.get("at"), KINDS)]
+    return kind.read(place, given, known)

@@ -15,13 +15,13 @@ Rules
    or paused until the fault is undone; otherwise the role could mean a node that is already down.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from floodmark.harness.faults import FAULTS, MENDING
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
+from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Moment, Time, WhenState
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
+from floodmark.harness.schedule.states import Condition, Joined, Observation
 
 LONGEST_S = 3600.0  # the longest time-out in a schedule
 STATE_TIMEOUT_S = 10.0  # longer than session and lag times, after which the fault before has its effect
@@ -71,40 +71,40 @@ def reanchor_schedule(schedule: Schedule, basis: AnchorBasis) -> tuple[Reanchore
 def _reanchor_entry(position: int, then: Entry, entry: Entry, basis: AnchorBasis) -> ReanchoredEntry:
     strike = basis.history.strikes.get(position)
 
-    def build(moment: Mapping[str, Any] | None, by: str, why: str) -> ReanchoredEntry:
+    def build(moment: Moment | None, by: str, why: str) -> ReanchoredEntry:
         return ReanchoredEntry(position=position, then=then, now=replace(entry, moment=moment), strike=strike,
                         by=by, why=why)
 
     moment = then.moment
-    if moment is None or moment["at"] != "time":
+    if not isinstance(moment, Time):
         return build(moment, "asked", "unchanged")
     done_ns = basis.history.done_before(position)
     if strike is None:
-        least_ns = moment.get("after_ns")
+        least_ns = moment.after_ns
         if position == 0 or least_ns is None:
             return build(moment, "time", "it has no line: unchanged")
-        return build({"at": "after", "after_ns": least_ns}, "after", "it has no line: the same distance")
-    distance_ns = moment.get("after_ns", 0) if done_ns is None else max(0, strike.began_ns - done_ns)
+        return build(After(after_ns=least_ns), "after", "it has no line: the same distance")
+    distance_ns = (moment.after_ns or 0) if done_ns is None else max(0, strike.began_ns - done_ns)
     found = None if then.f in MENDING else _anchor_by_acks(strike, basis, done_ns)
     if found is not None:
-        least = {"at": "after", "after_ns": distance_ns // 2}
+        least = After(after_ns=distance_ns // 2)
         entry = replace(entry, timeout_s=min(LONGEST_S, MOMENT_TIMEOUT_S + 2 * distance_ns / 1e9))
-        return build({"at": "sequence", "of": [least, found]}, "acks", "acks were coming")
+        return build(InTurn(of=(least, found)), "acks", "acks were coming")
     if position == 0:
         return build(moment, "time", "the first, before any ack")
-    after = {"at": "after", "after_ns": distance_ns}
+    after = After(after_ns=distance_ns)
     if then.f in MENDING:
         return build(after, "after", "it undoes a fault")
     met = _anchor_by_state(position, entry, strike, basis)
     if met is not None and distance_ns >= OBSERVE_NS:
         entry = replace(entry, timeout_s=STATE_TIMEOUT_S)
-        at_latest = {"at": "after", "after_ns": distance_ns + STATE_LATE_NS}
-        once = {"at": "first", "of": [met, at_latest]}
-        return build({"at": "sequence", "of": [after, once]}, "state", "no acks were coming")
+        at_latest = After(after_ns=distance_ns + STATE_LATE_NS)
+        once = FirstOf(of=(met, at_latest))
+        return build(InTurn(of=(after, once)), "state", "no acks were coming")
     return build(after, "after", "no acks were coming")
 
 
-def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> dict[str, Any] | None:
+def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> Ack | None:
     """The moment of the last ack before the strike, if sends that were invoked after the entry before were
     being acked."""
     partition = basis.partition_of(strike)
@@ -115,11 +115,11 @@ def _anchor_by_acks(strike: Strike, basis: AnchorBasis, done_ns: int | None) -> 
     since_ns = strike.began_ns - acks.times[count - 1]
     if since_ns > FRESH_NS or acks.invoked[count - 1] < (done_ns or 0):
         return None
-    return {"at": "ack", "partition": partition, "count": count, "then_ns": since_ns}
+    return Ack(partition=partition, count=count, then_ns=since_ns)
 
 
 def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorBasis
-                     ) -> dict[str, Any] | None:
+                     ) -> WhenState | None:
     """The moment at which leader and ISR are as the strike met them, if they changed after the strike
     before."""
     partition = basis.partition_of(strike)
@@ -128,10 +128,10 @@ def _anchor_by_state(position: int, entry: Entry, strike: Strike, basis: AnchorB
     before = next((one for one in earlier if one is not None and one.where), None)
     if before is None or None in met or met == (before.leader(partition), before.isr(partition)):
         return None
-    leads = {"is": "!=", "value": None} if "leader" in entry.nodes else {"is": "==", "value": met[0]}
-    return {"at": "state", "all": [
-        {"partition": partition, "field": "leader", **leads},
-        {"partition": partition, "field": "isr", "is": "==", "value": list(met[1] or ())}]}
+    leader, isr = (Observation(partition=partition, field=field) for field in ("leader", "isr"))
+    led = (Condition(seen=leader, how="!=", value=None) if "leader" in entry.nodes
+           else Condition(seen=leader, how="==", value=met[0]))
+    return WhenState(state=Joined(by="all", states=(led, Condition(seen=isr, how="==", value=met[1]))))
 
 
 # -- the roles ----------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
+from floodmark.harness.schedule.moments import Time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +86,13 @@ def _find_done_times(schedule: Schedule, strikes: Mapping[int, Strike]) -> tuple
     done: list[int | None] = []
     before: int | None = 0
     for position, entry in enumerate(schedule):
-        moment = entry.moment or {}
         if position in strikes:
             strike = strikes[position]
             before = strike.began_ns if entry.args.get("nowait") else strike.took_ns
-        elif moment.get("at") != "time":
+        elif not isinstance(entry.moment, Time):
             before = None
         elif before is not None:
-            before = max(moment["time"], before + moment.get("after_ns", 0))
+            before = max(entry.moment.time, before + (entry.moment.after_ns or 0))
         done.append(before)
     return tuple(done)
 
@@ -138,7 +138,8 @@ class _HistoryReader:
 
 def _matches_entry(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
     """Whether this line of the nemesis is this entry's: by its f, its moment and its nodes."""
-    if entry.f in ACTS or entry.f != f or fault.get("moment") != entry.moment:
+    if entry.f in ACTS or entry.f != f or fault.get("moment") != (
+            None if entry.moment is None else entry.moment.to_json()):
         return False
     if not entry.nodes or f in ("cut", "packet", "reset"):
         return True

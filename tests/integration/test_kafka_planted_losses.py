@@ -24,16 +24,17 @@ from floodmark.harness.client.client import wire_clients
 from floodmark.harness.logdir.record_batches import HEADER, frame
 from floodmark.harness.protocols import WorkloadSettings
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.moments import Ack, After
 
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 VERSION = "4.3.1"
 RUN_ID = "00c0ffee00c0ffee"
 SEGMENT = "00000000000000000000.log"
 SCHEDULE = (
-    Entry(f="kill", nodes=("n2", "n3"), moment={"at": "ack", "partition": 2, "count": 60}),
-    Entry(f="kill", nodes=("n1",), moment={"at": "after", "after_ns": 5_000_000_000}),
-    Entry(f="start", nodes=("n1",), moment={"at": "after", "after_ns": 1_000_000_000}),
-    Entry(f="start", nodes=("n2", "n3"), moment={"at": "after", "after_ns": 3_000_000_000}),
+    Entry(f="kill", nodes=("n2", "n3"), moment=Ack(partition=2, count=60)),
+    Entry(f="kill", nodes=("n1",), moment=After(after_ns=5_000_000_000)),
+    Entry(f="start", nodes=("n1",), moment=After(after_ns=1_000_000_000)),
+    Entry(f="start", nodes=("n2", "n3"), moment=After(after_ns=3_000_000_000)),
 )
 
 

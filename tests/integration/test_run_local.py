@@ -19,6 +19,7 @@ from floodmark.harness.history import read
 from floodmark.harness.op import Op, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, WorkloadSettings
 from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.moments import Ack, After
 
 RUN_ID, SIMULATED = "00c0ffee00c0ffee", catalog.SIMULATED
 
@@ -129,8 +130,8 @@ def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> N
     folder = tmp_path / "run"
     schedule = (
         Entry(f="send", args={"sends": [{"partition": 0, "value": 17}]}),
-        Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 50}),
-        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 500_000_000}),
+        Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=50)),
+        Entry(f="start", nodes=("down",), moment=After(after_ns=500_000_000)),
     )
     result, _ = carried_out(made(folder, place=SIMULATED, schedule=schedule, duration_s=1.0))
     about = result.about
@@ -147,8 +148,8 @@ def test_the_idempotent_producer_of_the_client_of_record_repeats_no_value(tmp_pa
     logs once, and each process is a producer of its own."""
     folder = tmp_path / "run"
     schedule = (
-        Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 20}),
-        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 500_000_000}),
+        Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=20)),
+        Entry(f="start", nodes=("down",), moment=After(after_ns=500_000_000)),
     )
     load = LoadShape(batch_sizes=(5, 10), in_flight=5, producer_lasts=5)
     result, _ = carried_out(made(
@@ -167,8 +168,8 @@ def test_the_idempotent_producer_of_the_client_of_record_repeats_no_value(tmp_pa
 def test_a_topic_has_its_own_settings(tmp_path: Path) -> None:
     """The brokers' min.insync.replicas is 2, the topic's is 3: with one broker down nothing is acked."""
     schedule = (
-        Entry(f="kill", nodes=("n3",), moment={"at": "ack", "partition": 0, "count": 5}),
-        Entry(f="start", nodes=("n3",), moment={"at": "after", "after_ns": 3_000_000_000}),
+        Entry(f="kill", nodes=("n3",), moment=Ack(partition=0, count=5)),
+        Entry(f="start", nodes=("n3",), moment=After(after_ns=3_000_000_000)),
     )
     topics = {"log": {"min.insync.replicas": "3", "unclean.leader.election.enable": "false"}}
     result, _ = carried_out(

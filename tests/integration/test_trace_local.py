@@ -14,6 +14,7 @@ from floodmark.harness.catalog import SIMULATED
 from floodmark.harness.client.client import wire_clients
 from floodmark.harness.protocols import Traces, WorkloadSettings, ability
 from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.moments import Ack, After
 
 
 def made(folder: Path, schedule: Schedule = (), *, place: str = "local", traced: bool = True,
@@ -38,10 +39,9 @@ def made(folder: Path, schedule: Schedule = (), *, place: str = "local", traced:
 
 def killed(*, node: str, at_ack: int) -> Schedule:
     """Kills the node under load, and starts it again."""
-    moment = {"at": "ack", "partition": 0, "count": at_ack}
     return (
-        Entry(f="kill", nodes=(node,), moment=moment),
-        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 100_000_000}),
+        Entry(f="kill", nodes=(node,), moment=Ack(partition=0, count=at_ack)),
+        Entry(f="start", nodes=("down",), moment=After(after_ns=100_000_000)),
     )
 
 

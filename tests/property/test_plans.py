@@ -13,10 +13,11 @@ from floodmark.harness.catalog import MORE_NEMESES, NEMESES
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import read, write
+from floodmark.harness.schedule.moments import HEALTHY, Failpoint, FirstOf, Time
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
-from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.fault_mixtures import MIXTURES
 from floodmark.nemesis.fault_patterns import MAKERS
@@ -65,7 +66,7 @@ def test_all_is_mended_before_the_end(chosen: list[str], seed: int, count: int, 
                                       interval_s: float) -> None:
     """Nothing is in force after the last entry, no time is beyond the duration, and times ascend."""
     schedule = made(chosen, seed, count, overspend=overspend, interval_s=interval_s)
-    times = [entry.moment["time"] for entry in schedule if entry.moment and entry.moment["at"] == "time"]
+    times = [entry.moment.time for entry in schedule if isinstance(entry.moment, Time)]
 
     assert times == sorted(times)
     assert all(time <= 29 * 10**9 for time in times)
@@ -80,7 +81,7 @@ def test_the_budget_is_kept(chosen: list[str], seed: int, count: int, interval_s
 
     assert overspends(schedule) == ()
     for entry, before in zip(schedule, [ActiveFaults(), *ledgers(schedule)], strict=False):
-        if entry.moment and "healthy" in entry.moment:
+        if entry.moment == HEALTHY:
             assert quiet(before)  # otherwise it would wait for a mending that comes later
 
 
@@ -106,11 +107,11 @@ def test_a_node_dies_right_behind_a_truncation(flush_every: bool) -> None:
     """Once F.truncated is met there, after it was cut off; all lose power where that takes nothing."""
     schedules = [made(ALL, seed, 3, duration_s=300.0, flush_every=flush_every) for seed in SEEDS]
     struck = [entry for schedule in schedules for entry in schedule
-              if entry.f in ("kill", "power_cut") and entry.moment and entry.moment["at"] == "first"
-              and entry.moment["of"][0].get("name") == "F.truncated"
+              if entry.f in ("kill", "power_cut") and isinstance(entry.moment, FirstOf)
+              and isinstance(entry.moment.of[0], Failpoint) and entry.moment.of[0].name == "F.truncated"
               and {"name": "F.truncated", "action": "report", "times": 0} in [
                   other.args.get("point") for other in schedule if other.nodes
-                  and other.nodes[0] == entry.moment["of"][0]["node"]]]
+                  and other.nodes[0] == entry.moment.of[0].node]]
 
     assert {entry.f for entry in struck} == {"kill", *(["power_cut"] if flush_every else [])}
     assert {len(entry.nodes) for entry in struck if entry.f == "power_cut"} <= {3}
@@ -259,7 +260,6 @@ def test_names() -> None:
         known_nemeses(["crush"])
 
 
-HEALTHY = {"at": "state", "healthy": True}
 
 
 @pytest.mark.parametrize(("schedule", "positions"), [

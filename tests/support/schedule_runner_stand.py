@@ -18,7 +18,6 @@ from floodmark.nemesis.strikes import Strikes
 
 NODES = ("n1", "n2", "n3")
 SPECS = (PartitionSpec(key=0, topic="log", partition=0, replicas=NODES),)
-HEALTHY = {"at": "state", "healthy": True}
 
 
 class Small:

@@ -33,13 +33,15 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.run import Run
+from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.fields import Known
+from floodmark.harness.schedule.moments import HEALTHY, Ack, read_moment
+from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.states import read_state
 from floodmark.harness.signature import HEADER
-from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.missed_moments import describe_partition
-from floodmark.nemesis.moment_watch import evaluate_state, is_healthy
 from floodmark.nemesis.refusals import limits_of, refuse_schedule
-from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.strikes import Strikes, unavailable
 
 STAGE = Stage(replicas={0: SPEC.replicas}, ledger=ActiveFaults())
@@ -141,13 +143,14 @@ def test_an_object_in_abilities_provides_the_ability() -> None:
     (Entry(f="arm", nodes=("n2",), args={"point": {"name": "L.acked"}}), "cannot suffer arm"),
     (Entry(f="elect", args={"leader": "n2"}), "no replica can be elected by name: the bare cluster"),
     (Entry(f="disk", nodes=("n1",), args={"kind": "corrupt"}), "cannot suffer disk"),
-    (Entry(f="kill", nodes=("n1",), moment={"at": "ack", "partition": 0, "count": 1, "leader": "n1"}),
+    (Entry(f="kill", nodes=("n1",), moment=Ack(partition=0, count=1, leader="n1")),
      "read from the trace: the bare cluster"),
-    (Entry(f="kill", nodes=("n1",), moment={"at": "sequence", "of": [{"at": "state", "all": [
-        {"partition": 0, "replica": "n1", "field": "checkpointed_hw", "is": "==", "value": 3}]}]}),
+    (Entry(f="kill", nodes=("n1",), moment=read_moment({"at": "sequence", "of": [{"at": "state", "all": [
+        {"partition": 0, "replica": "n1", "field": "checkpointed_hw", "is": "==", "value": 3}]}]})),
      "waits for the checkpointed_hw of a replica, which this system does not show"),
-    (Entry(f="kill", nodes=("n1",), moment={"at": "state", "partition": 0, "replica": "n1", "field": "hw",
-                                            "is": "==", "value": {"replica": "n2", "field": "epoch"}}),
+    (Entry(f="kill", nodes=("n1",), moment=read_moment({
+        "at": "state", "partition": 0, "replica": "n1", "field": "hw", "is": "==",
+        "value": {"replica": "n2", "field": "epoch"}})),
      "waits for the epoch of a replica"),
 ])
 def test_a_schedule_that_cannot_be_carried_out_is_refused_naming_the_entry(
@@ -176,8 +179,9 @@ def test_the_controllers_view_of_a_partition_is_shown_by_every_system() -> None:
     class Limited(CanKillPauseElect):
         not_shown = frozenset({"leader", "isr", "epoch"})
 
-    refuse_schedule((Entry(f="kill", nodes=("n1",), moment={
-        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"}),), limits_of(Limited()))
+    refuse_schedule((Entry(f="kill", nodes=("n1",), moment=read_moment({
+        "at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"})),),
+                    limits_of(Limited()))
 
 
 # -- views --------------------------------------------------------------------------------------------------
@@ -201,10 +205,12 @@ def test_an_unknown_leo_prevents_settling_and_other_unknown_fields_do_not() -> N
 
 
 def test_an_unknown_field_fulfils_no_condition_and_is_not_none() -> None:
-    condition = {"partition": 0, "replica": "n2", "field": "leader", "is": "!=", "value": "n1"}
-    assert not evaluate_state(condition, leo_and_hw_view(), STAGE)
-    assert evaluate_state(condition, look(replica("n2", leader=None)), STAGE)
-    assert is_healthy(leo_and_hw_view(), STAGE)
+    condition = read_state(
+        "state", {"partition": 0, "replica": "n2", "field": "leader", "is": "!=", "value": "n1"},
+        Known(nodes=None, partitions=None))
+    assert not condition.holds(leo_and_hw_view(), STAGE)
+    assert condition.holds(look(replica("n2", leader=None)), STAGE)
+    assert HEALTHY.state.holds(leo_and_hw_view(), STAGE)
     assert "  n2: LEO 6, HW 6" in list(describe_partition(0, leo_and_hw_view(), STAGE, acks=0))
 
 

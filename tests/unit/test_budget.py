@@ -1,16 +1,15 @@
 """What exceeds the fault budget: losses of power and disk, elections, failpoints armed beside them."""
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.moments import HEALTHY, After, FirstOf, InTurn, Moment
 from floodmark.nemesis.budget import overspends
 
-HEALTHY = {"at": "state", "healthy": True}
 
-
-def lose(f: str = "disk", moment: dict[str, Any] | None = HEALTHY, *nodes: str) -> Entry:
+def lose(f: str = "disk", moment: Moment | None = HEALTHY, *nodes: str) -> Entry:
     args = {"kind": "wiped"} if f == "disk" else {}
     return Entry(f=f, nodes=nodes or ("n1",), moment=moment, args=args)
 
@@ -30,8 +29,8 @@ def cut(grudge: dict[str, list[str]]) -> Entry:
 
 @pytest.mark.parametrize("schedule", [
     (lose(), START, WAIT, lose(), START),
-    (lose("power_cut", {"at": "sequence", "of": [{"at": "after", "after_ns": 5}, HEALTHY]}),),
-    (lose("power_cut", {"at": "first", "of": [HEALTHY, HEALTHY]}),),
+    (lose("power_cut", InTurn(of=(After(after_ns=5), HEALTHY))),),
+    (lose("power_cut", FirstOf(of=(HEALTHY, HEALTHY))),),
     (arm(), RELEASE, lose()),
     (arm("report"), lose()),
     (lose(), START, WAIT, arm()),
@@ -45,9 +44,9 @@ def test_within_the_budget(schedule: tuple[Entry, ...]) -> None:
 @pytest.mark.parametrize(("schedule", "position", "reason"), [
     ((lose("disk", None),), 0, "a wiped disk that does not wait for a healthy cluster"),
     ((lose("power_cut", None),), 0, "a power cut that does not wait for a healthy cluster"),
-    ((lose("disk", {**HEALTHY, "then_ns": 5}),), 0, "does not wait for a healthy cluster"),
-    ((lose("disk", {"at": "first", "of": [HEALTHY, {"at": "after", "after_ns": 5}]}),), 0, "healthy"),
-    ((lose("disk", {"at": "sequence", "of": [HEALTHY, {"at": "after", "after_ns": 5}]}),), 0, "healthy"),
+    ((lose("disk", replace(HEALTHY, then_ns=5)),), 0, "does not wait for a healthy cluster"),
+    ((lose("disk", FirstOf(of=(HEALTHY, After(after_ns=5)))),), 0, "healthy"),
+    ((lose("disk", InTurn(of=(HEALTHY, After(after_ns=5)))),), 0, "healthy"),
     ((lose("disk", HEALTHY, "n1", "n2"),), 0, "2 nodes lose all their data together"),
     ((lose(), START, Entry(f="kill", nodes=("n2",))), 2, "kill strikes before the cluster"),
     ((lose(), START, arm()), 2, "arm strikes before the cluster"),

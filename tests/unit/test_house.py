@@ -121,7 +121,7 @@ BREACHES = [
     ("nemesis/grudges.py", "floodmark.workloads", "Downward only"),
     ("harness/reports/phrases.py", "floodmark.harness.commands.show", "Downward only"),
     ("harness/schedule/entry.py", "floodmark.harness.protocols", "Downward only"),
-    ("harness/schedule/entry.py", "floodmark.harness.schedule.json_form", "No circle in the harness"),
+    ("harness/schedule/fields.py", "floodmark.harness.schedule.json_form", "No circle in the harness"),
     ("harness/cluster/place.py", "floodmark.harness.cluster.local.place",
      "What every place and every system shares"),
     ("harness/cluster/local/place.py", "floodmark.harness.cluster.reference.views",

@@ -8,19 +8,19 @@ import pytest
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import Met, PartitionView, ReplicaView, View
+from floodmark.harness.schedule.active_faults import ActiveFaults
+from floodmark.harness.schedule.moments import Moment, read_moment
+from floodmark.harness.schedule.roles import Stage
 from floodmark.nemesis import step_moments
-from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.missed_moments import describe_partition, guess_reasons
-from floodmark.nemesis.moment_text import write_moment
-from floodmark.nemesis.roles import Stage
 from floodmark.nemesis.scenario import shipped
 from floodmark.nemesis.step_tokenizer import Cursor, split_tokens
 
 NODES = ("n1", "n2", "n3")
 
 
-def moment(text: str) -> dict[str, Any]:
-    return step_moments.read_moment(Cursor(split_tokens(text)), 0)
+def moment(text: str) -> Moment:
+    return read_moment(step_moments.read_moment(Cursor(split_tokens(text)), 0))
 
 
 def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tuple[str, ...] = NODES,
@@ -51,7 +51,8 @@ def test_every_moment_of_the_shipped_scenarios_is_parsed_back_from_its_text() ->
                if entry.moment is not None]
     assert len(moments) > 100
     for given in moments:
-        assert moment(write_moment(given).replace(" partition 1", "")) == without_partitions(given), given
+        assert moment(given.text().replace(" partition 1", "")) == read_moment(
+            without_partitions(given.to_json())), given
 
 
 def test_of_several_moments_each_that_did_not_come_is_explained() -> None:
@@ -71,7 +72,7 @@ def without_partitions(given: Any) -> Any:
     "n1.leo == 3 and leader == nobody or n2.running == false", "isr lacks n1 then n2.epoch >= epoch",
     "isr == n1, n2"])
 def test_a_moment_is_written_in_the_words_of_steps(text: str) -> None:
-    assert write_moment(moment(text)) == text
+    assert moment(text).text() == text
 
 
 def test_a_partition_is_described_as_the_controller_and_each_replica_report_it() -> None:

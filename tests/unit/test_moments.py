@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from floodmark.harness.protocols import PartitionView, ReplicaView, View
-from floodmark.nemesis.active_faults import ActiveFaults
-from floodmark.nemesis.moment_watch import evaluate_state, is_healthy
-from floodmark.nemesis.roles import Stage, resolve
+from floodmark.harness.schedule.active_faults import ActiveFaults
+from floodmark.harness.schedule.moments import HEALTHY, WhenState, read_moment
+from floodmark.harness.schedule.roles import Stage, resolve
 
 NODES = ("n1", "n2", "n3")
 STAGE = Stage(replicas={0: NODES, 1: ("n2", "n1")})
@@ -37,6 +37,12 @@ def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tu
 
 def state(**fields: Any) -> dict[str, Any]:
     return {"partition": 0, **{"is" if name == "how" else name: value for name, value in fields.items()}}
+
+
+def holds(condition: dict[str, Any], view: View, stage: Stage) -> bool:
+    moment = read_moment({"at": "state", **condition})
+    assert isinstance(moment, WhenState)
+    return moment.state.holds(view, stage)
 
 
 @pytest.mark.parametrize(("condition", "expected"), [
@@ -69,7 +75,7 @@ def state(**fields: Any) -> dict[str, Any]:
 ], ids=str)
 def test_states(condition: dict[str, Any], expected: bool) -> None:
     """Each form of a state, hit and near miss."""
-    assert evaluate_state({"at": "state", **condition}, look(), STAGE) is expected
+    assert holds(condition, look(), STAGE) is expected
 
 
 @pytest.mark.parametrize("condition", [
@@ -83,14 +89,14 @@ def test_states(condition: dict[str, Any], expected: bool) -> None:
 ], ids=str)
 def test_what_cannot_be_seen_fulfils_no_condition(condition: dict[str, Any]) -> None:
     """n3 does not answer; there is no partition 9. `every` of no replica is not fulfilled either."""
-    assert not evaluate_state({"at": "state", **condition}, look(silent=("n3",)), STAGE)
+    assert not holds(condition, look(silent=("n3",)), STAGE)
 
 
 def test_a_role_without_a_node_fulfils_no_condition() -> None:
     """No leader: no condition on the leader's replica is fulfilled."""
     own_leo = state(replica="leader", field="leo", how=">=", value=0)
-    assert not evaluate_state(own_leo, look(leader=None), STAGE)
-    assert evaluate_state(state(field="leader", how="==", value=None), look(leader=None), STAGE)
+    assert not holds(own_leo, look(leader=None), STAGE)
+    assert holds(state(field="leader", how="==", value=None), look(leader=None), STAGE)
 
 
 @pytest.mark.parametrize(("view", "stage"), [
@@ -108,7 +114,7 @@ def test_a_role_without_a_node_fulfils_no_condition() -> None:
 def test_near_misses_of_healthy(view: View, stage: Stage) -> None:
     """One broker down, fenced, out of an ISR or silent; back without a leader yet, or with an older epoch; a
     shrink under way; no leader; a fault in force; a partition unseen."""
-    assert not is_healthy(view, stage)
+    assert not HEALTHY.state.holds(view, stage)
 
 
 @pytest.mark.parametrize(("name", "expected"), [

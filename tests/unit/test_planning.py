@@ -11,6 +11,7 @@ from floodmark.harness.commands.planned_schedule import PlannedSchedule, Plannin
 from floodmark.harness.commands.run import RunOptions, planned, schedule_of_options
 from floodmark.harness.errors import UsageError
 from floodmark.harness.schedule.entry import ACTS
+from floodmark.harness.schedule.moments import Time
 
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
@@ -133,10 +134,10 @@ def test_moments_strike_where_brokers_have_failpoints() -> None:
 def test_a_wait_for_a_failpoint_or_a_state_has_a_time_limit() -> None:
     """A wait for a failpoint or a state ends at a given time at the latest."""
     waits = [entry.moment for entry in plan("moments", duration_s=600.0).schedule
-             if entry.moment is not None and entry.moment["at"] != "time"]
+             if entry.moment is not None and not isinstance(entry.moment, Time)]
     assert waits
-    assert all([part["at"] for part in moment["of"]][1:] == ["time"] for moment in waits)
-    assert {moment["of"][0]["at"] for moment in waits} == {"failpoint", "state"}
+    assert all([type(part) for part in moment.of][1:] == [Time] for moment in waits)
+    assert {moment.of[0].at for moment in waits} == {"failpoint", "state"}
 
 
 def test_a_direct_link_is_not_cut_by_any_nemesis() -> None:

@@ -15,6 +15,7 @@ from floodmark.harness.runner import _initial_about
 from floodmark.harness.saved_run import read_schedule, read_settings
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.moments import HEALTHY, Ack, After, Failpoint, InTurn, Time
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, read_schedule_history
 
@@ -104,10 +105,10 @@ def struck(time_ms: float, entry: Entry, nodes: Sequence[str] | None = None, *, 
     on = list(entry.nodes if nodes is None else nodes)
     fault: dict[str, Any] = {"nodes": on, "began": int(time_ms * MS), **more}
     if entry.moment is not None:
-        fault |= {"moment": dict(entry.moment), "reached": {"time": int(time_ms * MS)}}
+        fault |= {"moment": entry.moment.to_json(), "reached": {"time": int(time_ms * MS)}}
     if nodes is not None and tuple(nodes) != entry.nodes:
         fault["asked"] = list(entry.nodes)
-    if entry.moment is not None and entry.moment["at"] == "time":
+    if isinstance(entry.moment, Time):
         fault["where"] = {"acks": {"0": 0}, "leader": {"0": leader}, "isr": {"0": ["n1", "n2", "n3"]}}
     return Op(index=0, time=int((time_ms + took_ms) * MS), process=NEMESIS, type=Type.INFO, f=entry.f,
               fault=fault)
@@ -120,7 +121,7 @@ def acked(value: int, invoked_ms: float, time_ms: float, partition: int = 0, pro
 
 
 def at(time_ms: float, f: str, *nodes: str, after_ms: float = 0.0) -> Entry:
-    moment = {"at": "time", "time": int(time_ms * MS), "after_ns": int(after_ms * MS)}
+    moment = Time(time=int(time_ms * MS), after_ns=int(after_ms * MS))
     return Entry(f=f, nodes=nodes, moment=moment)
 
 
@@ -140,14 +141,14 @@ def test_a_crash_at_a_failpoint_belongs_to_no_entry() -> None:
     """The harness records it as a kill that no entry requested."""
     arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "crash"}})
     kill = at(50, "kill", "n2")
-    crash = Entry(f="kill", nodes=("n1",), moment={"at": "failpoint", "node": "n1", "name": "L.acked"})
+    crash = Entry(f="kill", nodes=("n1",), moment=Failpoint(node="n1", name="L.acked"))
     found = history_of((arm, kill), [struck(1, arm), struck(9, crash), struck(51, kill)])
     assert found.strikes[1].began_ns == 51 * MS
 
 
 def test_a_line_with_resolved_roles_belongs_to_its_entry() -> None:
     """The role in the entry counts, not the node that had it."""
-    kill = Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1})
+    kill = Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=1))
     assert history_of((kill,), [struck(5, kill, ["n3"])]).strikes[0].nodes == ("n3",)
 
 
@@ -175,9 +176,9 @@ def anchors(schedule: Schedule, ops: Sequence[Op], focus: int | None = 0) -> tup
 def test_an_observable_moment_stays_as_it_was() -> None:
     """An ack, a state, a failpoint; and an entry without a moment."""
     arm = Entry(f="arm", nodes=("n1",), args={"point": {"name": "L.acked", "action": "hold"}})
-    kill = Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1})
-    pause = Entry(f="pause", nodes=("n2",), moment={"at": "failpoint", "node": "n1", "name": "L.acked"})
-    healthy = Entry(f="wait", moment={"at": "state", "healthy": True})
+    kill = Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=1))
+    pause = Entry(f="pause", nodes=("n2",), moment=Failpoint(node="n1", name="L.acked"))
+    healthy = Entry(f="wait", moment=HEALTHY)
     found = anchors((arm, kill, pause, healthy), [struck(1, arm), struck(2, kill, ["n1"])])
     assert [one.now for one in found] == [arm, kill, pause, healthy]
     assert {one.by for one in found} == {"asked"}
@@ -189,8 +190,8 @@ def test_a_fault_by_time_while_acks_came_is_tied_to_the_last_ack() -> None:
     ops = [*acked(1, 10, 20), *acked(2, 30, 90), struck(96, kill)]
     one = anchors((kill,), ops)[0]
     assert one.by == "acks"
-    assert one.now.moment == {"at": "sequence", "of": [
-        {"at": "after", "after_ns": 48 * MS}, {"at": "ack", "partition": 0, "count": 2, "then_ns": 6 * MS}]}
+    assert one.now.moment == InTurn(of=(
+        After(after_ns=48 * MS), Ack(partition=0, count=2, then_ns=6 * MS)))
 
 
 def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
@@ -199,7 +200,7 @@ def test_a_fault_while_nothing_was_acked_is_tied_to_the_entry_before() -> None:
     ops = [*acked(1, 90, 95), struck(100, pause, took_ms=1), *acked(2, 98, 290), struck(300, expire)]
     one = anchors((pause, expire), ops)[1]
     assert one.by == "after"
-    assert one.now.moment == {"at": "after", "after_ns": 199 * MS}
+    assert one.now.moment == After(after_ns=199 * MS)
     fresh = [*acked(1, 90, 95), struck(100, pause, took_ms=1), *acked(2, 102, 290), struck(300, expire)]
     assert anchors((pause, expire), fresh)[1].by == "acks"
 
@@ -215,7 +216,7 @@ def test_an_entry_that_ends_a_fault_keeps_its_distance_although_acks_came() -> N
     pause, resume = at(100, "pause", "n2"), at(600, "resume", "n2")
     ops = [struck(100, pause, took_ms=2), *acked(1, 200, 590), struck(601, resume)]
     one = anchors((pause, resume), ops)[1]
-    assert (one.by, one.now.moment) == ("after", {"at": "after", "after_ns": 499 * MS})
+    assert (one.by, one.now.moment) == ("after", After(after_ns=499 * MS))
 
 
 def test_a_fault_that_never_struck_keeps_its_least_distance() -> None:
@@ -223,7 +224,7 @@ def test_a_fault_that_never_struck_keeps_its_least_distance() -> None:
     kill, heal = at(10, "kill", "n2"), at(500, "heal", after_ms=240)
     found = anchors((kill, heal), [struck(10, kill)])
     assert found[0].by == "time"
-    assert found[1].now.moment == {"at": "after", "after_ns": 240 * MS}
+    assert found[1].now.moment == After(after_ns=240 * MS)
 
 
 def test_a_leader_that_was_killed_and_started_is_named_by_its_roles() -> None:
@@ -277,7 +278,7 @@ def test_without_a_finding_the_partition_led_by_the_node_counts() -> None:
            Op(index=0, time=op.time, process=NEMESIS, type=Type.INFO, f="kill", fault=fault)]
     one = anchors((kill, at(200, "start", "n1")), ops, focus=None)[0]
     assert one.now.moment is not None
-    assert one.now.moment["of"][1]["partition"] == 1
+    assert one.now.moment.to_json()["of"][1]["partition"] == 1
 
 
 def seeing(op: Op, leader: str, *isr: str) -> Op:
@@ -294,14 +295,15 @@ def test_a_fault_under_another_leader_waits_for_that_leader() -> None:
            seeing(struck(2000, expire), "n2", "n2")]
     second, third = anchors((kill, pause, expire), ops)[1:]
     assert (second.by, third.by) == ("state", "state")
-    assert second.now.moment == {"at": "sequence", "of": [
+    assert second.now.moment is not None
+    assert second.now.moment.to_json() == {"at": "sequence", "of": [
         {"at": "after", "after_ns": 800 * MS},
         {"at": "first", "of": [
             {"at": "state", "all": [{"partition": 0, "field": "leader", "is": "==", "value": "n2"},
                                     {"partition": 0, "field": "isr", "is": "==", "value": ["n1", "n2"]}]},
             {"at": "after", "after_ns": 2800 * MS}]}]}
     assert third.now.moment is not None
-    assert third.now.moment["of"][1]["of"][0]["all"][0] == {
+    assert third.now.moment.to_json()["of"][1]["of"][0]["all"][0] == {
         "partition": 0, "field": "leader", "is": "!=", "value": None}
 
 

@@ -13,6 +13,7 @@ from floodmark.harness.reports import reproduction_table
 from floodmark.harness.reports.reproduction_table import Attempt
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.moments import HEALTHY, read_moment
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
 from floodmark.harness.schedule.schedule_history import Acks, ScheduleHistory, Strike
 
@@ -54,7 +55,8 @@ def test_lateness_counts_from_the_instant_that_the_moment_names(moment: Any, lat
     """If the history does not show that instant, from when the harness saw it."""
     strike = Strike(began_ns=50 * MS, took_ns=51 * MS, reached_ns=48 * MS)
     history = history_of(strike, acks=(10 * MS, 40 * MS), before_ns=0)
-    assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, history, 1) == late_ms * MS
+    entry = Entry(f="kill", moment=moment and read_moment(moment))
+    assert reproduction_table.late_ns(entry, strike, history, 1) == late_ms * MS
 
 
 def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> None:
@@ -64,7 +66,8 @@ def test_at_a_failpoint_lateness_counts_from_when_the_broker_reached_it() -> Non
     point = {"at": "failpoint", "node": "n1", "name": "L.acked"}
     for moment, late_ms in ((point, 10), ({**point, "then_ns": 3 * MS}, 7), (
             {"at": "sequence", "of": [{"at": "state", "healthy": True}, {**point, "then_ns": 4 * MS}]}, 6)):
-        assert reproduction_table.late_ns(Entry(f="kill", moment=moment), strike, history, 1) == late_ms * MS
+        entry = Entry(f="kill", moment=read_moment(moment))
+        assert reproduction_table.late_ns(entry, strike, history, 1) == late_ms * MS
 
 
 def test_acks_apart_are_counted_against_the_first_run() -> None:
@@ -189,7 +192,7 @@ def test_the_worst_or_the_named_finding_is_sought() -> None:
 ])
 def test_the_moments_are_counted_by_what_replaced_them(kinds: list[str], text: str) -> None:
     """A step that is no fault counts only if its moment is new."""
-    kill, waits = Entry(f="kill", nodes=("n1",)), Entry(f="wait", moment={"at": "state", "healthy": True})
+    kill, waits = Entry(f="kill", nodes=("n1",)), Entry(f="wait", moment=HEALTHY)
     anchors = [ReanchoredEntry(position=0, then=kill, now=kill, strike=None, by=by, why="") for by in kinds]
     anchors.append(ReanchoredEntry(position=1, then=waits, now=waits, strike=None, by="asked", why=""))
     assert reproduction_table.moments_text(anchors) == text
@@ -197,8 +200,8 @@ def test_the_moments_are_counted_by_what_replaced_them(kinds: list[str], text: s
 
 def test_a_fault_right_after_a_wait_is_described_by_the_wait() -> None:
     """`at once` alone would not help; the row also shows the anchor and how closely it was repeated."""
-    wait = Entry(f="wait", moment={"at": "state", "partition": 0, "replica": "n3", "field": "leo", "is": "==",
-                                   "value": 4})
+    wait = Entry(f="wait", moment=read_moment({
+        "at": "state", "partition": 0, "replica": "n3", "field": "leo", "is": "==", "value": 4}))
     kill, strike = Entry(f="kill", nodes=("n1",)), Strike(began_ns=50 * MS, took_ns=51 * MS)
     anchors = (ReanchoredEntry(position=0, then=wait, now=wait, strike=None, by="asked", why=""),
                ReanchoredEntry(position=1, then=kill, now=kill, strike=strike, by="asked", why=""))

@@ -8,7 +8,7 @@ import pytest
 from floodmark.harness.protocols import PartitionView, Sight, View
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.failpoints import ACTIONS
-from floodmark.nemesis.roles import Stage
+from floodmark.harness.schedule.roles import Stage
 from floodmark.nemesis.step_tokenizer import Refused
 from floodmark.nemesis.steps import ON_NODES, VERBS, read_step
 from floodmark.nemesis.target_resolution import resolve_targets

@@ -15,8 +15,8 @@ from floodmark.harness.commands.scenario import rows_of
 from floodmark.harness.commands.scenario_runs import Part, options_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
+from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
-from floodmark.nemesis.active_faults import ActiveFaults
 from floodmark.nemesis.expectations import Row, Words, differences
 from floodmark.nemesis.scenario import Scenario, load, parse, shipped
 from floodmark.nemesis.systems import (

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from schedule_runner_stand import HEALTHY, NODES, SPECS, Small, Stand, sent
+from schedule_runner_stand import NODES, SPECS, Small, Stand, sent
 
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.op import NEMESIS, Type
 from floodmark.harness.protocols import Cuts
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.moments import HEALTHY, Ack, After, FirstOf, Time, read_moment
 from floodmark.nemesis import schedule_runner
 from floodmark.nemesis.schedule_runner import ScheduleRunner
 from floodmark.nemesis.strikes import Composed, Strikes
@@ -23,8 +24,8 @@ def stand(tmp_path: Path) -> Stand:
 def test_entries_are_carried_out_in_order_and_each_strike_is_a_line(stand: Stand) -> None:
     """A send, a kill of the leader at its ack, a start of the node that is down."""
     missed = stand.run(
-        sent(17), Entry(f="kill", nodes=("leader",), moment={"at": "ack", "partition": 0, "count": 1}),
-        Entry(f="start", nodes=("down",), moment={"at": "after", "after_ns": 1000}))
+        sent(17), Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=1)),
+        Entry(f="start", nodes=("down",), moment=After(after_ns=1000)))
 
     assert missed == ()
     assert stand.small.did == ["kill n1", "start n1"]
@@ -44,8 +45,8 @@ def test_entries_are_carried_out_in_order_and_each_strike_is_a_line(stand: Stand
 
 def test_a_fault_at_a_time_records_where_it_struck(stand: Stand) -> None:
     """Acks so far, leader and ISR of each partition, for a reproduction; one that ends a fault has none."""
-    stand.run(sent(1), sent(2), Entry(f="pause", nodes=("n3",), moment={"at": "time", "time": 1_000_000}),
-              Entry(f="resume", nodes=("n3",), moment={"at": "time", "time": 2_000_000, "after_ns": 1}))
+    stand.run(sent(1), sent(2), Entry(f="pause", nodes=("n3",), moment=Time(time=1_000_000)),
+              Entry(f="resume", nodes=("n3",), moment=Time(time=2_000_000, after_ns=1)))
 
     (_, pause), (_, resume) = stand.faults()
     assert pause["where"] == {"acks": {"0": 2}, "leader": {"0": "n1"}, "isr": {"0": list(NODES)}}
@@ -55,7 +56,7 @@ def test_a_fault_at_a_time_records_where_it_struck(stand: Stand) -> None:
 
 def test_no_look_between_an_ack_and_a_named_node(stand: Stand) -> None:
     """A look costs time, and names need none."""
-    stand.run(sent(1), Entry(f="kill", nodes=("n1",), moment={"at": "ack", "partition": 0, "count": 1}))
+    stand.run(sent(1), Entry(f="kill", nodes=("n1",), moment=Ack(partition=0, count=1)))
 
     assert stand.small.looks == 0
 
@@ -63,8 +64,8 @@ def test_no_look_between_an_ack_and_a_named_node(stand: Stand) -> None:
 def test_roles_are_resolved_by_the_look_that_reached_the_state(stand: Stand) -> None:
     """One look for both: the leader of that look is struck, and the op records what was seen."""
     stand.small.leads_at_look = {3: "n2", 4: "n3"}
-    stand.run(Entry(f="kill", nodes=("leader",), moment={
-        "at": "state", "partition": 0, "field": "leader", "is": "!=", "value": "n1"}))
+    stand.run(Entry(f="kill", nodes=("leader",), moment=read_moment({
+        "at": "state", "partition": 0, "field": "leader", "is": "!=", "value": "n1"})))
 
     assert stand.small.did == ["kill n2"]
     assert stand.faults()[0][1]["reached"]["seen"] == [{"field": "leader", "value": "n2"}]
@@ -72,12 +73,12 @@ def test_roles_are_resolved_by_the_look_that_reached_the_state(stand: Stand) -> 
 
 def test_of_several_moments_the_first_that_comes_counts(stand: Stand) -> None:
     """The op records which; roles are resolved by the look that reached it. If none comes it is a miss."""
-    never = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"}
-    led = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n2"}
+    never = read_moment({"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"})
+    led = read_moment({"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n2"})
     stand.small.leads_at_look = {5: "n2"}
     missed = stand.run(
-        Entry(f="kill", nodes=("leader",), moment={"at": "first", "of": [never, led]}),
-        Entry(f="pause", nodes=("n3",), moment={"at": "first", "of": [never, never]}, timeout_s=0.02))
+        Entry(f="kill", nodes=("leader",), moment=FirstOf(of=(never, led))),
+        Entry(f="pause", nodes=("n3",), moment=FirstOf(of=(never, never)), timeout_s=0.02))
 
     assert missed == (1,)
     assert stand.small.did == ["kill n2"]
@@ -86,9 +87,9 @@ def test_of_several_moments_the_first_that_comes_counts(stand: Stand) -> None:
 
 def test_a_missed_moment_is_reported_and_the_rest_goes_on(stand: Stand) -> None:
     """The kill is left out, the start is made all the same, the last send is sent."""
-    never = {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"}
+    never = read_moment({"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n9"})
     missed = stand.run(
-        Entry(f="kill", nodes=("n1",), moment={"at": "ack", "partition": 0, "count": 1}, timeout_s=0.02),
+        Entry(f="kill", nodes=("n1",), moment=Ack(partition=0, count=1), timeout_s=0.02),
         Entry(f="pause", nodes=("n2",)),
         Entry(f="wait", moment=never, timeout_s=0.02),
         Entry(f="resume", nodes=("n2",), moment=never, timeout_s=0.02),

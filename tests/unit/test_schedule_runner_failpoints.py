@@ -1,20 +1,31 @@
 """The schedule runner at failpoints: armed, met, released; armed crashes; sequences; open sends."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from schedule_runner_stand import HEALTHY, Stand, sent
+from schedule_runner_stand import Stand, sent
 
 from floodmark.harness.op import NEMESIS, Intent, Type
 from floodmark.harness.protocols import Met
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.moments import (
+    HEALTHY,
+    Ack,
+    After,
+    Failpoint,
+    InTurn,
+    Moment,
+    Time,
+    read_moment,
+)
 
 POINT = {"name": "F.truncated", "action": "hold", "partition": 0}
 CRASH = {"name": "F.truncated", "action": "crash"}
-MET = {"at": "failpoint", "node": "n2", "name": "F.truncated"}
-AT_ONCE = {"at": "after", "after_ns": 0}
+MET = Failpoint(node="n2", name="F.truncated")
+AT_ONCE = After(after_ns=0)
 
 
 @pytest.fixture
@@ -26,7 +37,7 @@ def arm(*nodes: str, point: dict[str, Any] = POINT) -> Entry:
     return Entry(f="arm", nodes=nodes, args={"point": point})
 
 
-def wait(moment: dict[str, Any], timeout_s: float = 0.05) -> Entry:
+def wait(moment: Moment, timeout_s: float = 0.05) -> Entry:
     return Entry(f="wait", moment=moment, timeout_s=timeout_s)
 
 
@@ -53,15 +64,16 @@ def test_arms_and_releases_are_lines_like_any_other(stand: Stand) -> None:
 def test_a_failpoint_reached_is_recorded_with_when_it_was_met_and_when_that_was_known(stand: Stand) -> None:
     """So the time from met to struck can be read; the role in the moment is resolved."""
     stand.small.on["arm F.truncated hold n2"] = lambda: reach(stand, offset=5, peer="n1")
-    assert stand.run(arm("n2"), Entry(f="kill", nodes=("leader",), moment={**MET, "node": "follower"})) == ()
+    kill = Entry(f="kill", nodes=("leader",), moment=replace(MET, node="follower"))
+    assert stand.run(arm("n2"), kill) == ()
 
-    f, kill = stand.faults()[1]
-    reached = kill["reached"]
-    assert (f, kill["nodes"]) == ("kill", ["n1"])
+    f, fault = stand.faults()[1]
+    reached = fault["reached"]
+    assert (f, fault["nodes"]) == ("kill", ["n1"])
     assert {key: reached[key] for key in ("node", "name", "partition", "epoch", "offset", "peer", "count")
             } == {"node": "n2", "name": "F.truncated", "partition": 0, "epoch": 2, "offset": 5, "peer": "n1",
                   "count": 1}
-    assert reached["met"] <= reached["time"] <= kill["began"]
+    assert reached["met"] <= reached["time"] <= fault["began"]
 
 
 @pytest.mark.parametrize("condition", [
@@ -74,7 +86,7 @@ def test_near_misses_of_a_failpoint(stand: Stand, condition: dict[str, Any]) -> 
     others = [{**POINT, "name": "F.appended"}, {**POINT, "partition": 1}]
 
     assert stand.run(*(arm("n2", "n3", point=point) for point in others), arm("n2", "n3"),
-                     wait({**MET, **condition})) == (3,)
+                     wait(replace(MET, **condition))) == (3,)
 
 
 def test_a_failpoint_met_before_it_was_last_armed_does_not_count(stand: Stand) -> None:
@@ -106,7 +118,7 @@ def test_a_crash_is_recorded_while_something_else_is_waited_for(stand: Stand) ->
             stand.small.crash("n2", stand.recorder.now_ns())
 
     stand.answers = crashes
-    stand.run(arm("n2", point=CRASH), sent(1), wait({"at": "after", "after_ns": 50_000_000}), sent(2))
+    stand.run(arm("n2", point=CRASH), sent(1), wait(After(after_ns=50_000_000)), sent(2))
 
     assert [op.f for op in stand.ops() if op.process == NEMESIS or op.type is Type.INVOKE] == [
         "arm", "send", "kill", "send"]
@@ -153,7 +165,7 @@ def test_a_release_whose_moment_does_not_come_is_made_all_the_same(stand: Stand)
 
 def test_a_time_records_how_late_it_was(stand: Stand) -> None:
     """The requested against the actual time."""
-    stand.run(Entry(f="pause", nodes=("n2",), moment={"at": "time", "time": 1_000_000}))
+    stand.run(Entry(f="pause", nodes=("n2",), moment=Time(time=1_000_000)))
 
     reached = stand.faults()[0][1]["reached"]
     assert reached["asked"] == 1_000_000
@@ -163,10 +175,9 @@ def test_a_time_records_how_late_it_was(stand: Stand) -> None:
 def test_then_counts_from_when_the_moment_came(stand: Stand) -> None:
     """At a failpoint from when it was met, which may be long ago; and the strike comes after it."""
     stand.small.on["arm F.truncated hold n2"] = lambda: reach(stand)
-    stand.run(sent(1), arm("n2"), wait(AT_ONCE | {"after_ns": 30_000_000}),
-              Entry(f="kill", nodes=("n1",), moment={**MET, "then_ns": 20_000_000}),
-              Entry(f="kill", nodes=("n3",), moment={
-                  "at": "ack", "partition": 0, "count": 1, "then_ns": 20_000_000}))
+    stand.run(sent(1), arm("n2"), wait(After(after_ns=30_000_000)),
+              Entry(f="kill", nodes=("n1",), moment=replace(MET, then_ns=20_000_000)),
+              Entry(f="kill", nodes=("n3",), moment=Ack(partition=0, count=1, then_ns=20_000_000)))
 
     (_, _), (_, at_once), (_, later) = stand.faults()
     assert at_once["reached"]["then_ns"] >= 30_000_000
@@ -176,9 +187,9 @@ def test_then_counts_from_when_the_moment_came(stand: Stand) -> None:
 
 def test_a_sequence_goes_one_after_the_other(stand: Stand) -> None:
     """An ack, what follows it, a state; the last one's look resolves the roles. Each is recorded."""
-    stand.run(sent(1), Entry(f="kill", nodes=("leader",), moment={"at": "sequence", "of": [
+    stand.run(sent(1), Entry(f="kill", nodes=("leader",), moment=read_moment({"at": "sequence", "of": [
         {"at": "ack", "partition": 0, "count": 1}, {"at": "after", "after_ns": 1000, "then_ns": 1000},
-        {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"}]}))
+        {"at": "state", "partition": 0, "field": "leader", "is": "==", "value": "n1"}]})))
 
     kill = stand.faults()[0][1]
     acked, waited, seen = kill["reached"]["of"]
@@ -192,16 +203,15 @@ def test_a_sequence_goes_one_after_the_other(stand: Stand) -> None:
 
 def test_a_sequence_of_which_one_does_not_come_is_missed(stand: Stand) -> None:
     """Within one time-out for all; the sequence's own waits do not count."""
-    never = {"at": "ack", "partition": 0, "count": 9}
-    assert stand.run(sent(1), wait({"at": "sequence", "of": [AT_ONCE, never]}),
-                     wait({"at": "sequence", "of": [{"at": "after", "after_ns": 60_000_000},
-                                                    {"at": "ack", "partition": 0, "count": 1}]})) == (1,)
+    never = Ack(partition=0, count=9)
+    assert stand.run(sent(1), wait(InTurn(of=(AT_ONCE, never))),
+                     wait(InTurn(of=(After(after_ns=60_000_000), Ack(partition=0, count=1))))) == (1,)
 
 
 @pytest.mark.parametrize(("leader", "missed"), [("n1", ()), ("leader", ()), ("n2", (2,))])
 def test_acks_of_one_leader(stand: Stand, leader: str, missed: tuple[int, ...]) -> None:
     """By name or by role; another's do not count."""
-    moment = {"at": "ack", "partition": 0, "count": 2, "leader": leader}
+    moment = Ack(partition=0, count=2, leader=leader)
     assert stand.run(sent(1), sent(2), wait(moment)) == missed
 
 

@@ -9,6 +9,7 @@ import pytest
 from floodmark.harness.errors import UsageError
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.json_form import load, read, write
+from floodmark.harness.schedule.moments import Time
 
 NODES = ("n1", "n2", "n3")
 STATE = {"at": "state", "partition": 0, "replica": "n3", "field": "hw", "is": "<", "value": 4}
@@ -172,7 +173,7 @@ def test_files_of_each_format_are_read(tmp_path: Path) -> None:
         '[[schedule]]\nf = "kill"\nnodes = ["n1"]\nmoment = {at = "time", time = 5}\n')
 
     assert load(tmp_path / "s.json") == load(tmp_path / "run.json") == read(VALID)
-    assert load(tmp_path / "s.toml") == (Entry(f="kill", nodes=("n1",), moment={"at": "time", "time": 5}),)
+    assert load(tmp_path / "s.toml") == (Entry(f="kill", nodes=("n1",), moment=Time(time=5)),)
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.json", "[{]"), ("a.toml", "= 1"), ("missing.json", None)])

@@ -29,6 +29,7 @@ from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import Cluster, Struck
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Entry
+from floodmark.harness.schedule.moments import Time
 from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 
 KILL = {"f": "kill", "nodes": ["n1"]}
@@ -267,10 +268,10 @@ def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(monkeypatch: pyte
     assert striker.failure is None
     assert nemesis.entries == acts
     moments = [entry.moment for entry in acts]
-    assert any(moment is not None and "after_ns" in moment for moment in moments)
+    assert any(isinstance(moment, Time) and moment.after_ns is not None for moment in moments)
     for moment, began_s, before_s in zip(moments[1:], cluster.began_s[1:], cluster.began_s, strict=False):
-        if moment is not None and moment["at"] == "time":
-            due_s = max(moment["time"] / 1e9, before_s + 7.0 + moment.get("after_ns", 0) / 1e9)
+        if isinstance(moment, Time):
+            due_s = max(moment.time / 1e9, before_s + 7.0 + (moment.after_ns or 0) / 1e9)
             assert began_s == pytest.approx(due_s)
 
 

@@ -4,9 +4,11 @@ Pure."""
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from floodmark.harness.protocols import CONTROLLER, View
-from floodmark.harness.schedule.entry import EVERY, ROLES
-from floodmark.nemesis.active_faults import ActiveFaults
+from floodmark.harness.schedule.active_faults import ActiveFaults
+from floodmark.harness.schedule.views import CONTROLLER, View
+
+ROLES = frozenset({"leader", "follower", "last-in-isr", "controller", "down", "paused"})
+EVERY = "every"  # as a state's `replica`: every replica of the partition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """Awaits several things at once, and returns only when all of them have ended."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 
 async def gather_all(awaitables: Iterable[Awaitable[Answer]]) -> list[Answer]:
@@ -17,3 +18,36 @@ async def gather_all(awaitables: Iterable[Awaitable[Answer]]) -> list[Answer]:
             raise outcome
         results.append(outcome)
     return results
+
+
+async def work_through(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int
+                       ) -> None:
+    """Do this work for the items in order, at most `at_once` at the same time. After an error, or where this
+    is cancelled, the present ones are cancelled and awaited, and no other begins."""
+    left = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    workers = [asyncio.create_task(worker()) for _ in range(at_once)]
+    try:
+        await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await end_all(workers)
+    raise_first(workers)
+
+
+async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel these tasks and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Raise the first error of these ended tasks, if there is one."""
+    errors = [task.exception() for task in tasks if not task.cancelled()]
+    for error in filter(None, errors):
+        raise error

@@ -114,7 +114,7 @@ class RunAt(Generic[P]):
 
     def rewrite(self, about: Mapping[str, Any]) -> None:
         """Replace run.json, by rename."""
-        write_whole(self.about_path, _pretty(about))
+        write_json(self.about_path, about)
 
     def write_replicas(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Write replicas.jsonl, one row a line."""
@@ -261,5 +261,10 @@ def sync_run(folder: Path) -> None:
         raise FloodmarkError(f"cannot write {folder} to disk: {error.strerror}") from error
 
 
-def _pretty(about: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+def write_json(path: Place, data: Any, *, durable: bool = False) -> None:
+    """Write a file of JSON, for people too, as write_whole does."""
+    write_whole(path, _pretty(data), durable=durable)
+
+
+def _pretty(data: Any) -> bytes:
+    return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

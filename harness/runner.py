@@ -18,10 +18,11 @@ from typing import Any
 
 from floodmark.harness.broker_config import in_force
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.gathering import end_all
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
 from floodmark.harness.phases.collect import collect, observes_of
-from floodmark.harness.phases.main_phase import Load, end_all, main_phase
+from floodmark.harness.phases.main_phase import Load, main_phase
 from floodmark.harness.phases.settle import Reach, read_all, reading_text, settle, what_moved
 from floodmark.harness.protocols import (
     USUAL_LOAD,

@@ -10,10 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.run import RunAt, write_whole
+from floodmark.harness.run import RunAt, write_json, write_whole
 from floodmark.harness.run_location import Place
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
@@ -68,10 +66,7 @@ def write(folder: Place, verdict: Verdict) -> None:
 
 
 def write_verdict(folder: Place, verdict: Verdict) -> None:
-    write_whole(
-        RunAt(folder=folder).verdict_path,
-        orjson.dumps(as_json(verdict), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE),
-    )
+    write_json(RunAt(folder=folder).verdict_path, as_json(verdict))
 
 
 def is_run(folder: Place) -> bool:

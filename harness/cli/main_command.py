@@ -34,7 +34,7 @@ from floodmark.harness.registered import WORKLOAD
 from floodmark.harness.spark_options import Workers
 
 if TYPE_CHECKING:
-    from floodmark.harness.commands.check import Gate
+    from floodmark.harness.pipeline import Gate
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(__version__, prog_name="floodmark")

@@ -132,7 +132,7 @@ def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def judging(*args: Any, **options: Any) -> Any:
-        from floodmark.harness.commands.check import gate
+        from floodmark.harness.pipeline import gate
 
         gate_options = {name: options.pop(name) for name in GATE if name in options}
         return command(*args, through=gate(**gate_options), **options)

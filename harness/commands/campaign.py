@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger as ledgers
@@ -30,11 +29,12 @@ from floodmark.harness.commands.campaign_index import index_beside
 from floodmark.harness.commands.campaign_play import options_of, scenario_options
 from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
-from floodmark.harness.commands.check import refuse_no_files, written
-from floodmark.harness.commands.error_exits import complain, sigterm_handler_restored
+from floodmark.harness.commands.error_exits import complain
 from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.event_loop import run_loop
+from floodmark.harness.pipeline import new_parent, refuse_no_files, write_file
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
@@ -51,7 +51,7 @@ from floodmark.harness.reports.gate_outcomes import one_line
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import RUNS, refuse_nonempty, write_whole
+from floodmark.harness.run import RUNS, write_json, write_whole
 from floodmark.harness.run_location import sync
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
@@ -117,8 +117,7 @@ def run_campaign(options: CampaignOptions) -> int:
     plan = plan_of(options)
     budget_s = budget_of(options.budget, plan)
     refuse_impossible_cases(plan)
-    folder = options.out or RUNS / f"campaign-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_nonempty(folder)
+    folder = new_parent(options.out, "campaign")
     catalog.can_judge()
     ledger_path = (options.ledger or folder.parent / LEDGER).absolute()
     ledger = ledgers.load(ledger_path)
@@ -183,8 +182,7 @@ def continue_campaign(folder: Path, reports: Reports, changes: Changes | None = 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Writes campaign.json and fsyncs it: without it a campaign cannot be resumed."""
     sync(folder.parent)
-    write_whole(folder / "campaign.json", orjson.dumps(
-        about, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE), durable=True)
+    write_json(folder / "campaign.json", about, durable=True)
 
 
 def results_so_far(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Case], folder: str,
@@ -199,12 +197,11 @@ def results_so_far(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Ca
 
 def write_reports(results: Results, reports: Reports) -> list[int]:
     """Writes the report files for CI servers; returns EXIT_HARNESS for each that could not be written."""
-    codes: list[int] = []
-    if (junit_file := reports.junit_file) is not None:
-        codes += written(lambda: write_whole(junit_file, campaign_junit(results, datetime.datetime.now())))
-    if (markdown_file := reports.markdown_file) is not None:
-        codes += written(lambda: write_whole(markdown_file, campaign_markdown(results)))
-    return codes
+    return [
+        *write_file(reports.junit_file, lambda file: write_whole(
+            file, campaign_junit(results, datetime.datetime.now()))),
+        *write_file(reports.markdown_file, lambda file: write_whole(file, campaign_markdown(results))),
+    ]
 
 
 def run_session(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
@@ -220,16 +217,8 @@ def run_session(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
         player=PlayerProcess(at.folder / "players.log"), judge=JudgeProcess(at.folder / "judge.log"),
     )  # fmt: skip
 
-    async def out() -> State:
-        task = asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        return await conductor.conduct()
-
     try:
-        with sigterm_handler_restored():
-            return asyncio.run(out())
+        return run_loop(conductor.conduct(), (signal.SIGTERM, signal.SIGINT))
     except asyncio.CancelledError as error:
         raise FloodmarkError(
             f"interrupted; to continue: floodmark campaign resume {at.folder}") from error

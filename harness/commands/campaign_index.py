@@ -17,10 +17,10 @@ from floodmark.harness.campaign import ledger as ledgers
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import CampaignAt, State
 from floodmark.harness.campaign.plan import read
-from floodmark.harness.commands.report import AT_ONCE_BYTES, REPORT, size_of, write_report
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.campaign_results import Results, results_of
 from floodmark.harness.reports.html.night import NightFacts, page_of_night
+from floodmark.harness.reports.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import write_whole
 

@@ -29,10 +29,11 @@ from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
 from floodmark.harness.campaign.journal import JUDGE_FAILED
 from floodmark.harness.campaign.signatures import events_of, signatures
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.pipeline import Judged, judge, written
 from floodmark.harness.reports.run_outcome import UNKNOWN, Ruling, ruling
 from floodmark.harness.reports.schedule_outcome import NO_STRIKES
 from floodmark.harness.run import Run, sync_run
-from floodmark.harness.verdict import BUG, Verdict
+from floodmark.harness.verdict import BUG
 
 STUCK = finding_names.STUCK
 
@@ -43,15 +44,13 @@ def main() -> None:
     busy = threading.Event()
     threading.Thread(target=listen, args=(requests, busy), daemon=True).start()
     with contextlib.redirect_stdout(sys.stderr):
-        judge = catalog.judge()
         catalog.warm_judge()
         _say(out, {"ready": True})
         while (line := requests.get()) is not None:
             folders = [Path(folder) for folder in orjson.loads(line)["folders"]]
             busy.set()
-            verdicts = judge.judge(folders)
-            for folder, verdict, more in zip(folders, verdicts, figures(folders), strict=True):
-                _say(out, {**answer(folder, verdict), **more})
+            for one, more in zip(judge(folders), figures(folders), strict=True):
+                _say(out, {**answer(one), **more})
             busy.clear()
     catalog.stop_judge()
 
@@ -71,17 +70,12 @@ def _say(out: Any, answer: Mapping[str, Any]) -> None:
     out.flush()
 
 
-def answer(folder: Path, verdict: Verdict) -> dict[str, Any]:
-    """The summary, after verdict and measures are written: the history of a valid run is deleted then.
-    `unsaved`: why they could not be written."""
-    try:
-        report.write(folder, verdict)
-        sync_run(folder)
-        unsaved = None
-    except FloodmarkError as error:
-        unsaved = str(error)
-    return {**summary_of(Run(folder=folder), report.as_json(verdict)), "unsaved": unsaved,
-            JUDGE_FAILED: verdict.failure is not None}
+def answer(one: Judged[Path]) -> dict[str, Any]:
+    """The summary, after the verdict is on the disk: the history of a valid run is deleted then. `unsaved`:
+    why it could not be written."""
+    unsaved = one.unsaved or written(lambda: sync_run(one.folder))
+    return {**summary_of(Run(folder=one.folder), report.as_json(one.verdict)), "unsaved": unsaved,
+            JUDGE_FAILED: one.verdict.failure is not None}
 
 
 def figures(folders: Sequence[Path]) -> list[dict[str, Any]]:

@@ -21,19 +21,20 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from floodmark.harness import catalog
+from floodmark.harness import catalog, pipeline
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.commands.campaign_memory import MemoryWatch
 from floodmark.harness.commands.reproduce import options_of as options_of_reproduction
 from floodmark.harness.commands.reproduce import read_first
 from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.commands.scenario import named
-from floodmark.harness.commands.scenario_runs import Part, missed
+from floodmark.harness.commands.scenario_runs import Part
 from floodmark.harness.commands.scenario_runs import options_of as options_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import result_of_child
-from floodmark.harness.run import DONE, sync_run
-from floodmark.harness.runner import RunPlan, RunResult, carry_out
+from floodmark.harness.pipeline import Play
+from floodmark.harness.run import sync_run
+from floodmark.harness.runner import RunPlan
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
 
@@ -67,25 +68,21 @@ async def answer(request: Mapping[str, Any], out: BinaryIO) -> None:
 
 def play(request: Mapping[str, Any]) -> dict[str, Any]:
     """Makes the run; returns the answer."""
-    ended, why, memory = None, None, MemoryWatch()
+    ended, why, memory, folder = None, None, MemoryWatch(), Path(request["folder"])
     try:
         plan, scenario = plan_of(request)
-        result = asyncio.run(memory.over(plan.cluster, carry_out(plan, lambda _: None)))
-        ended, why = result.ended, run_failure(result, scenario)
-        sync_run(plan.folder)
+        run = Play(title=str(folder), folder=folder, plan=lambda _: plan, scenario=scenario)
+        (played,) = asyncio.run(memory.over(plan.cluster, pipeline.play([run])))
+        why = played.why
+        if played.result is not None:
+            ended = played.result.ended
+            sync_run(folder)
     except FloodmarkError as error:
         why = str(error)
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return {"ended": ended, "why": why,
             "cpu_s": round(sum(one.ru_utime + one.ru_stime for one in (own, children)), 2),
             "resident_bytes": memory.most_bytes}
-
-
-def run_failure(result: RunResult, scenario: Scenario | None) -> str | None:
-    """Why the run itself failed; None: it did not. A scenario that missed a moment counts as failed."""
-    if result.ended != DONE:
-        return result.ended
-    return missed(scenario, result.about) if scenario is not None else None
 
 
 def plan_of(request: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:

@@ -11,7 +11,6 @@ Rules
 5. A full disk stops the campaign: a run or a verdict that it spoilt counts as not made.
 """
 
-import asyncio
 import errno
 import os
 import shutil
@@ -49,7 +48,7 @@ from floodmark.harness.campaign.quantities import size_text, time_text
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.phases.main_phase import end_all, raise_first
+from floodmark.harness.gathering import work_through
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import UNKNOWN, VALID
 from floodmark.harness.reports.safe_text import harmless
@@ -175,21 +174,13 @@ class Conductor:
             f"free; make room, then: floodmark campaign resume {self.at.folder}")
 
     async def _play_batch(self, jobs: Sequence[Job]) -> None:
-        left = list(reversed(jobs))
         made: list[Job] = []
 
-        async def worker() -> None:
-            while left:
-                job = left.pop()
-                if await self._make(job):
-                    made.append(job)
+        async def work(job: Job) -> None:
+            if await self._make(job):
+                made.append(job)
 
-        workers = [asyncio.create_task(worker()) for _ in range(min(self.at_once, len(jobs)))]
-        try:
-            await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
-        finally:
-            await end_all(workers)
-        raise_first(workers)
+        await work_through(jobs, work, at_once=self.at_once)
         ours = [str(job.folder.relative_to(self.at.folder)) for job in made if job.draw is not None]
         await self._judge_batch(ours, [job for job in made if job.draw is None])
 

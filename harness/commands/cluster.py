@@ -19,9 +19,9 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster import control_client
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
-from floodmark.harness.commands.error_exits import sigterm_handler_restored
 from floodmark.harness.commands.run import pairs
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
+from floodmark.harness.event_loop import sigterm_handler_restored
 from floodmark.harness.protocols import Addressed, Cluster, Cuts, Expires, Pauses, PowerCuts, ability, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty

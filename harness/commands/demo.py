@@ -4,7 +4,6 @@ scenarios (nemesis/scenarios), which define what they must show. The README has 
 the two.
 """
 
-import datetime
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -17,16 +16,15 @@ import click
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import parts_that_fit
-from floodmark.harness.commands.scenario_runs import Part, Played, play
+from floodmark.harness.commands.scenario import judge_plays, parts_that_fit, print_if_unexpected
+from floodmark.harness.commands.scenario_runs import Part, play
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports import verdict_text
+from floodmark.harness.pipeline import Played, new_parent, say
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import ruling
-from floodmark.harness.run import RUNS, Run, refuse_nonempty
+from floodmark.harness.run import Run
 from floodmark.harness.verdict import BUG, EXIT_INVALID, EXIT_VALID, Verdict
 from floodmark.nemesis import scenario
-from floodmark.nemesis.expectations import differences
 
 AT_ONCE = 2
 WIDTH = 120
@@ -65,42 +63,34 @@ def kafka_acts(kafka: str) -> tuple[Part, ...]:
 
 def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
     """Plays, judges and prints the demo; exit 0 only if all runs ended as expected."""
-    parent = out or RUNS / f"demo-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_nonempty(parent)
+    parent = new_parent(out, "demo")
     catalog.can_judge()
     parts = demo_acts() if kafka is None else parts_that_fit(kafka_acts(kafka), cluster, parent)
     for part in parts[::2] if kafka is None else parts:
         story = f"{part.scenario.name}: {part.scenario.title}. {part.scenario.story}"
-        click.echo(f"\n{textwrap.fill(story, WIDTH, break_on_hyphens=False)}", err=True)
-    at_once = AT_ONCE if kafka is None else 1
-    plays = play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(text, err=True))
+        say(f"\n{textwrap.fill(story, WIDTH, break_on_hyphens=False)}")
+    plays = play(parts, cluster, parent, at_once=AT_ONCE if kafka is None else 1, say=say)
     refuse_failed_runs(plays)
+    outcomes = judge_plays(parts, plays, what=f"the {len(plays)} runs")
     folders = [played.folder for played in plays]
-    click.echo(f"judging the {len(folders)} runs (starting Spark takes a while)", err=True)
-    verdicts = catalog.judge().judge(folders)
-    for folder, verdict in zip(folders, verdicts, strict=True):
-        report.write(folder, verdict)
-    wrong = [differences(part.row, verdict, traced=kafka is None)
-             for part, verdict in zip(parts, verdicts, strict=True)]
+    verdicts = [outcome.verdict for outcome in outcomes if outcome.verdict is not None]
     click.echo(table(parts, folders, verdicts) if kafka is None else topics_table(parts, verdicts))
     click.echo(notes(parts))
-    for part, folder, verdict, unexpected in zip(parts, folders, verdicts, wrong, strict=True):
-        if unexpected:
-            click.echo(f"\nNOT as expected: {part.title}: {'; '.join(unexpected)}")
-            click.echo(verdict_text.report(folder, report.as_json(verdict), Run(folder=folder).about()))
+    for outcome in outcomes:
+        print_if_unexpected(outcome)
     click.echo(f"\nnext  {shlex.join(['floodmark', 'show', str(folders[0]), '--finding', 'lost-write'])}")
     divergence = folders[2] if kafka is None else folders[1]
     click.echo(f"      {shlex.join(['floodmark', 'show', str(divergence), '--finding', 'diverged'])}")
     click.echo("      floodmark explain diverged")
     click.echo(str(parent))
-    return EXIT_INVALID if any(wrong) else EXIT_VALID
+    return EXIT_INVALID if any(outcome.differences_found for outcome in outcomes) else EXIT_VALID
 
 
 def refuse_failed_runs(plays: Sequence[Played]) -> None:
     """Raises FloodmarkError if a run failed or missed a moment: then there is nothing to show."""
     for played in plays:
         if played.why is not None:
-            raise FloodmarkError(f"{played.part.title}: {played.why} ({played.tries} tries); "
+            raise FloodmarkError(f"{played.play.title}: {played.why} ({played.tries} tries); "
                                  f"see {played.folder}")
 
 

@@ -21,6 +21,7 @@ import click
 
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.event_loop import sigterm_handler_restored
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
@@ -44,17 +45,6 @@ def raised_by_sigterm() -> Iterator[None]:
     with sigterm_handler_restored():
         signal.signal(signal.SIGTERM, end)
         yield
-
-
-@contextmanager
-def sigterm_handler_restored() -> Iterator[None]:
-    """A context that restores SIGTERM's handler at its end. Use it around every event loop that handles the
-    signal: after such a loop is closed, the signal would end the process."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def code_of(command: Callable[[], int]) -> int:

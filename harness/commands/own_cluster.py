@@ -18,10 +18,10 @@ import click
 from floodmark.harness import catalog
 from floodmark.harness.client.security import Security, read_client_config
 from floodmark.harness.commands import planned_schedule, run
-from floodmark.harness.commands.check import Gate
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole_number
 from floodmark.harness.errors import UnfitCluster, UsageError
+from floodmark.harness.pipeline import Gate
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.run import default_folder, refuse_nonempty
 from floodmark.harness.runner import RunPlan, spread

@@ -8,7 +8,6 @@ Rules
 
 import asyncio
 import secrets
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,31 +16,26 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-import click
 import orjson
 
 from floodmark.harness import catalog
 from floodmark.harness.campaign.cases import DRAWN, FIXED, Case
 from floodmark.harness.commands.campaign_play import scenario_options
-from floodmark.harness.commands.check import gate, outcome_of, save
 from floodmark.harness.commands.cluster import ask_cluster
-from floodmark.harness.commands.report import REPORT, write_page_if_invalid
 from floodmark.harness.commands.run import (
     RunOptions,
     config_of,
     planned,
-    record,
     schedule_of_options,
     with_drawn_settings,
 )
 from floodmark.harness.commands.scenario import named
-from floodmark.harness.commands.scenario_runs import TRIES, missed
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, outcome_of, play_all, say, tidy
 from floodmark.harness.reports.gate_outcomes import Outcome, report_of, visible
 from floodmark.harness.reports.run_outcome import CUT_SHORT, HARNESS
+from floodmark.harness.reports.run_page import REPORT, write_page_if_invalid
 from floodmark.harness.reports.schedule_outcome import missed_entries_text
-from floodmark.harness.run import INTERRUPTED, Run
-from floodmark.harness.runner import RunPlan
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.verdict import EXIT_VALID, Policy
@@ -120,9 +114,9 @@ def judged_run(folder: Path, keywords: Keywords) -> JudgedRun:
     policy = gate(strict=bool(keywords.pop("strict", False)), allow=tuple(keywords.pop("allow", ())),
                   allow_unknown=bool(keywords.pop("allow_unknown", False))).policy
     if "scenario" in keywords:
-        return judged(play_scenario(folder, keywords), policy)
-    options, schedule = options_of(folder, keywords)
-    return judged(played(planned(options, schedule)), policy)
+        return judged(made(scenario_play(folder, keywords)), policy)
+    plan = planned(*options_of(folder, keywords))
+    return judged(made(Play(title=folder.name, folder=folder, plan=lambda _: plan)), policy)
 
 
 def options_of(folder: Path | None, keywords: Keywords) -> tuple[RunOptions, Schedule | None]:
@@ -153,51 +147,45 @@ def with_drawn(options: RunOptions, seed: int) -> RunOptions:
     return replace(options, seed=seed, settings=FIXED)
 
 
-def play_scenario(folder: Path, keywords: Keywords) -> Path:
-    """Plays a scenario until every moment came; returns the run's folder. FloodmarkError after TRIES
-    attempts."""
+def scenario_play(folder: Path, keywords: Keywords) -> Play:
+    """A run of the scenario, which is repeated until every moment came."""
     refuse_unknown("floodmark_run(scenario=...)", keywords, SCENARIO_KEYWORDS)
     plain = as_options(keywords)
     scenarios = named(str(plain.pop("scenario")))
     if len(scenarios) > 1:
         raise UsageError(f"that is {len(scenarios)} scenarios: {', '.join(one.name for one in scenarios)}")
-    case = Case(**{"rules": catalog.RULES[-1], **plain})
-    for attempt in range(1, TRIES + 1):
-        options = scenario_options(case, scenarios[0], folder)
-        played(planned(options, scenarios[0].schedule))
-        why = missed(scenarios[0], Run(folder=folder).about())
-        if why is None:
-            return folder
-        click.echo(why, err=True)
-        if attempt < TRIES:
-            folder = folder.with_name(f"{folder.name}-again")
-    raise FloodmarkError(f"the scenario missed moments {TRIES} times: {why}; see {folder}")
+    case, (scenario,) = Case(**{"rules": catalog.RULES[-1], **plain}), scenarios
+    return Play(title=scenario.name, folder=folder, scenario=scenario, tries=TRIES, repeats_failures=False,
+                plan=lambda where: planned(scenario_options(case, scenario, where), scenario.schedule))
 
 
-def played(plan: RunPlan) -> Path:
+def made(play: Play) -> Path:
     """Makes the run; returns its folder, also if the cluster itself ended it. FloodmarkError for other
     failures."""
-    try:
-        result = record(plan)
-    except FloodmarkError as error:
-        if not plan.folder.exists() or not Run(folder=plan.folder).about().get("died"):
-            raise FloodmarkError(f"{error}; the incomplete run is in {plan.folder}") from error
-        return plan.folder
-    if result.ended == INTERRUPTED:
+    (played,) = play_all([play], say=say, screen=True, broken_off="interrupted twice: the run ended at once")
+    folder, error = played.folder, played.error
+    if played.interrupted:
         raise KeyboardInterrupt
-    for line in missed_entries_text(plan.schedule, result.about):
-        click.echo(line, err=True)
-    return plan.folder
+    if played.missed is not None:
+        raise FloodmarkError(f"the scenario missed moments {played.tries} times: {played.missed}; "
+                             f"see {folder}")
+    if isinstance(error, UsageError):
+        raise error
+    if played.plan is not None and played.result is not None:
+        for line in missed_entries_text(played.plan.schedule, played.result.about):
+            say(line)
+    elif not folder.exists() or not has_died(folder):
+        raise FloodmarkError(f"{error}; the incomplete run is in {folder}") from error
+    return folder
 
 
 def judged(folder: Path, policy: Policy) -> JudgedRun:
-    (verdict,) = catalog.judge().judge([folder])
-    unsaved = save(folder, verdict)
-    outcome = outcome_of(folder, verdict, policy, unsaved=bool(unsaved))
+    (one,) = judge([folder])
+    outcome = outcome_of(one, policy)
     if outcome.ruling.kind in (HARNESS, CUT_SHORT):
         raise FloodmarkError(f"the harness failed: {'; '.join(outcome.ruling.harness)}; see {folder}")
     if outcome.code == EXIT_VALID:
-        shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
+        tidy(folder)
     write_page_if_invalid(folder, outcome.ruling, outcome.verdict, outcome.reading)
     return JudgedRun(folder=folder, outcome=outcome)
 

@@ -14,22 +14,20 @@ from typing import Any
 import click
 
 from floodmark.checkers.judge import report
-from floodmark.harness import catalog
-from floodmark.harness.commands.check import (
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.pipeline import (
     UNSAVED,
     Gate,
     about_of,
+    announce_judge,
+    judge,
     read_about,
-    report_failure,
-    save,
-    write_json,
-    written,
+    write_verdicts,
 )
-from floodmark.harness.commands.report import write_page_if_invalid
-from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.run_outcome import Ruling, ruling, summary
+from floodmark.harness.reports.run_page import write_page_if_invalid
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
 from floodmark.harness.run import RunAt
@@ -42,35 +40,29 @@ Json = Mapping[str, Any]  # an object of run.json or verdict.json
 
 def rejudge_folders(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> int:
     """Judges these runs, prints what changed, and writes the verdicts; returns the worst exit code."""
-    saved = [saved_verdict(folder) for folder in folders]
-    click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
-    verdicts = catalog.judge(workers).judge(folders)
+    saved = [verdict_before(folder) for folder in folders]
+    announce_judge(many(len(folders), "run"))
+    judged = judge(folders, workers, again=True)
     rulings, differing = [], 0
-    for folder, before, verdict in zip(folders, saved, verdicts, strict=True):
-        now, about = harmless_data(report.as_json(verdict)), about_of(folder, verdict)
-        failed: tuple[str, ...] = ()
-        if verdict.counts:
-            failed = UNSAVED if save(folder, verdict) else ()
-            lines = changes(before, now)
-        else:
-            report_failure(folder, verdict)
-            lines = [*verdict_text.unknowns(now["unknown"]),
-                     "  nothing was judged: the saved verdict stays"]
+    for before, one in zip(saved, judged, strict=True):
+        folder, counted = one.folder, bool(one.verdict.counts)
+        now = harmless_data(report.as_json(one.verdict))
+        lines = changes(before, now) if counted else [
+            *verdict_text.unknowns(now["unknown"]), "  nothing was judged: the saved verdict stays"]
         differing += bool(lines)
         then = None if before is None else ruling(before, read_about(folder), through.policy)
-        rulings.append(ruling(now, about, through.policy, failed=failed))
-        if verdict.counts:
+        rulings.append(ruling(now, about_of(folder, one.verdict), through.policy,
+                              failed=UNSAVED if one.unsaved else ()))
+        if counted:
             write_page_if_invalid(folder, rulings[-1], now, renew=True)
         click.echo("\n".join([heading(folder, then, rulings[-1], lines), *lines]))
         click.echo(harmless(str(folder)))
-    codes = [each.code for each in rulings]
-    if (together := through.json_file) is not None:
-        codes += written(lambda: write_json(together, folders, verdicts))
+    codes = [each.code for each in rulings] + write_verdicts(judged, through)
     click.echo(summary(rulings) + f"; {differing} changed", err=True)
     return worst(codes)
 
 
-def saved_verdict(folder: Place) -> Json | None:
+def verdict_before(folder: Place) -> Json | None:
     """The saved verdict; None if there is none, or it cannot be read, which is reported on stderr."""
     run = RunAt(folder=folder)
     if not run.names(run.verdict_path):

@@ -7,8 +7,8 @@ import click
 from floodmark.harness.campaign.journal import CampaignAt
 from floodmark.harness.commands.campaign_index import write_index
 from floodmark.harness.commands.folder_arguments import refuse_other_bytes
-from floodmark.harness.commands.report import write_report
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.reports.run_page import write_report
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import Run, latest_folder, real_folder, runs_inside
 from floodmark.harness.verdict import EXIT_VALID

@@ -7,21 +7,19 @@ Rules
 3. All are judged in one call, at the end.
 """
 
-import datetime
-import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog, history
 from floodmark.harness.campaign.rates import wilson
-from floodmark.harness.commands.run import RunOptions, own_commit, planned, record
+from floodmark.harness.commands.run import RunOptions, own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.pipeline import judge_all, new_parent, record, tidy
 from floodmark.harness.reports import reproduction_table, verdict_text
 from floodmark.harness.reports.case_names import ASKED
 from floodmark.harness.reports.phrases import class_text, many
@@ -30,15 +28,7 @@ from floodmark.harness.reports.reproduction_table import Attempt, Json
 from floodmark.harness.reports.run_outcome import VALID
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
-from floodmark.harness.run import (
-    INTERRUPTED,
-    RUNS,
-    Run,
-    latest_folder,
-    open_run,
-    refuse_nonempty,
-    write_whole,
-)
+from floodmark.harness.run import INTERRUPTED, Run, latest_folder, open_run, write_json
 from floodmark.harness.runner import RunResult
 from floodmark.harness.saved_run import Settings, read_schedule, read_settings, refuse_invalid_moments
 from floodmark.harness.schedule.entry import Schedule
@@ -67,16 +57,14 @@ def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str 
     """Runs the reproductions; returns the exit code in the command's help. The last line on stdout is the
     parent folder of the runs."""
     first = read_first(folder or latest_folder(), finding)
-    parent = out or RUNS / f"reproduce-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_nonempty(parent)
+    parent = new_parent(out, "reproduce")
     catalog.can_judge()
     announce(first, runs, parent)
     made = play_attempts(first, runs, parent)
     first, attempts = judged(first, made)
     click.echo(attempt_text(first, attempts, failed=runs - len(attempts)))
     if json_file is not None:
-        write_whole(json_file, orjson.dumps(
-            as_json(first, attempts), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        write_json(json_file, as_json(first, attempts))
     click.echo(harmless(str(parent)))
     return exit_code(first, attempts)
 
@@ -189,17 +177,14 @@ def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, 
     """Judges all in one call, also the first if it has no verdict yet. Deletes the raw logs of valid runs."""
     alone = [] if first.verdict is not None else [first.run.folder]
     folders = [*alone, *(result.run.folder for _, result in made)]
-    verdicts: list[Json] = []
-    if folders:
-        click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
-        judged = catalog.judge().judge(folders)
-        for folder, verdict in zip(folders[len(alone):], judged[len(alone):], strict=True):
-            report.write(folder, verdict)
-            if verdict.valid is True:
-                shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
-        verdicts = [harmless_data(report.as_json(verdict)) for verdict in judged]
+    every = judge_all(folders, untouched=alone) if folders else []
+    for one in every[len(alone):]:
+        if one.verdict.valid is True:
+            tidy(one.folder)
+    verdicts: list[Json] = [harmless_data(report.as_json(one.verdict)) for one in every]
     if alone:
-        first = _with_verdict(first, verdicts.pop(0))
+        verdict = verdicts.pop(0)
+        first = replace(first, verdict=verdict, sought=sought_in(verdict, None))
     schedule = tuple(one.now for one in first.anchors)
     attempts = [
         Attempt(number=number, folder=result.run.folder, ended=result.ended, died=result.died,
@@ -208,11 +193,6 @@ def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, 
         for (number, result), verdict in zip(made, verdicts, strict=True)
     ]
     return first, attempts
-
-
-def _with_verdict(first: First, verdict: Json) -> First:
-    return First(run=first.run, settings=first.settings, schedule=first.schedule, basis=first.basis,
-                 anchors=first.anchors, verdict=verdict, sought=sought_in(verdict, None))
 
 
 # -- text ---------------------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """Plans, makes and judges a run: `floodmark run`."""
 
-import asyncio
 import configparser
 import datetime
 import functools
 import os
 import secrets
-import shutil
-import signal
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,10 +19,9 @@ from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.campaign.cases import DRAWN, FIXED
 from floodmark.harness.commands import drawn_settings, planned_schedule
 from floodmark.harness.commands.broker_questions import refuse_config
-from floodmark.harness.commands.check import Gate, judge_folders, not_judged
-from floodmark.harness.commands.error_exits import sigterm_handler_restored
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.pipeline import Gate, has_died, judge_and_report, not_judged, record, say, tidy
 from floodmark.harness.protocols import (
     USUAL_LOAD,
     Addressed,
@@ -41,10 +37,9 @@ from floodmark.harness.protocols import (
 )
 from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE, is_kafka, system_text
 from floodmark.harness.reports.phrases import many
-from floodmark.harness.reports.progress import ProgressLine
 from floodmark.harness.reports.schedule_outcome import NO_STRIKES, missed_entries_text
-from floodmark.harness.run import DONE, RunAt, default_folder, link_latest, refuse_nonempty
-from floodmark.harness.runner import RunPlan, RunResult, carry_out, first_free_value, spread
+from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
+from floodmark.harness.runner import RunPlan, RunResult, first_free_value, spread
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.verdict import EXIT_VALID, worst
@@ -100,7 +95,7 @@ def run_plan(plan: RunPlan, through: Gate, *, is_latest: bool) -> int:
     for runs in their default folders."""
     refuse_nonempty(plan.folder)
     catalog.can_judge()  # before the run: a missing Java should be reported at once
-    click.echo(announced(plan), err=True)
+    say(announced(plan))
     try:
         result = record(plan)
         if is_latest:
@@ -109,9 +104,9 @@ def run_plan(plan: RunPlan, through: Gate, *, is_latest: bool) -> int:
     except FloodmarkError as error:
         if not plan.folder.exists():
             raise
-        click.echo(f"floodmark: {error}\nto see the incomplete run: floodmark show {plan.folder}", err=True)
-        if RunAt(folder=plan.folder).about().get("died"):  # the cluster caused it: judge the run
-            return worst(judge_folders([plan.folder], through))
+        say(f"floodmark: {error}\nto see the incomplete run: floodmark show {plan.folder}")
+        if has_died(plan.folder):  # the cluster caused it: judge the run
+            return worst(judge_and_report([plan.folder], through))
         click.echo(str(plan.folder))
         return worst(not_judged([plan.folder], str(error), through))
 
@@ -119,15 +114,15 @@ def run_plan(plan: RunPlan, through: Gate, *, is_latest: bool) -> int:
 def judged(plan: RunPlan, result: RunResult, through: Gate) -> int:
     """Judges a run that was just made. Its raw logs are deleted if it did not fail."""
     if result.ended != DONE:
-        click.echo(f"floodmark: the run ended early: {result.ended}", err=True)
+        say(f"floodmark: the run ended early: {result.ended}")
     for line in missed_entries_text(plan.schedule, result.about):
-        click.echo(line, err=True)
+        say(line)
     for key, how_far in result.about["final_reads"].get("lacking", {}).items():
-        click.echo(f"floodmark: partition {key} was not read to its end: {how_far}", err=True)
-    codes = judge_folders([plan.folder], through)  # reads run.json too: an early end is not valid
-    if worst(codes) == EXIT_VALID:
-        shutil.rmtree(result.run.nodes_folder, ignore_errors=True)
-    return worst(codes)
+        say(f"floodmark: partition {key} was not read to its end: {how_far}")
+    code = worst(judge_and_report([plan.folder], through))  # reads run.json too: an early end is not valid
+    if code == EXIT_VALID:
+        tidy(plan.folder)
+    return code
 
 
 def announced(plan: RunPlan) -> str:
@@ -338,23 +333,6 @@ def pairs(words: tuple[str, ...], option: str = "-c") -> dict[str, str]:
             raise UsageError(f"{option} {word!a}: a key and its value are one line without control "
                              "characters")
     return {key.strip(): value.strip() for key, _, value in split}
-
-
-def record(plan: RunPlan) -> RunResult:
-    """Carries out the plan and shows its progress. Ctrl-C and SIGTERM end it early but in an orderly way: the
-    recorded ops are kept, the cluster is mended and read."""
-
-    async def out(screen: ProgressLine) -> RunResult:
-        task = asyncio.current_task()
-        assert task is not None
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        return await carry_out(plan, screen.show)
-
-    with ProgressLine() as screen, sigterm_handler_restored():
-        try:
-            return asyncio.run(out(screen))
-        except asyncio.CancelledError as error:
-            raise FloodmarkError("interrupted twice: the run ended at once") from error
 
 
 @functools.cache

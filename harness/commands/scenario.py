@@ -2,9 +2,7 @@
 Every row says what must be found; a table shows what was found.
 """
 
-import datetime
 import shlex
-import shutil
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import click
-import orjson
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import refuse_configs, scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario_runs import Part, Played, options_of, play, system_of
+from floodmark.harness.commands.scenario_runs import Part, options_of, play, system_of
 from floodmark.harness.errors import UnfitCluster, UsageError, nearest
+from floodmark.harness.pipeline import Played, judge_all, new_parent, say, tidy
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import RUNS, Run, refuse_nonempty, write_whole
+from floodmark.harness.run import Run, write_json
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, Verdict, worst
 from floodmark.nemesis import scenario, systems
 from floodmark.nemesis.expectations import Row, differences
@@ -38,6 +36,7 @@ TABLE = "scenarios.json"  # in the parent folder: the table, for programs
 class Outcome:
     """A part after playing, judging and comparing with its row. differences is empty if it is as expected."""
 
+    part: Part
     played: Played
     verdict: Verdict | None  # None: there is no run to judge
     differences_found: tuple[str, ...]
@@ -100,18 +99,18 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
     if not parts:
         raise UsageError(f"no row has the rules {rules}; there are: "
                          f"{', '.join(sorted({row.rules for one in chosen for row in one.rows}))}")
-    parent = out or RUNS / f"scenario-{datetime.datetime.now():%Y%m%dT%H%M%S}"
-    refuse_nonempty(parent)
+    parent = new_parent(out, "scenario")
     once = parts_that_fit(parts, cluster, parent)
     parts = [replace(part, turn=turn) for turn in range(1, times + 1) for part in once]
     catalog.can_judge()
-    click.echo(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}", err=True)
-    outcomes = judge_runs(play(parts, cluster, parent, at_once=at_once, say=lambda text: click.echo(
-        text, err=True)))
+    say(f"{many(len(parts), 'run')}, {at_once} at a time; folders in {parent}")
+    outcomes = judge_plays(parts, play(parts, cluster, parent, at_once=at_once, say=say))
+    for outcome in outcomes:
+        if outcome.verdict is not None and outcome.verdict.valid is True and not outcome.differences_found:
+            tidy(outcome.played.folder)
     click.echo(table(outcomes))
     print_unexpected(outcomes)
-    write_whole(parent / TABLE, orjson.dumps(
-        [as_json(outcome) for outcome in outcomes], option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    write_json(parent / TABLE, list(map(as_json, outcomes)))
     click.echo(str(parent))
     return worst(EXIT_HARNESS if one.verdict is None or one.played.why else
                  EXIT_INVALID if one.differences_found else EXIT_VALID for one in outcomes)
@@ -159,23 +158,17 @@ def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | Non
     return [*[row for row in found if not row.control][:1], *[row for row in found if row.control][:1]]
 
 
-def judge_runs(plays: Sequence[Played]) -> list[Outcome]:
-    """Judges all recorded runs in one call."""
-    folders = [played.folder for played in plays if played.recorded]
-    click.echo(f"judging {many(len(folders), 'run')} (starting Spark takes a while)", err=True)
-    verdicts = dict(zip(folders, catalog.judge().judge(folders), strict=True)) if folders else {}
+def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") -> list[Outcome]:
+    """Judges all recorded runs in one call, and compares them with their rows."""
+    recorded = [played.folder for played in plays if played.recorded]
+    verdicts = {one.folder: one.verdict for one in judge_all(recorded, what=what)}
     outcomes = []
-    for played in plays:
+    for part, played in zip(parts, plays, strict=True):
         verdict = verdicts.get(played.folder)
         wrong = [played.why] if played.why else []
         if verdict is not None and not wrong:  # a failed run proves nothing about its row
-            wrong = differences(played.part.row, verdict, traced=played.part.kafka is None)
-        outcomes.append(Outcome(played=played, verdict=verdict, differences_found=tuple(wrong)))
-        if verdict is None:
-            continue
-        report.write(played.folder, verdict)
-        if verdict.valid is True and not wrong:
-            shutil.rmtree(Run(folder=played.folder).nodes_folder, ignore_errors=True)  # they explain failures
+            wrong = differences(part.row, verdict, traced=part.kafka is None)
+        outcomes.append(Outcome(part=part, played=played, verdict=verdict, differences_found=tuple(wrong)))
     return outcomes
 
 
@@ -185,7 +178,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
     """A line for each row: its median seconds, and how many of its plays ended as expected."""
     rows = [("scenario", "zoo", "rules", "expected", "found", "seconds", "")]
     for plays in plays_of_rows(outcomes):
-        part = plays[0].played.part
+        part = plays[0].part
         seconds = statistics.median(one.played.seconds for one in plays)
         rows.append((harmless(part.scenario.name), harmless(part.scenario.zoo), part.row.label,
                      part.row.expected(), found_in(plays), f"{seconds:.1f}", as_expected(plays)))
@@ -196,7 +189,7 @@ def plays_of_rows(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     """The plays of each row of each scenario, in the order of their first."""
     plays: dict[tuple[str, str], list[Outcome]] = {}
     for outcome in outcomes:
-        part = outcome.played.part
+        part = outcome.part
         plays.setdefault((part.scenario.name, part.row.label), []).append(outcome)
     return list(plays.values())
 
@@ -227,19 +220,13 @@ def found(verdict: Verdict | None) -> str:
 
 def print_unexpected(outcomes: Sequence[Outcome]) -> None:
     """Prints the full report of each run that is not as expected."""
-    wrong = [outcome for outcome in outcomes if outcome.differences_found]
-    for outcome in wrong:
-        part = outcome.played.part
-        click.echo(f"\nNOT as expected: {part.title}: {'; '.join(outcome.differences_found)}")
-        if part.scenario.uncovered_sends():
-            click.echo(harmless(part.scenario.uncovered_sends()))
-        if outcome.verdict is not None:
-            parts, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
-            click.echo(verdict_text.report(outcome.played.folder, parts, about))
+    for outcome in outcomes:
+        print_if_unexpected(outcome)
+    wrong = sum(bool(outcome.differences_found) for outcome in outcomes)
     again = sum(outcome.played.tries > 1 for outcome in outcomes)
     repeated = f", {again} of them after a repetition" if again else ""
-    what = "row" if all(one.played.part.turn == 1 for one in outcomes) else "play"
-    click.echo(f"\n{many(len(outcomes), what)}, {len(outcomes) - len(wrong)} as expected{repeated}")
+    what = "row" if all(one.part.turn == 1 for one in outcomes) else "play"
+    click.echo(f"\n{many(len(outcomes), what)}, {len(outcomes) - wrong} as expected{repeated}")
     harmed = next((one for one in outcomes if one.verdict and one.verdict.valid is False), None)
     if harmed is not None and harmed.verdict is not None:
         worst = verdict_text.worst_first(report.as_json(harmed.verdict)["findings"])[0]["name"]
@@ -247,9 +234,22 @@ def print_unexpected(outcomes: Sequence[Outcome]) -> None:
         click.echo(f"next  {shlex.join(look)}")
 
 
+def print_if_unexpected(outcome: Outcome) -> None:
+    """Prints how the run differs from its row, and its full report; nothing if it is as expected."""
+    if not outcome.differences_found:
+        return
+    part = outcome.part
+    click.echo(f"\nNOT as expected: {part.title}: {'; '.join(outcome.differences_found)}")
+    if part.scenario.uncovered_sends():
+        click.echo(harmless(part.scenario.uncovered_sends()))
+    if outcome.verdict is not None:
+        parts, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
+        click.echo(verdict_text.report(outcome.played.folder, parts, about))
+
+
 def as_json(outcome: Outcome) -> Mapping[str, Any]:
     """One row of the table as JSON."""
-    part, verdict = outcome.played.part, outcome.verdict
+    part, verdict = outcome.part, outcome.verdict
     row = part.row
     return {
         "scenario": part.scenario.name, "zoo": part.scenario.zoo, "folder": outcome.played.folder.name,

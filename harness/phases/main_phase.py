@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.gathering import end_all, raise_first
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Type
 from floodmark.harness.protocols import (
@@ -197,21 +198,6 @@ async def ask(session: Session, process: int, intent: Intent, recorder: Recorder
     outcome = await session.apply(intent)
     recorder.complete(invoked, outcome)
     return outcome
-
-
-async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Cancel these tasks and wait until they have ended."""
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
-
-
-def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
-    """Raise the first error of these ended tasks, if there is one."""
-    errors = [task.exception() for task in tasks if not task.cancelled()]
-    for error in filter(None, errors):
-        raise error
 
 
 @dataclass(slots=True, kw_only=True)

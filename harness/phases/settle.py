@@ -23,9 +23,10 @@ from math import inf
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.gathering import end_all, raise_first
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, LogOffset, Type
-from floodmark.harness.phases.main_phase import ask, end_all, raise_first
+from floodmark.harness.phases.main_phase import ask
 from floodmark.harness.protocols import (
     UNKNOWN,
     Cluster,

@@ -12,12 +12,16 @@ Rules
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from floodmark.harness.faults import MENDING, UNSEEN
 from floodmark.harness.op import Op
+from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import DONE
 from floodmark.harness.schedule.entry import ACTS, Schedule
+
+if TYPE_CHECKING:
+    from floodmark.nemesis.scenario import Scenario
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
 Counts = Mapping[str, int]
@@ -76,6 +80,19 @@ def missed_entries_text(schedule: Schedule, about: Mapping[str, Any]) -> list[st
         lines.append(f"entry {position} of the schedule was missed: {' '.join((entry.f, *entry.nodes))}")
         lines += missed_moment_text(about["missed_words"].get(str(position), {}), indent=2)
     return lines
+
+
+def missed_steps_text(scenario: "Scenario", about: Json) -> str | None:
+    """Lines on the steps whose moments never came: the step in the file, and what was seen instead."""
+    positions = about["missed"]
+    if not positions:
+        return None
+    numbers = sorted({scenario.lines[position] for position in positions})
+    lines = [f"missed: {scenario.source.name} line {', '.join(map(str, numbers))}"]
+    for position in positions:
+        lines.append(f"  line {scenario.lines[position]}: {scenario.written[position]}")
+        lines += missed_moment_text(about.get("missed_words", {}).get(str(position), {}), indent=4)
+    return "\n".join(map(harmless, lines))
 
 
 def missed_moment_text(words: Mapping[str, Any], *, indent: int = 0) -> list[str]:

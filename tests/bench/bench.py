@@ -24,9 +24,10 @@ import orjson
 import stats_figures
 
 from floodmark.harness import history, trace
-from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send, Type
+from floodmark.harness.pipeline import record
 
 PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "luck", "containers", "kafka")
 

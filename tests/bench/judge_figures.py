@@ -36,7 +36,8 @@ import duckdb
 import psutil
 import real_like
 
-from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.pipeline import record
 
 ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale", "memory")
 USUAL_ROWS = ROWS[:-2]

@@ -80,5 +80,5 @@ def played(folder: Path, kafka: str | None) -> float:
     *_, row = rows_of(scenario, catalog.RULES[-1], sample=True, system=system_of(kafka))
     (one,) = play([Part(scenario=scenario, row=row, kafka=kafka)], "local", folder, at_once=1, say=print)
     if one.why is not None:
-        raise RuntimeError(f"{one.part.title}: {one.why}")
+        raise RuntimeError(f"{one.play.title}: {one.why}")
     return one.seconds

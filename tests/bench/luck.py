@@ -58,8 +58,8 @@ def bench_luck(scratch: Path, runs: int, bound_s: float) -> None:
     folders: list[tuple[int, str, Path]] = []
     for number in range(runs):
         parent = scratch / f"moments-{number}"
-        for played in play(parts, "local", parent, at_once=AT_ONCE, say=say):
-            folders += [(parts.index(played.part), "moments", played.folder)] if played.recorded else []
+        for position, played in enumerate(play(parts, "local", parent, at_once=AT_ONCE, say=say)):
+            folders += [(position, "moments", played.folder)] if played.recorded else []
     at_random = [(place, scratch / f"luck-{number}-{place}", random_options(part, number, bound_s))
                  for number in range(runs) for place, part in enumerate(parts)]
     asyncio.run(all_of([carried_out(options, folder) for _, folder, options in at_random]))

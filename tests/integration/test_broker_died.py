@@ -17,9 +17,10 @@ from run_processes import pid_of_broker, wait_until_gone
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.local.place import LocalPlace
-from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.history import read
 from floodmark.harness.op import Type
+from floodmark.harness.pipeline import record
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule.json_form import read as schedule_of

@@ -12,7 +12,7 @@ import pytest
 from command_line import Answer, edit_lines, edit_run, floodmark, golden, verdict
 
 from floodmark.checkers.judge import report
-from floodmark.harness.commands import check
+from floodmark.harness import pipeline
 from floodmark.harness.commands.campaign_run import shrink
 from floodmark.harness.verdict import worst
 
@@ -286,10 +286,10 @@ def test_one_pattern_judges_everything_that_the_product_has_made(
 def test_the_exit_code(
         judged: Judged, names: tuple[str, ...], options: dict[str, Any], code: int) -> None:
     """The worst in the order invalid, harness failed, unknown, valid; options change it."""
-    through = check.gate(
+    through = pipeline.gate(
         **{"strict": False, "allow": (), "allow_unknown": False, "json_file": None, **options})
     together = json.loads(judged.json_file.read_text())
-    codes = [check.code_of(folder, report.of_json(together[str(folder)]), through.policy)
+    codes = [pipeline.code_of(folder, report.of_json(together[str(folder)]), through.policy)
              for folder in (judged.folder / name for name in names)]
     assert worst(codes) == code
 

@@ -8,8 +8,9 @@ import pytest
 from command_line import GOLDEN, edit_run, floodmark, golden, verdict
 
 from floodmark.harness.commands.demo import demo_acts
-from floodmark.harness.commands.run import planned, record
+from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import options_of
+from floodmark.harness.pipeline import record
 
 
 @pytest.mark.spark

@@ -10,7 +10,8 @@ from command_line import floodmark
 from run_processes import wait_until_gone
 
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario_runs import TRIES, Part, _make_run, play
+from floodmark.harness.commands.scenario_runs import Part, play, plays_of
+from floodmark.harness.pipeline import TRIES, play_once
 from floodmark.nemesis.scenario import load
 
 OWN = '''\
@@ -175,7 +176,8 @@ def test_a_killed_leader_that_is_waited_out_is_reported_with_what_replaces_it(tm
     text = OWN.replace("send 0..3\npower_cut n1 keep 2\n", steps).replace("nodes = 1", "nodes = 2")
     scenario = load(own(tmp_path, text), scenario_words())
     part = Part(scenario=scenario, row=scenario.rows[0])
-    played = asyncio.run(_make_run(part, "simulated", tmp_path / "out", 1))
+    (one,) = plays_of([part], "simulated", tmp_path)
+    played = asyncio.run(play_once(one, tmp_path / "out"))
     why = played.why or ""
     assert "line 9: wait leader == n2 and n2.leader == n2 within 0.5s  # it does not come" in why
     assert "partition 0: leader n1, epoch 0, ISR n1, n2; 3 records acked" in why

@@ -6,9 +6,10 @@ from typing import Any
 import orjson
 import pytest
 
-from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.history import read
 from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.pipeline import record
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule.json_form import read as schedule_of
 

@@ -15,7 +15,8 @@ import pytest
 from command_line import floodmark, golden
 from run_processes import marked, processes_of, wait_until
 
-from floodmark.harness.commands.error_exits import code_of, raised_by_sigterm, sigterm_handler_restored
+from floodmark.harness.commands.error_exits import code_of, raised_by_sigterm
+from floodmark.harness.event_loop import sigterm_handler_restored
 
 WAIT_S = 120.0
 OURS = f"floodmark-{os.getuid()}"  # the locks of ports: this user's later runs need them

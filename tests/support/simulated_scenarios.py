@@ -12,7 +12,8 @@ from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands import scenario_runs
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import RunOptions, planned
-from floodmark.harness.commands.scenario_runs import Part, Played, play
+from floodmark.harness.commands.scenario_runs import Part, play
+from floodmark.harness.pipeline import Played
 from floodmark.harness.reports.case_names import SCENARIO
 from floodmark.harness.runner import RunPlan
 from floodmark.harness.schedule.entry import Schedule

@@ -55,12 +55,12 @@ def by_scenario(only: str | None, parent: Path) -> list[Line]:
     parts = [part for part in (*ALL, *look_alikes()) if only is None or only in part.title]
     found = played(parts, parent)
     flagged: dict[str, str] = {}  # scenario -> the findings in its controls
-    for one, verdict in found:
-        if one.part.row.control:
-            flagged[one.part.scenario.name] = flagged.get(one.part.scenario.name, "") + bugs_of(verdict)
+    for part, (_, verdict) in zip(parts, found, strict=True):
+        if part.row.control:
+            flagged[part.scenario.name] = flagged.get(part.scenario.name, "") + bugs_of(verdict)
     lines = []
-    for one, verdict in found:
-        row, scenario = one.part.row, one.part.scenario
+    for part, (one, verdict) in zip(parts, found, strict=True):
+        row, scenario = part.row, part.scenario
         control = row.control or not (row.harm or row.permitted)
         alike = LOOK_ALIKE in row.switches and row.control
         cells = () if control else (
@@ -70,7 +70,7 @@ def by_scenario(only: str | None, parent: Path) -> list[Line]:
         lines.append(
             Line(
                 zoo=scenario.zoo, who=who(row.rules, row.bugs, row.switches), bugs=row.bugs,
-                title=one.part.title, wrong=[one.why] if one.why else differences(row, verdict), cells=cells,
+                title=part.title, wrong=[one.why] if one.why else differences(row, verdict), cells=cells,
                 flagged=control and not alike and bool(bugs_of(verdict)),
                 alike=alike and bool(bugs_of(verdict)),
             )

@@ -6,7 +6,8 @@ import pytest
 from simulated_scenarios import ALL
 
 from floodmark.harness import catalog
-from floodmark.harness.commands.scenario_runs import Played, play
+from floodmark.harness.commands.scenario_runs import play
+from floodmark.harness.pipeline import Played
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.expectations import differences
 
@@ -36,7 +37,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Pla
     parent = tmp_path_factory.mktemp("teeth")
     plays = play(list(PARTS.values()), "local", parent, at_once=2, say=lambda _: None)
     verdicts = catalog.judge().judge([one.folder for one in plays])
-    return {one.part.title: (one, verdict) for one, verdict in zip(plays, verdicts, strict=True)}
+    return {one.play.title: (one, verdict) for one, verdict in zip(plays, verdicts, strict=True)}
 
 
 def test_each_bug_has_its_control() -> None:

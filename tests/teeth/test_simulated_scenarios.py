@@ -8,7 +8,7 @@ from simulated_scenarios import ALL, LOOK_ALIKE, look_alikes, played
 
 from floodmark.broker.protocol.rules import GENERATIONS, SWITCHES
 from floodmark.broker.testing.bugs import BUGS
-from floodmark.harness.commands.scenario_runs import Played
+from floodmark.harness.pipeline import Played
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.expectations import differences
 
@@ -25,7 +25,7 @@ IN_NO_RUN = {"alter_no_fence", "stale_isr_batch", "seq_gap_ok", "oor_above_hw"}
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, tuple[Played, Verdict]]:
     """title -> the play and its verdict."""
     found = played(list(ROWS.values()), tmp_path_factory.mktemp("simulated"))
-    return {one.part.title: (one, verdict) for one, verdict in found}
+    return {one.play.title: (one, verdict) for one, verdict in found}
 
 
 @pytest.mark.parametrize("title", ROWS)

@@ -13,12 +13,13 @@ from looks import SPEC, look, replica
 
 from floodmark.harness import catalog, runner
 from floodmark.harness.cluster.reference.system import ReferenceSystem
-from floodmark.harness.commands.run import RunOptions, planned, record
+from floodmark.harness.commands.run import RunOptions, planned
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.logdir import UNREADABLE, LogState
 from floodmark.harness.phases.collect import Collected, collect, observes_of
 from floodmark.harness.phases.settle import uneven_replicas, what_moved
+from floodmark.harness.pipeline import record
 from floodmark.harness.protocols import (
     UNKNOWN,
     Clocks,

@@ -12,6 +12,7 @@ from nights import CRASH, CUT, LOST, night, written
 
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.verdicts import failed
+from floodmark.harness import pipeline
 from floodmark.harness.campaign.journal import (
     JUDGED,
     RECORDED,
@@ -21,9 +22,9 @@ from floodmark.harness.campaign.journal import (
 )
 from floodmark.harness.campaign.ledger import Ledger, load, save
 from floodmark.harness.commands import campaign as campaign_commands
-from floodmark.harness.commands import campaign_judge
 from floodmark.harness.commands.campaign_judge import answer
 from floodmark.harness.commands.campaign_processes import PlayerProcess
+from floodmark.harness.pipeline import saved_verdict
 from floodmark.harness.run import sync_run
 
 PLAN = """
@@ -172,7 +173,7 @@ def test_a_reproduction_on_which_the_judge_failed_is_not_counted(
 
 def test_a_failed_judge_reports_its_failure(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
-    reply = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
+    reply = answer(saved_verdict(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {})))
     assert (reply["judge_failed"], reply["kind"], "the judge failed: MemoryError" in reply["why"]) == (
         True, "failed in the harness", True)
     assert State().to_be_judged == []
@@ -233,7 +234,7 @@ def test_a_verdict_is_synced_before_the_journal_records_it(
 ) -> None:
     """Because the history of a valid run is deleted then."""
     (tmp_path / "run.json").write_text("{}")
-    answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
+    answer(saved_verdict(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {})))
     verdict = str(tmp_path / "verdict.json")
     assert disk.index(("rename", verdict)) < disk.index(("sync", verdict)) < disk.index(
         ("sync", str(tmp_path)))
@@ -247,9 +248,9 @@ def test_a_disk_error_is_reported_as_an_unsaved_verdict(
     def fails(number: int) -> None:
         raise OSError(5, os.strerror(5))
 
-    monkeypatch.setattr(campaign_judge.report, "write", lambda *_: None)
+    monkeypatch.setattr(pipeline, "written", lambda *_: None)
     monkeypatch.setattr(os, "fsync", fails)
-    reply = answer(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {}))
+    reply = answer(saved_verdict(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {})))
     assert reply["unsaved"] == f"cannot write {tmp_path} to disk: Input/output error"
 
 

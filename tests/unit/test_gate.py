@@ -10,6 +10,7 @@ import pytest
 from command_line import floodmark, golden
 
 from floodmark.checkers.judge import report
+from floodmark.harness import pipeline
 from floodmark.harness.commands import check, rejudge, run
 from floodmark.harness.commands.campaign_run import shrink
 from floodmark.harness.commands.folder_arguments import chosen, chosen_runs
@@ -184,14 +185,14 @@ def test_for_one_folder_a_bug_outranks_the_harness_and_that_an_unknown(
     """Whatever the options let through; the findings shown as failing are those that make the code 1."""
     good, early = saved(tmp_path / "good"), saved(tmp_path / "early", ended="n1 would not start")
     for verdict in VERDICTS:
-        outcome = check.outcome_of(good, verdict, policy, unsaved=False)
+        outcome = pipeline.outcome_of(pipeline.Judged(folder=good, verdict=verdict), policy)
         counted = {found.name for found in verdict.findings
                    if found.name not in policy.allow and (policy.strict or found.klass == "bug")}
         assert {found["name"] for found in outcome.failing} == counted
         otherwise = EXIT_UNKNOWN if verdict.unknown and not policy.allow_unknown else EXIT_VALID
         assert outcome.code == (EXIT_INVALID if counted else otherwise)
-        assert check.code_of(good, verdict, policy) == outcome.code
-        assert check.code_of(early, verdict, policy) == (EXIT_INVALID if counted else EXIT_HARNESS)
+        assert pipeline.code_of(good, verdict, policy) == outcome.code
+        assert pipeline.code_of(early, verdict, policy) == (EXIT_INVALID if counted else EXIT_HARNESS)
 
 
 @pytest.mark.parametrize(("about", "message"), [
@@ -207,17 +208,17 @@ def test_no_option_lets_a_harness_failure_through(
     folder = saved(tmp_path / "run", **about)
     lenient = Policy(allow_unknown=True)
     for verdict in VERDICTS:
-        outcome = check.outcome_of(folder, verdict, lenient, unsaved=False)
+        outcome = pipeline.outcome_of(pipeline.Judged(folder=folder, verdict=verdict), lenient)
         assert outcome.code == (EXIT_INVALID if BUG in verdict.findings else EXIT_HARNESS)
         assert message in outcome.ruling.harness[0]
-        assert check.code_of(folder, verdict, lenient) == outcome.code
+        assert pipeline.code_of(folder, verdict, lenient) == outcome.code
 
 
 def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
     """It was killed and its run.json has no `ended`: the judge makes it unknown, the gate adds nothing."""
     folder = saved(tmp_path / "run")
     (folder / "run.json").write_text('{"format":1,"nodes":["n1"]}')
-    assert check.code_of(folder, VERDICTS[0], Policy()) == EXIT_VALID
+    assert pipeline.code_of(folder, VERDICTS[0], Policy()) == EXIT_VALID
 
 
 @pytest.mark.parametrize(("policy", "verdict", "word"), [
@@ -232,7 +233,8 @@ def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
 ])
 def test_a_folders_word_shows_gate_and_verdict(
         tmp_path: Path, policy: Policy, verdict: Verdict, word: str) -> None:
-    assert check.outcome_of(saved(tmp_path / "run"), verdict, policy, unsaved=False).word == word
+    judged = pipeline.Judged(folder=saved(tmp_path / "run"), verdict=verdict)
+    assert pipeline.outcome_of(judged, policy).word == word
 
 
 # -- the options --------------------------------------------------------------------------------------------
@@ -240,10 +242,10 @@ def test_a_folders_word_shows_gate_and_verdict(
 
 def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
         here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gates: dict[str, check.Gate] = {}
+    gates: dict[str, pipeline.Gate] = {}
 
     def keep(command: str) -> Callable[..., int]:
-        def kept(_: object, through: check.Gate, *__: object, **___: object) -> int:
+        def kept(_: object, through: pipeline.Gate, *__: object, **___: object) -> int:
             gates[command] = through
             return 3
 
@@ -258,9 +260,9 @@ def test_run_and_check_go_through_the_same_gate_and_rejudge_writes_no_reports(
     assert [floodmark(command, *words, *reports).code for command in ("run", "check", "rejudge")] == [3, 3, 2]
     assert floodmark("rejudge", *words).code == 3
     policy = Policy(strict=True, allow=frozenset({"lost-write", "duplicate"}), allow_unknown=True)
-    assert gates["run"] == gates["check"] == check.Gate(
+    assert gates["run"] == gates["check"] == pipeline.Gate(
         policy=policy, json_file=Path("all"), junit_file=Path("junit.xml"), markdown_file=Path("summary.md"))
-    assert gates["rejudge"] == check.Gate(policy=policy, json_file=Path("all"))
+    assert gates["rejudge"] == pipeline.Gate(policy=policy, json_file=Path("all"))
 
 
 @pytest.mark.parametrize("words", [

@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from floodmark.checkers.judge import report
-from floodmark.harness import catalog
+from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import markdown_report, reproduce_command
@@ -45,8 +45,8 @@ VERDICTS = {
 }
 
 
-def gate(**options: Any) -> check.Gate:
-    return check.gate(**{"strict": False, "allow": (), "allow_unknown": False, **options})
+def gate(**options: Any) -> pipeline.Gate:
+    return pipeline.gate(**{"strict": False, "allow": (), "allow_unknown": False, **options})
 
 
 def run_folder(parent: Path, name: str, **about: Any) -> Path:
@@ -146,7 +146,7 @@ def test_a_case_fails_exactly_when_its_exit_code_does(
     assert {name: outcome_in(cases[name]) for name in expected} == expected
     for name, verdict in VERDICTS.items():
         red = cases[name].find("failure") is not None or cases[name].find("error") is not None
-        assert red == (check.code_of(runs / name, verdict, through.policy) != 0)
+        assert red == (pipeline.code_of(runs / name, verdict, through.policy) != 0)
 
 
 def test_a_failure_has_the_finding_and_the_suite_the_run(runs: Path, tmp_path: Path) -> None:
@@ -399,7 +399,7 @@ def test_files_are_written_before_anything_is_printed(
     def gone(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(check, "print_reports", gone)
+    monkeypatch.setattr(pipeline, "print_reports", gone)
     with pytest.raises(BrokenPipeError):
         check.check_folders([runs / "invalid"], gate(junit_file=tmp_path / "junit.xml"))
     assert outcome_in(cases_of((tmp_path / "junit.xml").read_bytes())["invalid"]) == ("failure", "lost-write")

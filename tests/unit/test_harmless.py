@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from command_line import GOLDEN
 
 from floodmark.checkers.read.folder import open_folder
+from floodmark.harness import pipeline
 from floodmark.harness.cli import main
-from floodmark.harness.commands import check
 from floodmark.harness.reports import markdown_report
 from floodmark.harness.reports.junit_report import junit
 from floodmark.harness.reports.safe_text import harmless, harmless_data, is_plain
@@ -130,8 +130,8 @@ def test_the_gates_reports_escape_them(folder: Path) -> None:
         Finding(name="lost-write", klass="bug", permitted_by=None, count=1,
                 examples=({"partition": 0, "offset": 5, "text": f"text {EVIL}", "nodes": [f"n{EVIL}"]},)),),
         unknown=(Unknown(names=("unseen",), reason=f"why {EVIL}"),))
-    outcome = check.outcome_of(folder, evil, Policy(), unsaved=False)
-    case = ElementTree.fromstring(junit([outcome], check.datetime.datetime(2026, 1, 1)))
+    outcome = pipeline.outcome_of(pipeline.Judged(folder=folder, verdict=evil), Policy())
+    case = ElementTree.fromstring(junit([outcome], pipeline.datetime.datetime(2026, 1, 1)))
     assert_harmless("".join(case.itertext()) + "".join(
         value for element in case.iter() for value in element.attrib.values()))
     page = markdown_report.markdown("1 run", [outcome]).decode()
@@ -143,7 +143,7 @@ def test_the_gates_reports_escape_them(folder: Path) -> None:
     assert {line.count("|") for line in rows} == {6}
     runner = CliRunner()
     with runner.isolation(color=True) as (out, _, _):
-        check.print_reports([outcome], [None])
+        pipeline.print_reports([outcome], [None])
         assert_harmless(out.getvalue().decode())
 
 

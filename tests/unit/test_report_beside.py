@@ -10,8 +10,8 @@ from command_line import floodmark
 from judged_runs import judged
 
 from floodmark.harness import catalog
-from floodmark.harness.commands import report
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports import run_page
 from floodmark.harness.verdict import Finding, NotMade, Unknown, Verdict
 
 LOST, FINE = "double-failover", "traced-and-in-order"
@@ -79,7 +79,7 @@ def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
     def fail(*_: object) -> bytes:
         raise error
 
-    monkeypatch.setattr(report, "page_of", fail)
+    monkeypatch.setattr(run_page, "page_of", fail)
     # Not by `floodmark`, which fails at any bug of our own: this one is made on purpose.
     from click.testing import CliRunner
 
@@ -107,7 +107,7 @@ def test_nothing_is_written_into_a_folder_that_is_no_run(tmp_path: Path) -> None
 
 def test_a_large_run_gets_its_page_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = judged(tmp_path, LOST)
-    monkeypatch.setattr(report, "AT_ONCE_BYTES", 100)
+    monkeypatch.setattr(run_page, "AT_ONCE_BYTES", 100)
 
     answer = floodmark("check", folder)
 

@@ -16,11 +16,11 @@ from timed_runs import TimedRun
 
 from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.commands.report import write_report
 from floodmark.harness.reports import html as report_html
 from floodmark.harness.reports.html.facts import facts_of
 from floodmark.harness.reports.html.replica_log import ReplicaLog, stretches, without
 from floodmark.harness.reports.html.spans import spans_of
+from floodmark.harness.reports.run_page import write_report
 
 LOST = "double-failover"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"

@@ -13,20 +13,23 @@ from typing import Any, ClassVar, cast
 
 import pytest
 
-from floodmark.harness import catalog
+from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import cluster_server, pytest_nemesis, pytest_support
 from floodmark.harness.commands.pytest_support import (
     ClusterUp,
     entries,
     judged_run,
+    made,
     options_of,
-    play_scenario,
+    scenario_play,
     with_drawn,
 )
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import Cluster, Struck
+from floodmark.harness.run import DONE, Run
+from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Entry
 from floodmark.harness.schedule.moments import Time
@@ -147,15 +150,14 @@ def test_a_scenario_whose_moments_do_not_come_is_no_run(
 ) -> None:
     taken: list[Path] = []
 
-    def played(plan: Any) -> Path:
+    async def carry_out(plan: Any, _: object) -> RunResult:
         taken.append(plan.folder)
-        plan.folder.mkdir()
-        (plan.folder / "run.json").write_text('{"format": 1, "missed": [0]}')
-        return tmp_path
+        run, about = Run(folder=plan.folder), {"missed": [0]}
+        return RunResult(run=run, ended=DONE, settled=True, died=(), about=about)
 
-    monkeypatch.setattr(pytest_support, "played", played)
+    monkeypatch.setattr(pipeline, "carry_out", carry_out)
     with pytest.raises(FloodmarkError, match="the scenario missed moments 3 times"):
-        play_scenario(tmp_path / "run", {"scenario": "double-failover"})
+        made(scenario_play(tmp_path / "run", {"scenario": "double-failover"}))
     assert len(set(taken)) == 3
 
 

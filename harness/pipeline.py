@@ -1,0 +1,454 @@
+"""Plays, judges, rules and renders: what every command calls that makes runs or judges them.
+
+Play    `play_all` makes runs, several at once, and repeats one that failed if that is asked; `record` makes
+        one.
+Judge   `judge` judges folders in one call, and writes each verdict into its folder.
+Rule    `outcome_of` turns a verdict into an Outcome by a Policy (--strict, --allow, --allow-unknown): a word
+        and an exit code. A Gate is the Policy with the files for reports.
+Render  `judge_and_report` prints the outcomes, and writes the pages and the reports for CI servers.
+
+Rules
+1. A run that failed or missed a moment of its scenario is repeated in a new folder, with a message, up to its
+   number of tries. One that is impossible is not.
+2. Each run has its own folder, ports and processes; a failed run does not affect others. Ctrl-C and SIGTERM
+   end the present runs in an orderly way (what was recorded is kept, the cluster is mended and read), and no
+   other begins.
+3. Every folder is judged and reported, whatever is wrong with others; the exit code is the worst.
+4. If something cannot be written (a full disk, no permission), the exit code is 4 and not 1; but a bug that
+   was found still makes it 1.
+5. A saved run gets the exit code that it had when it was made: one that ended early is a failure of the
+   harness, which no option allows.
+"""
+
+import asyncio
+import datetime
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic
+
+import click
+
+from floodmark.checkers.judge import report
+from floodmark.checkers.text.explain import known_findings
+from floodmark.harness import catalog
+from floodmark.harness.errors import FloodmarkError, UsageError, nearest
+from floodmark.harness.event_loop import run_loop
+from floodmark.harness.gathering import work_through
+from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.bad_lines import bad_lines
+from floodmark.harness.reports.broker_exits import died_unquoted
+from floodmark.harness.reports.case_names import case_name
+from floodmark.harness.reports.gate_outcomes import Json, Outcome, report_of
+from floodmark.harness.reports.junit_report import junit
+from floodmark.harness.reports.markdown_report import markdown
+from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.progress import ProgressLine
+from floodmark.harness.reports.run_outcome import HARNESS, LISTS, Ruling, fails, ruling, summary
+from floodmark.harness.reports.run_page import write_page_if_invalid
+from floodmark.harness.reports.safe_text import harmless, harmless_data
+from floodmark.harness.reports.saved_verdict import LEFT_OF_SHRUNK, kept_verdict
+from floodmark.harness.reports.schedule_outcome import missed_steps_text
+from floodmark.harness.run import (
+    DONE,
+    INTERRUPTED,
+    RUNS,
+    SHRUNK,
+    P,
+    Run,
+    RunAt,
+    refuse_nonempty,
+    write_json,
+    write_whole,
+)
+from floodmark.harness.run_location import Place
+from floodmark.harness.runner import OnProgress, Progress, RunPlan, RunResult, carry_out
+from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict
+from floodmark.nemesis.scenario import Scenario
+
+TRIES = 3  # of a scenario's run
+UNSAVED = ("its verdict could not be written",)
+Say = Callable[[str], None]
+
+
+def say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def say_nothing(_: str | Progress) -> None:
+    """For runs of which nobody wants to read the progress."""
+
+
+def new_parent(out: Path | None, what: str) -> Path:
+    """The parent of a command's run folders: `out`, or histories/runs/WHAT-TIME. UsageError unless it is
+    absent or empty."""
+    parent = out or RUNS / f"{what}-{datetime.datetime.now():%Y%m%dT%H%M%S}"
+    refuse_nonempty(parent)
+    return parent
+
+
+# -- play ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Play:
+    """A run that is to be made."""
+
+    title: str
+    folder: Path
+    plan: Callable[[Path], RunPlan]  # its plan in a folder; UsageError: it is impossible
+    scenario: Scenario | None = None  # a run that misses one of its moments has failed
+    tries: int = 1
+    repeats_failures: bool = True  # False: only a run that missed a moment is repeated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What came of a play: its last run."""
+
+    play: Play
+    folder: Path
+    tries: int
+    seconds: float  # of the last run
+    plan: RunPlan | None = None  # None: it is impossible
+    result: RunResult | None = None  # None: it did not begin, or did not end
+    error: FloodmarkError | None = None  # then why
+    missed: str | None = None  # the steps of the scenario whose moments never came
+
+    @property
+    def why(self) -> str | None:
+        """Why the run itself failed; None: it did not, and every moment came."""
+        if self.result is None:
+            return str(self.error)
+        return self.result.ended if self.result.ended != DONE else self.missed
+
+    @property
+    def interrupted(self) -> bool:
+        return self.result is not None and self.result.ended.startswith(INTERRUPTED)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether there is anything to judge."""
+        return Run(folder=self.folder).about_path.is_file()
+
+    @property
+    def text(self) -> str:
+        again = f", repeated, {self.tries} runs" if self.tries > 1 else ""
+        wrong = f": {self.why.splitlines()[0]}" if self.why else ""
+        return f"{self.play.title}: {self.seconds:.1f} s{again}{wrong}"
+
+
+def record(plan: RunPlan) -> RunResult:
+    """Makes this run, and shows its progress. FloodmarkError if it did not begin, or did not end."""
+    (played,) = play_all([Play(title="", folder=plan.folder, plan=lambda _: plan)], screen=True,
+                         broken_off="interrupted twice: the run ended at once")
+    if played.result is None:
+        assert played.error is not None
+        raise played.error
+    return played.result
+
+
+def play_all(plays: Sequence[Play], *, at_once: int = 1, say: Say = say_nothing, screen: bool = False,
+             broken_off: str) -> list[Played]:
+    """Makes these runs in a loop of its own. screen: show the progress of the present run.
+    FloodmarkError with the sentence `broken_off` if a signal ended this before all were made."""
+    with ProgressLine() if screen else nullcontext() as line:
+        try:
+            return run_loop(play(plays, at_once=at_once, say=say,
+                                 progress=line.show if line is not None else say_nothing))
+        except asyncio.CancelledError as error:
+            raise FloodmarkError(broken_off) from error
+
+
+async def play(plays: Sequence[Play], *, at_once: int = 1, say: Say = say_nothing,
+               progress: OnProgress = say_nothing) -> list[Played]:
+    """Makes these runs, `at_once` at a time; the results are in the given order. `say` is told of each that
+    is repeated, and of each that is made."""
+    made: dict[int, Played] = {}
+
+    async def work(numbered: tuple[int, Play]) -> None:
+        position, one = numbered
+        made[position] = await _play_until_it_succeeds(one, say, progress)
+        say(f"[{len(made)}/{len(plays)}] {made[position].text}")
+        if made[position].interrupted:
+            raise asyncio.CancelledError  # no other begins
+
+    try:
+        await work_through(enumerate(plays), work, at_once=at_once)
+    except asyncio.CancelledError:
+        if len(made) < len(plays):
+            raise
+    return [made[position] for position in range(len(plays))]
+
+
+async def _play_until_it_succeeds(play: Play, say: Say, progress: OnProgress) -> Played:
+    """Makes the run until one succeeds, or the tries are used up."""
+    previous = None
+    for attempt in range(1, play.tries + 1):
+        name = play.folder.name if attempt == 1 else f"{play.folder.name}-again-{attempt}"
+        played = await play_once(play, play.folder.with_name(name), attempt, progress)
+        why = played.why
+        if why is None or attempt == play.tries or not is_worth_repeating(played):
+            break
+        again = f"{why.splitlines()[0]}, as before" if why == previous else why
+        say(f"{play.title}: failed, trying again: {again}")
+        previous = why
+    return played
+
+
+def is_worth_repeating(played: Played) -> bool:
+    """Whether a run that failed could succeed the next time."""
+    impossible = isinstance(played.error, UsageError)
+    return played.missed is not None or (
+        played.play.repeats_failures and not impossible and not played.interrupted)
+
+
+async def play_once(play: Play, folder: Path, attempt: int = 1, progress: OnProgress = say_nothing) -> Played:
+    """Makes the run in this folder."""
+    began_s = time.monotonic()
+    plan, result, error, missed = None, None, None, None
+    try:
+        plan = play.plan(folder)
+        result = await carry_out(plan, progress)
+        if play.scenario is not None and result.ended == DONE:
+            missed = missed_steps_text(play.scenario, result.about)
+    except FloodmarkError as raised:
+        error = raised
+    return Played(play=play, folder=folder, tries=attempt, seconds=time.monotonic() - began_s, plan=plan,
+                  result=result, error=error, missed=missed)
+
+
+# -- judge --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged(Generic[P]):
+    """A folder's verdict."""
+
+    folder: P
+    verdict: Verdict
+    unsaved: str | None = None  # why it could not be written
+
+
+def announce_judge(runs: str) -> None:
+    """Says which runs will be judged: there is silence until Spark is up."""
+    say(f"judging {runs} (starting Spark takes a while)")
+
+
+def judge(folders: Sequence[P], workers: Workers = HERE, *, again: bool = False, untouched: Sequence[P] = ()
+          ) -> list[Judged[P]]:
+    """Judges these folders in one call, and writes the verdict of each that is a run. again: saved verdicts
+    do not count, and stay where nothing could be judged; else one that is all that is left of a run is the
+    run's. untouched: folders in which nothing is written."""
+    kept = {} if again else {folder: report.of_json(saved) for folder in folders
+                             if (saved := kept_verdict(RunAt(folder=folder))) is not None}
+    left = [folder for folder in folders if folder not in kept]
+    verdicts = iter(catalog.judge(workers).judge(left) if left else ())
+    return [Judged(folder=folder, verdict=kept[folder]) if folder in kept
+            else Judged(folder=folder, verdict=next(verdicts)) if folder in untouched
+            else saved_verdict(folder, next(verdicts), again=again) for folder in folders]
+
+
+def judge_all(folders: Sequence[P], *, what: str = "", untouched: Sequence[P] = ()) -> list[Judged[P]]:
+    """Judges runs that were just made, of which every verdict is needed: FloodmarkError if one cannot be
+    written. what: the runs, as a message names them."""
+    announce_judge(what or many(len(folders), "run"))
+    judged = judge(folders, untouched=untouched)
+    for one in judged:
+        if one.unsaved is not None:
+            raise FloodmarkError(one.unsaved)
+    return judged
+
+
+def saved_verdict(folder: P, verdict: Verdict, *, again: bool = False) -> Judged[P]:
+    """Writes verdict.json, but not into a folder that is no run; and the judge's traceback, if it failed."""
+    where = report.keep_failure(folder, verdict)
+    if verdict.failure is not None:
+        place = f"its traceback is in {where}" if where is not None else "its traceback could not be written"
+        say(harmless(f"floodmark: {folder}: the judge itself failed; {place}"))
+    unsaved = None
+    if report.is_run(folder) and (verdict.counts or not again):
+        unsaved = written(lambda: report.write_verdict(folder, verdict))
+    return Judged(folder=folder, verdict=verdict, unsaved=unsaved)
+
+
+def written(write: Callable[[], None]) -> str | None:
+    """Writes a file; returns why that failed, which is also printed, or None."""
+    try:
+        write()
+    except FloodmarkError as error:
+        say(f"floodmark: {harmless(str(error))}")
+        return str(error)
+    return None
+
+
+def has_died(folder: Path) -> bool:
+    """Whether a node of this run died by itself: that is a finding, and no failure of the harness."""
+    return bool(Run(folder=folder).about().get("died"))
+
+
+def tidy(folder: Path) -> None:
+    """Deletes the raw logs of a run that did not fail: they explain failures."""
+    shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
+
+
+# -- rule ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """The options that turn verdicts into an exit code, and the files for reports."""
+
+    policy: Policy
+    json_file: Path | None = None
+    junit_file: Path | None = None
+    markdown_file: Path | None = None
+
+
+def gate(
+    *,
+    strict: bool,
+    allow: Sequence[str],
+    allow_unknown: bool,
+    json_file: Path | None = None,
+    junit_file: Path | None = None,
+    markdown_file: Path | None = None,
+) -> Gate:
+    """The Gate for check's options; UsageError for a name in --allow that is no finding."""
+    known = known_findings()
+    strange = sorted(set(allow) - set(known))
+    if strange:
+        raise UsageError(f"--allow: no finding is called {strange[0]!r}; {nearest(strange[0], known)}")
+    policy = Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
+    files = {"--json": json_file, "--junit": junit_file, "--markdown": markdown_file}
+    refuse_no_files({option: file for option, file in files.items() if file is not None})
+    return Gate(policy=policy, json_file=json_file, junit_file=junit_file, markdown_file=markdown_file)
+
+
+def refuse_no_files(files: Mapping[str, Path]) -> None:
+    """Raises UsageError, before a long run, for report files that cannot be written. A report replaces a
+    file, and must not replace /dev/stdout."""
+    for option, file in files.items():
+        if file.is_symlink() or (file.exists() and not file.is_file()):
+            raise UsageError(f"{option}: {file} exists and is no plain file; name another file")
+    if len({file.resolve() for file in files.values()}) < len(files):
+        raise UsageError(f"{', '.join(files)}: each needs a file of its own")
+
+
+def outcome_of(one: Judged[P], policy: Policy) -> Outcome:
+    """A folder's result at the gate, for the reports."""
+    folder, verdict = one.folder, one.verdict
+    run: RunAt[Place] = RunAt(folder=folder)
+    about = about_of(folder, verdict)
+    shown = harmless_data(report.as_json(verdict))
+    remarks = [("shrunk", LEFT_OF_SHRUNK)] if (about or {}).get(SHRUNK) is True else []
+    remarks += [("bad line", line) for line in bad_lines(run, shown)]
+    remarks += [("died", sentence) for sentence in died_unquoted(run, about or {}, shown)]
+    remarks += [("gate", line) for line in effects_of_options(verdict, policy)]
+    return Outcome(
+        folder=folder,
+        ruling=ruling(shown, about, policy, failed=UNSAVED if one.unsaved else ()),
+        verdict=shown,
+        about=about,
+        tested=case_name(about or read_about(folder)),
+        reading=verdict_text.reading_of(folder, shown, about),
+        failing=tuple(found for found in verdict_text.worst_first(shown["findings"]) if fails(found, policy)),
+        remarks=tuple(remarks),
+    )
+
+
+def code_of(folder: Place, verdict: Verdict, policy: Policy) -> int:
+    """One folder's exit code; 4 if nothing was judged (no run, or the judge failed)."""
+    return ruling(report.as_json(verdict), about_of(folder, verdict), policy).code
+
+
+def about_of(folder: Place, verdict: Verdict) -> Json | None:
+    """run.json of a judged folder; None if it is missing now, or LISTS are no lists."""
+    about = read_about(folder) if verdict.counts else None
+    return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
+
+
+def read_about(folder: Place) -> Json | None:
+    """run.json; None if it cannot be read."""
+    try:
+        return harmless_data(RunAt(folder=folder).about())
+    except (FloodmarkError, OSError):
+        return None
+
+
+def effects_of_options(verdict: Verdict, policy: Policy) -> list[str]:
+    """Sentences about how the options change the verdict's result; empty if they do not."""
+    allowed = sorted({found.name for found in verdict.findings} & policy.allow)
+    permitted = sorted({found.name for found in verdict.findings if found.klass != BUG} - policy.allow)
+    effects = [f"--strict: {', '.join(permitted)} counted as bugs"] if policy.strict and permitted else []
+    effects += [f"--allow: {', '.join(allowed)} let through"] if allowed else []
+    effects += ["--allow-unknown: unknown let through"] if policy.allow_unknown and verdict.unknown else []
+    return effects
+
+
+# -- render -------------------------------------------------------------------------------------------------
+
+
+def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers = HERE) -> list[int]:
+    """Judges and reports; returns each folder's exit code (and 4 for each file that could not be written)."""
+    announce_judge(f"{len(folders)} runs" if len(folders) > 1 else "the run")
+    try:
+        judged = judge(folders, workers)
+    except FloodmarkError as error:
+        not_judged(folders, str(error), through)
+        raise
+    outcomes = [outcome_of(one, through.policy) for one in judged]
+    codes = [outcome.code for outcome in outcomes]
+    codes += write_verdicts(judged, through) + write_reports(outcomes, through)  # stdout's reader may be gone
+    pages = [write_page_if_invalid(one.folder, one.ruling, one.verdict, one.reading) for one in outcomes]
+    print_reports(outcomes, pages)
+    return codes
+
+
+def print_reports(outcomes: Sequence[Outcome], pages: Sequence[Path | None]) -> None:
+    """Prints the reports, for several with a summary first; each ends with its page, if any, and its
+    folder."""
+    if len(outcomes) > 1:
+        click.echo(summary(outcome.ruling for outcome in outcomes) + "\n")
+    for outcome, page in zip(outcomes, pages, strict=True):
+        if outcome is not outcomes[0]:
+            click.echo("")
+        click.echo(report_of(outcome))
+        if page is not None:
+            click.echo(harmless(f"  page       {page}"))
+        click.echo(harmless(str(outcome.folder)))
+
+
+def not_judged(folders: Sequence[Place], why: str, through: Gate) -> list[int]:
+    """Writes the reports for CI servers if judging failed completely; returns EXIT_HARNESS for each
+    folder."""
+    failed = Ruling(kind=HARNESS, word=HARNESS, harness=(why,))
+    outcomes = [Outcome(folder=folder, ruling=failed, verdict={}, tested=case_name(read_about(folder)))
+                for folder in folders]
+    return [outcome.code for outcome in outcomes] + write_reports(outcomes, through)
+
+
+def write_verdicts(judged: Sequence[Judged[P]], through: Gate) -> list[int]:
+    """Writes all verdicts of the call to the one file of --json, by folder."""
+    return write_file(through.json_file, lambda file: write_json(
+        file, {str(one.folder): report.as_json(one.verdict) for one in judged}))
+
+
+def write_reports(outcomes: Sequence[Outcome], through: Gate) -> list[int]:
+    """Writes the requested report files for CI servers, each atomically."""
+    return [
+        *write_file(through.junit_file, lambda file: write_whole(
+            file, junit(outcomes, datetime.datetime.now()))),
+        *write_file(through.markdown_file, lambda file: write_whole(
+            file, markdown(summary(outcome.ruling for outcome in outcomes), outcomes))),
+    ]
+
+
+def write_file(file: Path | None, write: Callable[[Path], None]) -> list[int]:
+    """Writes a file that an option names, if it does; returns [EXIT_HARNESS] if that failed."""
+    failed = file is not None and written(lambda: write(file)) is not None
+    return [EXIT_HARNESS] if failed else []

@@ -18,7 +18,7 @@ from typing import Any
 
 from floodmark.harness.errors import nearest
 from floodmark.harness.verdict import BUG, PERMITTED, Verdict
-from floodmark.nemesis.step_tokenizer import refuse
+from floodmark.nemesis.refused import refuse
 
 LOST = "lost-write"
 AGAIN = frozenset({"inconsistent-offsets", "realtime-order"})

@@ -32,47 +32,7 @@
     spared = { 1 = ["lost-write"] }          # what partition 1 must not show: the control in the same run
 
 Each step becomes an entry (a few, if it sends several values) of the schedule that harness/schedule/entry.py
-describes, so a scenario is a schedule like every other.
-NODE is a name or a role: leader, follower, last-in-isr, controller, down, paused.
-NODES: one, or several with commas. TIME: 200ms, 2.5s.
-
-    send 3 | send 0..2 | send 4, 7           an op each; `together`: one op; a value is sent once. `to NODE`:
-                                             even if another node leads; `acks all|1|0`: with weaker ones than
-                                             the run's it is an info, and its loss no finding; `nowait`: the
-                                             next steps do not wait for the answer
-    poll [from NODE] [offset O]              by a new process; list_offsets [from NODE]: asks for the end.
-                                             These and send with `client K`: by the same process each time
-    wait MOMENT
-    kill | stop | start | pause | resume | expire NODES        expire: the controller ends its session
-    cut NODES                                away from all other nodes and the controller, both ways
-    cut NODES from NODES                     both ways; `cut NODES hears-not NODES`: one way; reset: broken
-    heal                                     every cut; the names `controller` and `clients` can be cut off
-    power_cut NODES [keep LEO, ...]          unsynced data is lost, or the records above LEO (of the line's
-                                             partition; further ones: of the partitions after it)
-    disk NODES                               killed, its log directory emptied
-    elect [NODE] [unclean]                   the preferred leader, or this ISR member (unclean: any active)
-    hold | crash | report | drop | duplicate NODES at POINT    arms a failpoint of docker/broker: it strikes
-                                             when a broker reaches it. Conditions: `peer NODE`, `epoch E`,
-                                             `offset O`; `times K` (1; 0: always), `skip K` (the first K);
-    delay NODES at POINT for TIME            `broker`: holds all of the node, else the partition alone
-    release NODES [at POINT] [peer NODE] [through epoch E] [keep]      whatever is held; keep: stays armed
-
-An act may wait: `kill n1 when MOMENT`. `within TIME`: for this long (30 s); a moment that does not come is
-missed, and a run that missed one is repeated. `partition P` anywhere in a line: this one instead of 0, also
-for its roles; a failpoint without it is that of any partition, and of messages about no partition. Moments:
-
-    ack K [by NODE]                          the k-th acked record of the partition (that this node acked)
-    TIME | time TIME                         this long after the step before; since the run began
-    NODE reaches POINT [K times]             a failpoint that an earlier step armed; `epoch E`, `peer NODE`,
-                                             `offset O` after POINT: there
-    healthy                                  every broker up, every ISR full, its leader known to all members
-    n1.leo == 3 and leader == n2 or ...      an observation: leo hw epoch checkpointed_hw leader isr running
-                                             unfenced of a node, a role, `every` replica; leader,
-                                             epoch, isr alone: the controller's. == != < <= >
-                                             >=; of an isr: == n1, n2 or contains n1, lacks n1;
-                                             leader == nobody; n1.running == false
-    MOMENT or MOMENT                         the one that comes first
-    MOMENT then MOMENT; MOMENT then TIME     one after the other; this much later
+describes, so a scenario is a schedule like every other. steps.lark is the language of steps.
 """
 
 import tomllib
@@ -87,8 +47,7 @@ from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.toml_lines import Places, first_line_of, places
 from floodmark.nemesis.expectations import ROW_KEYS, Row, Words, rows
-from floodmark.nemesis.step_tokenizer import Refused
-from floodmark.nemesis.steps import read_step
+from floodmark.nemesis.refused import Refused
 
 FOLDER = Path(__file__).with_name("scenarios")
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
@@ -283,6 +242,8 @@ class _Reader:
     def _read_schedule(self, steps: str, setting: Setting
                   ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
         """An error names its own line: first of lines that are no steps, then of wrong names in steps."""
+        from floodmark.nemesis.steps import read_step  # with lark, which few commands need
+
         found: list[dict[str, Any]] = []
         lines: list[int] = []
         written: list[str] = []

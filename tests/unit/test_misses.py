@@ -11,16 +11,15 @@ from floodmark.harness.protocols import Met, PartitionView, ReplicaView, View
 from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.moments import Moment, read_moment
 from floodmark.harness.schedule.roles import Stage
-from floodmark.nemesis import step_moments
 from floodmark.nemesis.missed_moments import describe_partition, guess_reasons
 from floodmark.nemesis.scenario import shipped
-from floodmark.nemesis.step_tokenizer import Cursor, split_tokens
+from floodmark.nemesis.steps import read_step
 
 NODES = ("n1", "n2", "n3")
 
 
 def moment(text: str) -> Moment:
-    return read_moment(step_moments.read_moment(Cursor(split_tokens(text)), 0))
+    return read_moment(read_step(f"wait {text}")[0]["moment"])
 
 
 def look(*, leader: str | None = "n1", isr: tuple[str, ...] = NODES, running: tuple[str, ...] = NODES,

@@ -9,11 +9,12 @@ from floodmark.harness.protocols import PartitionView, Sight, View
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.failpoints import ACTIONS
 from floodmark.harness.schedule.roles import Stage
-from floodmark.nemesis.step_tokenizer import Refused
-from floodmark.nemesis.steps import ON_NODES, VERBS, read_step
+from floodmark.nemesis.refused import Refused
+from floodmark.nemesis.steps import GRAMMAR, VERBS, read_step
 from floodmark.nemesis.target_resolution import resolve_targets
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
+ON_NODES = ("kill", "stop", "start", "pause", "resume", "expire")
 
 
 def state(field: str, how: str, value: Any, *, replica: str | None = None, partition: int = 0) -> Any:
@@ -194,3 +195,8 @@ def test_an_invalid_step_is_refused_with_the_valid_words(line: str, words: tuple
     with pytest.raises(Refused) as caught:
         read_step(line)
     assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_the_grammar_is_printed_where_the_language_is_described() -> None:
+    readme = GRAMMAR.with_name("README.md").read_text(encoding="utf-8")
+    assert f"```\n{GRAMMAR.read_text(encoding='utf-8')}```" in readme

@@ -13,28 +13,22 @@ from inspect import getattr_static
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness import faults
 from floodmark.harness.broker_config import as_broker_keys
 from floodmark.harness.client.security import Security
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
-    Clocks,
     Cluster,
-    Elects,
-    Expires,
-    Failpoints,
     Judge,
-    Kills,
     MakeClient,
     MakesClients,
     PartitionSpec,
-    Pauses,
-    PowerCuts,
     ScheduleRunner,
-    Wipes,
     Workload,
     WorkloadSettings,
     ability,
+    needed_for,
     why_not,
 )
 from floodmark.harness.registered import (
@@ -71,15 +65,9 @@ CLUSTERS: Mapping[str, str] = {  # where it runs
 BROKER_CLUSTER = "floodmark.harness.cluster.broker_cluster:BrokerCluster"  # of a system and a place
 PLACES = frozenset(CLUSTERS)  # they take a system; those of other distributions have their own
 SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
-NEMESES: tuple[str, ...] = ("crash", "restart", "pause", "cut", "power", "expire", "elect",
-                            "controller", "moments")
+NEMESES = tuple(name for name, nemesis in faults.NEMESES.items() if nemesis.everywhere)
 # Nemeses that only some clusters have. OFFERS: functions that find which of them work on this machine.
-MORE_NEMESES: tuple[str, ...] = ("packet", "clock", "disk", "memory")
-# The ability that a nemesis needs, for abilities that some systems lack.
-STRUCK_BY: Mapping[str, type] = {
-    "crash": Kills, "restart": Kills, "controller": Kills, "pause": Pauses, "power": PowerCuts,
-    "expire": Expires, "elect": Elects, "disk": Wipes, "moments": Failpoints,
-    "clock": Clocks}
+MORE_NEMESES = tuple(name for name in faults.NEMESES if name not in NEMESES)
 OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.place:offers",
 }
@@ -118,7 +106,7 @@ MEMORY = "memory"  # the former name of SIMULATED, and of what it was: an implem
 def own_names(kind: str) -> tuple[str, ...]:
     """The names of floodmark's own workloads, clusters or nemeses, in the catalog's order."""
     return {WORKLOAD: tuple(sorted(WORKLOADS)), CLUSTER: tuple(sorted(CLUSTERS)),
-            NEMESIS: (*NEMESES, *MORE_NEMESES)}[kind]
+            NEMESIS: tuple(faults.NEMESES)}[kind]
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -216,7 +204,8 @@ def unsupported_nemeses(kafka: str | None, rules: str) -> Mapping[str, str]:
     if kafka is None:
         return {}
     lacks = system(1, rules=rules, bugs=(), config={}, kafka=kafka, topic_config=None).lacks
-    return {name: lacks[kind] for name, kind in STRUCK_BY.items() if kind in lacks}
+    needs = {name: needed_for(nemesis.faults[0].split()[0]) for name, nemesis in faults.NEMESES.items()}
+    return {name: lacks[kind] for name, kind in needs.items() if kind in lacks}
 
 
 def find_own(bootstrap: Sequence[tuple[str, int]], security: Security) -> Any:

@@ -1,59 +1,163 @@
-"""Lists the faults: what each does, which fault undoes it, and which of them lose data."""
+"""The one table of faults: for each its words, whom it strikes, what it takes, what ends it, what it loses,
+and what it needs of a cluster; and the table of nemeses, which draw faults at random.
+
+Everything else reads it: schedules, the planner, refusals, commands, reports and the judge. A new fault is an
+entry here and a method of this name in a place or a system (`method`); nemesis/strikes.py has what some do
+besides calling it on each node.
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import owner_of_fault
 
-# Kinds of disk faults. DISKS_DAMAGED take the node down; DISKS_BAD last until the disk is mended.
-DISKS_DAMAGED = ("wiped", "corrupt", "truncated")
-DISKS_BAD = ("full", "read-only", "failing")
+# What an argument is, as schedule/json_form.py reads it; or a tuple: one of these words.
+Kind = tuple[str, ...] | Literal["arm", "flag", "grudge", "keep", "node or role", "number", "offset",
+                                 "partitions", "positive", "release", "share", "word"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One fault, by the name `f` that schedules and histories use."""
+    """One fault, by the name `f` that schedules and histories use. Faults of other distributions have only
+    the first four fields."""
 
     f: str
     does: str
     undone_by: str | None = None  # the f that mends it; None: its effect does not last
     loses: bool = False  # written data may be lost ("lost": true in the history)
+    # whom it strikes: named nodes; links (by a grudge, or of named nodes); the cluster; else as it likes
+    on: Literal["nodes", "links", "cluster", "any"] = "any"
+    args: Mapping[str, Kind] = field(default_factory=dict)  # besides the `partition` of all but "cluster"
+    needs: tuple[str, ...] = ()  # arguments that it cannot do without
+    kinds: Mapping[str, str] = field(default_factory=dict)  # if it has several kinds: what each does
+    ability: str | None = None  # the protocol in protocols.py that a cluster needs; None: `method` alone
+    by: str | None = None  # the method of whatever has the ability, if it is not called f
+    passes: tuple[Any, ...] = ()  # what it gets after the node: arguments by name, or values that are no str
+    by_role: bool = False  # a reproduction may strike whoever leads then
+    may_end: bool = False  # the process ends, or may end, without flushing what it has written
+    spares_flushed: bool = False  # it loses only what was not flushed
+    loses_what: str = "all their data"  # of the nodes that it strikes, in words
+    asks_controller: bool = False  # it is a request, which a controller that is down does not answer
+    command: bool = False  # `floodmark cluster F NODE...`
 
+    @property
+    def method(self) -> str:
+        return self.by or self.f
+
+    @property
+    def takes_down(self) -> bool:
+        """Whether the process has ended until it is started."""
+        return self.undone_by == "start"
+
+    @property
+    def of_process(self) -> bool:
+        """Whether it lasts no longer than the process, and strikes by a node's name."""
+        return self.undone_by in MENDS_ROLE
+
+
+MENDS_ROLE = {"start": "down", "resume": "paused"}  # the role of the nodes that each of these mends
+_DAMAGED = {"wiped": "kill, and empty the disk", "corrupt": "kill, and change a byte at a log's end",
+            "truncated": "kill, and cut off bytes at a log's end"}
+_BAD = {"full": "no space left, until mended", "read-only": "nothing can be written, until mended",
+        "failing": "nothing can be read or written, until mended"}
+_WORSE_PACKETS = {"loss": "packets between nodes are lost at random",
+                  "delay": "packets between nodes are delayed, with jitter",
+                  "rate": "packets between nodes have a limited rate"}
+# Kinds of disk faults. DISKS_DAMAGED take the node down; DISKS_BAD last until the disk is mended.
+DISKS_DAMAGED = tuple(_DAMAGED)
+DISKS_BAD = tuple(_BAD)
+QUALITIES: Mapping[str, Kind] = {  # of packets
+    "loss": "share", "delay_ms": "number", "jitter_ms": "number", "rate_kbit": "positive"}
 
 FAULTS: dict[str, Fault] = {
     fault.f: fault
     for fault in (
-        Fault(f="kill", does="SIGKILL to the broker", undone_by="start"),
+        Fault(f="kill", does="SIGKILL to the broker", undone_by="start", on="nodes", ability="Kills",
+              by_role=True, may_end=True, command=True),
+        Fault(f="start", does="start a broker that is not running", on="nodes", ability="Kills",
+              by="start_node", command=True),
         Fault(f="stop", does="SIGTERM: an orderly stop, which moves leadership away first",
-              undone_by="start"),
-        Fault(f="start", does="start a broker that is not running"),
-        Fault(f="pause", does="SIGSTOP to the broker", undone_by="resume"),
-        Fault(f="resume", does="SIGCONT to the broker"),
-        Fault(f="cut", does="drop bytes between nodes, by direction", undone_by="heal"),
-        Fault(f="heal", does="let every byte pass again"),
-        Fault(f="power_cut", does="kill and lose what was not fsynced", undone_by="start", loses=True),
-        Fault(f="expire", does="the controller ends the broker's session now"),
-        Fault(f="elect", does="ask the controller for a preferred or unclean election, or for one leader"),
-        Fault(f="packet", does="drop, delay or throttle packets between nodes", undone_by="heal"),
-        Fault(f="reset", does="reset the connections between nodes, once"),
-        Fault(f="disk", does="kill, and wipe or damage what the disk held", undone_by="start", loses=True),
-        Fault(f="bad_disk", does="fill the disk, or make it fail", undone_by="mend_disk", loses=True),
-        Fault(f="mend_disk", does="give the broker a healthy disk again; what was lost stays lost"),
-        Fault(f="clock", does="set the broker's wall clock wrong", undone_by="reset_clock"),
-        Fault(f="reset_clock", does="set the broker's wall clock right again"),
-        Fault(f="memory", does="limit the broker's memory", undone_by="free_memory"),
-        Fault(f="free_memory", does="remove the limit on the broker's memory"),
-        Fault(f="arm", does="arm a failpoint in a process", undone_by="release"),
-        Fault(f="release", does="release what a failpoint holds, and disarm it"),
+              undone_by="start", on="nodes", ability="Kills", by="stop_node", by_role=True, command=True),
+        Fault(f="pause", does="SIGSTOP to the broker", undone_by="resume", on="nodes", ability="Pauses",
+              by_role=True, command=True),
+        Fault(f="resume", does="SIGCONT to the broker", on="nodes", ability="Pauses", command=True),
+        Fault(f="cut", does="drop bytes between nodes, by direction", undone_by="heal", on="links",
+              args={"grudge": "grudge", "kind": "word", "reset": "flag"}, ability="Cuts"),
+        Fault(f="heal", does="let every byte pass again", on="cluster", ability="Cuts"),
+        Fault(f="power_cut", does="kill and lose what was not fsynced", undone_by="start", loses=True,
+              on="nodes", args={"keep": "keep", "keep_share": "share"}, ability="PowerCuts", by_role=True,
+              spares_flushed=True, loses_what="what they had not fsynced", command=True),
+        Fault(f="expire", does="the controller ends the broker's session now", on="nodes", ability="Expires",
+              by_role=True, asks_controller=True, command=True),
+        Fault(f="elect", does="ask the controller for a preferred or unclean election, or for one leader",
+              on="cluster", args={"partitions": "partitions", "unclean": "flag", "leader": "node or role"},
+              ability="Elects", asks_controller=True),
+        Fault(f="packet", does="drop, delay or throttle packets between nodes", undone_by="heal", on="links",
+              args={"grudge": "grudge", "kind": "word", **QUALITIES}, kinds=_WORSE_PACKETS, ability="Packets",
+              by="degrade"),
+        Fault(f="reset", does="reset the connections between nodes, once", on="links",
+              args={"grudge": "grudge", "kind": "word"}, ability="Resets"),
+        Fault(f="disk", does="kill, and wipe or damage what the disk held", undone_by="start", loses=True,
+              on="nodes", args={"kind": DISKS_DAMAGED}, needs=("kind",), kinds=_DAMAGED, ability="Wipes",
+              by="wipe", by_role=True, may_end=True),
+        Fault(f="bad_disk", does="fill the disk, or make it fail", undone_by="mend_disk", loses=True,
+              on="nodes", args={"kind": DISKS_BAD}, needs=("kind",), kinds=_BAD, ability="BadDisks",
+              by="harm", may_end=True, loses_what="what they had not fsynced"),
+        Fault(f="mend_disk", does="give the broker a healthy disk again; what was lost stays lost",
+              on="nodes", ability="BadDisks", by="repair", may_end=True),
+        Fault(f="clock", does="set the broker's wall clock wrong", undone_by="reset_clock", on="nodes",
+              args={"offset_ms": "offset"}, needs=("offset_ms",), ability="Clocks", by="bump",
+              passes=("offset_ms",)),
+        Fault(f="reset_clock", does="set the broker's wall clock right again", on="nodes", ability="Clocks",
+              by="bump", passes=(0,)),
+        Fault(f="memory", does="limit the broker's memory", undone_by="free_memory", on="nodes",
+              args={"limit_mb": "positive"}, needs=("limit_mb",), ability="MemoryLimits", by="limit",
+              passes=("limit_mb",), may_end=True),
+        Fault(f="free_memory", does="remove the limit on the broker's memory", on="nodes",
+              ability="MemoryLimits", by="limit", passes=(None,)),
+        Fault(f="arm", does="arm a failpoint in a process", undone_by="release", on="nodes",
+              args={"point": "arm"}, needs=("point",), ability="Failpoints", passes=("point",)),
+        Fault(f="release", does="release what a failpoint holds, and disarm it", on="nodes",
+              args={"point": "release"}, ability="Failpoints"),
     )
 }
 LOSES = frozenset(f for f, fault in FAULTS.items() if fault.loses)
+SPARES_FLUSHED = frozenset(f for f, fault in FAULTS.items() if fault.spares_flushed)
 MENDING = frozenset(fault.undone_by for fault in FAULTS.values() if fault.undone_by)
-UNSEEN = frozenset({"arm", "release"})  # a failpoint has no effect until a node reaches it
-_END_WITH_THE_PROCESS = frozenset({"pause"})
+COMMANDS = tuple(f for f, fault in FAULTS.items() if fault.command)
+BY_ROLE = frozenset(f for f, fault in FAULTS.items() if fault.by_role)
+LASTING = frozenset(f for f, fault in FAULTS.items() if fault.undone_by is not None)
+OF_LINKS = frozenset(f for f, fault in FAULTS.items() if fault.undone_by == "heal")
+# A failpoint has no effect until a node reaches it.
+UNSEEN = frozenset(f for f, fault in FAULTS.items() if fault.ability == "Failpoints")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nemesis:
+    """A random nemesis: nemesis/fault_patterns.py has a function of its name, which draws its strikes."""
+
+    faults: tuple[str, ...]  # what a cluster must be able to suffer: F, or `F KIND`; the most needed first
+    everywhere: bool = True  # False: only some clusters offer it, on some machines
+
+
+NEMESES: Mapping[str, Nemesis] = {
+    "crash": Nemesis(faults=("kill",)),
+    "restart": Nemesis(faults=("stop",)),
+    "pause": Nemesis(faults=("pause",)),
+    "cut": Nemesis(faults=("cut",)),
+    "power": Nemesis(faults=("power_cut",)),
+    "expire": Nemesis(faults=("expire",)),
+    "elect": Nemesis(faults=("elect",)),
+    "controller": Nemesis(faults=("kill",)),
+    "moments": Nemesis(faults=("arm",)),
+    "packet": Nemesis(faults=("packet loss", "packet delay", "packet rate", "reset"), everywhere=False),
+    "clock": Nemesis(faults=("clock",), everywhere=False),
+    "disk": Nemesis(faults=("bad_disk full",), everywhere=False),
+    "memory": Nemesis(faults=("memory",), everywhere=False),
+}
 
 
 def loses(f: str, args: Mapping[str, Any]) -> bool:
@@ -83,11 +187,6 @@ def undoes(f: str, nodes: Sequence[str], of: str, node: str | None) -> bool:
     """Whether the act `f` on these nodes (none: on all nodes) undoes the fault `of` on `node` (None: the
     fault is not on a single node). A process that is started again is no longer paused."""
     fault = FAULTS.get(of)
-    if fault is None or (fault.undone_by != f and not (f == "start" and of in _END_WITH_THE_PROCESS)):
+    if fault is None or (fault.undone_by != f and not (f == "start" and fault.of_process)):
         return False
     return not nodes or node is None or node in nodes
-
-
-def ends_pause(f: str) -> bool:
-    """Whether this act ends a pause: the node resumes, or its process ends."""
-    return undoes(f, (), "pause", None) or FAULTS[f].undone_by == "start"

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from floodmark.harness.client.settings import ClientSettings
-from floodmark.harness.faults import Fault
+from floodmark.harness.faults import FAULTS, Fault
 from floodmark.harness.op import Intent, Op, Outcome, Send
 from floodmark.harness.run_location import Place
 from floodmark.harness.schedule.entry import Entry, Schedule
@@ -88,7 +88,8 @@ class Cluster(Protocol):
     @property
     def abilities(self) -> Sequence[object]: ...  # objects with abilities that the cluster's class lacks
     @property
-    def lacks(self) -> Mapping[type, str]: ...  # abilities that it lacks although its class has them, and why
+    def lacks(self) -> Mapping[Any, str]: ...  # abilities (or faults, by f) that it lacks although its class
+    # has the methods, and why
     @property
     def not_shown(self) -> frozenset[str]: ...  # fields of ReplicaView that are always UNKNOWN
 
@@ -118,9 +119,26 @@ def ability(cluster: Cluster, kind: type[Ability]) -> Ability | None:
     return next((one for one in (cluster, *cluster.abilities) if isinstance(one, kind)), None)
 
 
-def why_not(cluster: Cluster, kind: type) -> str:
+def why_not(cluster: Cluster, kind: type | str) -> str:
     """Why the cluster does not have this ability, for people to read."""
-    return cluster.lacks.get(kind) or f"the {cluster.name} cluster has no such ability ({kind.__name__})"
+    named = kind if isinstance(kind, str) else kind.__name__
+    return cluster.lacks.get(kind) or f"the {cluster.name} cluster has no such ability ({named})"
+
+
+def needed_for(f: str) -> type | str:
+    """The ability that a cluster needs for this fault; without a protocol of its own the fault itself."""
+    named = FAULTS[f].ability
+    found: type | str = f if named is None else globals()[named]
+    return found
+
+
+def method_for(cluster: Cluster, f: str) -> Callable[..., Awaitable[Any]] | None:
+    """The method that carries out this fault on the cluster, as faults.py names it; None: it cannot."""
+    needed, method = needed_for(f), FAULTS[f].method
+    if not isinstance(needed, str):
+        return getattr(ability(cluster, needed), method, None)
+    ones = () if f in cluster.lacks else (cluster, *cluster.abilities)
+    return next((getattr(one, method) for one in ones if hasattr(one, method)), None)
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from floodmark.harness.faults import MENDING, loses
+from floodmark.harness.faults import FAULTS, MENDING, SPARES_FLUSHED, loses
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.failpoints import REPORT
 
@@ -51,7 +51,7 @@ def overspends(schedule: Schedule, *, min_insync_replicas: int = 2,
                 f"{entry.f} strikes before the cluster has been seen healthy after entry {lost_at}")))
         if entry.f == "arm":
             armed_at = position
-        if loses(entry.f, entry.args) and not (flush_every and entry.f == "power_cut"):
+        if loses(entry.f, entry.args) and not (flush_every and entry.f in SPARES_FLUSHED):
             found += [Overspent(position=position, why=why) for why in _of_a_loss(entry, min_insync_replicas)]
             if armed_at is not None:
                 found.append(Overspent(position=position, why=(
@@ -73,13 +73,13 @@ def _cuts_what_they_hear(entry: Entry, struck: Collection[str]) -> bool:
 
 def _of_a_loss(entry: Entry, min_insync_replicas: int) -> list[str]:
     why = []
-    data = "what they had not fsynced" if entry.f in ("power_cut", "bad_disk") else "all their data"
+    data = FAULTS[entry.f].loses_what if entry.f in FAULTS else "all their data"
     if len(entry.nodes) != 1 or entry.nodes[0] in ("down", "paused"):
         why.append(f"{len(entry.nodes)} nodes lose {data} together")
     if min_insync_replicas < 2:
         why.append("an ack may rest on the one copy that loses power (min.insync.replicas is 1)")
     if entry.moment is None or not entry.moment.saw_healthy:
-        what = (f"{entry.args['kind']} disk" if entry.f in ("disk", "bad_disk")
+        what = (f"{entry.args['kind']} disk" if entry.f in FAULTS and FAULTS[entry.f].kinds
                 else entry.f.replace("_", " "))
         why.append(f"a {what} that does not wait for a healthy cluster may take the last copy")
     return why

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from floodmark.harness.faults import NEMESES
 from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
 from floodmark.nemesis.grudges import KINDS
@@ -186,11 +187,7 @@ def controller(scope: PatternScope) -> FaultPattern:
         Step(at_s=scope.while_s(), f="heal")))
 
 
-MAKERS: dict[str, DrawPattern] = {
-    "crash": crash, "restart": restart, "pause": pause, "cut": cut, "power": power, "expire": expire,
-    "elect": elect, "controller": controller, "moments": moments, "packet": packet, "clock": clock,
-    "disk": disk, "memory": memory,
-}
+MAKERS: dict[str, DrawPattern] = {name: {**globals(), "moments": moments}[name] for name in NEMESES}
 # kinds of grudges that are possible with two nodes
 _AMONG_NODES = ("halves", "one-node", "one-way", "random")
 

@@ -21,6 +21,7 @@ from random import Random
 from types import MappingProxyType
 
 from floodmark.harness.errors import UsageError
+from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, FirstOf, Moment, Time, read_moment
@@ -48,7 +49,6 @@ MISFITS_MAX = 20  # the plan is full when this many patterns were drawn that wou
 LAST_SHARE, LAST_FROM_S = 0.7, 15.0  # how many plans have an ending, and how long they are at least
 EACH_S = 2.5  # a nemesis needs so long to strike once: a plan without time for all has no ending
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
-_ASK_CONTROLLER = frozenset({"expire", "elect"})
 
 
 def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKERS) -> tuple[str, ...]:
@@ -249,7 +249,7 @@ def _shared(pattern: FaultPattern) -> set[str]:
     for step in pattern.steps:
         if step.f == "heal":
             taken.add("links")
-        if CONTROLLER in step.nodes or step.f in _ASK_CONTROLLER:
+        if CONTROLLER in step.nodes or (step.f in FAULTS and FAULTS[step.f].asks_controller):
             taken.add("controller")
         if step.f == "release":
             taken.add("failpoints")

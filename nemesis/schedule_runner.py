@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import FAULTS, MENDING, loses
+from floodmark.harness.faults import FAULTS, MENDING, OF_LINKS, loses
 from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
 from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
@@ -160,7 +160,7 @@ class ScheduleRunner:
             self._striking = False
             f, args = resolved.entry.f, resolved.entry.args
             on = struck.nodes or resolved.nodes
-            named = [args.get("kind", " ".join(on))] if f in ("cut", "packet") else on
+            named = [args.get("kind", " ".join(on))] if f in OF_LINKS else on
             self._ledger = self._ledger.after(f, named, point=args.get("point"), began_ns=began)
             if f == "start":
                 self._started_ns |= dict.fromkeys(on, began)

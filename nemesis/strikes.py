@@ -1,45 +1,37 @@
-"""Carries out floodmark's faults: for each, the ability that a cluster needs for it, and its strike.
+"""Carries out floodmark's faults on a cluster: by the methods that harness/faults.py names for them.
 
-Each strike says how the entry's arguments become calls of the ability, and what the history has of it.
+Most call their method once for each node. A strike of its own, here, has a fault that does more: how the
+entry's arguments become calls, and what the history has of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import FAULTS
+from floodmark.harness.faults import FAULTS, QUALITIES
 from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import (
     CLIENTS,
     CONTROLLER,
     UNKNOWN,
     BadDisks,
-    Clocks,
     Cluster,
-    Cuts,
-    Elects,
     ElectsReplica,
-    Expires,
-    Failpoints,
-    Kills,
-    MemoryLimits,
     Nemesis,
-    Packets,
-    Pauses,
-    PowerCuts,
-    Resets,
     Struck,
     Wipes,
     ability,
+    method_for,
+    needed_for,
     why_not,
 )
 from floodmark.harness.schedule.entry import Entry
-from floodmark.harness.schedule.json_form import QUALITIES
 from floodmark.nemesis.grudges import apart
 
 WIPED = "wiped"
 Nodes = tuple[str, ...]
-Strike = Callable[[Any, Cluster, Entry, Nodes], Awaitable[Struck]]  # what has the ability comes first
+Method = Callable[..., Awaitable[Any]]  # of whatever has the fault's ability
+Strike = Callable[[Method, Cluster, Entry, Nodes], Awaitable[Struck]]
 
 
 class Strikes:
@@ -47,15 +39,14 @@ class Strikes:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._able = {f: able for f, (kind, _) in STRIKES.items()
-                      if (able := ability(cluster, kind)) is not None}
+        self._methods = {f: method for f in FAULTS if (method := method_for(cluster, f)) is not None}
 
     @property
     def answers(self) -> frozenset[str]:
-        return frozenset(self._able)
+        return frozenset(self._methods)
 
     async def strike(self, entry: Entry, nodes: Nodes) -> Struck:
-        return await STRIKES[entry.f][1](self._able[entry.f], self._cluster, entry, nodes)
+        return await _STRIKES.get(entry.f, _on_each)(self._methods[entry.f], self._cluster, entry, nodes)
 
 
 class Composed:
@@ -78,44 +69,41 @@ class Composed:
 
 def unavailable(cluster: Cluster) -> Mapping[str, str]:
     """f -> the reason why this cluster cannot suffer it."""
-    return {f: why_not(cluster, kind) for f, (kind, _) in STRIKES.items() if ability(cluster, kind) is None}
+    return {f: why_not(cluster, needed_for(f)) for f in FAULTS if method_for(cluster, f) is None}
 
 
-def _on_each(act: Callable[[Any, Entry], Callable[[str], Awaitable[object]]]) -> Strike:
+async def _on_each(method: Method, _: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     """All nodes at once. All calls end before the first error is raised."""
-
-    async def strike(able: Any, _: Cluster, entry: Entry, nodes: Nodes) -> Struck:
-        await gather_all(map(act(able, entry), nodes))
-        return Struck(nodes=nodes)
-
-    return strike
+    passed = [entry.args.get(value) if isinstance(value, str) else value for value in FAULTS[entry.f].passes]
+    await gather_all(method(node, *passed) for node in nodes)
+    return Struck(nodes=nodes)
 
 
 # -- links --------------------------------------------------------------------------------------------------
 
 
-async def _cut(able: Cuts, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
+async def _cut(cut: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     grudge = _grudge(cluster, entry, nodes)
-    await able.cut(grudge, reset=entry.args.get("reset", False))
+    await cut(grudge, reset=entry.args.get("reset", False))
     return Struck(nodes=_named(grudge), detail={"grudge": grudge})
 
 
-async def _heal(able: Cuts, _: Cluster, _entry: Entry, _nodes: Nodes) -> Struck:
-    await able.heal()
+async def _heal(heal: Method, _: Cluster, _entry: Entry, _nodes: Nodes) -> Struck:
+    await heal()
     return Struck(nodes=())
 
 
-async def _degrade(able: Packets, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
+async def _degrade(degrade: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     grudge = _grudge(cluster, entry, nodes)
     quality = {name: entry.args[name] for name in QUALITIES if name in entry.args}
     assert quality, entry.args
-    await able.degrade(grudge, quality)
+    await degrade(grudge, quality)
     return Struck(nodes=_named(grudge), detail={"grudge": grudge})
 
 
-async def _reset(able: Resets, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
+async def _reset(reset: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     grudge = _grudge(cluster, entry, nodes)
-    count = await able.reset(grudge)
+    count = await reset(grudge)
     return Struck(nodes=_named(grudge), detail={"grudge": grudge, "connections": count})
 
 
@@ -135,11 +123,11 @@ def _named(grudge: Mapping[str, Sequence[str]]) -> Nodes:
 # -- disks and power ----------------------------------------------------------------------------------------
 
 
-async def _power_cut(able: PowerCuts, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
+async def _power_cut(power_cut: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     """Each log keeps what was fsynced; or at most `keep` (partition -> LEO); or the share `keep_share` of the
     log as observed right before. Several nodes lose power together."""
     keeps = await _keeps(cluster, entry, nodes)
-    met = await gather_all(able.power_cut(node, keep=keeps.get(node)) for node in nodes)
+    met = await gather_all(power_cut(node, keep=keeps.get(node)) for node in nodes)
     lost = dict(zip(nodes, met, strict=True))
     ways = {node: one["how"] for node, one in lost.items() if "how" in one}
     return Struck(nodes=nodes, detail={
@@ -165,7 +153,7 @@ async def _keeps(cluster: Cluster, entry: Entry, nodes: Nodes) -> dict[str, dict
     return keeps
 
 
-async def _harm_disk(_: Wipes | BadDisks, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
+async def _harm_disk(_: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     """wiped: the node is killed and its log directory emptied, as if its disk had been replaced. All other
     kinds need BadDisks: a damaged disk kills its node too, a bad one lasts until it is mended."""
     wipes, bad, kind = ability(cluster, Wipes), ability(cluster, BadDisks), entry.args["kind"]
@@ -186,44 +174,23 @@ async def _harm_disk(_: Wipes | BadDisks, cluster: Cluster, entry: Entry, nodes:
 # -- the controller, and failpoints -------------------------------------------------------------------------
 
 
-async def _elect(able: Elects, cluster: Cluster, entry: Entry, _: Nodes) -> Struck:
+async def _elect(elect: Method, cluster: Cluster, entry: Entry, _: Nodes) -> Struck:
     """A refusal by the controller is recorded; it is no error."""
     partitions, unclean = entry.args.get("partitions", ()), entry.args.get("unclean", False)
     leader = entry.args.get("leader")
     if leader is None:
-        return Struck(nodes=(), detail=await able.elect(partitions, unclean=unclean))
+        return Struck(nodes=(), detail=await elect(partitions, unclean=unclean))
     of_replica = ability(cluster, ElectsReplica)
     assert of_replica is not None, "refused before the run"
     return Struck(nodes=(), detail=await of_replica.elect_replica(partitions, leader, unclean=unclean))
 
 
-async def _release(able: Failpoints, _: Cluster, entry: Entry, nodes: Nodes) -> Struck:
-    released = await gather_all(able.release(node, entry.args.get("point")) for node in nodes)
+async def _release(release: Method, _: Cluster, entry: Entry, nodes: Nodes) -> Struck:
+    released = await gather_all(release(node, entry.args.get("point")) for node in nodes)
     return Struck(nodes=nodes, detail={"released": dict(zip(nodes, released, strict=True))})
 
 
-STRIKES: Mapping[str, tuple[type, Strike]] = {
-    "kill": (Kills, _on_each(lambda able, _: able.kill)),
-    "stop": (Kills, _on_each(lambda able, _: able.stop_node)),
-    "start": (Kills, _on_each(lambda able, _: able.start_node)),
-    "pause": (Pauses, _on_each(lambda able, _: able.pause)),
-    "resume": (Pauses, _on_each(lambda able, _: able.resume)),
-    "cut": (Cuts, _cut),
-    "heal": (Cuts, _heal),
-    "power_cut": (PowerCuts, _power_cut),
-    "expire": (Expires, _on_each(lambda able, _: able.expire)),
-    "elect": (Elects, _elect),
-    "packet": (Packets, _degrade),
-    "reset": (Resets, _reset),
-    "disk": (Wipes, _harm_disk),
-    "bad_disk": (BadDisks, _harm_disk),
-    "mend_disk": (BadDisks, _on_each(lambda able, _: able.repair)),
-    "clock": (Clocks, _on_each(lambda able, entry: lambda node: able.bump(node, entry.args["offset_ms"]))),
-    "reset_clock": (Clocks, _on_each(lambda able, _: lambda node: able.bump(node, 0))),
-    "memory": (MemoryLimits,
-               _on_each(lambda able, entry: lambda node: able.limit(node, entry.args["limit_mb"]))),
-    "free_memory": (MemoryLimits, _on_each(lambda able, _: lambda node: able.limit(node, None))),
-    "arm": (Failpoints, _on_each(lambda able, entry: lambda node: able.arm(node, entry.args["point"]))),
-    "release": (Failpoints, _release),
+_STRIKES: Mapping[str, Strike] = {
+    "cut": _cut, "heal": _heal, "packet": _degrade, "reset": _reset, "power_cut": _power_cut,
+    "disk": _harm_disk, "bad_disk": _harm_disk, "elect": _elect, "release": _release,
 }
-assert set(STRIKES) == set(FAULTS), "a fault that nobody can strike, or a strike that is no fault"

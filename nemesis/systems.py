@@ -11,6 +11,7 @@ Rules
 
 from collections.abc import Iterator, Mapping
 
+from floodmark.harness.faults import UNSEEN
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
@@ -22,7 +23,6 @@ SYSTEMS = (REFERENCE, ZOOKEEPER, KRAFT)
 ELR = "eligible.leader.replicas.version"
 WITHOUT = "0"
 _LATEST_RULES = "kip-320"
-_OF_FAILPOINTS = frozenset({"arm", "release"})
 
 
 def systems_of(one: Scenario) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def _reasons(schedule: Schedule, row: Row, system: str) -> Iterator[str]:
         if row.topics:
             yield "its topics have settings of their own, and the reference broker has none"
         return
-    if any(entry.f in _OF_FAILPOINTS for entry in schedule):
+    if any(entry.f in UNSEEN for entry in schedule):
         yield "a step needs a failpoint of the reference broker, and Apache Kafka has none"
     if row.bugs or row.switches or any(key.startswith("floodmark.") for key in row.config):
         yield "its rules have bugs or switches, which only the reference broker has"

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from floodmark.checkers.read.folder import Folder, ints, is_int
-from floodmark.harness.faults import FAULTS, undoes
+from floodmark.harness.faults import FAULTS, OF_LINKS, undoes
 
 NEVER = 1 << 62  # ns; later than every line
 CLIENTS = "clients"  # in a grudge; no process of the cluster
@@ -58,8 +58,8 @@ def explained(folder: Folder, nodes: Sequence[str], nemesis: Sequence[Mapping[st
 def act_of(line: Mapping[str, Any]) -> Act:
     f, fault = line["f"], line.get("fault") or {}
     nodes, grudge, began = names(fault.get("nodes")), fault.get("grudge"), fault.get("began")
-    lasting: Iterable[Of] = nodes if f in FAULTS and FAULTS[f].undone_by in ("start", "resume") else ()
-    if f in ("cut", "packet") and isinstance(grudge, dict):
+    lasting: Iterable[Of] = nodes if f in FAULTS and FAULTS[f].of_process else ()
+    if f in OF_LINKS and isinstance(grudge, dict):
         lasting = (frozenset((node, other)) for node, unheard in grudge.items() for other in names(unheard))
     return Act(f=f, nodes=nodes, lasting=frozenset(lasting), began=began if is_int(began) else line["time"],
                time=line["time"], failed="error" in fault)  # fmt: skip

@@ -36,6 +36,7 @@ from floodmark.checkers.laws.permits import BUDGET, BUDGET_MAYBE, EVER, NEVER, U
 from floodmark.checkers.read.columns import Ints
 from floodmark.checkers.read.folder import Folder, clock_error_ns, is_int
 from floodmark.checkers.read.partitions import Partition
+from floodmark.harness.faults import SPARES_FLUSHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +304,7 @@ def unflushed(folder: Folder, nemesis: Sequence[Mapping[str, Any]], unread: Unre
         before = [end for end in mine if end[0] < strike.index or unread.disordered]
         until, until_time = max(before, default=(NEVER, NEVER))
         # A node of `died` ended nobody knows when.
-        is_whole = strike.f != "power_cut" or (not safe and (dead is None or strike.node in dead))
+        is_whole = strike.f not in SPARES_FLUSHED or (not safe and (dead is None or strike.node in dead))
         found.append(strike if is_whole else replace(strike, until=until, until_time=until_time))
     return found
 

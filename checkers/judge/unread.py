@@ -17,11 +17,10 @@ from typing import Any
 
 from floodmark.checkers.judge.preconditions import Preconditions
 from floodmark.checkers.read.folder import Folder, ints, is_int
-from floodmark.harness.faults import FAULTS, LOSES, loses
+from floodmark.harness.faults import FAULTS, LOSES, SPARES_FLUSHED, loses
 from floodmark.harness.schedule.entry import ACTS
 
-# Faults by which a process ends, or may end, without flushing what it has written.
-ENDING = frozenset({"kill", "disk", "bad_disk", "mend_disk", "memory"})
+ENDING = frozenset(f for f, fault in FAULTS.items() if fault.may_end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +49,7 @@ def unread_of(folder: Folder, seen: Preconditions) -> Unread:
     may_end = not flushes_at_recovery(folder) and (ended or folder.about.get("died") or ends_of(seen.nemesis))
     return Unread(
         lost=bool(losing),
-        unflushed=bool(losing if may_end else losing - {"power_cut"}),
+        unflushed=bool(losing if may_end else losing - SPARES_FLUSHED),
         ended=ended and not flushes_at_recovery(folder),
         unclean="elect" in lacks | may_be,
         asked="elect" in lacks | may_be or ((bad or missing or folder.killed) and not unplanned),
@@ -76,7 +75,7 @@ def ends_of(nemesis: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[int, i
                 ends.setdefault(node, []).append((op["index"], op["time"]))
             if f == "start":
                 down.discard(node)
-            elif f in FAULTS and FAULTS[f].undone_by == "start":
+            elif f in FAULTS and FAULTS[f].takes_down:
                 down.add(node)
     return ends
 

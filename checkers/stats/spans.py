@@ -6,10 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from floodmark.checkers.read.folder import is_int
-from floodmark.harness.faults import FAULTS, MENDING, UNSEEN, undoes
+from floodmark.harness.faults import LASTING, MENDING, OF_LINKS, UNSEEN, undoes
 
 LEAST_NS = 1_000_000_000  # a fault is in force for at least this long
-_BY_LINK = ("cut", "packet")  # mending one ends all of it, whatever nodes it names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +52,8 @@ def fault_spans(lines: Iterable[str]) -> list[FaultSpan]:
 def _of(row: Mapping[str, Any]) -> FaultSpan:
     f, time, fault = row["f"], row["time"], row["fault"]
     began, detail, nodes = fault.get("began"), fault.get("kind"), _nodes(fault)
-    known = FAULTS.get(f)
-    by_node = bool(nodes) and f not in _BY_LINK
-    lasts = known is not None and known.undone_by is not None
+    by_node = bool(nodes) and f not in OF_LINKS  # mending one of links ends it whatever nodes it names
+    lasts = f in LASTING
     return FaultSpan(
         index=row["index"],
         kind=f,

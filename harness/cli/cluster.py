@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from floodmark.harness.cli.options import RUN_FOLDER, cluster_options, exits
-from floodmark.harness.faults import FAULTS
+from floodmark.harness.faults import COMMANDS, FAULTS
 
 FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the latest",
                              help="Which cluster.")
@@ -83,6 +83,6 @@ def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:
         return commands.strike(folder, f, nodes)
 
 
-for _f in ("kill", "stop", "start", "pause", "resume", "expire", "power_cut"):
+for _f in COMMANDS:
     _strike(_f, _f.replace("_", "-"), f"{FAULTS[_f].does[0].upper()}{FAULTS[_f].does[1:]}.")
 _strike("power_cut", "power_cut", "The old spelling of power-cut.", hidden=True)

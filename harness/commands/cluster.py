@@ -22,7 +22,8 @@ from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, 
 from floodmark.harness.commands.run import pairs
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
-from floodmark.harness.protocols import Addressed, Cluster, Cuts, Expires, Pauses, PowerCuts, ability, why_not
+from floodmark.harness.faults import COMMANDS, LOSES
+from floodmark.harness.protocols import Addressed, Cluster, ability, method_for, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.temporary_folder import temporary_folder
@@ -57,7 +58,7 @@ def state(folder: Path | None, *, as_json: bool = False) -> int:
 
 
 def strike(folder: Path | None, f: str, nodes: Sequence[str]) -> int:
-    """Applies kill, stop, start, pause, resume, expire or power_cut to the nodes, one after the other."""
+    """Applies a fault that is a command to the nodes, one after the other."""
     return _print_result(ask_cluster(folder, f, nodes=list(nodes)))
 
 
@@ -127,12 +128,10 @@ def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def hints(cluster: Cluster) -> str:
     """What can be done with this cluster, for people: only what its system and place can do."""
-    acts = ["kill", "start", "stop"]
-    acts += ["pause", "resume"] if ability(cluster, Pauses) else []
-    acts += ["expire"] if ability(cluster, Expires) else []
-    acts += ["power-cut"] if ability(cluster, PowerCuts) else []
-    words = ["state", f"{'|'.join(acts)} NODE..."]
-    words += ["cut NODE... | heal"] if ability(cluster, Cuts) else []
+    acts = [f for f in COMMANDS if method_for(cluster, f) is not None]
+    acts.sort(key=LOSES.__contains__)  # those that lose data come last
+    words = ["state", f"{'|'.join(acts).replace('_', '-')} NODE..."]
+    words += ["cut NODE... | heal"] if method_for(cluster, "cut") is not None else []
     commands = textwrap.indent("".join(f"floodmark cluster {one}\n" for one in words), " " * 23)
     clients = CLIENTS.get(cluster.system["name"], "").format_map(cluster.system)
     return f"From another terminal: {commands.lstrip()}{clients}Ctrl-C ends it."

@@ -20,7 +20,7 @@ from typing import Any
 
 from floodmark.harness.cluster.ports import private_folder
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.faults import ends_pause
+from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.protocols import (
     CLIENTS,
     CONTROLLER,
@@ -110,7 +110,7 @@ class ClusterServer:
         if f == "power_cut":
             await self._adopt()  # losses are reported by partition
         struck = await nemesis.strike(entry, entry.nodes)
-        self._paused -= set(entry.nodes) if ends_pause(f) else set()
+        self._paused -= set(entry.nodes) if f in MENDS_ROLE or FAULTS[f].takes_down else set()
         self._paused |= set(entry.nodes) if f == "pause" else set()
         if f == "heal":
             self._cuts.clear()

@@ -22,17 +22,10 @@ import click
 from floodmark.harness import catalog
 from floodmark.harness.cluster.containers import ability_probe
 from floodmark.harness.cluster.containers.ability_probe import (
-    CLOCK,
-    CUT,
-    DELAY,
     FOLDER,
     LOOPS,
-    LOSS,
-    MEMORY,
+    NEEDED_BY,
     ONE_CLOCK,
-    RATE,
-    READ_ONLY,
-    RESET,
     Abilities,
 )
 from floodmark.harness.cluster.containers.engine_client import address, connect
@@ -41,12 +34,12 @@ from floodmark.harness.cluster.containers.images import BASE_VARIABLE, tools_ima
 from floodmark.harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS
+from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, registered
 from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
-from floodmark.nemesis.strikes import Strikes
+from floodmark.nemesis.strikes import unavailable
 
 
 def examine_machine(*, cluster: str = "local", json_file: Path | None = None, anew: bool = False,
@@ -279,50 +272,32 @@ def _engine_row(item: str, can: bool, detail: str, todo: str = "") -> Row:
     return Row(part=_ENGINE_PART, item=item, can=can, detail=detail, todo=todo, needed_by=("containers",))
 
 
-# The ability that a fault needs; the others need only an engine.
-_NEEDS: Mapping[str, str] = {
-    "cut": CUT, "reset": RESET, "clock": CLOCK, "memory": MEMORY,
-    "packet loss": LOSS, "packet delay": DELAY, "packet rate": RATE,
-    "bad_disk full": LOOPS, "bad_disk failing": LOOPS, "bad_disk read-only": READ_ONLY,
-}
-_KINDS: Mapping[str, tuple[str, ...]] = {
-    "packet": ("loss", "delay", "rate"), "disk": DISKS_DAMAGED, "bad_disk": DISKS_BAD}
-_DOES: Mapping[str, str] = {
-    "packet loss": "packets between nodes are lost at random",
-    "packet delay": "packets between nodes are delayed, with jitter",
-    "packet rate": "packets between nodes have a limited rate",
-    "disk wiped": "kill, and empty the disk",
-    "disk corrupt": "kill, and change a byte at a log's end",
-    "disk truncated": "kill, and cut off bytes at a log's end",
-    "bad_disk full": "no space left, until mended",
-    "bad_disk read-only": "nothing can be written, until mended",
-    "bad_disk failing": "nothing can be read or written, until mended",
-}
 _ON_FILES = "simulated on files, as in the local cluster, because there are no disks of their own"
 
 
 def fault_rows(engine: Engine) -> list[FaultRow]:
     """The rows of all faults in the order of harness.faults, without the acts that undo them."""
-    undo = {fault.undone_by for fault in FAULTS.values()}
-    local, simulated = _faults_of("local"), _faults_of(catalog.SIMULATED)
+    cannot = {name: _unavailable(name) for name in ALL}
     rows = []
     for f, fault in FAULTS.items():
-        for kind in () if f in undo else _KINDS.get(f, ("",)):
+        for kind, does in () if f in MENDING else fault.kinds.items() or (("", fault.does),):
             name = f"{f} {kind}".strip()
-            can, detail, todo = _in_containers(name, engine)
+            can, detail, todo = (False, cannot["containers"][f], "") if f in cannot["containers"] else (
+                _in_containers(name, engine))
+            on_files = f != "disk" or kind == DISKS_DAMAGED[0]
             rows.append(FaultRow(
-                fault=name, does=_DOES.get(name, fault.does), containers=can, detail=detail, todo=todo,
-                local=f in local and (f != "disk" or kind == "wiped"),
-                simulated=f in simulated and (f != "disk" or kind == "wiped")))
+                fault=name, does=does, containers=can, detail=detail, todo=todo,
+                local=f not in cannot["local"] and on_files,
+                simulated=f not in cannot[catalog.SIMULATED] and on_files))
     return rows
 
 
-def _faults_of(name: str) -> frozenset[str]:
-    """The faults that this cluster can carry out; it is made but not started."""
+def _unavailable(name: str) -> Mapping[str, str]:
+    """The faults that this cluster cannot suffer anywhere, and why; it is made but not started."""
     with temporary_folder("floodmark-") as folder:
         cluster = catalog.cluster(name, folder, 3, rules=catalog.RULES[-1], bugs=(), config={},
                                   links="proxied")
-        return Strikes(cluster).answers
+        return unavailable(cluster)
 
 
 def _in_containers(name: str, engine: Engine) -> tuple[bool | None, str, str]:
@@ -332,9 +307,9 @@ def _in_containers(name: str, engine: Engine) -> tuple[bool | None, str, str]:
     if name == "power_cut":
         loops = engine.abilities[LOOPS]
         return True, "on disks of their own" if loops.can else f"{_ON_FILES}: {loops.why}", ""
-    if name not in _NEEDS:
+    if name not in NEEDED_BY:
         return True, "", ""
-    ability = engine.abilities[_NEEDS[name]]
+    ability = engine.abilities[NEEDED_BY[name]]
     if ability.can:
         return True, f"by {ability.how}" if ability.how else "", ""
     return False, ability.why, ability.todo

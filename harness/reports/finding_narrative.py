@@ -12,6 +12,7 @@ from floodmark.checkers.laws import finding_names as names
 from floodmark.checkers.text.blame_words import blame_in, knows_blame
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.harness.faults import SPARES_FLUSHED
 from floodmark.harness.op import Op, Read, Send, Type
 from floodmark.harness.reports.finding_evidence import AckEvent, Copy, Evidence, mapping
 from floodmark.harness.reports.phrases import fault_text, seconds, text_of
@@ -336,7 +337,7 @@ def broken_law(evidence: Evidence, before: Sequence[Evidence]) -> Iterator[str]:
     if acks != "all" and evidence.name == names.SAW_THEN_LOST:
         yield f"Nor does acks={acks}: a record that a reader saw had been committed."
     if evidence.acts and not any(one.acts == evidence.acts for one in before):
-        cuts = all(isinstance(one, Op) and one.f == "power_cut" for one in evidence.acts)
+        cuts = all(isinstance(one, Op) and one.f in SPARES_FLUSHED for one in evidence.acts)
         but = ("flush.messages=1 guarantees that acked records are on disk"
                if guarantees.get("flush") == "every" and cuts else
                "no leader was chosen from such copies alone")

@@ -16,7 +16,7 @@ import click
 
 from floodmark.harness import history
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.faults import FAULTS
+from floodmark.harness.faults import FAULTS, LASTING
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.reports.phrases import Record, many, op_line, seconds, where_struck
 from floodmark.harness.reports.record_story import Course, began, change_line
@@ -159,7 +159,7 @@ def update_faults_in_force(op: Op, force: dict[tuple[str, str], Op]) -> None:
     undone = [f for f, fault in FAULTS.items() if fault.undone_by == op.f]
     for key in [key for key in force if key[0] in undone and (not nodes or key[1] in nodes)]:
         del force[key]
-    if op.f in FAULTS and FAULTS[op.f].undone_by is not None:
+    if op.f in LASTING:
         for node in nodes:
             force[op.f, node] = op
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from floodmark.checkers.laws import finding_names as names
+from floodmark.harness.faults import OF_LINKS, UNSEEN
 from floodmark.harness.op import Op, Send, Type
 from floodmark.harness.reports.finding_evidence import OF_A_LOSS, AckEvent, Evidence, Gathering, replicas_of
 from floodmark.harness.reports.finding_narrative import (
@@ -34,7 +35,6 @@ AT_AN_OFFSET = frozenset({  # findings that the logs' entries at one offset show
     names.LEADER_INCOMPLETE, names.CANDIDATE_INCOMPLETE, names.UNSAFE_TRUNCATION, names.ACK_RULE,
 })  # fmt: skip
 _PLACE = re.compile(r" \(logs/[^()]+\)")
-_QUIET = frozenset({"arm", "release"})  # a failpoint is no fault; the fault it triggers has a line of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +110,7 @@ def began(op: Op) -> int:
 def concerns(op: Op, here: set[str]) -> bool:
     """Whether an act is about nodes that have a replica of the partition, or about no particular nodes."""
     nodes = (op.fault or {}).get("nodes")
-    return op.f not in _QUIET and (
+    return op.f not in UNSEEN and (  # the fault that a failpoint triggers has a line of its own
         not here or not isinstance(nodes, list) or not nodes or not here.isdisjoint(map(str, nodes)))
 
 
@@ -227,7 +227,7 @@ def short(op: Op) -> str:
     nodes = fault.get("nodes")
     on = [str(node) for node in nodes] if isinstance(nodes, list) else []
     kind = [str(fault["kind"])] if isinstance(fault.get("kind"), str) else []
-    parts = [op.f, *(kind if op.f in ("cut", "packet") and kind else [*on, *kind])]
+    parts = [op.f, *(kind if op.f in OF_LINKS and kind else [*on, *kind])]
     lost = fault.get("lost_records")
     lost_all = [f"lost {each}" for each in lost.values()] if isinstance(lost, dict) else []
     if fault.get("lost") is True:

@@ -11,8 +11,6 @@ from typing import Any
 from floodmark.harness.faults import FAULTS, MENDING
 from floodmark.harness.schedule.failpoints import CRASH
 
-_OF_PROCESSES = ("start", "resume")  # the faults that these undo end with the process
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Armed:
@@ -47,9 +45,8 @@ class ActiveFaults:
         fault = FAULTS.get(f)
         if fault is None:  # another distribution's fault: it is over when its strike has returned
             return self
-        if fault.undone_by == "start":  # a process that has ended is not paused any more, nor killed twice
-            kept = self._remove(lambda lasting: FAULTS[lasting[0]].undone_by in _OF_PROCESSES
-                                 and lasting[1] in nodes)
+        if fault.takes_down:  # a process that has ended is not paused any more, nor killed twice
+            kept = self._remove(lambda lasting: FAULTS[lasting[0]].of_process and lasting[1] in nodes)
             kept = kept._disarm(lambda armed: armed.node in nodes)
         if fault.undone_by is None:
             return kept
@@ -59,7 +56,7 @@ class ActiveFaults:
     @property
     def down(self) -> tuple[str, ...]:
         """Nodes whose process a fault has ended."""
-        return tuple(node for f, node in self.lasting if FAULTS[f].undone_by == "start")
+        return tuple(node for f, node in self.lasting if FAULTS[f].takes_down)
 
     @property
     def paused(self) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.faults import DISKS_BAD, DISKS_DAMAGED, FAULTS, registered_fault
+from floodmark.harness.faults import FAULTS, QUALITIES, Fault, Kind, registered_fault
 from floodmark.harness.run_location import read_at_most
-from floodmark.harness.schedule.entry import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
+from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.failpoints import ACTIONS, BROKER_SCOPE_ACTIONS, DELAY, POINTS, SCOPES, Point
 from floodmark.harness.schedule.fields import (
     Known,
@@ -129,7 +129,6 @@ def _points_of(node: str) -> list[str]:
 
 ACKS = ("all", "1", "0")
 BYTES_AT_MOST = 1 << 30  # of a file: the run.json of a million partitions has a third of this
-QUALITIES = ("loss", "delay_ms", "jitter_ms", "rate_kbit")
 _COMMON = ("f", "nodes", "moment", "timeout_s")
 HISTORY_KEYS = ("asked", "began", "error", "lost", "reached", "where")  # keys of a history's fault
 
@@ -248,7 +247,7 @@ def _json_value(at: str, value: object, _: Known) -> object:
 
 def _check_combinations(at: str, f: str, nodes: tuple[str, ...], args: Mapping[str, Any]) -> None:
     """Refuse fields that need or exclude one another."""
-    if f in ("cut", "packet", "reset") and bool(nodes) == ("grudge" in args):
+    if f in FAULTS and FAULTS[f].on == "links" and bool(nodes) == ("grudge" in args):
         refuse(at, "needs either `grudge` (node -> from whom it receives nothing) or `nodes` (to cut off)")
     if f == "packet":
         _qualities(at, args)
@@ -292,18 +291,6 @@ def _sends(at: str, value: object, known: Known) -> list[dict[str, int]]:
     return sends
 
 
-def _acks(at: str, value: object, _: Known) -> str:
-    return one_of(at, value, ACKS)
-
-
-def _disk_damage(at: str, value: object, _: Known) -> str:
-    return one_of(at, value, DISKS_DAMAGED)
-
-
-def _disk_fault(at: str, value: object, _: Known) -> str:
-    return one_of(at, value, DISKS_BAD)
-
-
 def _positive(at: str, value: object, _: Known) -> int:
     return whole_number(at, value, 1)
 
@@ -322,26 +309,28 @@ def _qualities(at: str, args: Mapping[str, Any]) -> None:
         refuse(f"{at}: jitter_ms", "is more than `delay_ms`: a packet would arrive before it was sent")
 
 
-_ON_NODES = _Form(nodes="must", args={"partition": partition})
-_FORMS: dict[str, _Form] = {
-    **dict.fromkeys(("kill", "stop", "start", "pause", "resume", "expire"), _ON_NODES),
-    "cut": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "reset": flag, "partition": partition}),
-    "heal": _Form(nodes="none"),
-    "power_cut": _Form(nodes="must", args={"keep": _keep, "keep_share": share, "partition": partition}),
-    "elect": _Form(nodes="none", args={"partitions": partitions, "unclean": flag, "leader": node_or_role}),
-    "packet": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "loss": share, "delay_ms": number,
-                                       "jitter_ms": number, "rate_kbit": _positive, "partition": partition}),
-    "reset": _Form(nodes="may", args={"grudge": _grudge, "kind": word, "partition": partition}),
-    "disk": _Form(nodes="must", args={"kind": _disk_damage, "partition": partition}, needs=("kind",)),
-    "bad_disk": _Form(nodes="must", args={"kind": _disk_fault, "partition": partition}, needs=("kind",)),
-    "clock": _Form(nodes="must", args={"offset_ms": _clock_offset, "partition": partition},
-                   needs=("offset_ms",)),
-    "memory": _Form(nodes="must", args={"limit_mb": _positive, "partition": partition}, needs=("limit_mb",)),
-    **dict.fromkeys(("mend_disk", "reset_clock", "free_memory"), _ON_NODES),
-    "arm": _Form(nodes="must", args={"point": read_arm, "partition": partition}, needs=("point",)),
-    "release": _Form(nodes="must", args={"point": read_release, "partition": partition}),
-    "send": _Form(nodes="none", args={"sends": _sends, "acks": _acks, "to": node_or_role, "nowait": flag,
-                                        "client": number}, needs=("sends",)),
+_READERS: Mapping[str, Read] = {  # by the kinds of arguments in harness/faults.py
+    "arm": read_arm, "flag": flag, "grudge": _grudge, "keep": _keep, "node or role": node_or_role,
+    "number": number, "offset": _clock_offset, "partitions": partitions, "positive": _positive,
+    "release": read_release, "share": share, "word": word,
+}
+
+
+def _reader(kind: Kind) -> Read:
+    if isinstance(kind, str):
+        return _READERS[kind]
+    return lambda at, value, _: one_of(at, value, kind)
+
+
+def _form_of(fault: Fault) -> _Form:
+    args = {key: _reader(kind) for key, kind in fault.args.items()}
+    return _Form(nodes={"nodes": "must", "cluster": "none"}.get(fault.on, "may"), needs=fault.needs,
+                 args=args if fault.on == "cluster" else {**args, "partition": partition})
+
+
+_FORMS: dict[str, _Form] = {f: _form_of(fault) for f, fault in FAULTS.items()} | {
+    "send": _Form(nodes="none", args={"sends": _sends, "acks": _reader(ACKS), "to": node_or_role,
+                                      "nowait": flag, "client": number}, needs=("sends",)),
     "poll": _Form(nodes="none", args={"partitions": partitions, "from": node_or_role, "offset": number,
                                       "client": number}, needs=("partitions",)),
     "list_offsets": _Form(nodes="none", args={"partitions": partitions, "from": node_or_role,
@@ -349,4 +338,3 @@ _FORMS: dict[str, _Form] = {
                           needs=("partitions",)),
     "wait": _Form(nodes="none", needs=("moment",)),
 }
-assert set(_FORMS) == set(FAULTS) | ACTS, "an f that is a fault has no form here, or the other way round"

@@ -17,7 +17,7 @@ Rules
 
 from dataclasses import dataclass, replace
 
-from floodmark.harness.faults import FAULTS, MENDING
+from floodmark.harness.faults import BY_ROLE, FAULTS, MENDING, MENDS_ROLE
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Moment, Time, WhenState
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
@@ -28,8 +28,6 @@ STATE_TIMEOUT_S = 10.0  # longer than session and lag times, after which the fau
 STATE_LATE_NS = 2_000_000_000  # the longest wait for a state: as long as a session
 OBSERVE_NS = 50_000_000  # observing the cluster takes about so long, so earlier strikes would come late
 FRESH_NS = 100_000_000  # if the last ack before a strike is not older than this, acks were coming
-_UNDONE_BY_ROLE = {"start": "down", "resume": "paused"}  # the role of the node that each of these mends
-_LEADS = frozenset({"kill", "stop", "pause", "expire", "power_cut", "disk"})  # may strike by role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +140,7 @@ def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry
     changed: dict[int, Entry] = {}
     for position, entry in enumerate(schedule):
         strike = basis.history.strikes.get(position)
-        if strike is None or entry.f not in _LEADS or len(entry.nodes) != 1 or strike.nodes != entry.nodes:
+        if strike is None or entry.f not in BY_ROLE or len(entry.nodes) != 1 or strike.nodes != entry.nodes:
             continue
         partition = basis.partition_of(strike)
         if strike.leader(partition) != entry.nodes[0]:
@@ -152,7 +150,7 @@ def _replace_by_roles(schedule: Schedule, basis: AnchorBasis) -> dict[int, Entry
             undone = _find_undoing_entry(schedule, position, undoes)
             if undone is None:
                 continue
-            changed[undone] = replace(schedule[undone], nodes=(_UNDONE_BY_ROLE[undoes],))
+            changed[undone] = replace(schedule[undone], nodes=(MENDS_ROLE[undoes],))
         changed[position] = replace(entry, nodes=("leader",), args={**entry.args, "partition": partition})
     return changed
 
@@ -170,17 +168,17 @@ def _find_undoing_entry(schedule: Schedule, position: int, undoes: str) -> int |
         entry = schedule[later]
         if entry.f == undoes:
             return later if entry.nodes == (node,) else None
-        if _takes_down(entry) or entry.f in _UNDONE_BY_ROLE:
+        if _takes_down(entry) or entry.f in MENDS_ROLE:
             return None
     return None
 
 
 def _update_down(down: set[str], entry: Entry) -> set[str]:
     """The nodes that are down or paused after this entry."""
-    if entry.f in _UNDONE_BY_ROLE:
+    if entry.f in MENDS_ROLE:
         return down - set(entry.nodes)
     return down | set(entry.nodes) if _takes_down(entry) else down
 
 
 def _takes_down(entry: Entry) -> bool:
-    return entry.f in FAULTS and FAULTS[entry.f].undone_by in _UNDONE_BY_ROLE
+    return entry.f in FAULTS and FAULTS[entry.f].of_process

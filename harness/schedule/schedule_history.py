@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from floodmark.harness.faults import FAULTS
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import Time
@@ -141,7 +142,7 @@ def _matches_entry(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
     if entry.f in ACTS or entry.f != f or fault.get("moment") != (
             None if entry.moment is None else entry.moment.to_json()):
         return False
-    if not entry.nodes or f in ("cut", "packet", "reset"):
+    if not entry.nodes or (f in FAULTS and FAULTS[f].on == "links"):
         return True
     return bool(fault.get("asked", fault.get("nodes")) == list(entry.nodes))
 

@@ -28,6 +28,7 @@ import docker
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import NEMESES
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.user_cache import cache_folder
 
@@ -46,6 +47,12 @@ MEMORY = "memory"
 
 NAMES = (FOLDER, ONE_CLOCK, CUT, RESET, LOSS, DELAY, RATE, LOOPS, READ_ONLY, CLOCK, MEMORY)
 
+# The ability that a fault (F, or `F KIND`) needs; the others need only an engine.
+NEEDED_BY: Mapping[str, str] = {
+    "cut": CUT, "reset": RESET, "clock": CLOCK, "memory": MEMORY,
+    "packet loss": LOSS, "packet delay": DELAY, "packet rate": RATE,
+    "bad_disk full": LOOPS, "bad_disk failing": LOOPS, "bad_disk read-only": READ_ONLY,
+}
 PROBE_S = 20.0  # for both containers; on a quiet machine it takes one second
 LIMIT = 256 << 20  # bytes: a memory limit that the probe gets, to test that it works
 _PROGRAM = "/opt/floodmark/faults/probe.py"
@@ -83,9 +90,9 @@ def probe(client: docker.DockerClient, image: str, *, afresh: bool = False) -> A
 
 def offers(abilities: Abilities) -> frozenset[str]:
     """The nemeses that this engine offers, of those that not every engine does."""
-    needs = {"packet": (LOSS, DELAY, RATE, RESET), "clock": (CLOCK,), "disk": (LOOPS,), "memory": (MEMORY,)}
     return frozenset(
-        name for name, needed in needs.items() if all(abilities[one].can for one in needed))
+        name for name, nemesis in NEMESES.items() if not nemesis.everywhere
+        and all(fault in NEEDED_BY and abilities[NEEDED_BY[fault]].can for fault in nemesis.faults))
 
 
 # -- testing -------------------------------------------------------------------------------------------------

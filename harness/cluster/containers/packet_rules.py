@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from floodmark.harness.cluster.containers.addresses import LISTENER
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.faults import QUALITIES
 from floodmark.harness.protocols import CLIENTS
-from floodmark.harness.schedule.json_form import QUALITIES
 
 Pair = tuple[str, str]  # (sender, receiver)
 Address = Callable[[str], str]  # a name's IPv4; for CLIENTS, the gateway's

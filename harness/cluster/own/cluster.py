@@ -35,27 +35,25 @@ from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.kafka.wire_looks import WireLooks
 from floodmark.harness.cluster.own import clock_bounds
 from floodmark.harness.cluster.own.broker_requests import Address, Brokers, Metadata, PartitionState
-from floodmark.harness.cluster.own.fault_commands import FaultCommands
+from floodmark.harness.cluster.own.fault_commands import ABILITIES, ACTS, FaultCommands
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import (
     CLIENTS,
     CONTROLLER,
     UNKNOWN,
     BadDisks,
     Clocks,
-    Cuts,
     Elects,
     ElectsReplica,
     Expires,
     Failpoints,
     Freezes,
-    Kills,
     MemoryLimits,
     Packets,
     PartitionSpec,
     PartitionView,
-    Pauses,
     PowerCuts,
     ReadsLogs,
     ReplicaView,
@@ -63,6 +61,7 @@ from floodmark.harness.protocols import (
     Traces,
     View,
     Wipes,
+    needed_for,
 )
 
 NAME = "own"
@@ -559,8 +558,8 @@ def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping[type, str]:
     """The abilities that this cluster lacks although its class has the methods, and why."""
     nodes = tuple(found.ids)
-    needed_acts: Mapping[type, tuple[str, ...]] = {
-        Kills: ("kill", "start", "stop"), Pauses: ("pause", "resume"), Cuts: ("cut", "heal")}
+    needed_acts = {kind: [act for act in ACTS if act in FAULTS and needed_for(act) is kind]
+                   for kind in ABILITIES}
     lacks: dict[type, str] = {kind: why for kind, acts in needed_acts.items()
              if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
     lacks |= _NEVER

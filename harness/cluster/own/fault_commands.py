@@ -29,9 +29,11 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.faults import FAULTS
+from floodmark.harness.protocols import CLIENTS, CONTROLLER, Cuts, Kills, Pauses, needed_for
 
-ACTS = ("kill", "start", "stop", "pause", "resume", "cut", "heal", "fetch_logs")
+ABILITIES = (Kills, Pauses, Cuts)  # what commands can do, besides reading logs
+ACTS = (*(f for f in FAULTS if needed_for(f) in ABILITIES), "fetch_logs")
 PSEUDO_NODES = (CLIENTS, CONTROLLER)  # they may have commands too: cut and heal
 TIMEOUT_S = 30.0
 _LONGEST_S = 600.0

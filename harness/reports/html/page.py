@@ -16,7 +16,7 @@ from string import Template
 from typing import Any
 
 from floodmark.harness import __version__
-from floodmark.harness.faults import FAULTS
+from floodmark.harness.faults import LASTING
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import is_kafka
 from floodmark.harness.reports.html import charts
@@ -32,7 +32,6 @@ from floodmark.harness.verdict import BUG
 UNBROKEN = 30  # letters: short enough for one line on a phone
 LONG = re.compile(r"(?<![\w.:])[1-9]\d{3,}(?![\w.:]|\.\d)")
 ROWS = 60  # of the availability table
-LASTING = frozenset(f for f, fault in FAULTS.items() if fault.undone_by is not None)
 DEFINED = (
     "As floodmark campaign stats measures them. The first failed op: from the fault on. The wait for an ack: "
     "the longest of any partition, while somebody waited. Acked again: from the mending to the next ack, of "

@@ -4,10 +4,10 @@ Pure."""
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from floodmark.harness.faults import FAULTS, MENDING, UNSEEN, undoes
+from floodmark.harness.faults import FAULTS, LASTING, MENDING, OF_LINKS, UNSEEN, undoes
 from floodmark.harness.reports.html.lines import Line, int_in, items, text
 
-DOWN = frozenset({"kill", "stop", "power_cut", "disk"})
+DOWN = frozenset(f for f, fault in FAULTS.items() if fault.takes_down)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,8 @@ def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
                     still.append(one)
             lasting = still
         elif f not in UNSEEN:
-            known = FAULTS.get(f)
-            lasts = known is not None and known.undone_by is not None
-            of_links = f in ("cut", "packet") or not nodes
+            lasts = f in LASTING
+            of_links = f in OF_LINKS or not nodes
             for node in [None] if of_links else nodes:
                 lasting += [(f, node, len(spans))] if lasts else []
                 spans.append(

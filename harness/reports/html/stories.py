@@ -12,11 +12,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.reports.finding_evidence import Evidence, leader_of, replicas_of
 from floodmark.harness.reports.html.clients import Acked, Near
 from floodmark.harness.reports.html.lines import Line, int_in, items, text
 from floodmark.harness.reports.html.replica_log import ReplicaLog
-from floodmark.harness.reports.html.spans import DOWN
 from floodmark.harness.reports.html.steps import Step, steps_of
 from floodmark.harness.reports.html.traced import Focus, Shown
 from floodmark.harness.reports.phrases import cut_text, seconds
@@ -163,7 +163,7 @@ def merged(shown: Shown, nemesis: Sequence[Line], here: Sequence[str]) -> list[L
         fields = line.get("fault")
         nodes = [str(node) for node in items(fields, "nodes")] if isinstance(fields, dict) else []
         f, began = text(line, "f"), int_in(fields, "began") if isinstance(fields, dict) else None
-        time = began if began is not None and f not in ("start", "resume") else int_in(line, "time")
+        time = began if began is not None and f not in MENDS_ROLE else int_in(line, "time")
         if time is None or not shown.focus.since_ns <= time <= shown.focus.until_ns:
             continue
         events += [
@@ -190,15 +190,8 @@ def advance(logs: dict[str, ReplicaLog], ups: dict[str, str], event: Line) -> No
     node = text(event, "node")
     if text(event, "event") == "nemesis":
         f = text(event, "f")
-        ups[node] = (
-            "down"
-            if f in DOWN
-            else "paused"
-            if f == "pause"
-            else ""
-            if f in ("start", "resume")
-            else ups.get(node, "")
-        )
+        ends = FAULTS[f].undone_by if f in FAULTS else None
+        ups[node] = "" if f in MENDS_ROLE else MENDS_ROLE.get(ends or "", ups.get(node, ""))
     elif node in ups:
         ups[node] = "" if ups[node] == "down" and text(event, "event") == "start" else ups[node]
         logs.setdefault(node, ReplicaLog()).apply(event)

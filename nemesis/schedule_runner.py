@@ -53,18 +53,24 @@ class ScheduleRunner:
     """Implements protocols.ScheduleRunner with these nemeses."""
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
-                 limits: Limits | None = None) -> None:
+                 limits: Limits | None = None, *, besides: Sequence[str] = ()) -> None:
+        """besides: nodes that must be up in a healthy cluster, though they may have no replica."""
         self._nemesis = Composed(nemeses)
         able = ", ".join(sorted(self._nemesis.answers)) or "nothing"
         self._limits = limits or Limits(
             faults=dict.fromkeys(frozenset(FAULTS) - self._nemesis.answers, f"it can suffer {able}"))
-        self._replicas = {spec.key: spec.replicas for spec in partitions}
+        self._besides = tuple(besides)
+        self.assign(partitions)
         self._ledger = ActiveFaults()
         self._striking = False
         self._stays_unhealthy = False
         self._deaths = 0  # by armed crashes, recorded so far
         self._started_ns: dict[str, int] = {}  # when each node's last start began
         self._misses: dict[int, Miss] = {}  # by position in the schedule
+
+    def assign(self, partitions: Sequence[PartitionSpec]) -> None:
+        """From now on the cluster has these partitions."""
+        self._replicas = {spec.key: spec.replicas for spec in partitions}
 
     def missed_words(self) -> Mapping[int, Mapping[str, Any]]:
         return {position: miss.to_json() for position, miss in self._misses.items()}
@@ -141,7 +147,7 @@ class ScheduleRunner:
         return miss
 
     def _current_stage(self) -> Stage:
-        return Stage(replicas=self._replicas, ledger=self._ledger)
+        return Stage(replicas=self._replicas, ledger=self._ledger, besides=self._besides)
 
     async def _strike(self, resolved: ResolvedEntry, context: _RunContext) -> None:
         """Strike, and write the line in the history, even if the strike fails half-way."""

@@ -144,7 +144,7 @@ async def _up(cluster: Cluster, folder: Path) -> int:
     try:
         if not await _start(cluster, stop_event):
             return EXIT_HARNESS
-        async with open_server(ClusterServer(cluster=cluster, say=_say), folder):
+        async with open_server(ClusterServer(cluster=cluster, folder=folder, say=_say), folder):
             _say(f"{len(cluster.nodes)} brokers are up; data and logs are in {folder}\n{hints(cluster)}")
             print(bootstrap(cluster), flush=True)
             await _watch(cluster, stop_event)

@@ -2,10 +2,12 @@
 
 Rules
 1. The process that runs the cluster carries out the requests, one at a time.
-2. A fault is requested by its name in harness.faults, or as an entry of a schedule that names its nodes. It
-   is carried out as in a run, and refused if this cluster lacks the ability. What is impossible in a node's
-   present state (a kill of a dead node) is refused before anything is done to other nodes.
-3. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
+2. A fault is requested by its name in harness.faults. It is carried out as in a run, and refused if this
+   cluster lacks the ability. What is impossible in a node's present state (a kill of a dead node) is refused
+   before anything is done to other nodes.
+3. One nemesis at a time strikes beside the requests, from `nemesis` to `end_nemesis`; `struck` lists its
+   strikes so far.
+4. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
    cluster; both are removed when it closes.
 """
 
@@ -18,7 +20,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.ports import private_folder
+from floodmark.harness.commands.served_nemesis import ServedNemesis, partitions_in
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
 from floodmark.harness.protocols import (
@@ -39,9 +43,9 @@ from floodmark.harness.schedule.entry import Entry
 from floodmark.nemesis.strikes import Strikes, unavailable
 
 # The fields of a request, and those that some requests need besides `id` and `do`.
-_FIELDS: Mapping[str, type] = {"id": int, "do": str, "entry": dict, "nodes": list, "others": list,
-                               "one_way": bool, "reset": bool}
-_NEEDED = {"cut": ("nodes", "others", "one_way", "reset"), "entry": ("entry",)}
+_FIELDS: Mapping[str, type] = {"id": int, "do": str, "nodes": list, "others": list, "one_way": bool,
+                               "reset": bool, "schedule": dict}
+_NEEDED = {"cut": ("nodes", "others", "one_way", "reset"), "nemesis": ("schedule",)}
 _NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
 
 
@@ -59,7 +63,9 @@ class ClusterServer:
     """Serves one cluster. `say` prints others' requests in the terminal in which the cluster runs."""
 
     cluster: Cluster
+    folder: Path
     say: Callable[[str], None]
+    _nemesis: ServedNemesis | None = None
     _cuts: list[str] = field(default_factory=list)
     _paused: set[str] = field(default_factory=set)
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -77,6 +83,8 @@ class ClusterServer:
         try:
             request = request_of(line)
             number = request["id"]
+            if request["do"] in ("nemesis", "struck", "end_nemesis"):
+                return {"id": number, "ok": await self._with_nemesis(request)}
             async with self._lock:
                 return {"id": number, "ok": await self._carry_out(request)}
         except FloodmarkError as error:
@@ -88,13 +96,28 @@ class ClusterServer:
             return await self._state()
         if f == "cut":
             done = await self._cut(request)
-        elif f == "entry":
-            (entry,) = json_form.read([request["entry"]], source="the fault", nodes=self.cluster.nodes)
-            done = await self._strike(entry)
         else:
             done = await self._strike(Entry(f=f, nodes=tuple(dict.fromkeys(request.get("nodes", ())))))
         self.say(done)
         return {"done": done}
+
+    async def _with_nemesis(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        if request["do"] == "nemesis":
+            schedule = json_form.read(request["schedule"].get("entries"), source="the nemesis",
+                                      nodes=self.cluster.nodes)
+            self._nemesis = ServedNemesis(self.cluster, self.folder, self._strike_alone)
+            self._nemesis.begin(schedule)
+        nemesis = self._nemesis
+        if nemesis is None:
+            raise UsageError("no nemesis has begun")
+        if request["do"] == "end_nemesis":
+            await nemesis.end()
+        return {"struck": nemesis.struck, "failure": nemesis.failure}
+
+    async def _strike_alone(self, entry: Entry) -> str:
+        async with self._lock:
+            self.say(done := await self._strike(entry))
+            return done
 
     async def _strike(self, entry: Entry, done: str = "") -> str:
         """Carries out an entry of a schedule, as in a run; returns what was done, of a cut in these words."""
@@ -228,8 +251,7 @@ def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: 
                     if (node, spec.key) in look.replicas
                 },
             }
-            for spec in cluster.partitions
-            if spec.key in look.partitions or not look.unfenced  # else its topic was deleted
+            for spec in partitions_in(look, cluster)
         ],
     }
 
@@ -253,7 +275,8 @@ async def open_server(cluster_server: ClusterServer, folder: Path) -> AsyncItera
     socket.unlink(missing_ok=True)
     notice = folder / "work" / "cluster.json"
     latest = private_folder() / "latest"
-    server = await asyncio.start_unix_server(cluster_server.answer, socket)
+    server = await asyncio.start_unix_server(cluster_server.answer, socket,
+                                             limit=control_client.ANSWER_BYTES_MAX)
     try:
         notice.write_text(json.dumps({"socket": str(socket), "pid": os.getpid()}) + "\n", encoding="utf-8")
         latest.write_text(str(folder.resolve()), encoding="utf-8")

@@ -248,7 +248,11 @@ class ClusterUp:
 
     def state(self) -> Keywords:
         """The state: nodes, cuts; leader, epoch and ISR of each partition; LEO and HW of each replica."""
-        return ask_cluster(self.folder, "state")
+        return self.ask("state")
+
+    def ask(self, do: str, **besides: Any) -> Keywords:
+        """The answer of the cluster's process to a request."""
+        return ask_cluster(self.folder, do, **besides)
 
     def strike(self, fault: str, *nodes: str) -> None:
         """Applies kill, stop, start, pause, resume, expire or power_cut."""
@@ -278,10 +282,6 @@ class ClusterUp:
     def cut(self, *nodes: str, others: Sequence[str] = (), one_way: bool = False) -> None:
         """Cuts the nodes from these others; none: from all other brokers."""
         ask_cluster(self.folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
-
-    def carry_out(self, entry: Keywords) -> None:
-        """Applies the fault of a schedule's entry, with everything that the entry says of it."""
-        ask_cluster(self.folder, "entry", entry=entry)
 
     def heal(self) -> None:
         ask_cluster(self.folder, "heal")

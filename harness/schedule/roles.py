@@ -17,11 +17,12 @@ class Stage:
 
     replicas: Mapping[int, tuple[str, ...]]  # partition -> its assignment, preferred leader first
     ledger: ActiveFaults = field(default_factory=ActiveFaults)
+    besides: tuple[str, ...] = ()  # nodes that count though they may have no replica
 
     @property
     def nodes(self) -> tuple[str, ...]:
-        """Every node that has a replica."""
-        return tuple(sorted({node for replicas in self.replicas.values() for node in replicas}))
+        """Every node that has a replica, and those besides."""
+        return tuple(sorted({*self.besides, *(node for nodes in self.replicas.values() for node in nodes)}))
 
 
 def needs_view(names: Sequence[str]) -> bool:

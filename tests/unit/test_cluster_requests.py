@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -36,7 +37,7 @@ def answers(lines: Sequence[bytes]) -> list[dict[str, Any]]:
         reader, writer = asyncio.StreamReader(limit=LIMIT), Writer()
         reader.feed_data(b"".join(line + b"\n" for line in lines))
         reader.feed_eof()
-        server = ClusterServer(cluster=cast(Cluster, Nodes()), say=lambda _: None)
+        server = ClusterServer(cluster=cast(Cluster, Nodes()), folder=Path(), say=lambda _: None)
         await server.answer(reader, cast(asyncio.StreamWriter, writer))
         return writer.data
 
@@ -51,7 +52,8 @@ def answers(lines: Sequence[bytes]) -> list[dict[str, Any]]:
     (b"{}", "'id' is missing, or of another type than int"), (b'{"id": 1}', "'do' is missing"),
     (b'{"id": 1, "do": 5}', "'do' is missing"), (b'{"id": 1, "do": "kill", "nodes": "n1"}', "'nodes' is"),
     (b'{"id": 1, "do": "kill", "nodes": [5]}', "than list of texts"),
-    (b'{"id": 1, "do": "entry", "entry": []}', "'entry' is missing, or of another type than dict"),
+    (b'{"id": 1, "do": "nemesis", "schedule": []}', "'schedule' is missing, or of another type than dict"),
+    (b'{"id": 1, "do": "struck"}', "no nemesis has begun"),
     *((json.dumps({name: value for name, value in CUT.items() if name != left_out}).encode(), f"'{left_out}'")
       for left_out in CUT),
 ])

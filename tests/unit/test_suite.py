@@ -1,20 +1,19 @@
 """What the pytest fixtures accept and refuse before anything starts; and that they cost nothing unused."""
 
 import asyncio
+import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from threading import Event
-from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
 
 from floodmark.harness import catalog, pipeline
-from floodmark.harness.commands import cluster_server, pytest_nemesis, pytest_support
+from floodmark.harness.commands import cluster_server, pytest_nemesis, pytest_support, served_nemesis
 from floodmark.harness.commands.pytest_support import (
     ClusterUp,
     entries,
@@ -27,12 +26,11 @@ from floodmark.harness.commands.pytest_support import (
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import Cluster, Struck
+from floodmark.harness.protocols import Cluster, Struck, View
 from floodmark.harness.run import DONE, Run
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Entry
-from floodmark.harness.schedule.moments import Time
 from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 
 KILL = {"f": "kill", "nodes": ["n1"]}
@@ -199,10 +197,13 @@ class Strikes:
 
     answers = frozenset(FAULTS)
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.entries: list[Entry] = []
+        self.error = error
 
     async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        if self.error is not None:
+            raise self.error
         self.entries.append(entry)
         return Struck(nodes=nodes, detail={"grudge": {}, "kept": {node: {} for node in nodes},
                                            "lost_records": dict.fromkeys(nodes, 0)})
@@ -214,99 +215,84 @@ class Observed:
     nodes, partitions, abilities = ("n1", "n2", "n3"), (), ()
     lacks: ClassVar[dict[type, str]] = {}
 
-    async def observe(self) -> None:
-        pass
+    async def observe(self) -> View:
+        up = frozenset({"n1"})
+        return View(time_ns=0, running=up, unfenced=up, partitions={}, replicas={})
+
+    def died(self) -> list[str]:
+        return []
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served(ClusterUp):
-    """A cluster whose server is in this process; a strike takes as long as `takes_s` says."""
-
-    server: cluster_server.ClusterServer
-    clock: "Clock"
-    began_s: list[float] = field(default_factory=list)
-
-    def carry_out(self, entry: Any) -> None:
-        self.began_s.append(self.clock.now_s)
-        asyncio.run(self.server._carry_out({"do": "entry", "entry": entry}))
-        self.clock.now_s += 7.0
+def served(monkeypatch: pytest.MonkeyPatch, folder: Path, strikes: Strikes) -> cluster_server.ClusterServer:
+    """The server of a cluster on which these strikes are made."""
+    (folder / "work").mkdir()
+    for module in (cluster_server, served_nemesis):
+        monkeypatch.setattr(module, "Strikes", lambda _: strikes)
+    monkeypatch.setattr(served_nemesis, "limits_of", lambda _: None)
+    monkeypatch.setattr(cluster_server.ClusterServer, "_refuse", lambda *_: None)
+    return cluster_server.ClusterServer(cluster=cast(Cluster, Observed()), folder=folder, say=lambda _: None)
 
 
-@dataclass(slots=True)
-class Clock:
-    """A clock, and an event that is never set."""
+def carried_out(server: cluster_server.ClusterServer, given: list[dict[str, Any]], until: int
+                ) -> Mapping[str, Any]:
+    """The server's answer at the end of a nemesis with these entries, after so many strikes or a failure."""
 
-    now_s: float = 0.0
+    async def out() -> Mapping[str, Any]:
+        now = await server._with_nemesis({"do": "nemesis", "schedule": {"entries": given}})
+        while len(now["struck"]) < until and now["failure"] is None:
+            await asyncio.sleep(0)
+            now = await server._with_nemesis({"do": "struck"})
+        return await server._with_nemesis({"do": "end_nemesis"})
 
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def wait(self, time_s: float) -> bool:
-        self.now_s += time_s
-        return False
-
-    def is_set(self) -> bool:
-        return False
+    return asyncio.run(out())
 
 
-def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The share of a log to keep and the reset of connections, the moment, and the time after the entry
-    before."""
+def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The share of a log to keep and the reset of connections too; the strikes are listed, and recorded."""
     given = entries({"nemesis": "crash,restart,pause,cut,power,expire", "duration": 300, "interval": 1,
                      "seed": 3})
-    acts = [entry for entry in json_form.read(given) if entry.f != "wait"]
+    acts = [replace(entry, moment=None) for entry in json_form.read(given) if entry.f != "wait"]
     assert {"keep_share", "reset", "grudge"} <= {key for entry in acts for key in entry.args}
-    nemesis, clock = Strikes(), Clock()
-    monkeypatch.setattr(cluster_server, "Strikes", lambda _: nemesis)
-    monkeypatch.setattr(cluster_server.ClusterServer, "_refuse", lambda *_: None)
-    monkeypatch.setattr(pytest_nemesis, "time", clock)
-    monkeypatch.setattr(pytest_nemesis, "await_healthy", lambda *_: True)
-    server = cluster_server.ClusterServer(cluster=cast(Cluster, Observed()), say=lambda _: None)
-    cluster = Served(bootstrap="", folder=Path("c"), server=server, clock=clock)
-    striker = pytest_nemesis.Nemesis(cluster=cluster, entries=given, stop_event=cast(Event, clock))
+    strikes = Strikes()
 
-    striker.strike()
+    answer = carried_out(served(monkeypatch, tmp_path, strikes), json_form.write(acts), len(acts))
 
-    assert striker.failure is None
-    assert nemesis.entries == acts
-    moments = [entry.moment for entry in acts]
-    assert any(isinstance(moment, Time) and moment.after_ns is not None for moment in moments)
-    for moment, began_s, before_s in zip(moments[1:], cluster.began_s[1:], cluster.began_s, strict=False):
-        if isinstance(moment, Time):
-            due_s = max(moment.time / 1e9, before_s + 7.0 + (moment.after_ns or 0) / 1e9)
-            assert began_s == pytest.approx(due_s)
-
-
-class InThisThread:
-    """A thread that is over when it has started."""
-
-    def __init__(self, *, target: Callable[[], None], daemon: bool) -> None:
-        self.start = target
-
-    def join(self) -> None:
-        pass
+    assert answer["failure"] is None
+    assert strikes.entries == acts
+    assert [line.partition(" s ")[2] for line in answer["struck"]] == [
+        " ".join((entry.f, *entry.nodes)) for entry in acts]
+    lines = (tmp_path / "work" / served_nemesis.HISTORY).read_text().splitlines()
+    assert [json.loads(line)["f"] for line in lines] == [entry.f for entry in acts]
 
 
 @pytest.mark.parametrize("error", [None, FloodmarkError("n1 does not obey"), KeyError("f")])
-def test_a_nemesis_that_stopped_fails_its_test(
-    error: Exception | None, monkeypatch: pytest.MonkeyPatch
+def test_a_nemesis_stops_at_what_it_cannot_do(
+    tmp_path: Path, error: Exception | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It waits in vain for a healthy cluster, or a strike fails: the test would pass without faults."""
-    cluster = recording()
-    monkeypatch.setattr(pytest_nemesis, "HEALTHY_WITHIN_S", 0.0)
-    waits = {"f": "wait", "moment": {"at": "state", "healthy": True}}
-    monkeypatch.setattr(pytest_nemesis, "entries", lambda _: [waits if error is None else KILL])
-    monkeypatch.setattr(pytest_nemesis, "mend", lambda _: None)
-    monkeypatch.setattr(pytest_nemesis, "threading", SimpleNamespace(Event=Event, Thread=InThisThread))
-
-    def carry_out(*_: Any) -> None:
-        assert error is not None
-        raise error
-
-    monkeypatch.setattr(RecordingCluster, "carry_out", carry_out)
+    """It waits in vain for a healthy cluster, or a strike fails: nothing strikes after that."""
+    strikes = Strikes(error)
+    waits = {"f": "wait", "moment": {"at": "state", "healthy": True}, "timeout_s": 0.01}
+    given = [waits, KILL, KILL] if error is None else [KILL, KILL]
     words = "the nemesis stopped after 0 strikes" if error is None else str(error)
-    with pytest.raises(Exception, match=words), pytest_nemesis.striking(cluster, {}):
-        pass
+    assert words in carried_out(served(monkeypatch, tmp_path, strikes), given, 2)["failure"]
+    assert strikes.entries == []
+
+
+def test_a_nemesis_that_stopped_fails_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would pass without faults."""
+    cluster = recording()
+    asked: list[str] = []
+
+    def ask(_: object, do: str, **__: Any) -> Mapping[str, Any]:
+        asked.append(do)
+        return {"struck": ["0.100 s kill n1"], "failure": "n1 does not obey"}
+
+    monkeypatch.setattr(RecordingCluster, "ask", ask)
+    monkeypatch.setattr(pytest_nemesis, "mend", lambda _: None)
+    with pytest.raises(FloodmarkError, match="n1 does not obey"), pytest_nemesis.striking(cluster, {}) as now:
+        assert list(now) == ["0.100 s kill n1"]
+    assert (asked[0], asked[-1]) == ("nemesis", "end_nemesis")
 
 
 @pytest.mark.parametrize(

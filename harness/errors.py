@@ -1,8 +1,8 @@
 """The errors that users see: each says what was tried, what went wrong, and what to do."""
 
-
 import difflib
 from collections.abc import Collection
+from typing import NoReturn
 
 
 class FloodmarkError(Exception):
@@ -17,8 +17,16 @@ class UsageError(FloodmarkError):
     """The command line or an input file is wrong: exit code 2."""
 
 
+class Refused(UsageError):
+    """A part of an input file is wrong, and the text says why; the caller adds the file and the line."""
+
+
 class UnfitCluster(UsageError):
     """The request is valid, but this cluster lacks an ability that it needs; the message names it."""
+
+
+def refuse(why: str) -> NoReturn:
+    raise Refused(why)
 
 
 def nearest(name: str, valid: Collection[str], kind: str = "name") -> str:

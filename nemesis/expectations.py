@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.errors import nearest
+from floodmark.harness.errors import nearest, refuse
 from floodmark.harness.verdict import BUG, PERMITTED, Verdict
-from floodmark.nemesis.refused import refuse
 
 LOST = "lost-write"
 AGAIN = frozenset({"inconsistent-offsets", "realtime-order"})

@@ -41,13 +41,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import Refused, UsageError
 from floodmark.harness.run_location import is_safe_name
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.toml_lines import Places, first_line_of, places
 from floodmark.nemesis.expectations import ROW_KEYS, Row, Words, rows
-from floodmark.nemesis.refused import Refused
 
 FOLDER = Path(__file__).with_name("scenarios")
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}

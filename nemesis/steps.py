@@ -6,13 +6,15 @@ their actions. Errors list the valid words. Importing lark takes its time: only 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedToken
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
+from lark.exceptions import VisitError
 
+from floodmark.harness.errors import refuse
 from floodmark.harness.schedule.roles import EVERY, ROLES
 from floodmark.harness.schedule.states import (
     CONTROLLER_FIELDS,
@@ -22,10 +24,9 @@ from floodmark.harness.schedule.states import (
     SAMENESS,
     operators_of,
 )
-from floodmark.nemesis.refused import refuse
 
 Json = dict[str, Any]
-Node = Tree[Token]
+Parts = list[Any]  # what the parts of a rule gave
 GRAMMAR = Path(__file__).with_name("steps.lark")
 MOMENTS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or a state (n1.leo == 3, leader == n2)"
 _NS = {"ms": 1_000_000, "s": 1_000_000_000}
@@ -71,126 +72,176 @@ def read_step(line: str) -> list[Json]:
     if verb not in VERBS:
         refuse(f"the verb is {verb!r}; valid: {', '.join(VERBS)}")
     try:
-        return _Step(partition).entries(_parser().parse(text))
+        return _Step(partition).transform(_parser().parse(text))
     except UnexpectedCharacters as error:
         refuse(f"unknown character {error.char!r}: {text}")
     except UnexpectedToken as error:
         _refuse_token(error, verb, text)
+    except VisitError as error:
+        raise error.orig_exc from None
 
 
-class _Step:
-    """Makes the entries of one parsed line. partition: that of the line, if it names one."""
+class _Step(Transformer[Token, list[Json]]):
+    """Makes the entries of one parsed line. Each rule gives a part of them; a rule that has no method here is
+    a key of the JSON form with its value, or true. partition: that of the line, if it names one."""
+
+    VALUE = LAST = LEO = COUNT = OFTEN = TIMES = SKIP = EPOCH = OFFSET = CLIENT = NUMBER = int
+    NODE = POINT = HOW = ACKS = STRIKE = ARM = str
 
     def __init__(self, partition: int | None) -> None:
+        super().__init__()
         self._named = {} if partition is None else {"partition": partition}
         self._partition = partition or 0
 
-    def entries(self, line: Node) -> list[Json]:
-        found: list[Json] = [{"f": "wait"}]
-        waits: Json = {}
-        for part in map(_tree, line.children):
-            if part.data == "moment":
-                waits["moment"] = self._moment(part)
-            elif part.data == "within":
-                waits["timeout_s"] = _value(part.children[0]) / 1e9
-            else:
-                found = self._act(part)
-        found[0].update(waits)
+    def __default__(self, data: str, children: Parts, meta: object) -> Json:
+        return {str(data): children[0] if children else True}
+
+    def TIME(self, token: Token) -> int:
+        """In ns."""
+        unit = "ms" if token.endswith("ms") else "s"
+        return round(float(token.removesuffix(unit)) * _NS[unit])
+
+    def start(self, parts: Parts) -> list[Json]:
+        found = parts.pop(0) if isinstance(parts[0], list) else [{"f": "wait"}]
+        found[0].update(_joined(parts))
         return found
 
-    # -- acts -----------------------------------------------------------------------------------------------
+    def within(self, parts: Parts) -> Json:
+        return {"timeout_s": parts[0] / 1e9}
 
-    def _act(self, act: Node) -> list[Json]:
-        f, words = str(act.data), [_value(child) for child in act.children if isinstance(child, Token)]
-        parts = {str(part.data): part for part in act.children if isinstance(part, Tree)}
-        nodes = {"nodes": _values(parts.pop("nodes"))} if "nodes" in parts else {}
-        if f == "send":
-            return self._sends(_ranges(parts.pop("values")), _options(parts))
-        if f == "cut":
-            return [{"f": f, **_cut(nodes["nodes"], parts), **self._named}]
-        if f == "power_cut":
-            leos = enumerate(_values(parts["keep_leo"]) if parts else (), start=self._partition)
-            keep = {str(key): leo for key, leo in leos}
-            return [{"f": f, **nodes, **({"keep": keep} if keep else {}), **self._named}]
-        if f == "elect":
-            led = {"leader": words[0]} if words else {}
-            return [{"f": f, "partitions": [self._partition], **led, **_options(parts)}]
-        if f in ("poll", "list_offsets"):
-            if f == "list_offsets" and "offset" in parts:
-                refuse("list_offsets takes no offset: it asks for the end")
-            return [{"f": f, "partitions": [self._partition], **_options(parts)}]
-        if f == "disk":
-            return [{"f": f, **nodes, "kind": "wiped", **self._named}]
-        if f == "strike":
-            return [{"f": words[0], **nodes, **self._named}]
-        if f == "arm":
-            point = {"name": words[1], "action": words[0], **_options(parts), **self._named}
-            return [{"f": f, **nodes, "point": point, **self._named}]
-        if f == "heal":
-            return [{"f": f}]
-        assert f == "release", f
-        point = {**_options(parts), **self._named}
-        return [{"f": f, **nodes, **({"point": point} if point else {}), **self._named}]
+    # -- acts
 
-    def _sends(self, values: Sequence[int], options: Json) -> list[Json]:
+    def send(self, parts: Parts) -> list[Json]:
+        values, options = parts[0], _joined(parts[1:])
         together = options.pop("together", False)
         sends = [{"partition": self._partition, "value": value} for value in values]
         return [{"f": "send", "sends": op, **options}
                 for op in ([sends] if together else [[one] for one in sends])]
 
-    # -- moments --------------------------------------------------------------------------------------------
+    def values(self, parts: Parts) -> list[int]:
+        return [value for part in parts for value in part]
 
-    def _moment(self, moment: Node) -> Json:
+    def range(self, parts: Parts) -> range:
+        first, last = parts[0], parts[-1]
+        if last < first:
+            refuse(f"sends {first}..{last}, which is empty: the lower value comes first")
+        return range(first, last + 1)
+
+    def poll(self, parts: Parts) -> list[Json]:
+        return [{"f": "poll", "partitions": [self._partition], **_joined(parts)}]
+
+    def list_offsets(self, parts: Parts) -> list[Json]:
+        options = _joined(parts)
+        if "offset" in options:
+            refuse("list_offsets takes no offset: it asks for the end")
+        return [{"f": "list_offsets", "partitions": [self._partition], **options}]
+
+    def strike(self, parts: Parts) -> list[Json]:
+        return [{"f": parts[0], **parts[1], **self._named}]
+
+    def nodes(self, parts: Parts) -> Json:
+        return {"nodes": parts}
+
+    def cut(self, parts: Parts) -> list[Json]:
+        return [{"f": "cut", **_joined(parts), **self._named}]
+
+    def both_ways(self, parts: Parts) -> Json:
+        ones, others = (part["nodes"] for part in parts)
+        return {"kind": f"{' '.join(ones)} from {' '.join(others)}",
+                "grudge": {**dict.fromkeys(ones, others), **dict.fromkeys(others, ones)}}
+
+    def one_way(self, parts: Parts) -> Json:
+        ones, others = (part["nodes"] for part in parts)
+        return {"kind": f"{' '.join(ones)} hears not {' '.join(others)}",
+                "grudge": dict.fromkeys(ones, others)}
+
+    def heal(self, parts: Parts) -> list[Json]:
+        return [{"f": "heal"}]
+
+    def power_cut(self, parts: Parts) -> list[Json]:
+        return [{"f": "power_cut", **_joined(parts), **self._named}]
+
+    def keep_leos(self, parts: Parts) -> Json:
+        return {"keep": {str(key): leo for key, leo in enumerate(parts, start=self._partition)}}
+
+    def disk(self, parts: Parts) -> list[Json]:
+        return [{"f": "disk", **parts[0], "kind": "wiped", **self._named}]
+
+    def elect(self, parts: Parts) -> list[Json]:
+        return [{"f": "elect", "partitions": [self._partition], **_joined(parts)}]
+
+    def arm(self, parts: Parts) -> list[Json]:
+        action, nodes, name, *options = parts
+        point = {"name": name, "action": action, **_joined(options), **self._named}
+        return [{"f": "arm", **nodes, "point": point, **self._named}]
+
+    def for_ms(self, parts: Parts) -> Json:
+        return {"for_ms": parts[0] // _NS["ms"]}
+
+    def scope(self, parts: Parts) -> Json:
+        return {"scope": "broker"}
+
+    def release(self, parts: Parts) -> list[Json]:
+        point = {**_joined(parts[1:]), **self._named}
+        return [{"f": "release", **parts[0], **({"point": point} if point else {}), **self._named}]
+
+    # -- moments
+
+    def moment(self, parts: Parts) -> Json:
         found: list[Json] = []
-        for part in map(_tree, moment.children):
-            one = self._either(part)
+        for one in parts:
             if found and one["at"] == "after":  # `then TIME`
                 found[-1]["then_ns"] = found[-1].get("then_ns", 0) + one["after_ns"]
             else:
                 found.append(one)
-        return found[0] if len(found) == 1 else {"at": "sequence", "of": found}
+        return {"moment": found[0] if len(found) == 1 else {"at": "sequence", "of": found}}
 
-    def _either(self, either: Node) -> Json:
+    def either(self, parts: Parts) -> Json:
         """The first that comes; if all are states, they are one state."""
-        found = [self._single(_tree(part)) for part in either.children]
-        if len(found) == 1:
-            return found[0]
-        if all(one["at"] == "state" for one in found):
-            return {"at": "state", "any": [{k: v for k, v in one.items() if k != "at"} for one in found]}
-        return {"at": "first", "of": found}
+        if len(parts) == 1:
+            return dict(parts[0])
+        if all(one["at"] == "state" for one in parts):
+            return {"at": "state", "any": [{k: v for k, v in one.items() if k != "at"} for one in parts]}
+        return {"at": "first", "of": parts}
 
-    def _single(self, single: Node) -> Json:
-        at, words = str(single.data), [_value(child) for child in single.children if isinstance(child, Token)]
-        if at == "states":
-            states = [self._state(_tree(part)) for part in single.children]
-            return {"at": "state", **(states[0] if len(states) == 1 else {"all": states})}
-        if at == "failpoint":
-            conditions = {str(part.data): part for part in map(_tree, single.children[2:])}
-            count = {"count": _value(conditions.pop("often").children[0])} if "often" in conditions else {}
-            return {"at": at, "node": words[0], "name": words[1], **_options(conditions), **count,
-                    **self._named}
-        if at == "ack":
-            return {"at": at, "partition": self._partition, "count": words[0],
-                    **({"leader": words[1]} if words[1:] else {})}
-        return {"at": at, {"after": "after_ns", "time": "time"}[at]: words[0]}
+    def after(self, parts: Parts) -> Json:
+        return {"at": "after", "after_ns": parts[0]}
 
-    def _state(self, state: Node) -> Json:
-        if state.data == "healthy":
-            return {"healthy": True}
-        seen, how = _observation(str(state.children[0])), str(state.children[1])
+    def time(self, parts: Parts) -> Json:
+        return {"at": "time", "time": parts[0]}
+
+    def ack(self, parts: Parts) -> Json:
+        return {"at": "ack", "partition": self._partition, "count": parts[0], **_joined(parts[1:])}
+
+    def failpoint(self, parts: Parts) -> Json:
+        node, name, *conditions = parts
+        return {"at": "failpoint", "node": node, "name": name, **_joined(conditions), **self._named}
+
+    def states(self, parts: Parts) -> Json:
+        return {"at": "state", **(parts[0] if len(parts) == 1 else {"all": parts})}
+
+    def condition(self, parts: Parts) -> Json:
+        seen, how = _observation(parts[0]), parts[1]
         field = seen["field"]
         if how not in operators_of(field):
             _refuse_operator(field, how)
         if field not in OF_BROKER or seen.get("replica") in (*ROLES, EVERY):
             seen["partition"] = self._partition
-        return {**seen, "is": how, "value": _compared(_tree(state.children[2]).children[0], field, how)}
+        return {**seen, "is": how, "value": _compared(parts[2], field, how)}
+
+    def value(self, parts: Parts) -> Json | int:
+        return parts[0]  # type: ignore[no-any-return]
 
 
-def _compared(value: Token | Node, field: str, how: str) -> object:
+def _joined(parts: Iterable[Json]) -> Json:
+    return {key: value for part in parts for key, value in part.items()}
+
+
+def _compared(value: Json | int, field: str, how: str) -> object:
     """What the field is compared with."""
-    if isinstance(value, Token):
-        return _value(value)
-    words = _values(value)
+    if isinstance(value, int):
+        return value
+    words = value["nodes"]
     if len(words) > 1 and not (field == "isr" and how in SAMENESS):
         refuse(f"compares {field} with {', '.join(words)}, should be one")
     if field in OF_BROKER:
@@ -217,59 +268,6 @@ def _observation(word: str) -> Json:
     if field not in REPLICA_FIELDS:
         refuse(f"does not know the field {field!r} of {who}; valid: {', '.join(REPLICA_FIELDS)}")
     return {"replica": who, "field": field}
-
-
-def _cut(nodes: list[str], parts: Mapping[str, Node]) -> Json:
-    reset = {"reset": True} if "reset" in parts else {}
-    if "both_ways" in parts:
-        others = _values(_tree(parts["both_ways"].children[0]))
-        return {"kind": f"{' '.join(nodes)} from {' '.join(others)}",
-                "grudge": {**dict.fromkeys(nodes, others), **dict.fromkeys(others, nodes)}, **reset}
-    if "one_way" in parts:
-        others = _values(_tree(parts["one_way"].children[0]))
-        return {"kind": f"{' '.join(nodes)} hears not {' '.join(others)}",
-                "grudge": dict.fromkeys(nodes, others), **reset}
-    return {"nodes": nodes, **reset}
-
-
-def _options(parts: Mapping[str, Node]) -> Json:
-    """The options of an act, or the conditions of a failpoint, by the names that they have in JSON."""
-    found = {name: _value(part.children[0]) if part.children else True for name, part in parts.items()}
-    if "for" in found:
-        found = {**found, "for_ms": found["for"] // _NS["ms"]}
-    named = {"at": "name", "broker": "scope"}
-    return {named.get(name, name): "broker" if name == "broker" else value
-            for name, value in found.items() if name != "for"}
-
-
-def _ranges(values: Node) -> list[int]:
-    found: list[int] = []
-    for one in map(_tree, values.children):
-        first, last = _value(one.children[0]), _value(one.children[-1])
-        if last < first:
-            refuse(f"sends {first}..{last}, which is empty: the lower value comes first")
-        found += range(first, last + 1)
-    return found
-
-
-def _tree(part: Token | Node) -> Node:
-    assert isinstance(part, Tree), part
-    return part
-
-
-def _values(part: Node) -> list[Any]:
-    return [_value(child) for child in part.children]
-
-
-def _value(token: Token | Node) -> Any:
-    """A number, a time in ns, or a word."""
-    assert isinstance(token, Token), token
-    if token.type in _COUNTED:
-        return int(token)
-    if token.type != "TIME":
-        return str(token)
-    unit = "ms" if token.endswith("ms") else "s"
-    return round(float(token.removesuffix(unit)) * _NS[unit])
 
 
 # -- what is wrong ------------------------------------------------------------------------------------------

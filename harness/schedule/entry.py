@@ -55,31 +55,8 @@ acts (0: always); `scope` (partition): `broker` stops the complete process. To r
 After an armed crash the node is down as after a kill; the history records a kill, with the failpoint as its
 moment.
 
-Moments (`at`):
-  time   {"time": ns}                          since the run began; with `after_ns` too: not earlier than that
-                                               after the entry before it was done
-  ack    {"partition": p, "count": k}          the k-th acked micro-send of the partition in this run; with
-                                               `leader` too: of those that this node acked, by its own
-                                               trace (before it sent the response)
-  state  {"partition": p, "replica": who, "field": FIELD, "is": OP, "value": v}
-         {"partition": p, "field": leader|epoch|isr, ...}       no replica: as the controller sees it
-         {"all": [state, ...]}                 all of them in one view
-         {"any": [state, ...]}                 one of them
-         {"healthy": true}                     every broker up and unfenced, every ISR full, its leader and
-                                               epoch known to all its members, no fault in force
-         `value` may be another observation: {"replica": who, "field": ...}, and `partition` if it differs
-         `replica` may be a role, or every: then it must be true for each replica of the partition
-  after  {"after_ns": d}                       d after the entry before it was done
-  failpoint  {"node": who, "name": POINT}      the node meets a point that an earlier entry has armed; with
-                                               `partition`, `epoch`, `peer` or `offset`: these must match;
-                                               with `count` (1): the k-th time since it was last armed
-  sequence   {"of": [moment, ...]}             one after the other, within one time-out
-  first      {"of": [moment, ...]}             whichever comes first
-Each of them may have `then_ns`: a further delay.
-FIELD is one of leo, hw, epoch, checkpointed_hw, leader, isr, running, unfenced. OP is one of == != < <= >
->=, or for isr: == != (as sets), contains, lacks. If a field is not visible because the broker does not
-answer, no condition on it is true, not even !=; `running` and `unfenced` (the controller considers it alive)
-belong to brokers, are always visible, and need no partition.
+A moment has its kind in `at` (time, after, ack, failpoint, state, sequence, first): moments.py has a class
+for each, with its keys; states.py describes the states.
 Roles: leader, follower (the first in the assignment that does not lead), last-in-isr, controller (its
 process); down (every node that a fault in force has stopped), paused; else a node's name. They are those of
 the entry's `partition` (every fault takes it), else of the partition of its ops or its point, else of 0. If

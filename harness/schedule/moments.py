@@ -2,7 +2,7 @@
 
 Its fields are its JSON form, read strictly; its methods are its text, what it waits for and whether that has
 come, why it can never come on a cluster, and what is said of it when it was missed. To add a kind, write its
-class, list it in KINDS, and give it words in nemesis/steps.lark. entry.py describes the JSON form.
+class, list it in KINDS, and give it words in nemesis/steps.lark.
 
 Rules
 1. A field that is None is left out of the JSON.
@@ -207,7 +207,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time(Moment):
-    """A time of the run; not earlier than after_ns after the entry before it was done."""
+    """`time` ns since the run began; with `after_ns`: not earlier than that after the entry before it."""
 
     at: ClassVar[str] = "time"
     always_comes: ClassVar[bool] = True
@@ -238,7 +238,7 @@ class Time(Moment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class After(Moment):
-    """So long after the entry before it was done."""
+    """`after_ns` after the entry before it was done."""
 
     at: ClassVar[str] = "after"
     always_comes: ClassVar[bool] = True
@@ -279,7 +279,8 @@ def _of_partition(partition: int | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ack(Moment):
-    """The k-th acked micro-send of the partition in this run; with leader: of those that this node acked."""
+    """The `count`-th acked micro-send of the partition in this run; with `leader` (a node or a role): of
+    those that this node acked, by its own trace (before it sent the response)."""
 
     at: ClassVar[str] = "ack"
     of_committing: ClassVar[bool] = True
@@ -324,7 +325,8 @@ async def _nodes_of(name: str, partition: int, sight: Sight, stage: Callable[[],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failpoint(Moment):
-    """The node meets a point that an earlier entry has armed, for the k-th time since then."""
+    """The node (or role) meets the point `name`, which an earlier entry has armed, for the `count`-th time
+    since then (1); `partition`, `epoch`, `peer` and `offset` must match where they are given."""
 
     at: ClassVar[str] = "failpoint"
     node: str = field(metadata=_by(read.node_or_role))
@@ -428,7 +430,7 @@ def describe_met(met: Met, count: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhenState(Moment):
-    """The cluster is seen in a state."""
+    """The cluster is seen in a state, whose keys are the moment's."""
 
     at: ClassVar[str] = "state"
     looks_every_s: ClassVar[float] = POLL_S
@@ -539,7 +541,7 @@ class Several(Moment):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTurn(Several):
-    """One after the other, within one time-out."""
+    """The moments in `of` one after the other, within one time-out."""
 
     at: ClassVar[str] = "sequence"
     join: ClassVar[str] = " then "
@@ -569,7 +571,7 @@ class InTurn(Several):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstOf(Several):
-    """Whichever comes first."""
+    """Whichever of the moments in `of` comes first."""
 
     at: ClassVar[str] = "first"
     join: ClassVar[str] = " or "

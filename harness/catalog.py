@@ -3,7 +3,6 @@
 So `floodmark --help` starts no Spark, and judging needs no client library.
 """
 
-import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,6 @@ from typing import Any
 
 from floodmark.harness import faults
 from floodmark.harness.broker_config import as_broker_keys
-from floodmark.harness.client.security import Security
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
@@ -40,7 +38,7 @@ from floodmark.harness.registered import (
     registered,
     registered_as,
 )
-from floodmark.harness.run_location import Far, Place
+from floodmark.harness.run_location import Far
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.statistics_seams import ClientActivity, Measures
@@ -72,26 +70,15 @@ OFFERS: Mapping[str, str] = {
     "containers": "floodmark.harness.cluster.containers.place:offers",
 }
 ALWAYS_CUT = frozenset({"containers", SIMULATED})  # clusters that can cut links without proxies
-FIND_OWN = "floodmark.harness.cluster.own.cluster:find"  # for a user's own cluster
-OWN_CLUSTER = "floodmark.harness.cluster.own.cluster:OwnCluster"
-FAULT_COMMANDS = "floodmark.harness.cluster.own.fault_commands:read_fault_commands"
 WIRE_CLIENTS = "floodmark.harness.client.client:wire_clients"
 JUDGE = "floodmark.checkers.judge.job:SparkJudge"
-MEASURE = "floodmark.checkers.stats.job:measure"
-SEEN = "floodmark.checkers.stats.seen:seen"
-HISTORY_PARQUET = "floodmark.checkers.read.history_parquet:keep"
-WARM = "floodmark.checkers.spark.session:context"
 LEAVE = "floodmark.checkers.spark.session:stop_spark"
-QUICKEN = "floodmark.checkers.spark.session:build_archive_for_next_start"
-FAR_FOLDERS = "floodmark.checkers.spark.hadoop:far_folders"
 FIND_JAVA = "floodmark.checkers.spark.session:find_java"
 CHECK_JAVA = "floodmark.checkers.spark.session:check_version"
 DRAWS = "floodmark.nemesis.registered_nemeses:draws"
 NEMESES_OF = "floodmark.nemesis.registered_nemeses:nemeses_of"
 PLANNER = "floodmark.nemesis.random_plans:plan"
-BUDGET = "floodmark.nemesis.budget:overspends"
 STRIKES = "floodmark.nemesis.strikes:Strikes"
-UNAVAILABLE = "floodmark.nemesis.strikes:unavailable"
 LIMITS = "floodmark.nemesis.refusals:limits_of"
 SCHEDULE_RUNNER = "floodmark.nemesis.schedule_runner:ScheduleRunner"
 # Programs, which are run and never imported, except for a simulation. BROKER_NAMES prints the names of all
@@ -101,6 +88,39 @@ BROKER_CHECK = "floodmark.broker.check_config"
 
 _ALIASES = {"partition": "cut"}  # Jepsen's name
 MEMORY = "memory"  # the former name of SIMULATED, and of what it was: an implementation of its own
+
+
+def _load(dotted: str) -> Any:
+    module, _, attribute = dotted.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def late(dotted: str) -> Callable[..., Any]:
+    """A function that imports the function of this name when it is called. (`harness` may not import Spark or
+    the broker.)"""
+
+    def function(*args: Any, **options: Any) -> Any:
+        return _load(dotted)(*args, **options)
+
+    return function
+
+
+# Of the judge's Spark: starts it before there is anything to judge; begins background work that lets the next
+# process start it faster, and returns whether it did; the run folders that an address in another file system
+# matches, UsageError where there are none.
+warm_judge = late("floodmark.checkers.spark.session:context")
+prepare_next_judge: Callable[[], bool] = late("floodmark.checkers.spark.session:build_archive_for_next_start")
+far_folders: Callable[[str, Workers], Sequence[Far]] = late("floodmark.checkers.spark.hadoop:far_folders")
+# Measures what faults cost clients in these runs; each folder stores its own measures.
+measure: Callable[..., Measures] = late("floodmark.checkers.stats.job:measure")
+# Reads the ops of a run's clients for its page: folder, ranges (partition, first offset, end offset) whose
+# acked records are returned one by one, ops at most. OSError where the history cannot be read.
+client_activity: Callable[[Path, Sequence[tuple[int, int, int]], int], ClientActivity] = late(
+    "floodmark.checkers.stats.seen:seen")
+# Writes a big history as Parquet beside its lines, which the judge reads faster next time; OSError.
+keep_parquet: Callable[[Path], None] = late("floodmark.checkers.read.history_parquet:keep")
+# Why no simulated broker would start with these settings, KEY=VALUE each; None: it would.
+broker_refusal: Callable[[Sequence[str]], str | None] = late(f"{BROKER_CHECK}:find_problem")
 
 
 def own_names(kind: str) -> tuple[str, ...]:
@@ -186,16 +206,11 @@ def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, 
                                  topic_config=topic_config or {}, topics=topics or {})
 
 
-def broker_refusal(settings: Sequence[str]) -> str | None:
-    """The reason why no simulated broker would start with these settings, KEY=VALUE each; None: it would."""
-    refusal: str | None = _load(f"{BROKER_CHECK}:find_problem")(settings)
-    return refusal
-
 
 def import_simulated() -> None:
     """Import what simulated runs need, so that the processes that are forked for them have it."""
     for dotted in (CLUSTERS[SIMULATED], SYSTEMS[REFERENCE], *WORKLOADS.values(), WIRE_CLIENTS, PLANNER,
-                   BUDGET, STRIKES, LIMITS, SCHEDULE_RUNNER):
+                   "floodmark.nemesis.budget:overspends", STRIKES, LIMITS, SCHEDULE_RUNNER):
         _load(dotted)
 
 
@@ -207,29 +222,6 @@ def unsupported_nemeses(kafka: str | None, rules: str) -> Mapping[str, str]:
     needs = {name: needed_for(nemesis.faults[0].split()[0]) for name, nemesis in faults.NEMESES.items()}
     return {name: lacks[kind] for name, kind in needs.items() if kind in lacks}
 
-
-def find_own(bootstrap: Sequence[tuple[str, int]], security: Security) -> Any:
-    """Find a user's own cluster, as its brokers describe it (own.cluster.Found). FloodmarkError where no
-    broker answers."""
-    return asyncio.run(_load(FIND_OWN)(bootstrap, security))
-
-
-def own_cluster(found: Any, folder: Path, **options: Any) -> Cluster:
-    """Make a Cluster from what find_own found; it sends no request yet. options: of
-    own.cluster.OwnCluster."""
-    made: Cluster = _load(OWN_CLUSTER)(found, folder, **options)
-    return made
-
-
-def fault_commands(file: Path) -> Any:
-    """Read the user's commands for faults; UsageError where the file is not valid."""
-    return _load(FAULT_COMMANDS)(file)
-
-
-def unavailable(cluster: Cluster) -> Mapping[str, str]:
-    """The faults that this cluster does not support -> why."""
-    reasons: Mapping[str, str] = _load(UNAVAILABLE)(cluster)
-    return reasons
 
 
 def clients(cluster: Cluster) -> MakeClient:
@@ -290,12 +282,6 @@ def plan(names: Sequence[str], *, seed: int, nodes: Sequence[str], partitions: S
     return made
 
 
-def overspends(schedule: Schedule, *, min_insync_replicas: int, flush_every: bool = False) -> Sequence[Any]:
-    """The entries of a schedule, (position, why), that break more than the guarantees tolerate."""
-    found: Sequence[Any] = _load(BUDGET)(
-        schedule, min_insync_replicas=min_insync_replicas, flush_every=flush_every)
-    return found
-
 
 def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], schedule: Schedule = ()
                     ) -> ScheduleRunner:
@@ -324,36 +310,9 @@ def judge(workers: Workers = HERE) -> Judge:
     return made
 
 
-def measure(folders: Sequence[Place], workers: Workers = HERE) -> Measures:
-    """Measure what faults cost clients in these runs; each folder stores its own measures."""
-    made: Measures = _load(MEASURE)(folders, workers)
-    return made
 
 
-def client_activity(folder: Path, near: Sequence[tuple[int, int, int]], ops_at_most: int) -> ClientActivity:
-    """Read the ops of this run's clients for its page. near: ranges (partition, first offset, end offset)
-    whose acked records are returned one by one. OSError where the history cannot be read."""
-    made: ClientActivity = _load(SEEN)(folder, near, ops_at_most)
-    return made
 
-
-def keep_parquet(history: Path) -> None:
-    """Write a big history as Parquet beside its lines, which the judge reads faster next time. Raises:
-    OSError."""
-    _load(HISTORY_PARQUET)(history)
-
-
-def prepare_next_judge() -> bool:
-    """Begin background work that lets the judge of the next process start faster; returns whether it was
-    begun.
-    """
-    begun: bool = _load(QUICKEN)()
-    return begun
-
-
-def warm_judge() -> None:
-    """Start the judge's Spark now, before there is anything to judge."""
-    _load(WARM)()
 
 
 def stop_judge() -> None:
@@ -362,11 +321,6 @@ def stop_judge() -> None:
         with suppress(Exception):  # the process ends anyway
             _load(LEAVE)()
 
-
-def far_folders(word: str, workers: Workers = HERE) -> Sequence[Far]:
-    """The run folders that an address in another file system matches; UsageError where there are none."""
-    found: Sequence[Far] = _load(FAR_FOLDERS)(word, workers)
-    return found
 
 
 def can_judge() -> None:
@@ -404,8 +358,3 @@ def _factory_of(kind: str, name: str, own: Mapping[str, str], protocol: type) ->
         return made
 
     return make
-
-
-def _load(dotted: str) -> Any:
-    module, _, attribute = dotted.partition(":")
-    return getattr(import_module(module), attribute)

@@ -6,17 +6,19 @@ Rules
 3. Nothing of --client-config goes into the run's folder or a message.
 """
 
+import asyncio
 import datetime
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from floodmark.harness import catalog
 from floodmark.harness.client.security import Security, read_client_config
+from floodmark.harness.cluster.own.cluster import Found, OwnCluster, find
+from floodmark.harness.cluster.own.fault_commands import read_fault_commands
 from floodmark.harness.commands import planned_schedule, run
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole_number
@@ -25,6 +27,7 @@ from floodmark.harness.pipeline import Gate
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.run import default_folder, refuse_nonempty
 from floodmark.harness.runner import RunPlan, spread
+from floodmark.nemesis.strikes import unavailable
 
 PORT = 9092
 PLACE = "own"
@@ -60,18 +63,18 @@ def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
     if security.ignored:
         click.echo(f"{own.client_config}: {', '.join(security.ignored)} are not about security and are left "
                    "alone", err=True)
-    commands = None if own.faults_file is None else catalog.fault_commands(own.faults_file)
+    commands = None if own.faults_file is None else read_fault_commands(own.faults_file)
     seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
     folder = options.out or default_folder(seed, datetime.datetime.now())
     refuse_nonempty(folder)
-    found = catalog.find_own(addresses, security)
+    found = asyncio.run(find(addresses, security))
     nodes = tuple(found.ids)
     run_id = secrets.token_hex(8)
     prefix = f"floodmark-{run_id}-"
     factor = min(3, len(nodes)) if options.replication_factor is None else options.replication_factor
     specs = options.assignment or spread(nodes, f"{prefix}{run.TOPIC}", options.partitions, factor)
     given = {**pairs(options.config), **pairs(options.topic_config, "-t")}
-    cluster = catalog.own_cluster(found, folder, prefix=prefix, bootstrap=own.bootstrap, security=security,
+    cluster = OwnCluster(found, folder, prefix=prefix, bootstrap=own.bootstrap, security=security,
                                   commands=commands, may_break=own.may_break, topic_settings=given)
     least = whole_number(_INSYNC, given.get(_INSYNC) or found.settings[0].get(_INSYNC, "1"))
     strikes = strikes_on(cluster, options, planning_context(found, options, seed, least))
@@ -90,7 +93,7 @@ def patience_of(settings: Mapping[str, str]) -> float:
     return max(int(time_ms if time_ms.isdecimal() else _LAG_MS) for time_ms in shown) / 1000
 
 
-def planning_context(found: Any, options: RunOptions, seed: int, least: int
+def planning_context(found: Found, options: RunOptions, seed: int, least: int
                      ) -> planned_schedule.PlanningContext:
     shown = found.settings[0]
     session_ms = next((shown[key] for key in _SESSIONS if key in shown), _SESSION_MS)
@@ -124,7 +127,7 @@ def strikes_on(cluster: Cluster, options: RunOptions, context: planned_schedule.
 
 def why_not(cluster: Cluster, nemesis: str, context: planned_schedule.PlanningContext) -> str | None:
     """Why this nemesis is impossible on the cluster; None: it is possible."""
-    lacking = catalog.unavailable(cluster)
+    lacking = unavailable(cluster)
     for overspend in (context.overspend, True):  # for some nothing is planned without
         schedule = planned_schedule.random_schedule(
             nemesis, replace(context, duration_s=LONG_S, overspend=overspend)).schedule

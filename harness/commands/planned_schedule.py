@@ -17,6 +17,7 @@ from floodmark.harness.registered import NEMESIS
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
+from floodmark.nemesis.budget import overspends
 
 DIRECT = "direct"
 CUT = "cut"
@@ -57,7 +58,7 @@ class PlanningContext:
 def schedule_from_file(file: Path, context: PlanningContext) -> PlannedSchedule:
     """The schedule of a file, with remarks on entries that overspend the budget."""
     schedule = json_form.load(file, nodes=context.nodes, partitions=context.partitions)
-    found = catalog.overspends(
+    found = overspends(
         schedule, min_insync_replicas=context.min_insync_replicas, flush_every=context.flush_every)
     return PlannedSchedule(schedule=schedule, remarks=tuple(
         f"entry {one.position} overspends the guarantees: {one.why}" for one in found))
@@ -96,7 +97,7 @@ def random_schedule(nemeses: str, context: PlanningContext) -> PlannedSchedule:
         session_s=context.session_s, links_cut=_can_cut(context), flush_every=context.flush_every,
         leaders=context.leaders)
     if set(names) - {*catalog.own_names(NEMESIS)} and not context.overspend:
-        for one in catalog.overspends(
+        for one in overspends(
                 schedule, min_insync_replicas=context.min_insync_replicas,
                 flush_every=context.flush_every):
             raise UsageError(f"--nemesis {nemeses} plans more faults than the guarantees tolerate, and "

@@ -29,6 +29,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run import Run
 from floodmark.harness.runner import Progress, carry_out
 from floodmark.harness.verdict import BUG, Verdict
+from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.scenario import PATIENT
 
 ZOO = ("Z01", "Z02", "Z04", "Z08", "Z14")
@@ -108,7 +109,7 @@ def random_options(part: Part, seed: int, bound_s: float) -> RunOptions:
 def spends(part: Part) -> bool:
     """Whether the steps go beyond the guarantees: then luck may too."""
     least = int(part.scenario.config.get("min.insync.replicas", "2"))
-    return bool(catalog.overspends(part.scenario.schedule, min_insync_replicas=least))
+    return bool(overspends(part.scenario.schedule, min_insync_replicas=least))
 
 
 async def all_of(runs: Sequence[Coroutine[Any, Any, None]]) -> None:

@@ -17,8 +17,8 @@ from installed import environment_in, wheel_in
 from namesakes import COMPLAINT, planted
 from readme import block
 
-from floodmark.harness import catalog
 from floodmark.harness.campaign.plan import preset_text, presets, read
+from floodmark.harness.cluster.own.fault_commands import read_fault_commands
 from floodmark.harness.commands import own_cluster
 from floodmark.harness.commands.own_cluster import OwnOptions
 
@@ -162,7 +162,7 @@ def test_the_steps_for_an_own_cluster_are_valid(
     """The options, and the file of faults; nothing is run."""
     monkeypatch.chdir(tmp_path)
     Path(FAULTS.removeprefix("# ")).write_text(block(FAULTS))
-    catalog.fault_commands(Path(FAULTS.removeprefix("# ")))
+    read_fault_commands(Path(FAULTS.removeprefix("# ")))
     assert tomllib.loads(block(FAULTS))["commands"].keys() >= {"kill", "start", "pause", "resume"}
     asked = []
     monkeypatch.setattr(own_cluster, "run_on_own", lambda own, *_: asked.append(own) or 0)

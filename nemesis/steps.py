@@ -225,9 +225,9 @@ class _Step(Transformer[Token, list[Json]]):
         field = seen["field"]
         if how not in operators_of(field):
             _refuse_operator(field, how)
-        if field not in OF_BROKER or seen.get("replica") in (*ROLES, EVERY):
-            seen["partition"] = self._partition
-        return {**seen, "is": how, "value": _compared(parts[2], field, how)}
+        of_replica = field not in OF_BROKER or seen.get("replica") in (*ROLES, EVERY)
+        where = {"partition": self._partition} if of_replica else {}
+        return {**seen, "is": how, **where, "value": _compared(parts[2], field, how)}
 
     def value(self, parts: Parts) -> Json | int:
         return parts[0]  # type: ignore[no-any-return]

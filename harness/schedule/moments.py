@@ -5,7 +5,7 @@ come, why it can never come on a cluster, and what is said of it when it was mis
 class, list it in KINDS, and give it words in nemesis/steps.lark.
 
 Rules
-1. A field that is None is left out of the JSON.
+1. A field that is None is left out of the JSON. The keys are written in the order in which they were read.
 2. `time` and `after` always come; the time-out of an entry applies to the others.
 3. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
    noticed.
@@ -87,6 +87,7 @@ class Moment:
     looks_every_s: ClassVar[float] = EAGER_S
     of_committing: ClassVar[bool] = False  # whether it comes only if records are committed
     then_ns: int | None = field(default=None, metadata=_by(read.number))  # a further delay
+    keys: tuple[str, ...] = field(default=(), compare=False, repr=False)  # of the JSON that it was read from
 
     # -- JSON
 
@@ -99,18 +100,19 @@ class Moment:
                    needs=needs)
         readers[_THEN] = read.number
         return cls(**{key: readers[key](f"{place}.{key}", part, known)
-                      for key, part in given.items() if key != "at"})
+                      for key, part in given.items() if key != "at"}, keys=tuple(given))
 
     @classmethod
     def _fields(cls) -> list[Any]:
-        return [one for one in fields(cls) if one.name != _THEN]
+        return [one for one in fields(cls) if one.name not in (_THEN, "keys")]
 
     def to_json(self) -> dict[str, Any]:
         named = {one.name: getattr(self, one.name) for one in self._fields()}
         return self._written({key: value for key, value in named.items() if value is not None})
 
     def _written(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        return {"at": self.at, **own, **({} if self.then_ns is None else {_THEN: self.then_ns})}
+        found = {"at": self.at, **own, **({} if self.then_ns is None else {_THEN: self.then_ns})}
+        return {key: found[key] for key in dict.fromkeys([*self.keys, *found]) if key in found}
 
     # -- text
 
@@ -440,7 +442,7 @@ class WhenState(Moment):
     def read(cls, place: str, given: Mapping[str, Any], known: Known) -> Self:
         own = {key: part for key, part in given.items() if key not in ("at", _THEN)}
         then = read.number(f"{place}.{_THEN}", given[_THEN], known) if _THEN in given else None
-        return cls(state=read_state(place, own, known), then_ns=then)
+        return cls(state=read_state(place, own, known), then_ns=then, keys=tuple(given))
 
     def to_json(self) -> dict[str, Any]:
         return self._written(self.state.to_json())

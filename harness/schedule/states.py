@@ -18,7 +18,7 @@ brokers, are always visible, and need no partition.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from floodmark.harness.schedule import fields as read
@@ -92,12 +92,14 @@ class Condition:
     seen: Observation
     how: str  # one of operators_of(seen.field)
     value: Observation | tuple[str, ...] | str | int | None
+    keys: tuple[str, ...] = field(default=(), compare=False, repr=False)  # of the JSON that it was read from
 
     def to_json(self) -> dict[str, Any]:
         value = self.value
         written = (value.to_json() if isinstance(value, Observation)
                    else list(value) if isinstance(value, tuple) else value)
-        return {**self.seen.to_json(), "is": self.how, "value": written}
+        found = {**self.seen.to_json(), "is": self.how, "value": written}
+        return {key: found[key] for key in dict.fromkeys([*self.keys, *found]) if key in found}
 
     def text(self) -> str:
         match self.value:
@@ -266,7 +268,8 @@ def _read_condition(at: str, fields: Mapping[str, Any], known: Known) -> Conditi
     how = one_of(f"{at}.is", fields["is"], operators_of(seen.field))
     value, place = fields["value"], f"{at}.value"
     if not isinstance(value, dict):
-        return Condition(seen=seen, how=how, value=_read_literal(place, seen.field, how, value, known))
+        return Condition(seen=seen, how=how, keys=tuple(fields),
+                         value=_read_literal(place, seen.field, how, value, known))
     check_keys(place, value, ("partition", "replica", "field"))
     if value.get("replica") == EVERY:
         refuse(f"{place}.replica", "is every, should be one replica")
@@ -277,8 +280,8 @@ def _read_condition(at: str, fields: Mapping[str, Any], known: Known) -> Conditi
     if other.field not in wanted:
         refuse(f"{place}.field",
                f"is {other.field}, with which {seen.field} cannot be compared; valid: {', '.join(wanted)}")
-    return Condition(seen=seen, how=how, value=other if "partition" in value else replace(
-        other, partition=None))
+    return Condition(seen=seen, how=how, keys=tuple(fields),
+                     value=other if "partition" in value else replace(other, partition=None))
 
 
 def _read_observation(at: str, fields: Mapping[str, Any], known: Known) -> Observation:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from floodmark.harness.protocols import CLIENTS, CONTROLLER
-from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
+from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step, act
 from floodmark.nemesis.fault_patterns import crash, expire, pair
 from floodmark.nemesis.grudges import Grudge, apart
 
@@ -42,7 +42,7 @@ def elections(scope: PatternScope) -> FaultPattern:
     steps, at_s = [], 0.0
     for _ in range(scope.random.randint(3, 7)):
         if scope.random.random() < 0.6:
-            steps.append(Step(at_s=at_s, f="expire", nodes=(scope.victim(),)))
+            steps.append(act(at_s, "expire", scope.victim()))
         else:
             steps.append(_return_leaderships(scope, at_s))
         at_s += scope.random.choice((STILL_S, scope.while_s(0.05, 0.3), scope.while_s(0.3, 0.8)))
@@ -64,12 +64,12 @@ def severed(scope: PatternScope) -> FaultPattern:
         random.shuffle(grudges)
     args = {"reset": True} if random.random() < 0.2 else {}
     steps, at_s = _lead_first(scope)
-    steps.append(Step(at_s=at_s, f="cut", args={"kind": "severed", "grudge": grudges[0], **args}))
+    steps.append(act(at_s, "cut", kind="severed", grudge=grudges[0], **args))
     if len(grudges) > 1:
         at_s += scope.while_s(0.1, scope.session_s)
-        steps.append(Step(at_s=at_s, f="cut", args={"kind": "severed", "grudge": grudges[1], **args}))
+        steps.append(act(at_s, "cut", kind="severed", grudge=grudges[1], **args))
     heal_s = at_s + scope.while_s(1.2 * scope.session_s, max(scope.longest_s, 3 * scope.session_s))
-    return FaultPattern(steps=(*steps, Step(at_s=heal_s, f="heal")), touches=(node,))
+    return FaultPattern(steps=(*steps, act(heal_s, "heal")), touches=(node,))
 
 
 def laggard(scope: PatternScope) -> FaultPattern:
@@ -83,11 +83,9 @@ def laggard(scope: PatternScope) -> FaultPattern:
     heal_s = cut_s + scope.while_s(0.5 * scope.session_s, max(scope.longest_s, 2 * scope.session_s))
     kill_s = max(cut_s, heal_s + scope.random.choice((-0.3, -STILL_S, STILL_S, scope.while_s(0.02, 0.5))))
     steps += [
-        Step(at_s=cut_s, f="cut", args={"kind": "laggard", "grudge": apart([behind], scope.nodes)}),
-        Step(at_s=heal_s, f="heal"),
-        Step(at_s=kill_s, f="kill", nodes=(dying,)),
-        Step(at_s=max(heal_s, kill_s) + scope.while_s(0.1, 1.5 * scope.session_s), f="start",
-             nodes=(dying,)),
+        act(cut_s, "cut", kind="laggard", grudge=apart([behind], scope.nodes)),
+        act(heal_s, "heal"), act(kill_s, "kill", dying),
+        act(max(heal_s, kill_s) + scope.while_s(0.1, 1.5 * scope.session_s), "start", dying),
     ]
     return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=victims)
 
@@ -99,16 +97,14 @@ def ahead(scope: PatternScope) -> FaultPattern:
     others = [one for one in scope.nodes if one != node]
     if not others:
         return crash(scope)
-    cut = {"kind": "ahead", "grudge": {one: [node] for one in others}}
     cut_s = scope.while_s(*_LEADS_AFTER_S)
     kill_s = cut_s + scope.while_s(0.05, 0.4)
     start_s = kill_s + scope.while_s(0.3, 1.2 * scope.session_s)
     steps = (
-        _return_leaderships(scope), Step(at_s=cut_s, f="cut", args=cut),
-        Step(at_s=kill_s, f="kill", nodes=(node,)),
-        Step(at_s=kill_s + STILL_S, f="expire", nodes=(node,)),
-        Step(at_s=kill_s + 2 * STILL_S, f="heal"),
-        Step(at_s=start_s, f="start", nodes=(node,)),
+        _return_leaderships(scope),
+        act(cut_s, "cut", kind="ahead", grudge={one: [node] for one in others}),
+        act(kill_s, "kill", node), act(kill_s + STILL_S, "expire", node),
+        act(kill_s + 2 * STILL_S, "heal"), act(start_s, "start", node),
     )
     return FaultPattern(steps=steps, touches=(node,))
 
@@ -119,11 +115,11 @@ def upheaval(scope: PatternScope) -> FaultPattern:
     drawn = scope.random.random()
     if drawn < 0.5:
         nodes = scope.free if drawn < 0.2 else scope.victims(len(scope.nodes))
-        return FaultPattern(steps=(Step(at_s=0.0, f="expire", nodes=nodes),))
+        return FaultPattern(steps=(act(0.0, "expire", *nodes),))
     victims = scope.victims(len(scope.nodes))
-    starts = sorted((Step(at_s=scope.while_s(0.1, 1.5 * scope.session_s), f="start", nodes=(node,))
+    starts = sorted((act(scope.while_s(0.1, 1.5 * scope.session_s), "start", node)
                      for node in victims), key=lambda step: step.at_s)
-    return FaultPattern(steps=(Step(at_s=0.0, f="kill", nodes=victims), *starts), touches=victims)
+    return FaultPattern(steps=(act(0.0, "kill", *victims), *starts), touches=victims)
 
 
 def cascade(scope: PatternScope) -> FaultPattern:
@@ -131,12 +127,11 @@ def cascade(scope: PatternScope) -> FaultPattern:
     victims = scope.victims(2)
     steps, at_s = [], 0.0
     for node in victims:
-        steps += [Step(at_s=at_s, f="kill", nodes=(node,)),
-                  Step(at_s=at_s + STILL_S, f="expire", nodes=(node,))]
+        steps += [act(at_s, "kill", node), act(at_s + STILL_S, "expire", node)]
         at_s += scope.random.choice((2 * STILL_S, scope.while_s(0.1, 0.6)))
     for node in scope.random.sample(victims, len(victims)):
         at_s += scope.while_s(0.05, scope.session_s)
-        steps.append(Step(at_s=at_s, f="start", nodes=(node,)))
+        steps.append(act(at_s, "start", node))
     return FaultPattern(steps=tuple(steps), touches=victims)
 
 
@@ -146,9 +141,9 @@ def orphans(scope: PatternScope) -> FaultPattern:
     node, harm, mend = scope.victim(), *scope.random.choice((("kill", "start"), ("pause", "resume")))
     at_s = scope.while_s(0.0, 0.5)
     steps = [
-        Step(at_s=0.0, f=harm, nodes=(CONTROLLER,)), Step(at_s=at_s, f="kill", nodes=(node,)),
-        Step(at_s=at_s + scope.while_s(0.1, scope.session_s), f="start", nodes=(node,)),
-        Step(at_s=at_s + scope.while_s(0.1, 1.5 * scope.session_s), f=mend, nodes=(CONTROLLER,)),
+        act(0.0, harm, CONTROLLER), act(at_s, "kill", node),
+        act(at_s + scope.while_s(0.1, scope.session_s), "start", node),
+        act(at_s + scope.while_s(0.1, 1.5 * scope.session_s), mend, CONTROLLER),
     ]
     return FaultPattern(steps=tuple(sorted(steps, key=lambda step: step.at_s)), touches=(node,))
 
@@ -171,18 +166,16 @@ def relapse(scope: PatternScope) -> FaultPattern:
     quiet = []
     if random.random() < 0.5:
         unreached = {"kind": "relapse", "grudge": apart([CLIENTS], scope.nodes)}
-        quiet = [Step(at_s=healed_s + STILL_S, f="cut", args=unreached),
-                 Step(at_s=dies_s + STILL_S, f="heal")]
+        quiet = [act(healed_s + STILL_S, "cut", **unreached), act(dies_s + STILL_S, "heal")]
     fsynced = scope.flush_every and not scope.overspend
     of_all = len(scope.free) == len(scope.nodes) and (fsynced or random.random() < 0.5)
     dying = scope.nodes if of_all else (node,)
     steps = [
-        Step(at_s=0.0, f="arm", nodes=(node,), args={"point": report}),
-        _return_leaderships(scope), Step(at_s=cut_s, f="cut", args=cut),
-        Step(at_s=deposed_s, f="expire", nodes=(node,)),
-        Step(at_s=healed_s, f="heal"), *quiet[:1],
-        Step(at_s=dies_s, f="power_cut" if of_all and fsynced else "kill", nodes=dying, sooner=truncated),
-        *quiet[1:], Step(at_s=dies_s + STILL_S, f="release", nodes=(node,)),
+        act(0.0, "arm", node, point=report),
+        _return_leaderships(scope), act(cut_s, "cut", **cut),
+        act(deposed_s, "expire", node), act(healed_s, "heal"), *quiet[:1],
+        act(dies_s, "power_cut" if of_all and fsynced else "kill", *dying, sooner=truncated),
+        *quiet[1:], act(dies_s + STILL_S, "release", node),
         *_starts(scope, dying, dies_s + scope.while_s(0.1, 1.0)),
     ]
     return FaultPattern(steps=tuple(steps), touches=dying, alone=of_all)
@@ -196,19 +189,17 @@ def detour(scope: PatternScope) -> FaultPattern:
     others = [one for one in scope.nodes if one != node]
     if not others:
         return expire(scope)
-    alone = {"kind": "detour", "grudge": apart([node], [*others, CONTROLLER])}
-    unreached = {"kind": "detour", "grudge": apart([CLIENTS], others)}
     cut_s = scope.while_s(*_LEADS_AFTER_S)
     deposed_s = cut_s + scope.while_s(0.1, 0.5 * scope.session_s)
     healed_s = deposed_s + scope.while_s(0.05, 0.4)
     elected_s = healed_s + scope.while_s(0.3, 0.5 * scope.session_s)
     steps = [
-        _return_leaderships(scope), Step(at_s=cut_s, f="cut", args=alone),
-        Step(at_s=deposed_s, f="expire", nodes=(node,)),
-        Step(at_s=healed_s, f="heal"),
-        Step(at_s=healed_s + STILL_S, f="cut", args=unreached),
+        _return_leaderships(scope),
+        act(cut_s, "cut", kind="detour", grudge=apart([node], [*others, CONTROLLER])),
+        act(deposed_s, "expire", node), act(healed_s, "heal"),
+        act(healed_s + STILL_S, "cut", kind="detour", grudge=apart([CLIENTS], others)),
         _return_leaderships(scope, elected_s),
-        Step(at_s=elected_s + scope.while_s(0.1, 0.8), f="heal"),
+        act(elected_s + scope.while_s(0.1, 0.8), "heal"),
     ]
     return FaultPattern(steps=tuple(steps), touches=(node,))
 
@@ -227,15 +218,13 @@ def decision(scope: PatternScope) -> FaultPattern:
     back_s = down_s + scope.while_s(0.05, 0.4)
     dies_s = back_s + scope.while_s(0.05, 0.4)
     steps = [
-        Step(at_s=0.0, f="cut", args={"kind": "decision", "grudge": apart([behind], scope.nodes)}),
-        Step(at_s=down_s, f="kill", nodes=(CONTROLLER,), sooner=lacks),
-        Step(at_s=back_s, f="start", nodes=(CONTROLLER,)),
-        Step(at_s=dies_s, f="kill", nodes=(dying,)),
-        Step(at_s=dies_s + STILL_S, f="expire", nodes=(dying,)),
-        Step(at_s=dies_s + scope.while_s(0.1, 0.5), f="heal"),
+        act(0.0, "cut", kind="decision", grudge=apart([behind], scope.nodes)),
+        act(down_s, "kill", CONTROLLER, sooner=lacks), act(back_s, "start", CONTROLLER),
+        act(dies_s, "kill", dying), act(dies_s + STILL_S, "expire", dying),
+        act(dies_s + scope.while_s(0.1, 0.5), "heal"),
     ]
     start_s = steps[-1].at_s + scope.while_s(0.1, scope.session_s)
-    return FaultPattern(steps=(*steps, Step(at_s=start_s, f="start", nodes=(dying,))), touches=victims)
+    return FaultPattern(steps=(*steps, act(start_s, "start", dying)), touches=victims)
 
 
 def unheard(scope: PatternScope) -> FaultPattern:
@@ -245,12 +234,10 @@ def unheard(scope: PatternScope) -> FaultPattern:
     others = [one for one in scope.free if one != node]
     if not others:
         return expire(scope)
-    cut = {"kind": "unheard", "grudge": {node: [CONTROLLER]}}
     expire_s = scope.while_s(STILL_S, 0.2 * scope.session_s)
     steps = [
-        Step(at_s=0.0, f="cut", args=cut),
-        Step(at_s=expire_s, f="expire", nodes=tuple(others)),
-        Step(at_s=expire_s + scope.while_s(0.6 * scope.session_s, 1.2 * scope.session_s), f="heal"),
+        act(0.0, "cut", kind="unheard", grudge={node: [CONTROLLER]}), act(expire_s, "expire", *others),
+        act(expire_s + scope.while_s(0.6 * scope.session_s, 1.2 * scope.session_s), "heal"),
     ]
     return FaultPattern(steps=tuple(steps), touches=(node,))
 
@@ -261,10 +248,10 @@ def blackout(scope: PatternScope) -> FaultPattern:
     random = scope.random
     harm = "power_cut" if scope.flush_every and not scope.overspend and random.random() < 0.7 else "kill"
     down = scope.nodes
-    steps = [Step(at_s=0.0, f=harm, nodes=scope.nodes)]
+    steps = [act(0.0, harm, *scope.nodes)]
     if random.random() < 0.7:
         down = (*down, CONTROLLER)
-        steps.insert(random.randint(0, 1), Step(at_s=0.0, f="kill", nodes=(CONTROLLER,)))
+        steps.insert(random.randint(0, 1), act(0.0, "kill", CONTROLLER))
     steps += _starts(scope, down, scope.while_s(0.1, 0.6 * scope.session_s))
     return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
 
@@ -292,7 +279,7 @@ MIXTURES: Mapping[str, Mixture] = {
 
 def _return_leaderships(scope: PatternScope, at_s: float = 0.0) -> Step:
     """Every node that is in the ISR leads its share again: earlier faults may have left a node none."""
-    return Step(at_s=at_s, f="elect", args={"partitions": list(scope.partitions)})
+    return act(at_s, "elect", partitions=list(scope.partitions))
 
 
 def _lead_first(scope: PatternScope) -> tuple[list[Step], float]:
@@ -304,7 +291,7 @@ def _starts(scope: PatternScope, nodes: Sequence[str], at_s: float) -> list[Step
     """The nodes start one by one, in any order."""
     steps = []
     for node in scope.random.sample(nodes, len(nodes)):
-        steps.append(Step(at_s=at_s, f="start", nodes=(node,)))
+        steps.append(act(at_s, "start", node))
         at_s += scope.while_s(STILL_S, 0.3)
     return steps
 
@@ -315,6 +302,6 @@ def _again_and_again(harm: str, mend: str, scope: PatternScope) -> FaultPattern:
     at_s = 0.0
     for _ in range(scope.random.randint(2, 4)):
         one = pair(harm, mend, (node,), scope.while_s(0.05, 0.6 * scope.session_s))
-        steps += (Step(at_s=at_s + step.at_s, f=step.f, nodes=step.nodes) for step in one.steps)
+        steps += (act(at_s + step.at_s, step.f, *step.nodes) for step in one.steps)
         at_s = steps[-1].at_s + scope.while_s(0.3, 0.7 * scope.session_s)
     return FaultPattern(steps=tuple(steps), touches=(node,))

@@ -12,7 +12,7 @@ from typing import Any
 
 from floodmark.harness.faults import NEMESES
 from floodmark.harness.protocols import CONTROLLER
-from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
+from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step, act
 from floodmark.nemesis.grudges import KINDS
 from floodmark.nemesis.moment_patterns import moments
 
@@ -41,9 +41,8 @@ def restart(scope: PatternScope) -> FaultPattern:
     at_s = 0.0
     for node in order:
         down_s = scope.while_s(0.1, 0.6)
-        steps += [Step(at_s=at_s, f="stop", nodes=(node,)),
-                  Step(at_s=at_s + down_s, f="start", nodes=(node,)),
-                  Step(at_s=at_s + down_s + 1.0, f="wait", healthy=True)]
+        steps += [act(at_s, "stop", node), act(at_s + down_s, "start", node),
+                  act(at_s + down_s + 1.0, "wait", healthy=True)]
         at_s = steps[-1].at_s
     return FaultPattern(steps=tuple(steps), touches=scope.nodes, alone=True)
 
@@ -66,8 +65,8 @@ def cut(scope: PatternScope) -> FaultPattern:
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
     if scope.random.random() < 0.2:
         args["reset"] = True
-    heal = Step(at_s=scope.while_s(1.0), f="heal")
-    return FaultPattern(steps=(Step(at_s=0.0, f="cut", args=args), heal), touches=_cut_off(grudge, scope))
+    heal = act(scope.while_s(1.0), "heal")
+    return FaultPattern(steps=(act(0.0, "cut", **args), heal), touches=_cut_off(grudge, scope))
 
 
 def power(scope: PatternScope) -> FaultPattern:
@@ -84,17 +83,17 @@ def power(scope: PatternScope) -> FaultPattern:
     nodes: tuple[str, ...] = (scope.victim(),)
     if scope.overspend and len(scope.nodes) > 1:
         nodes = tuple(sorted(scope.random.sample(scope.nodes, scope.random.randint(2, len(scope.nodes)))))
-    struck = Step(at_s=0.1, f="power_cut", nodes=nodes, args=args, healthy=not scope.overspend)
-    start = Step(at_s=0.1 + down_s, f="start", nodes=nodes)
-    steps = [Step(at_s=0.0, f="wait"), struck, start]
+    struck = act(0.1, "power_cut", *nodes, healthy=not scope.overspend, **args)
+    start = act(0.1 + down_s, "start", *nodes)
+    steps = [act(0.0, "wait"), struck, start]
     may_cut = not scope.overspend and scope.links_cut and len(scope.nodes) > 1
     if may_cut and scope.random.random() < 0.7:
         # It asks for what it lacks, and hears nothing for a while.
         grudge = {nodes[0]: [node for node in scope.nodes if node != nodes[0]]}
-        cut = Step(at_s=0.1 + down_s / 2, f="cut", args={"kind": "slow-return", "grudge": grudge})
-        heal = Step(at_s=start.at_s + scope.while_s(0.3, 1.5 * scope.session_s), f="heal")
+        cut = act(0.1 + down_s / 2, "cut", kind="slow-return", grudge=grudge)
+        heal = act(start.at_s + scope.while_s(0.3, 1.5 * scope.session_s), "heal")
         steps = [*steps[:2], cut, start, heal]
-    steps.append(Step(at_s=steps[-1].at_s + RECOVERY_S, f="wait", healthy=True))
+    steps.append(act(steps[-1].at_s + RECOVERY_S, "wait", healthy=True))
     return FaultPattern(touches=scope.nodes, alone=True, steps=tuple(steps))
 
 
@@ -109,7 +108,7 @@ def _power_of_some(scope: PatternScope, args: Mapping[str, Any], down_s: float) 
 
 def expire(scope: PatternScope) -> FaultPattern:
     """A session ends though its broker lives."""
-    return FaultPattern(steps=(Step(at_s=0.0, f="expire", nodes=(scope.victim(),)),))
+    return FaultPattern(steps=(act(0.0, "expire", scope.victim()),))
 
 
 def elect(scope: PatternScope) -> FaultPattern:
@@ -118,13 +117,13 @@ def elect(scope: PatternScope) -> FaultPattern:
     if len(partitions) > 1 and scope.random.random() < 0.5:
         partitions = [scope.random.choice(partitions)]
     if not scope.overspend:
-        return FaultPattern(steps=(Step(at_s=0.0, f="elect", args={"partitions": partitions}),))
+        return FaultPattern(steps=(act(0.0, "elect", partitions=partitions),))
     victims = tuple(sorted(scope.random.sample(scope.free, max(1, len(scope.free) - 1))))
     down_s = scope.while_s(2.5)
     return FaultPattern(touches=victims, steps=(
-        Step(at_s=0.0, f="kill", nodes=victims),
-        Step(at_s=down_s - 0.3, f="elect", args={"partitions": partitions, "unclean": True}),
-        Step(at_s=down_s, f="start", nodes=victims)))
+        act(0.0, "kill", *victims),
+        act(down_s - 0.3, "elect", partitions=partitions, unclean=True),
+        act(down_s, "start", *victims)))
 
 
 def packet(scope: PatternScope) -> FaultPattern:
@@ -135,7 +134,7 @@ def packet(scope: PatternScope) -> FaultPattern:
     args: dict[str, Any] = {"kind": kind, "grudge": grudge}
     drawn = scope.random.random()
     if drawn < 0.2:
-        return FaultPattern(steps=(Step(at_s=0.0, f="reset", args=args),))
+        return FaultPattern(steps=(act(0.0, "reset", **args),))
     if drawn < 0.5:
         args["loss"] = round(scope.random.uniform(0.05, 0.4), 2)
     elif drawn < 0.8:
@@ -144,8 +143,8 @@ def packet(scope: PatternScope) -> FaultPattern:
     else:
         args["rate_kbit"] = scope.random.choice((256, 512, 1024, 4096))
     touched = tuple(node for node in scope.nodes if node in grudge)
-    heal = Step(at_s=scope.while_s(1.0), f="heal")
-    return FaultPattern(steps=(Step(at_s=0.0, f="packet", args=args), heal), touches=touched)
+    heal = act(scope.while_s(1.0), "heal")
+    return FaultPattern(steps=(act(0.0, "packet", **args), heal), touches=touched)
 
 
 def clock(scope: PatternScope) -> FaultPattern:
@@ -153,9 +152,7 @@ def clock(scope: PatternScope) -> FaultPattern:
     node = scope.victim()
     most_ms = scope.random.choice((200, 5_000, 60_000, 3 * 3_600_000))
     offset_ms = scope.random.choice((-1, 1)) * scope.random.randint(most_ms // 4, most_ms)
-    return FaultPattern(touches=(node,), steps=(
-        Step(at_s=0.0, f="clock", nodes=(node,), args={"offset_ms": offset_ms}),
-        Step(at_s=scope.while_s(), f="reset_clock", nodes=(node,))))
+    return pair("clock", "reset_clock", (node,), scope.while_s(), args={"offset_ms": offset_ms})
 
 
 def disk(scope: PatternScope) -> FaultPattern:
@@ -183,8 +180,8 @@ def controller(scope: PatternScope) -> FaultPattern:
     grudge = scope.random.choice((to_it, from_it, {**to_it, **from_it}))
     cut_off = tuple(unheard) if len(unheard) < len(scope.nodes) else ()
     return FaultPattern(touches=cut_off, steps=(
-        Step(at_s=0.0, f="cut", args={"kind": "controller", "grudge": grudge}),
-        Step(at_s=scope.while_s(), f="heal")))
+        act(0.0, "cut", kind="controller", grudge=grudge),
+        act(scope.while_s(), "heal")))
 
 
 MAKERS: dict[str, DrawPattern] = {name: {**globals(), "moments": moments}[name] for name in NEMESES}
@@ -205,8 +202,8 @@ def _until_mended(harm: str, args: Mapping[str, Any], mend: str, scope: PatternS
     on = (scope.victim(),)
     until_s = scope.while_s()
     return FaultPattern(touches=on, steps=(
-        Step(at_s=0.0, f=harm, nodes=on, args=args), Step(at_s=until_s, f=mend, nodes=on),
-        Step(at_s=until_s + 0.1, f="start", nodes=on)))
+        act(0.0, harm, *on, **args), act(until_s, mend, *on),
+        act(until_s + 0.1, "start", *on)))
 
 
 def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *,
@@ -214,4 +211,4 @@ def pair(harm: str, mend: str, nodes: Sequence[str], length_s: float, *,
     """A fault and the act that undoes it after this time."""
     on = tuple(nodes)
     return FaultPattern(touches=on, alone=alone, steps=(
-        Step(at_s=0.0, f=harm, nodes=on, args=args), Step(at_s=length_s, f=mend, nodes=on)))
+        act(0.0, harm, *on, **args), act(length_s, mend, *on)))

@@ -28,6 +28,12 @@ class Step:
     sooner: Mapping[str, Any] | None = None
 
 
+def act(at_s: float, f: str, *nodes: str, healthy: bool = False, sooner: Mapping[str, Any] | None = None,
+        **args: Any) -> Step:
+    """A step in short: `act(0.5, "kill", "n1")`."""
+    return Step(at_s=at_s, f=f, nodes=nodes, args=args, healthy=healthy, sooner=sooner)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultPattern:
     """The steps of one strike, in order, at least one. touches: the nodes that it disturbs until its end.
@@ -36,11 +42,6 @@ class FaultPattern:
     steps: tuple[Step, ...]
     touches: tuple[str, ...] = ()
     alone: bool = False
-
-    @property
-    def cuts(self) -> bool:
-        """Whether it has a heal, which heals the cuts of all patterns."""
-        return any(step.f == "heal" for step in self.steps)
 
     @property
     def length_s(self) -> float:

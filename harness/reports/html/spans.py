@@ -24,6 +24,11 @@ class Span:
     nodes: tuple[str, ...] = ()  # of a cut: the nodes whose links it drops
 
     @property
+    def lasts(self) -> bool:
+        """Whether it is still in force."""
+        return self.until_ns is not None and not self.mended
+
+    @property
     def label(self) -> str:
         """`cut, majorities-ring`."""
         return self.f.replace("_", " ") + (f", {self.kind}" if self.kind else "")
@@ -39,37 +44,19 @@ def began_of(line: Line) -> int:
 def spans_of(nemesis: Sequence[Line], last_ns: int) -> list[Span]:
     """The spans of the nemesis's lines, in order; a fault that nothing mended lasts to the end."""
     spans: list[Span] = []
-    lasting: list[tuple[str, str | None, int]] = []  # f, node, its place in spans
     for line in nemesis:
         f, fault = text(line, "f"), line.get("fault")
         fields = fault if isinstance(fault, dict) else {}
         nodes = [str(node) for node in items(fields, "nodes")]
         if f in MENDING:
-            still = []
-            for one in lasting:
-                if undoes(f, nodes, one[0], one[1]):
-                    spans[one[2]] = ended(spans[one[2]], int_in(line, "time") or 0)
-                else:
-                    still.append(one)
-            lasting = still
+            time_ns = int_in(line, "time") or 0
+            spans = [replace(one, until_ns=max(time_ns, one.began_ns), mended=True)
+                     if one.lasts and undoes(f, nodes, one.f, one.node) else one for one in spans]
         elif f not in UNSEEN:
-            lasts = f in LASTING
             of_links = f in OF_LINKS or not nodes
-            for node in [None] if of_links else nodes:
-                lasting += [(f, node, len(spans))] if lasts else []
-                spans.append(
-                    Span(
-                        f=f,
-                        node=node,
-                        began_ns=began_of(line),
-                        until_ns=last_ns if lasts else None,
-                        index=int_in(line, "index") or 0,
-                        kind=text(fields, "kind"),
-                        nodes=tuple(nodes) if of_links else (),
-                    )
-                )
+            spans += (
+                Span(f=f, node=node, began_ns=began_of(line), until_ns=last_ns if f in LASTING else None,
+                     index=int_in(line, "index") or 0, kind=text(fields, "kind"),
+                     nodes=tuple(nodes) if of_links else ())
+                for node in ([None] if of_links else nodes))
     return spans
-
-
-def ended(span: Span, time_ns: int) -> Span:
-    return replace(span, until_ns=max(time_ns, span.began_ns), mended=True)

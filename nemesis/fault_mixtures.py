@@ -62,7 +62,7 @@ def severed(scope: PatternScope) -> FaultPattern:
     if from_peers and random.random() < 0.5:
         grudges = [from_peers, from_controller]
         random.shuffle(grudges)
-    args = {"reset": True} if random.random() < 0.2 else {}
+    args: dict[str, Any] = {"reset": True} if random.random() < 0.2 else {}
     steps, at_s = _lead_first(scope)
     steps.append(act(at_s, "cut", kind="severed", grudge=grudges[0], **args))
     if len(grudges) > 1:
@@ -154,7 +154,6 @@ def relapse(scope: PatternScope) -> FaultPattern:
     records must not come back from the disk. Sometimes the clients reach nobody in that moment, so that
     little is written in their place."""
     node, random = scope.victim(), scope.random
-    cut = {"kind": "relapse", "grudge": apart([node], [*scope.nodes, CONTROLLER])}
     report = {"name": "F.truncated", "action": "report", "times": 0}
     truncated: dict[str, Any] = {"at": "failpoint", "node": node, "name": "F.truncated"}
     if random.random() < 0.5:
@@ -165,14 +164,15 @@ def relapse(scope: PatternScope) -> FaultPattern:
     dies_s = healed_s + scope.while_s(0.6, 1.2)
     quiet = []
     if random.random() < 0.5:
-        unreached = {"kind": "relapse", "grudge": apart([CLIENTS], scope.nodes)}
-        quiet = [act(healed_s + STILL_S, "cut", **unreached), act(dies_s + STILL_S, "heal")]
+        quiet = [act(healed_s + STILL_S, "cut", kind="relapse", grudge=apart([CLIENTS], scope.nodes)),
+                 act(dies_s + STILL_S, "heal")]
     fsynced = scope.flush_every and not scope.overspend
     of_all = len(scope.free) == len(scope.nodes) and (fsynced or random.random() < 0.5)
     dying = scope.nodes if of_all else (node,)
     steps = [
         act(0.0, "arm", node, point=report),
-        _return_leaderships(scope), act(cut_s, "cut", **cut),
+        _return_leaderships(scope),
+        act(cut_s, "cut", kind="relapse", grudge=apart([node], [*scope.nodes, CONTROLLER])),
         act(deposed_s, "expire", node), act(healed_s, "heal"), *quiet[:1],
         act(dies_s, "power_cut" if of_all and fsynced else "kill", *dying, sooner=truncated),
         *quiet[1:], act(dies_s + STILL_S, "release", node),

@@ -108,11 +108,8 @@ def _finding_names(verdict: Verdict, klass: str) -> frozenset[str]:
 
 def rows(table: Mapping[str, Any], words: Words) -> Iterator[Row]:
     """Read the rows of one [[run]] table. Raises Refused, whose text begins with the wrong key."""
-    lists = {key: _read_names(key, table.get(key, [])) for key in _LISTS}
-    _check_names("bugs", lists["bugs"], words.bugs)
-    _check_names("switches", lists["switches"], words.switches)
-    for key in ("latent", "manifest", "permitted", "also"):
-        _check_names(key, lists[key], words.findings)
+    valid = {"bugs": words.bugs, "switches": words.switches}
+    lists = {key: _read_names(key, table.get(key, []), valid.get(key, words.findings)) for key in _LISTS}
     control = table.get("control", False)
     if not isinstance(control, bool):
         refuse(f"control is {control!r}, should be true")
@@ -123,9 +120,8 @@ def rows(table: Mapping[str, Any], words: Words) -> Iterator[Row]:
     findings = {key: frozenset(lists[key]) for key in ("latent", "manifest", "permitted", "also")}
     topics, spared = _read_topics(table.get("topics", [])), _read_spared(table.get("spared", {}), words)
     for rules in _read_generations(table.get("rules"), words):
-        yield Row(rules=rules, bugs=tuple(lists["bugs"]), switches=tuple(lists["switches"]),
-                  config=dict(table.get("config", {})), control=control, topics=topics, spared=spared,
-                  **findings)
+        yield Row(rules=rules, bugs=lists["bugs"], switches=lists["switches"], control=control,
+                  config=dict(table.get("config", {})), topics=topics, spared=spared, **findings)
 
 
 def _read_topics(value: object) -> tuple[Mapping[str, str], ...]:
@@ -141,29 +137,23 @@ def _read_topics(value: object) -> tuple[Mapping[str, str], ...]:
 def _read_spared(value: object, words: Words) -> dict[int, frozenset[str]]:
     if not isinstance(value, dict) or not all(key.isdecimal() for key in value):
         refuse(f"spared is {value!r}, should be a table: partition = array of names")
-    found = {int(key): frozenset(_read_names("spared", names)) for key, names in value.items()}
-    for names in found.values():
-        _check_names("spared", sorted(names), words.findings)
-    return found
+    return {int(key): frozenset(_read_names("spared", names, words.findings))
+            for key, names in value.items()}
 
 
 def _read_generations(value: object, words: Words) -> tuple[str, ...]:
     if value == EVERY:
         return words.generations
-    named = [value] if isinstance(value, str) else _read_names("rules", value)
+    named = _read_names("rules", [value] if isinstance(value, str) else value, words.generations)
     if not named:
         refuse(f"rules should say on which it is played: {', '.join(words.generations)}, {EVERY}")
-    _check_names("rules", named, words.generations)
-    return tuple(named)
+    return named
 
 
-def _read_names(key: str, value: object) -> list[str]:
+def _read_names(key: str, value: object, valid: Collection[str]) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
         refuse(f"{key} is {value!r}, should be an array of names")
-    return list(value)
-
-
-def _check_names(key: str, named: Collection[str], valid: Collection[str]) -> None:
-    for name in named:
+    for name in value:
         if name not in valid:
             refuse(f"{key} names {name!r}; {nearest(name, valid)}")
+    return tuple(value)

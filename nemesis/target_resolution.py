@@ -7,7 +7,7 @@ Rules
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import POLL_S, Reached, Time
 from floodmark.harness.schedule.roles import Stage, needs_view, resolve
 
-_ARGS_OF_ONE_NODE = ("leader", "to", "from")  # args that name one node
+_ARGS_OF_ONE_NODE = frozenset({"leader", "to", "from"})  # args that name one node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,30 +91,22 @@ def _list_names(entry: Entry) -> tuple[str, ...]:
 
 
 def _resolve_args(args: Mapping[str, Any], partition: int, view: View | None,
-              stage: Stage) -> Mapping[str, Any] | None:
+                  stage: Stage) -> Mapping[str, Any] | None:
     """Copy the args with nodes for roles. None: no node has one of the roles."""
-    names: dict[str, Any] = {}
-    for key in _ARGS_OF_ONE_NODE:
-        if key in args:
-            meant = resolve([args[key]], partition, view, stage)
-            if meant is None:
-                return None
-            names[key] = meant[0]
+    found = dict(args)
+    for key in sorted(_ARGS_OF_ONE_NODE & args.keys()):
+        meant = resolve([args[key]], partition, view, stage)
+        if meant is None:
+            return None
+        found[key] = meant[0]
     if "grudge" in args:
-        names["grudge"] = _resolve_grudge(args["grudge"], partition, view, stage)
-        if names["grudge"] is None:
-            return None
-    return {**args, **names}
-
-
-def _resolve_grudge(grudge: Mapping[str, Sequence[str]], partition: int, view: View | None,
-            stage: Stage) -> dict[str, list[str]] | None:
-    by_name: dict[str, list[str]] = {}
-    for hearer, unheard in grudge.items():
-        hearers = resolve([hearer], partition, view, stage)
-        snubbed = resolve(unheard, partition, view, stage)
-        if hearers is None or snubbed is None:
-            return None
-        for node in hearers:
-            by_name.setdefault(node, []).extend(name for name in snubbed if name != node)
-    return by_name
+        grudge: dict[str, list[str]] = {}
+        for hearer, unheard in args["grudge"].items():
+            hearers = resolve([hearer], partition, view, stage)
+            snubbed = resolve(unheard, partition, view, stage)
+            if hearers is None or snubbed is None:
+                return None
+            for node in hearers:
+                grudge.setdefault(node, []).extend(name for name in snubbed if name != node)
+        found["grudge"] = grudge
+    return found

@@ -41,7 +41,7 @@ class Fault:
     spares_flushed: bool = False  # it loses only what was not flushed
     loses_what: str = "all their data"  # of the nodes that it strikes, in words
     asks_controller: bool = False  # it is a request, which a controller that is down does not answer
-    command: bool = False  # `floodmark cluster F NODE...`
+    command: bool = False  # `floodmark cluster F`, with NODE... if it is on nodes
 
     @property
     def method(self) -> str:
@@ -86,7 +86,7 @@ FAULTS: dict[str, Fault] = {
         Fault(f="resume", does="SIGCONT to the broker", on="nodes", ability="Pauses", command=True),
         Fault(f="cut", does="drop bytes between nodes, by direction", undone_by="heal", on="links",
               args={"grudge": "grudge", "kind": "word", "reset": "flag"}, ability="Cuts"),
-        Fault(f="heal", does="let every byte pass again", on="cluster", ability="Cuts"),
+        Fault(f="heal", does="let every byte pass again", on="cluster", ability="Cuts", command=True),
         Fault(f="power_cut", does="kill and lose what was not fsynced", undone_by="start", loses=True,
               on="nodes", args={"keep": "keep", "keep_share": "share"}, ability="PowerCuts", by_role=True,
               spares_flushed=True, loses_what="what they had not fsynced", command=True),

@@ -62,25 +62,17 @@ def cluster_cut(
     return commands.cut(folder, nodes, others=others, one_way=one_way, reset=reset)
 
 
-@cluster.command("heal")
-@FOLDER_OPTION
-@exits
-def cluster_heal(folder: Path | None) -> int:
-    """Let every byte pass again."""
-    from floodmark.harness.commands import cluster as commands
-
-    return commands.heal(folder)
-
-
 def _strike(f: str, name: str, does: str, *, hidden: bool = False) -> None:
-    @cluster.command(name, help=does, hidden=hidden)
-    @click.argument("nodes", nargs=-1, required=True)
     @FOLDER_OPTION
     @exits
-    def strike(nodes: tuple[str, ...], folder: Path | None) -> int:
+    def strike(folder: Path | None, nodes: tuple[str, ...] = ()) -> int:
         from floodmark.harness.commands import cluster as commands
 
         return commands.strike(folder, f, nodes)
+
+    on_nodes = FAULTS[f].on == "nodes"
+    taking = click.argument("nodes", nargs=-1, required=True)(strike) if on_nodes else strike
+    cluster.command(name, help=does, hidden=hidden)(taking)
 
 
 for _f in COMMANDS:

@@ -22,7 +22,7 @@ from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, 
 from floodmark.harness.commands.run import pairs
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
-from floodmark.harness.faults import COMMANDS, LOSES
+from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
 from floodmark.harness.protocols import Addressed, Cluster, ability, method_for, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty
@@ -75,10 +75,6 @@ def cut(
                                      reset=reset))
 
 
-def heal(folder: Path | None) -> int:
-    return _print_result(ask_cluster(folder, "heal"))
-
-
 def table(answer: Mapping[str, Any]) -> str:
     """The cluster's state as a table."""
     lines = [
@@ -128,7 +124,7 @@ def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def hints(cluster: Cluster) -> str:
     """What can be done with this cluster, for people: only what its system and place can do."""
-    acts = [f for f in COMMANDS if method_for(cluster, f) is not None]
+    acts = [f for f in COMMANDS if FAULTS[f].on == "nodes" and method_for(cluster, f) is not None]
     acts.sort(key=LOSES.__contains__)  # those that lose data come last
     words = ["state", f"{'|'.join(acts).replace('_', '-')} NODE..."]
     words += ["cut NODE... | heal"] if method_for(cluster, "cut") is not None else []

@@ -125,14 +125,14 @@ def test_what_another_terminal_asks_is_done(
     assert commands.strike(up.folder, "start", ["n2"]) == 0
     assert commands.cut(up.folder, ["n1"], one_way=True) == 0
     assert state(up.folder, capsys)["cuts"] == ["n1 receives nothing from n2"]
-    assert commands.heal(up.folder) == 0
+    assert commands.strike(up.folder, "heal", ()) == 0
     assert state(up.folder, capsys)["cuts"] == []
     assert commands.state(None) == 0
     assert "brokers    n1" in capsys.readouterr().out
     assert commands.cut(up.folder, ["n2"], others=["n1", "controller"]) == 0
     assert state(up.folder, capsys)["cuts"] == ["n2 is cut from n1, controller"]
     assert commands.cut(up.folder, ["n1", "n2"], others=["clients"], one_way=True) == 0
-    assert commands.heal(up.folder) == 0
+    assert commands.strike(up.folder, "heal", ()) == 0
     assert "n1, n2 receive nothing from clients\n" in capsys.readouterr().err
     with pytest.raises(FloodmarkError, match="cannot 'tickle'"):
         commands.strike(up.folder, "tickle", ["n1"])

@@ -18,6 +18,7 @@ Rules
 from dataclasses import dataclass, replace
 
 from floodmark.harness.faults import BY_ROLE, FAULTS, MENDING, MENDS_ROLE
+from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Moment, Time, WhenState
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
@@ -159,26 +160,15 @@ def _find_undoing_entry(schedule: Schedule, position: int, undoes: str) -> int |
     """Find the entry that undoes this one, if roles are safe: no other node is down or paused meanwhile,
     which `down` would start too, or which `leader` could mean although it is down already."""
     node = schedule[position].nodes[0]
-    down: set[str] = set()
-    for before in schedule[:position]:
-        down = _update_down(down, before)
-    if down:
+    before = ActiveFaults()
+    for entry in schedule[:position]:
+        before = before.after(entry.f, entry.nodes)
+    if before.down or before.paused:
         return None
     for later in range(position + 1, len(schedule)):
         entry = schedule[later]
         if entry.f == undoes:
             return later if entry.nodes == (node,) else None
-        if _takes_down(entry) or entry.f in MENDS_ROLE:
+        if entry.f in MENDS_ROLE or (entry.f in FAULTS and FAULTS[entry.f].undone_by in MENDS_ROLE):
             return None
     return None
-
-
-def _update_down(down: set[str], entry: Entry) -> set[str]:
-    """The nodes that are down or paused after this entry."""
-    if entry.f in MENDS_ROLE:
-        return down - set(entry.nodes)
-    return down | set(entry.nodes) if _takes_down(entry) else down
-
-
-def _takes_down(entry: Entry) -> bool:
-    return entry.f in FAULTS and FAULTS[entry.f].of_process

@@ -35,7 +35,7 @@ from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.kafka.wire_looks import WireLooks
 from floodmark.harness.cluster.own import clock_bounds
 from floodmark.harness.cluster.own.broker_requests import Address, Brokers, Metadata, PartitionState
-from floodmark.harness.cluster.own.fault_commands import ABILITIES, ACTS, FaultCommands
+from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
@@ -558,8 +558,7 @@ def _weakest(settings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _lacks(commands: FaultCommands, found: Found, *, may_break: bool) -> Mapping[type, str]:
     """The abilities that this cluster lacks although its class has the methods, and why."""
     nodes = tuple(found.ids)
-    needed_acts = {kind: [act for act in ACTS if act in FAULTS and needed_for(act) is kind]
-                   for kind in ABILITIES}
+    needed_acts = {kind: [f for f in FAULTS if needed_for(f) is kind] for kind in ABILITIES}
     lacks: dict[type, str] = {kind: why for kind, acts in needed_acts.items()
              if (why := _BREAK if not may_break else commands.lacking(acts, nodes)) is not None}
     lacks |= _NEVER

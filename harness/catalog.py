@@ -43,8 +43,6 @@ from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.statistics_seams import ClientActivity, Measures
 
-RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, the oldest first
-
 WORKLOADS: Mapping[str, str] = {
     "idempotent": "floodmark.workloads.idempotent:make",
     "log": "floodmark.workloads.log:make",

@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
+
+from msgspec import Meta
 
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.faults import FAULTS, Fault
@@ -409,30 +411,28 @@ class MakesClients(Protocol):
     def client(self, settings: ClientSettings, random: Random) -> LogClient: ...
 
 
-COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+# With bounds, because a saved run may come from anybody.
+_Every = Annotated[int, Meta(ge=0, le=10_000)]  # one process in so many; 0: none
+_Many = Annotated[int, Meta(ge=0, le=10**9)]
+_Sizes = Annotated[tuple[Annotated[int, Meta(ge=1, le=1000)], ...], Meta(min_length=1, max_length=100)]
+Compression = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadShape:
     """The shape of a run's ops; floodmark's own workloads use it."""
 
-    batch_sizes: tuple[int, ...] = (1, 1, 1, 1, 1, 2, 3, 4)  # the records of a send are drawn from these
-    compression: str = "none"  # of batches, one of COMPRESSIONS; the client of record supports none and gzip
-    in_flight: int = 1  # most batches in flight of an idempotent producer; above 1 each has 1 or 2 records
-    readers_every: int = 4  # one process in so many reads
-    idempotent_every: int = 0  # of the log workload one process in so many is an idempotent one; 0: none
-    rest_for: int = 0  # so many values go to half of the partitions, then to another half; 0: to all
-    sharing_every: int = 0  # of the log workload's processes one in so many shares Produce requests; 0: none
-    producer_lasts: int = 0  # an idempotent process ends after so many sends, and another begins; 0: never
-    acks_1_every: int = 0  # of the log workload's processes one in so many sends with acks=1; 0: none
-    timeout_ms: int = 1000  # a leader waits so long for the ISR, with acks=all
-
-    def to_json(self) -> dict[str, Any]:
-        return {"batch_sizes": list(self.batch_sizes), "compression": self.compression,
-                "in_flight": self.in_flight, "readers_every": self.readers_every,
-                "idempotent_every": self.idempotent_every, "rest_for": self.rest_for,
-                "sharing_every": self.sharing_every, "producer_lasts": self.producer_lasts,
-                "acks_1_every": self.acks_1_every, "timeout_ms": self.timeout_ms}
+    batch_sizes: _Sizes = (1, 1, 1, 1, 1, 2, 3, 4)  # the records of a send are drawn from these
+    compression: Compression = "none"  # of batches; the client of record supports none and gzip
+    # most batches in flight of an idempotent producer; above 1 each has 1 or 2 records
+    in_flight: Annotated[int, Meta(ge=1, le=5)] = 1
+    readers_every: Annotated[int, Meta(ge=2, le=10_000)] = 4  # one process in so many reads
+    idempotent_every: _Every = 0  # of the log workload: is an idempotent one
+    rest_for: _Many = 0  # so many values go to half of the partitions, then to another half; 0: to all
+    sharing_every: _Every = 0  # of the log workload's processes: shares Produce requests
+    producer_lasts: _Many = 0  # an idempotent process ends after so many sends, and another begins; 0: never
+    acks_1_every: _Every = 0  # of the log workload's processes: sends with acks=1
+    timeout_ms: Annotated[int, Meta(ge=1, le=60_000)] = 1000  # a leader waits so long for the ISR
 
 
 USUAL_LOAD = LoadShape()

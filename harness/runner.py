@@ -12,7 +12,7 @@ Rules
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from floodmark.harness.protocols import (
     BoundsClocks,
     Cluster,
     KeepsRecords,
-    LoadShape,
     PartitionSpec,
     ScheduleRunner,
     Simulates,
@@ -40,6 +39,7 @@ from floodmark.harness.protocols import (
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.spec import RunSpec
 
 _PROGRESS_EVERY_S = 1.0
 
@@ -48,29 +48,28 @@ _PROGRESS_EVERY_S = 1.0
 class RunPlan:
     """Everything that a run needs. The cluster is not started yet; the folder is absent or empty."""
 
-    folder: Path
+    spec: RunSpec  # with a seed, a folder, links and `asked`
     run_id: str  # the id that the workload writes into its records
     version: str
     commit: str | None  # of floodmark's checkout; None: it does not run from a checkout
-    seed: int
-    rules: str
     cluster: Cluster
     partitions: tuple[PartitionSpec, ...]
     workload: Workload
     schedule_runner: ScheduleRunner
     schedule: Schedule = ()
-    traced: bool = True  # whether the brokers were asked to write traces
     unstruck: str | None = None  # why a requested nemesis will not strike
-    links: str = "direct"  # as requested from the cluster
-    reproduces: Mapping[str, Any] | None = None  # the run that this one reproduces: folder, id, run
-    asked: Mapping[str, Any] = field(default_factory=dict)  # run.json's keys on what is tested, as requested
-    concurrency: int = 10
-    rate: float | None = None  # ops a second; None: as fast as possible
-    load: LoadShape = USUAL_LOAD
-    drawn: Mapping[str, Any] | None = None  # the settings that were drawn from the seed; None: none were
-    duration_s: float = 30.0
     settle_timeout_s: float = 30.0
     read_timeout_s: float = 120.0
+
+    @property
+    def folder(self) -> Path:
+        assert self.spec.out is not None, "the plan was made for a folder"
+        return self.spec.out
+
+    @property
+    def seed(self) -> int:
+        assert self.spec.seed is not None, "the plan was made from a seed"
+        return self.spec.seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +187,8 @@ class _OngoingRun:
         self._enter("main")
         plan = self._plan
         load = Load(workload=plan.workload, schedule_runner=plan.schedule_runner, schedule=plan.schedule,
-                    seed=plan.seed,
-                    concurrency=plan.concurrency, rate=plan.rate, duration_s=plan.duration_s)
+                    seed=plan.seed, concurrency=plan.spec.concurrency, rate=plan.spec.rate,
+                    duration_s=plan.spec.duration)
         try:
             self._about["missed"] = list(await main_phase(load, self._recorder, plan.cluster))
             return DONE
@@ -340,16 +339,17 @@ def _flushes_every(keys: Mapping[str, Any]) -> bool:
 
 def _initial_about(plan: RunPlan) -> dict[str, Any]:
     """run.json as far as it is known before the start."""
-    reproduces = {"reproduces": dict(plan.reproduces)} if plan.reproduces is not None else {}
-    drawn: dict[str, Any] = {"load": plan.load.to_json()} if plan.load != USUAL_LOAD else {}
-    drawn |= {"settings": "drawn", "drawn": dict(plan.drawn)} if plan.drawn is not None else {}
-    traced = {} if plan.traced else {"traced": False}
+    spec = plan.spec
+    reproduces = {"reproduces": dict(spec.reproduces)} if spec.reproduces is not None else {}
+    drawn: dict[str, Any] = {"load": asdict(spec.load)} if spec.load != USUAL_LOAD else {}
+    drawn |= {"settings": "drawn", "drawn": dict(spec.drawn)} if spec.drawn is not None else {}
+    traced = {} if spec.trace else {"traced": False}
     unstruck = {"unstruck": plan.unstruck} if plan.unstruck is not None else {}
     return {
         "format": FORMAT, "id": plan.run_id, "version": plan.version, "commit": plan.commit,
-        "seed": plan.seed, "cluster": plan.cluster.name, "rules": plan.rules, "workload": plan.workload.name,
-        "system": dict(plan.cluster.system), "links": plan.links, **reproduces, **plan.asked, **unstruck,
-        **traced,
+        "seed": plan.seed, "cluster": plan.cluster.name, "rules": spec.rules, "workload": plan.workload.name,
+        "system": dict(plan.cluster.system), "links": spec.links, **reproduces, **(spec.asked or {}),
+        **unstruck, **traced,
         **observes_of(plan.cluster),
         "nodes": list(plan.cluster.nodes),
         "partitions": {
@@ -360,6 +360,6 @@ def _initial_about(plan: RunPlan) -> dict[str, Any]:
         "config": {node: dict(keys) for node, keys in plan.cluster.config.items()},
         "guarantees": guarantees(plan),
         "schedule": json_form.write(plan.schedule),
-        "concurrency": plan.concurrency, "rate": plan.rate, "duration_s": plan.duration_s, **drawn,
+        "concurrency": spec.concurrency, "rate": spec.rate, "duration_s": spec.duration, **drawn,
         "missed": [], "died": [], "died_words": {}, "died_at": {}, "residue": None, "clock_error_ns": 0,
     }

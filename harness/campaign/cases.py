@@ -8,81 +8,37 @@ Rules
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
-SYSTEM_KEYS = ("rules", "bugs")
+from floodmark.harness.spec import TYPES, RunSpec, converted
+
 SEEDS = 1 << 31
-FIXED, DRAWN = "fixed", "drawn"  # the two kinds of `settings`
+# The fields of a case in a campaign's files, and what they are called there: `said` is what the plan sets.
+CASE_KEYS = ("rules", "bugs", "cluster", "nodes", "links", "workload", "concurrency", "rate", "kafka",
+             "partitions", "replication_factor", "acks", "config", "nemesis", "scenario", "interval",
+             "overspend", "duration", "settings")
+SAID = "said"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One cell of the matrix: the options of a `floodmark run`, with the same units. If it has a scenario,
-    the scenario sets most options, and the rules and bugs select its row."""
+def case_to_json(case: RunSpec) -> dict[str, Any]:
+    """A case as a campaign's files have it: a cell of the matrix, a spec without seed and folder."""
+    return {**{name: list(value) if isinstance(value := getattr(case, name), tuple) else value
+               for name in CASE_KEYS}, SAID: sorted(case.given)}
 
-    rules: str
-    bugs: tuple[str, ...] = ()
-    cluster: str = "local"
-    nodes: int = 3
-    links: str | None = None
-    workload: str = "log"
-    concurrency: int = 10
-    rate: float | None = None
-    kafka: str | None = None  # a version of Apache Kafka; None: the reference broker
-    partitions: int = 4
-    replication_factor: int | None = None
-    acks: str = "all"
-    config: tuple[str, ...] = ()  # KEY=VALUE, from the system and the guarantees
-    nemesis: str = "none"
-    scenario: str | None = None
-    interval: float = 5.0
-    overspend: bool = False
-    duration: float = 30.0
-    settings: str = FIXED
-    said: tuple[str, ...] = ()  # the options that the plan sets: they are not drawn
 
-    @property
-    def system(self) -> str:
-        """The system that runs: `kip-320`, `kip-320+ack-early`, `kafka-4.3.1+kip-320`."""
-        parts = (self.rules, *self.bugs)
-        return "+".join(parts if self.kafka is None else (f"kafka-{self.kafka}", *parts))
-
-    @property
-    def faults(self) -> str:
-        """The faults that strike: the scenario's name, or the nemeses' names."""
-        return self.scenario or self.nemesis
-
-    @property
-    def title(self) -> str:
-        """A title for progress lines, without the options that have their usual value."""
-        usual = Case(rules=self.rules)
-        counted = ("acks", "nodes", "partitions", "interval", "rate")
-        named = [f"{name}={getattr(self, name)}" for name in counted
-                 if getattr(self, name) != getattr(usual, name)]
-        parts = [self.system, self.faults]
-        parts += [self.workload] if self.workload != usual.workload else []
-        parts += [self.cluster] if self.cluster != usual.cluster else []
-        return " ".join((*parts, *named, *self.config))
-
-    def as_json(self) -> dict[str, Any]:
-        return {field.name: list(value) if isinstance(value := getattr(self, field.name), tuple) else value
-                for field in fields(self)}
-
-    @staticmethod
-    def of_json(row: Mapping[str, Any]) -> "Case":
-        """Read a case; KeyError, TypeError or ValueError where this is no case."""
-        names = {field.name for field in fields(Case)}
-        known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value
-                                 for name, value in row.items() if name in names}
-        return Case(**known)
+def case_of_json(row: Mapping[str, Any]) -> RunSpec:
+    """Read a case; KeyError or ValueError where this is no case. Another floodmark may know other names."""
+    values = {name: row[name] for name in CASE_KEYS if name in row or name == "rules"}
+    return RunSpec(given=frozenset(row.get(SAID, ())),
+                   **{name: converted(value, TYPES[name], name) for name, value in values.items()})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighted:
     """A case and its share of the runs, relative to the other cases."""
 
-    case: Case
+    case: RunSpec
     weight: float  # above 0
 
 
@@ -91,7 +47,7 @@ class Draw:
     """One planned run of a campaign. number: from 1."""
 
     number: int
-    case: Case
+    case: RunSpec
     seed: int
 
     @property
@@ -101,7 +57,7 @@ class Draw:
         return f"{parts}-{self.seed}"
 
 
-def draws(cases: Sequence[Weighted], seed: int, first: Sequence[tuple[Case, int]] = ()) -> Iterator[Draw]:
+def draws(cases: Sequence[Weighted], seed: int, first: Sequence[tuple[RunSpec, int]] = ()) -> Iterator[Draw]:
     """Yield all runs, without end: those of `first` (a case and its seed), then the matrix by smooth weighted
     round robin, which takes the case that is furthest behind its share."""
     number = 0

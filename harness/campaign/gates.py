@@ -12,15 +12,15 @@ checkers/stats defines each figure. Rules
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.quantities import short_time_text
+from floodmark.harness.spec import RunSpec
 
 GATE = "gate"  # the result of a run that is valid and breaks a gate of its plan
 MAX_UNAVAILABLE_S, MAX_RECOVERY_S, MIN_ACKED = GATES = ("max_unavailable_s", "max_recovery_s", "min_acked")
 _WHEN = {MAX_UNAVAILABLE_S: "while a fault was in force", MAX_RECOVERY_S: "after a fault was mended"}
 
 
-def of_case(gates: Mapping[str, float], case: Case) -> Mapping[str, float]:
+def of_case(gates: Mapping[str, float], case: RunSpec) -> Mapping[str, float]:
     """The gates that apply to runs of this case: not min_acked for a scenario, which sends only what its
     steps say."""
     return gates if case.scenario is None else {name: gates[name] for name in gates if name != MIN_ACKED}

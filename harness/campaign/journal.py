@@ -27,10 +27,11 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_of_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run_location import sync
+from floodmark.harness.spec import RunSpec
 
 FORMAT = 1
 BEGAN, RECORDED, FAILED, JUDGED, REPRODUCED, OPENED, ENDED = (
@@ -44,7 +45,7 @@ class RunState:
     """The state of one run of the campaign."""
 
     number: int
-    case: Case
+    case: RunSpec
     seed: int
     folder: str  # inside the campaign's folder
     recorded: bool = False  # its folder is complete
@@ -129,7 +130,7 @@ class State:
         if event == BEGAN:
             number = int(line["run"])
             self.runs[number] = RunState(
-                number=number, case=Case.of_json(line["case"]), seed=int(line["seed"]),
+                number=number, case=case_of_json(line["case"]), seed=int(line["seed"]),
                 folder=str(line["folder"]))
         elif event == REPRODUCED:
             self.reproductions.setdefault(str(line["signature"]), []).append(line)

@@ -20,8 +20,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import FAILED, JUDGED, RECORDED, REPRODUCED, State
+from floodmark.harness.spec import RunSpec
 
 # Estimates that are used until something was measured:
 SETTLING_S = 15.0  # a run's time besides its load
@@ -39,11 +39,11 @@ class Pace:
     judge_s: float = JUDGE_S  # a run's share of its batch's judging
     after_s: float = AFTER_S  # ledger and pages, after a batch's judging
     besides_s: float = SETTLING_S  # a run's time besides its load
-    by_case: Mapping[Case, float] = field(default_factory=dict)  # a run of this case
+    by_case: Mapping[RunSpec, float] = field(default_factory=dict)  # a run of this case
     new_per_run: float = 0.0  # expected number of new causes in one more run
     has_run: bool = False  # whether any run was made
 
-    def of_run(self, case: Case) -> float:
+    def of_run(self, case: RunSpec) -> float:
         """The expected seconds of a run of this case."""
         return self.by_case.get(case, case.duration + self.besides_s)
 
@@ -52,7 +52,7 @@ def pace_of(state: State, causes: Iterable[int], after_s: Sequence[float]) -> Pa
     """Compute the pace of a campaign. causes: for each cause found, the number of runs that showed it.
     after_s: the time for ledger and pages after each batch of this session, which the journal does not
     have."""
-    took: dict[Case, deque[float]] = {}
+    took: dict[RunSpec, deque[float]] = {}
     besides: deque[float] = deque(maxlen=LATEST_JUDGED)
     judged: deque[float] = deque(maxlen=LATEST_JUDGED)
     for line in state.lines:

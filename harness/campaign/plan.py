@@ -55,12 +55,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import DRAWN, FIXED, Case, Weighted
+from floodmark.harness.campaign.cases import CASE_KEYS, Weighted
 from floodmark.harness.campaign.gates import GATES
 from floodmark.harness.campaign.quantities import seconds, size_bytes
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.run_location import read_at_most
+from floodmark.harness.spec import DRAWN, RunSpec, converted, field_value
 from floodmark.harness.toml_lines import Places, places
 
 PRESETS = Path(__file__).with_name("presets")
@@ -75,11 +76,9 @@ AXES: Mapping[str, tuple[str, ...]] = {
     "nemesis": ("nemesis", "scenario", "interval", "overspend", "duration", "systems"),
 }
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", "except", *AXES)
-_OF_CASES = tuple(name for name in Case.__dataclass_fields__ if name != "said")
 VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")  # of Apache Kafka
 _UNSUPPORTED = {"bootstrap": "a cluster of your own"}
 _DRAWABLE = ("nodes", "partitions", "replication_factor", "workload")
-_USUAL = {"rules": catalog.RULES[-1]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +152,7 @@ class _Reader:
         axes = [self._axis(name) for name in AXES]
         exceptions = self._tables("except")
         for index, one in enumerate(exceptions):
-            self._only("[[except]]", "except", one, _OF_CASES, index)
+            self._only("[[except]]", "except", one, CASE_KEYS, index)
         return Plan(
             cases=self._cases(axes, exceptions),
             budget_s=self._parsed("for", seconds),
@@ -211,7 +210,7 @@ class _Reader:
 
     def _refuse_unknown_systems(self, systems: Sequence[tuple[Mapping[str, Any], float]]) -> None:
         """Refuse unknown names in `systems`: a misspelled name would silently leave out a nemesis."""
-        there = sorted({Case(**{**_USUAL, **options, "config": ()}).system for options, _ in systems})
+        there = sorted({RunSpec(**{**options, "config": ()}).system for options, _ in systems})
         for index, found in enumerate(self._tables("nemesis")):
             for system in found.get("systems", ()):
                 if system not in there:
@@ -224,7 +223,7 @@ class _Reader:
         if size > MOST_CASES:
             self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
         settings = self._settings()
-        usual = {**_USUAL, **({"duration": self._duration()} if "duration" in self._data else {})}
+        usual = {"duration": self._duration()} if "duration" in self._data else {}
         self._refuse_unknown_systems(axes[0])
         cases = []
         for entries in itertools.product(*axes):
@@ -235,9 +234,9 @@ class _Reader:
                 options |= mine
             systems = options.pop("systems", None)
             drawn = settings == DRAWN and not options.get("scenario")  # a scenario has settings of its own
-            set_by_plan = tuple(sorted({word for mine, _ in entries for word in mine} & {*_DRAWABLE}))
-            case = Case(**{**options, "config": config, **(
-                {"settings": DRAWN, "said": set_by_plan} if drawn else {})})
+            set_by_plan = frozenset(word for mine, _ in entries for word in mine) & {*_DRAWABLE}
+            case = RunSpec(**{**options, "config": config, **(
+                {"settings": DRAWN, "given": set_by_plan} if drawn else {})})
             combined = systems is None or case.system in systems
             if combined and not any(_agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
@@ -249,42 +248,24 @@ class _Reader:
 
     def _checked(self, table: str, key: str, value: Any, index: int) -> Any:
         line = self._lines.of(table, key, index)
-        choices: Mapping[str, Sequence[str]] = {
-            "rules": catalog.RULES, "workload": catalog.names(WORKLOAD),
-            "cluster": catalog.names(CLUSTER), "links": ("direct", "proxied"), "acks": ("all", "1", "0"),
-        }  # fmt: skip
-        if key in choices:
-            value = catalog.present_name(value) if key == "cluster" else value
-            if value not in choices[key]:
-                self._refuse(line, f"{key} is {value!r}; valid: {', '.join(choices[key])}")
-            return value
-        if key in ("bugs", "systems"):
-            if not (isinstance(value, list) and all(isinstance(one, str) for one in value)):
-                self._refuse(line, f"{key} is {value!r}, should be a list of names")
-            return tuple(value)
         if key == "config":
             return self._config(line, value)
         if key == "kafka" and not (isinstance(value, str) and VERSION.fullmatch(value)):
             self._refuse(line, f"kafka is {value!r}, should be a version of Apache Kafka, such as \"4.3.1\"")
-        if key in ("nemesis", "scenario", "kafka"):
-            if not isinstance(value, str) or not value:
-                self._refuse(line, f"{key} is {value!r}, should be a name")
-            return value
-        if key == "overspend":
-            if not isinstance(value, bool):
-                self._refuse(line, f"overspend is {value!r}, should be true or false")
-            return value
-        return self._number(line, key, value)
-
-    def _number(self, line: int, key: str, value: Any) -> float | int:
-        if key in ("interval", "duration", "rate"):
-            if not _is_number(value) or value <= 0:
-                self._refuse(line, f"{key} is {value!r}, should be a number above 0")
-            return float(value)
-        least = 0 if key == "concurrency" else 1
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            self._refuse(line, f"{key} is {value!r}, should be a whole number, {least} or more")
+        value = self._value(line, key, value)
+        if key in (CLUSTER, WORKLOAD):
+            value = catalog.present_name(value) if key == CLUSTER else value
+            if value not in catalog.names(key):
+                self._refuse(line, f"{key} is {value!r}; valid: {', '.join(catalog.names(key))}")
+        if value == "":
+            self._refuse(line, f"{key} is {value!r}, should be a name")
         return value
+
+    def _value(self, line: int, key: str, value: Any) -> Any:
+        try:
+            return converted(value, tuple[str, ...], key) if key == "systems" else field_value(key, value)
+        except ValueError as error:
+            self._refuse(line, str(error))
 
     def _config(self, line: int, value: Any) -> tuple[str, ...]:
         if not isinstance(value, dict):
@@ -297,14 +278,11 @@ class _Reader:
     # -- bounds -----------------------------------------------------------------------------------------
 
     def _duration(self) -> float:
-        return float(self._number(self._lines.at_top("duration"), "duration", self._data["duration"]))
+        return float(self._value(self._lines.at_top("duration"), "duration", self._data["duration"]))
 
     def _settings(self) -> str:
         found = self._data.get("settings", DRAWN)
-        if found not in (FIXED, DRAWN):
-            self._refuse(self._lines.at_top("settings"),
-                         f"settings is {found!r}; valid: {FIXED}, {DRAWN}")
-        return str(found)
+        return str(self._value(self._lines.at_top("settings"), "settings", found))
 
     def _parsed(self, key: str, parse: Any) -> Any:
         if key not in self._data:
@@ -335,7 +313,7 @@ class _Reader:
         return {key: float(value) for key, value in found.items()}
 
 
-def _agrees(case: Case, exception: Mapping[str, Any]) -> bool:
+def _agrees(case: RunSpec, exception: Mapping[str, Any]) -> bool:
     """Whether the case has all the values that the exception names; a list names alternatives."""
     return bool(exception) and all(
         getattr(case, key) in value if isinstance(value, list) and not isinstance(getattr(case, key), tuple)

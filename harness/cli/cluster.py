@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from floodmark.harness.cli.options import RUN_FOLDER, cluster_options, exits
+from floodmark.harness.cli.options import RUN_FOLDER, exits, spec_options
 from floodmark.harness.faults import COMMANDS, FAULTS
+from floodmark.harness.spec import CLUSTER_OPTIONS, RunSpec
 
 FOLDER_OPTION = click.option("--folder", type=RUN_FOLDER, show_default="the latest",
                              help="Which cluster.")
@@ -18,7 +19,7 @@ def cluster() -> None:
 
 
 @cluster.command("up")
-@cluster_options
+@spec_options(*CLUSTER_OPTIONS)
 @click.option("--out", type=RUN_FOLDER, show_default="temporary",
               help="The folder for its data, absent or empty.")
 @click.option("--port", type=click.IntRange(1024, 65535), show_default="whatever is free",
@@ -28,7 +29,7 @@ def cluster_up(out: Path | None, port: int | None, **options: Any) -> int:
     """Start a cluster and print its bootstrap address; it runs until Ctrl-C."""
     from floodmark.harness.commands.cluster import bring_up
 
-    return bring_up(out, first_port=port, **options)
+    return bring_up(RunSpec(**options, out=out), first_port=port)
 
 
 @cluster.command("state")

@@ -5,33 +5,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from floodmark.harness import __version__, catalog
+from floodmark.harness import __version__
 from floodmark.harness.cli.campaign import campaign
 from floodmark.harness.cli.cluster import cluster
 from floodmark.harness.cli.options import (
-    OWN_CLUSTER,
     RUN_FOLDER,
-    Acks,
-    Named,
-    NemesisOption,
-    Time,
-    WorkloadOption,
-    cluster_option,
-    cluster_options,
     exits,
     file_option,
     findings,
     judge_options,
-    kafka_option,
-    own_cluster_options,
     refuse_with_bootstrap,
     refuse_without_bootstrap,
     report_options,
     set_by_hand,
     spark_options,
+    spec_options,
 )
-from floodmark.harness.registered import WORKLOAD
 from floodmark.harness.spark_options import Workers
+from floodmark.harness.spec import OPTIONS, RunSpec
 
 if TYPE_CHECKING:
     from floodmark.harness.pipeline import Gate
@@ -48,87 +39,27 @@ def main() -> None:
 
 
 @main.command()
-@cluster_options
-@click.option("--workload", cls=WorkloadOption, type=Named(WORKLOAD), default="log", show_default=True)
-@click.option(
-    "--concurrency", type=click.IntRange(0), default=10, show_default=True, help="Client processes."
-)
-@click.option("--rate", type=click.FloatRange(0, min_open=True),
-              show_default="as fast as answers come; simulated: 100",
-              help="Ops a second, all processes together.")
-@click.option("--partitions", type=click.IntRange(1), default=4, show_default=True)
-@click.option(
-    "--replication-factor",
-    type=click.IntRange(1),
-    show_default="3, or --nodes if fewer",
-    help="At most --nodes.",
-)
-@click.option("--acks", type=Acks(["all", "1", "0"]), default="all", show_default=True, help="-1 is all.")
-@click.option(
-    "--nemesis",
-    cls=NemesisOption,
-    default="none",
-    show_default=True,
-    metavar="NAME,...",
-    help=f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut. In containers also "
-         f"{', '.join(catalog.MORE_NEMESES)}.",
-)
-@click.option(
-    "--interval",
-    type=click.FloatRange(0, min_open=True),
-    default=5.0,
-    show_default=True,
-    help="Mean seconds between strikes.",
-)
-@click.option("--overspend", is_flag=True, help="Faults may break more than the guarantees tolerate.")
-@click.option(
-    "--schedule",
-    "schedule_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    show_default="by --nemesis",
-    help="The faults as a JSON or TOML file, instead of --nemesis.",
-)
-@click.option(
-    "--trace/--no-trace",
-    default=True,
-    show_default=True,
-    help="Whether the brokers write traces; failpoints need them.",
-)
-@click.option(
-    "--settings",
-    type=click.Choice(["fixed", "drawn"]),
-    default="fixed",
-    show_default=True,
-    help="Drawn: all that you do not set (nodes, partitions, brokers' config, load, --interval) is drawn "
-         "from the seed.",
-)
-@click.option("--seed", type=int, show_default="drawn", help="The same seed gives the same schedule.")
-@click.option("--duration", type=Time(), default=30.0, show_default=True,
-              help="Seconds, or with a unit: 20s, 4min. Planned faults are carried out, also if that takes "
-                   "longer.")
-@click.option("--out", type=RUN_FOLDER, show_default="histories/runs/TIME-SEED",
-              help="The run's folder, absent or empty.")
-@own_cluster_options
+@spec_options(*OPTIONS)
 @exits
 @judge_options
 @report_options
-def run(through: "Gate", bootstrap: str | None, **options: Any) -> int:
+def run(through: "Gate", **options: Any) -> int:
     """Run a workload against a cluster while a nemesis strikes, then judge it.
 
     Example: floodmark run --nemesis crash,pause,cut --duration 30
 
     On a cluster of your own: floodmark run --bootstrap HOST:PORT. See harness/TESTING_YOUR_OWN_KAFKA.md.
     """
-    from floodmark.harness.commands.run import RunOptions, run_and_judge
+    from floodmark.harness.commands.run import run_and_judge
 
-    own = {name: options.pop(name) for name in OWN_CLUSTER}
-    if bootstrap is None:
-        refuse_without_bootstrap(own)
-        return run_and_judge(RunOptions(**options, given=set_by_hand()), through)
+    spec = RunSpec(**options, given=set_by_hand())
+    if spec.bootstrap is None:
+        refuse_without_bootstrap(options)
+        return run_and_judge(spec, through)
     refuse_with_bootstrap()
-    from floodmark.harness.commands.own_cluster import OwnOptions, run_on_own
+    from floodmark.harness.commands.own_cluster import run_on_own
 
-    return run_on_own(OwnOptions(bootstrap=bootstrap, **own), RunOptions(**options), through)
+    return run_on_own(spec, through)
 
 
 @main.command()
@@ -245,8 +176,7 @@ def explain(name: str | None) -> int:
 
 
 @main.command()
-@cluster_option
-@kafka_option
+@spec_options("cluster", "kafka")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/demo-TIME",
               help="The parent of the demo's run folders, absent or empty.")
 @exits
@@ -331,8 +261,7 @@ def scenario_show(name: str) -> int:
 @click.option("--sample", is_flag=True, help="For each scenario, one row that shows harm and one control.")
 @click.option("--times", type=click.IntRange(1, 1000), default=1, show_default=True,
               help="How often each row is played, each time on a new cluster.")
-@cluster_option
-@kafka_option
+@spec_options("cluster", "kafka")
 @click.option("--at-once", type=click.IntRange(1, 8), default=2, show_default=True,
               help="How many clusters run at the same time.")
 @click.option("--out", type=RUN_FOLDER, show_default="histories/runs/scenario-TIME",
@@ -382,7 +311,7 @@ def kafka_get(version_or_folder: str) -> int:
 
 
 @main.command()
-@cluster_option
+@spec_options("cluster")
 @file_option("--json", "json_file", "Write the result to FILE.")
 @click.option("--anew", is_flag=True, help="Test again what containers can do.")
 @click.option("--build", is_flag=True, help="Build the containers' image if there is none.")

@@ -1,15 +1,16 @@
 """Defines options that several commands share, and turns a command's result into its exit."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 from click.core import ParameterSource
+from msgspec import inspect
 
-from floodmark.harness import catalog
+from floodmark.harness import catalog, spec
 from floodmark.harness.campaign.quantities import seconds
 from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import UsageError
@@ -17,11 +18,6 @@ from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, registered
 from floodmark.harness.spark_options import workers
 
 RUN_FOLDER = click.Path(path_type=Path)
-OWN_CLUSTER = ("client_config", "faults_file", "may_break")
-_NOT_OF_OWN = {  # options that do not apply to a user's own cluster
-    "cluster": "--cluster", "system": "--system", "nodes": "--nodes", "rules": "--rules", "bugs": "--bug",
-    "kafka": "--kafka", "links": "--links", "trace": "--trace", "settings": "--settings",
-}
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
 
 
@@ -92,14 +88,54 @@ class NemesisOption(WithRegistered):
     kind = NEMESIS
 
 
-cluster_option = click.option(
-    "--cluster", cls=ClusterOption, type=Named(CLUSTER), default="local", show_default=True)
+_SHOWN: Mapping[str | None, type[WithRegistered]] = {
+    CLUSTER: ClusterOption, WORKLOAD: WorkloadOption, NEMESIS: NemesisOption}
 
 
-kafka_option = click.option(
-    "--kafka", metavar="VERSION|DIR|IMAGE", show_default="the reference broker",
-    help="Run Apache Kafka of this version, the one unpacked in this folder, or the one in this image "
-         "(apache/kafka:4.3.1), which runs only in containers.")
+def spec_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add the options of these fields of a RunSpec."""
+
+    def adding(command: Callable[..., Any]) -> Callable[..., Any]:
+        for name in reversed(names):
+            command = _option_of(name, spec.OPTIONS[name])(command)
+        return command
+
+    return adding
+
+
+def _option_of(name: str, about: spec.Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    usual = spec.USUAL[name]
+    settings: dict[str, Any] = {"help": about.help, "hidden": about.hidden, "metavar": about.metavar}
+    if about.kind == NEMESIS:
+        settings["help"] = (f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut. In "
+                            f"containers also {', '.join(catalog.MORE_NEMESES)}.")
+    if usual is False:
+        settings["is_flag"] = True
+    else:
+        settings["type"] = _type_of(name, about)
+        settings["multiple"] = usual == ()
+        settings |= {} if usual in (None, ()) else {"default": usual}
+        settings["show_default"] = about.default_text or usual not in (None, ())
+    if about.kind in _SHOWN:
+        settings["cls"] = _SHOWN[about.kind]
+    return click.option(*(about.flags or (f"--{name.replace('_', '-')}",)), name, **settings)
+
+
+def _type_of(name: str, about: spec.Option) -> Any:
+    if about.kind in (CLUSTER, WORKLOAD):
+        return Named(about.kind)
+    if about.kind == spec.TIME:
+        return Time()
+    if about.choices:
+        return (Acks if name == "acks" else click.Choice)(list(about.choices))
+    info = spec.type_of(spec.TYPES[name])
+    if isinstance(info, inspect.IntType) and info.ge is not None:
+        return click.IntRange(info.ge, about.most)
+    if isinstance(info, inspect.FloatType):
+        return click.FloatRange(info.gt, min_open=True)
+    if isinstance(info, inspect.CustomType):
+        return click.Path(path_type=Path, dir_okay=not about.file)
+    return int if isinstance(info, inspect.IntType) else bool if isinstance(info, inspect.BoolType) else str
 
 
 def exits(command: Callable[..., int]) -> Callable[..., None]:
@@ -195,68 +231,9 @@ def file_option(name: str, parameter: str, does: str) -> Callable[[Callable[...,
     return click.option(name, parameter, metavar="FILE", type=click.Path(path_type=Path), help=does)
 
 
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a cluster, which run and cluster up share."""
-    for option in (
-        click.option(
-            "--links",
-            type=click.Choice(["direct", "proxied"]),
-            show_default="proxied where a run may cut, else direct",
-            help="Only proxied links can be cut.",
-        ),
-        click.option(
-            "-c",
-            "--config",
-            "config",
-            multiple=True,
-            metavar="KEY=VALUE",
-            show_default="min.insync.replicas: one less than the replicas; sessions and lag: 2 s",
-            help="A Kafka key for every broker (repeatable).",
-        ),
-        click.option("--bug", "bugs", multiple=True, metavar="NAME", hidden=True, help="A known-bad rule."),
-        click.option(
-            "--rules",
-            type=click.Choice(list(catalog.RULES)),
-            default=catalog.RULES[-1],
-            show_default=True,
-            help="The protocol generation.",
-        ),
-        click.option(
-            "-t",
-            "--topic-config",
-            "topic_config",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A Kafka key of topics, for every new topic (repeatable).",
-        ),
-        kafka_option,
-        click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="Brokers."),
-        cluster_option,
-    ):
-        command = option(command)
-    return command
-
-
-def own_cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for a user's own cluster: where it is, and what may be done to it."""
-    for option in (
-        click.option("--i-may-break-this", "may_break", is_flag=True,
-                     help="With --bootstrap: faults may strike that cluster."),
-        click.option("--faults", "faults_file", metavar="FILE",
-                     type=click.Path(path_type=Path, dir_okay=False),
-                     help="With --bootstrap: TOML with the commands that kill, start, cut ... its nodes."),
-        click.option("--client-config", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
-                     help="With --bootstrap: Kafka's client properties for TLS and SASL."),
-        click.option("--bootstrap", metavar="HOST:PORT,...",
-                     help="Your own cluster, instead of one that is started; -c then sets its topics."),
-    ):
-        command = option(command)
-    return command
-
-
-def refuse_without_bootstrap(own: dict[str, Any]) -> None:
+def refuse_without_bootstrap(options: Mapping[str, Any]) -> None:
     """Raise UsageError for options of a user's own cluster without --bootstrap."""
-    if any(own.values()):
+    if any(options[name] for name, about in spec.OPTIONS.items() if about.own_cluster == "takes"):
         raise UsageError("--client-config, --faults and --i-may-break-this are for a cluster of your own: "
                          "name it by --bootstrap HOST:PORT")
 
@@ -264,8 +241,9 @@ def refuse_without_bootstrap(own: dict[str, Any]) -> None:
 def refuse_with_bootstrap() -> None:
     """Raise UsageError for options that the user set and that only floodmark's own clusters have."""
     context = click.get_current_context()
-    given = [word for name, word in _NOT_OF_OWN.items()
-             if context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)]
+    given = [(about.flags or (f"--{name}",))[0].partition("/")[0] for name, about in spec.OPTIONS.items()
+             if about.own_cluster == "refuses"
+             and context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)]
     if given:
         raise UsageError(f"{', '.join(given)} cannot be chosen for a cluster of your own: leave "
                          f"{'them' if len(given) > 1 else 'it'} out, or leave --bootstrap out")

@@ -10,7 +10,7 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import click
 
 from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_of_json
 from floodmark.harness.campaign.gates import GATE
 from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from floodmark.harness.campaign.ledger import Ledger
@@ -26,7 +26,7 @@ from floodmark.harness.campaign.plan import Plan, load, preset_text, presets, re
 from floodmark.harness.campaign.quantities import seconds, time_text
 from floodmark.harness.commands.broker_questions import refuse_configs
 from floodmark.harness.commands.campaign_index import index_beside
-from floodmark.harness.commands.campaign_play import options_of, scenario_options
+from floodmark.harness.commands.campaign_play import scenario_spec
 from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
 from floodmark.harness.commands.error_exits import complain
@@ -53,6 +53,7 @@ from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, write_json, write_whole
 from floodmark.harness.run_location import sync
+from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
 LEDGER = "ledger.json"
@@ -185,7 +186,7 @@ def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     write_json(folder / "campaign.json", about, durable=True)
 
 
-def results_so_far(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[Case], folder: str,
+def results_so_far(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[RunSpec], folder: str,
                  trouble: str) -> Results:
     """The results of a campaign that an error ended, as far as its files can be read."""
     state, ledger = State(), Ledger()
@@ -275,12 +276,12 @@ def refuse_impossible_cases(plan: Plan) -> None:
     refuse_configs(clusters)
 
 
-def _cluster_nowhere(case: Case) -> Cluster:
+def _cluster_nowhere(case: RunSpec) -> Cluster:
     nowhere = RUNS / "never"
     if case.scenario is None:
-        return planned(options_of(case, 1, nowhere), ask_broker=False).cluster
+        return planned(replace(case, seed=1, out=nowhere), ask_broker=False).cluster
     (scenario,) = named(case.scenario)
-    return planned(scenario_options(case, scenario, nowhere), scenario.schedule, ask_broker=False).cluster
+    return planned(scenario_spec(case, scenario, nowhere), scenario.schedule, ask_broker=False).cluster
 
 
 def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
@@ -290,7 +291,7 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
     entries = sorted(
         (entry for entry in ledger.entries.values()
          if entry.signature.klass == BUG and entry.smallest is not None
-         and Case.of_json(entry.smallest.case).system in systems),
+         and case_of_json(entry.smallest.case).system in systems),
         key=lambda entry: [ledger.nights[night].began for night in ledger.nights_with(entry)[-1:]],
         reverse=True)
     return [{"case": dict(entry.smallest.case), "seed": entry.smallest.seed}

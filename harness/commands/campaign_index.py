@@ -14,7 +14,6 @@ import click
 
 from floodmark.checkers.judge.report import is_run
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import CampaignAt, State
 from floodmark.harness.campaign.plan import read
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -23,6 +22,7 @@ from floodmark.harness.reports.html.night import NightFacts, page_of_night
 from floodmark.harness.reports.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import write_whole
+from floodmark.harness.spec import RunSpec
 
 INDEX = "index.html"
 AT_ONCE = 10  # new pages of runs in one call, each about a second
@@ -50,7 +50,7 @@ def write_index(folder: Path, file: Path | None = None, *, state: State | None =
     return file
 
 
-def matrix_of(at: CampaignAt, about: Mapping[str, Any]) -> list[Case]:
+def matrix_of(at: CampaignAt, about: Mapping[str, Any]) -> list[RunSpec]:
     """The plan's cases; empty if the plan cannot be read: the cases of runs are known anyway."""
     try:
         return [one.case for one in read(str(about.get("plan")), f"the plan in {at.about_path}").cases]

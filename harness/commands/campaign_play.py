@@ -22,19 +22,19 @@ from typing import Any, BinaryIO
 import orjson
 
 from floodmark.harness import catalog, pipeline
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_of_json
 from floodmark.harness.commands.campaign_memory import MemoryWatch
-from floodmark.harness.commands.reproduce import options_of as options_of_reproduction
-from floodmark.harness.commands.reproduce import read_first
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
+from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.commands.scenario_runs import Part
-from floodmark.harness.commands.scenario_runs import options_of as options_of_part
+from floodmark.harness.commands.scenario_runs import spec_of as spec_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.pipeline import Play
 from floodmark.harness.run import sync_run
 from floodmark.harness.runner import RunPlan
+from floodmark.harness.spec import RunSpec
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
 
@@ -90,33 +90,19 @@ def plan_of(request: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
     folder = Path(request["folder"])
     if "again" in request:
         first = read_first(Path(request["again"]), request["finding"])
-        options = options_of_reproduction(first, folder, int(request["number"]))
-        return planned(options, tuple(one.now for one in first.anchors)), None
-    case = Case.of_json(request["case"])
+        again = spec_of_reproduction(first, folder, int(request["number"]))
+        return planned(again, tuple(one.now for one in first.anchors)), None
+    case = case_of_json(request["case"])
     if case.scenario is None:
-        return planned(options_of(case, int(request["seed"]), folder)), None
+        return planned(replace(case, seed=int(request["seed"]), out=folder)), None
     (scenario,) = named(case.scenario)
-    return planned(scenario_options(case, scenario, folder), scenario.schedule), scenario
+    return planned(scenario_spec(case, scenario, folder), scenario.schedule), scenario
 
 
-def options_of(case: Case, seed: int, folder: Path) -> RunOptions:
-    """The options of `floodmark run` for a case."""
-    return RunOptions(
-        kafka=case.kafka,
-        rules=case.rules, bugs=case.bugs, cluster=case.cluster, nodes=case.nodes, links=case.links,
-        workload=case.workload, concurrency=case.concurrency, rate=case.rate, partitions=case.partitions,
-        replication_factor=case.replication_factor, acks=case.acks, config=case.config, nemesis=case.nemesis,
-        interval=case.interval, overspend=case.overspend, duration=case.duration, seed=seed, out=folder,
-        settings=case.settings, given=frozenset(case.said),
-    )  # fmt: skip
-
-
-def scenario_options(case: Case, scenario: Scenario, folder: Path) -> RunOptions:
-    """The options of a scenario on the case's rules; it has its own cluster and steps, and no seed changes
-    it."""
-    config = dict(setting.split("=", 1) for setting in case.config)
-    row = Row(rules=case.rules, bugs=case.bugs, config=config)
-    return replace(options_of_part(Part(scenario=scenario, row=row), case.cluster, folder), kafka=case.kafka)
+def scenario_spec(case: RunSpec, scenario: Scenario, folder: Path) -> RunSpec:
+    """The run of a scenario on the case's rules; it has its own cluster and steps, and no seed changes it."""
+    row = Row(rules=case.rules, bugs=case.bugs, config=dict(setting.split("=", 1) for setting in case.config))
+    return replace(spec_of_part(Part(scenario=scenario, row=row), case.cluster, folder), kafka=case.kafka)
 
 
 if __name__ == "__main__":

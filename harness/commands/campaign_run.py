@@ -25,7 +25,7 @@ import click
 
 from floodmark.harness.campaign import gates
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.cases import Case, Draw, draws
+from floodmark.harness.campaign.cases import Draw, case_of_json, case_to_json, draws
 from floodmark.harness.campaign.journal import (
     BEGAN,
     ENDED,
@@ -187,7 +187,7 @@ class Conductor:
     async def _make(self, job: Job) -> bool:
         """Makes the job's run; returns whether there is something to judge."""
         if job.draw is not None:
-            self._log(BEGAN, run=job.draw.number, case=job.draw.case.as_json(), seed=job.draw.seed,
+            self._log(BEGAN, run=job.draw.number, case=case_to_json(job.draw.case), seed=job.draw.seed,
                       folder=str(job.folder.relative_to(self.at.folder)))
         began_s = time.monotonic()
         self.in_flight[job.title] = began_s
@@ -261,7 +261,7 @@ class Conductor:
 
     def _draws(self) -> Iterator[Draw]:
         """Yields the draws that were not made yet, in the plan's order."""
-        bank = [(Case.of_json(row["case"]), int(row["seed"])) for row in self.about["bank"]]
+        bank = [(case_of_json(row["case"]), int(row["seed"])) for row in self.about["bank"]]
         for draw in draws(self.plan.cases, int(self.about["seed"]), bank):
             run = self.state.runs.get(draw.number)
             if run is None or not (run.recorded or run.done):
@@ -272,7 +272,7 @@ class Conductor:
         return Job(
             folder=folder, draw=draw, title=f"{draw.number} {draw.case.title} seed {draw.seed}",
             expected_s=self.pace.of_run(draw.case),
-            request={"case": draw.case.as_json(), "seed": draw.seed, "folder": str(folder)})
+            request={"case": case_to_json(draw.case), "seed": draw.seed, "folder": str(folder)})
 
     def _reproductions(self) -> Iterator[Job]:
         """Yields the missing reproductions of each bug that is not marked as known, up to the plan's
@@ -388,7 +388,7 @@ def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder
     for signature, showing in state.runs_by_signature().items():
         faults = Counter(run.case.faults for run in showing)
         least = smallest(showing)
-        kept = Smallest(folder=str(folder / least.folder), case=least.case.as_json(), seed=least.seed,
+        kept = Smallest(folder=str(folder / least.folder), case=case_to_json(least.case), seed=least.seed,
                         size_bytes=least.size_bytes)
         ledger = ledger.with_finding(signature, name, len(showing), faults=faults, smallest=kept)
         entry = ledger.of(signature)

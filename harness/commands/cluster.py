@@ -19,13 +19,13 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster import control_client
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
-from floodmark.harness.commands.run import pairs
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
 from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
 from floodmark.harness.protocols import Addressed, Cluster, ability, method_for, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty
+from floodmark.harness.spec import PROXIED, RunSpec, pairs
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
@@ -209,39 +209,20 @@ def _say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def bring_up(
-    out: Path | None,
-    *,
-    first_port: int | None,
-    cluster: str,
-    nodes: int,
-    rules: str,
-    bugs: Sequence[str],
-    config: tuple[str, ...],
-    links: str | None,
-    kafka: str | None = None,
-    topic_config: tuple[str, ...] = (),
-) -> int:
+def bring_up(spec: RunSpec, *, first_port: int | None) -> int:
     """Runs a cluster until Ctrl-C. Links are proxied by default, so that they can be cut."""
-    made: dict[str, Any] = {
-        "rules": rules,
-        "bugs": bugs,
-        "config": pairs(config),
-        "links": links or "proxied",
-        "kafka": kafka,
-        "topic_config": pairs(topic_config, "-t"),
-        "trace": False,  # it is not judged, and may be up for long
-    }
-    if out is not None:
-        refuse_nonempty(out)
-        return _run_until_interrupted(cluster, out, nodes, first_port, made)
+    if spec.out is not None:
+        refuse_nonempty(spec.out)
+        return _run_until_interrupted(spec, spec.out, first_port)
     with temporary_folder("floodmark-") as folder:
-        return _run_until_interrupted(cluster, folder, nodes, first_port, made)
+        return _run_until_interrupted(spec, folder, first_port)
 
 
-def _run_until_interrupted(cluster: str, folder: Path, nodes: int, first_port: int | None,
-                           made: Mapping[str, Any]) -> int:
-    brought = catalog.cluster(cluster, folder, nodes, first_port=first_port, **made)
+def _run_until_interrupted(spec: RunSpec, folder: Path, first_port: int | None) -> int:
+    brought = catalog.cluster(
+        spec.cluster, folder, spec.nodes, first_port=first_port, rules=spec.rules, bugs=spec.bugs,
+        config=pairs(spec.config), links=spec.links or PROXIED, kafka=spec.kafka,
+        topic_config=pairs(spec.topic_config, "-t"), trace=False)  # it is not judged, and may be up for long
     if ability(brought, Addressed) is None:
         raise UnfitCluster(f"no Kafka client reaches this cluster: {why_not(brought, Addressed)}")
     refuse_config(brought)

@@ -37,6 +37,7 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, registered
 from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
+from floodmark.harness.spec import RULES
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 from floodmark.nemesis.strikes import unavailable
@@ -295,7 +296,7 @@ def fault_rows(engine: Engine) -> list[FaultRow]:
 def _unavailable(name: str) -> Mapping[str, str]:
     """The faults that this cluster cannot suffer anywhere, and why; it is made but not started."""
     with temporary_folder("floodmark-") as folder:
-        cluster = catalog.cluster(name, folder, 3, rules=catalog.RULES[-1], bugs=(), config={},
+        cluster = catalog.cluster(name, folder, 3, rules=RULES[-1], bugs=(), config={},
                                   links="proxied")
         return unavailable(cluster)
 

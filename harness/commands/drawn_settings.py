@@ -10,19 +10,24 @@ Rules
    below the session in one or two, and small segments in one or more.
 """
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any
 
-from floodmark.harness.protocols import USUAL_LOAD, LoadShape
+from floodmark.harness import catalog
+from floodmark.harness.broker_config import broker_keys
+from floodmark.harness.protocols import USUAL_LOAD, Compression, LoadShape
+from floodmark.harness.spec import TOPIC, RunSpec, key_values, pairs
 
 SESSION, LAG, WAIT = "broker.session.timeout.ms", "replica.lag.time.max.ms", "replica.fetch.wait.max.ms"
 LEAST_ISR, FLUSH, SEGMENT = "min.insync.replicas", "log.flush.interval.messages", "log.segment.bytes"
 CHECKPOINT = "replica.high.watermark.checkpoint.interval.ms"
 UNCLEAN = "unclean.leader.election.enable"
 LOG, IDEMPOTENT = "log", "idempotent"
-_COMPRESSIONS = {LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "snappy", "lz4", "zstd")}
+_COMPRESSIONS: Mapping[str, tuple[Compression, ...]] = {
+    LOG: ("none", "none", "gzip"), IDEMPOTENT: ("none", "gzip", "snappy", "lz4", "zstd"),
+}
 _SMALL_BATCH = 4  # records
 _SESSIONS_MS = (1000, 1000, 1500, 2000)
 _INTERVALS_S = (0.5, 1.0, 1.0, 2.0)
@@ -34,81 +39,50 @@ _LAG_FACTORS = (0.5, 2.0, 1.0, 0.7, 3.0, 0.5, 2.0)  # of the session
 _BATCH_SIZES = ((1, 1, 1, 1, 1, 2, 3, 4), (1, 2, 5, 10), (5, 10, 20))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestedSettings:
-    """The options of `floodmark run`. given: the options that the user set. library: whether Kafka's library
-    can reach the cluster, or (simulated) the client of record takes its place. reference: whether the
-    reference broker runs: other systems' settings are unknown here. of_topics: whether topics can have
-    configs of their own."""
-
-    given: Collection[str]
-    nodes: int
-    partitions: int
-    replication_factor: int | None
-    acks: str
-    workload: str
-    interval_s: float  # from strike to strike
-    config: Mapping[str, str]  # the given keys, by the brokers' names
-    library: bool
-    simulated: bool = False
-    reference: bool = True
-    of_topics: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
-    """The drawn settings. config: only the drawn keys; topic_config: those that the topic itself has, which
-    override it; recorded: run.json's `drawn`."""
-
-    nodes: int
-    partitions: int
-    replication_factor: int
-    workload: str
-    interval_s: float  # from strike to strike
-    config: Mapping[str, str]
-    load: LoadShape
-    topic_config: Mapping[str, str] = field(default_factory=dict)
-    recorded: Mapping[str, Any] = field(default_factory=dict)
-
-
-def draw_settings(requested: RequestedSettings, seed: int) -> Drawn:
-    """Draws the settings. Every draw is made, also for given options, so that these do not change other
-    draws."""
-    random = Random(f"{seed}/settings")
-    least_nodes = requested.replication_factor or 1
-    nodes = max(least_nodes, random.choice((3, 3, 3, 4, 5)))
-    nodes = requested.nodes if "nodes" in requested.given else nodes
+def with_drawn_settings(spec: RunSpec) -> RunSpec:
+    """The spec, with all that was not given drawn from its seed. Every draw is made, also for what is given,
+    so that it does not change other draws."""
+    assert spec.seed is not None, "the settings are drawn from it"
+    seed, random = spec.seed, Random(f"{spec.seed}/settings")
+    given = broker_keys(pairs((*spec.config, *spec.topic_config)))
+    reference = spec.kafka is None  # other systems' settings are unknown here
+    at_place = spec.cluster in catalog.PLACES
+    # Kafka's library (simulated: what takes its place) reaches it. A schedule's own sends may say whom they
+    # ask, which the library chooses for itself.
+    library = at_place and spec.schedule_file is None and spec.acks == "all"
+    nodes = max(spec.replication_factor or 1, random.choice((3, 3, 3, 4, 5)))
+    nodes = spec.nodes if "nodes" in spec.given else nodes
     partitions = random.choice((1, 2, 4, 4, 6, 8))
     partitions = max(partitions, 4) if nodes > 3 else partitions  # else some nodes would have none
     factor = min(nodes, random.choice((3, 3, 3, 4)))
     # Seldom the library alone, whose answers hide most faults; it sends beside the log workload, too.
     workload = random.choice((*7 * (LOG,), IDEMPOTENT))
-    if "workload" in requested.given or requested.acks != "all" or not requested.library:
-        workload = requested.workload
-    partitions = requested.partitions if "partitions" in requested.given else partitions
-    factor = requested.replication_factor or factor
+    if "workload" in spec.given or not library:
+        workload = spec.workload
+    partitions = spec.partitions if "partitions" in spec.given else partitions
+    factor = spec.replication_factor or factor
     interval_s = random.choice(_INTERVALS_S)
-    drawn_pace = requested.reference and "interval" not in requested.given  # other systems recover later
-    interval_s = interval_s if drawn_pace else requested.interval_s
-    config = _config(random, seed, factor, requested.config)
-    fsyncs = _number({**config, **requested.config}, FLUSH, 0) == 1
-    library = requested.library and requested.acks == "all"
-    load = _load(random, workload, library=library, simulated=requested.simulated, fsyncs=fsyncs)
+    drawn_pace = reference and "interval" not in spec.given  # other systems recover later
+    config = _config(random, seed, factor, given)
+    fsyncs = _number({**config, **given}, FLUSH, 0) == 1
+    load = _load(random, workload, library=library, simulated=spec.cluster == catalog.SIMULATED,
+                 fsyncs=fsyncs)
     if config.get(SEGMENT) == str(4 << 10) and max(load.batch_sizes) > _SMALL_BATCH:
         config[SEGMENT] = str(16 << 10)  # a file every few batches: the brokers would do little else
-    of_topic = _topic_config(random, config, requested.config)
-    if not requested.reference:
+    of_topic = _topic_config(random, config, given)
+    if not reference:
         config = {key: value for key, value in config.items() if key in (LEAST_ISR, FLUSH)}
-    if not (requested.reference and requested.of_topics):
+    if not (reference and at_place and not spec.assignment):
         of_topic = {}
     if of_topic:
         config[LEAST_ISR] = "1"  # an administrator altered the topic; its brokers have Kafka's default
-    values = {"nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload,
-              **({"interval": interval_s} if drawn_pace else {})}
-    recorded = {**{key: value for key, value in values.items() if key not in requested.given}, **config}
+    values: dict[str, Any] = {
+        "nodes": nodes, "partitions": partitions, "replication_factor": factor, "workload": workload,
+        **({"interval": interval_s} if drawn_pace else {})}
+    recorded = {**{key: value for key, value in values.items() if key not in spec.given}, **config}
     recorded |= {"topic_config": of_topic} if of_topic else {}
-    return Drawn(nodes=nodes, partitions=partitions, replication_factor=factor, workload=workload,
-                 interval_s=interval_s, config=config, load=load, topic_config=of_topic, recorded=recorded)
+    return replace(spec, **values, load=load, drawn=recorded, topics={TOPIC: of_topic} if of_topic else {},
+                   config=(*key_values(config), *spec.config))
 
 
 def _config(random: Random, seed: int, factor: int, given: Mapping[str, str]) -> dict[str, str]:
@@ -154,7 +128,7 @@ def _load(random: Random, workload: str, *, library: bool, simulated: bool, fsyn
     Else no process sends with acks=1: what it sends may be read while one replica alone has it, and be lost
     by a power cut."""
     sizes, in_flight = random.choice(_BATCH_SIZES), random.choice((1, 5, 5))
-    compression = random.choice(_COMPRESSIONS.get(LOG if simulated else workload, ("none",)))
+    compression = random.choice(_COMPRESSIONS.get(LOG if simulated else workload, _COMPRESSIONS[LOG][:1]))
     readers_every, idempotent_every = random.choice((2, 3, 4, 4)), random.choice((0, 3, 4, 5))
     rest_for = random.choice((0, 0, 0, 3000, 10_000, 30_000))
     sharing_every = random.choice((0, 1, 2, 2)) if library and workload == LOG else 0

@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from floodmark.harness import __version__
-from floodmark.harness.commands.run import own_commit, pairs
+from floodmark.harness.commands.run import own_commit
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.importers.history_writer import HistoryLines
 from floodmark.harness.importers.jepsen_common_lines import CommonLines
@@ -33,6 +33,7 @@ from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import FORMAT, RUNS, Run, json_line, refuse_nonempty, write_pieces
+from floodmark.harness.spec import pairs
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_VALID
 

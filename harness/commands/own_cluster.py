@@ -7,26 +7,25 @@ Rules
 """
 
 import asyncio
-import datetime
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import click
 
 from floodmark.harness import catalog
 from floodmark.harness.client.security import Security, read_client_config
-from floodmark.harness.cluster.own.cluster import Found, OwnCluster, find
+from floodmark.harness.cluster.own.cluster import OwnCluster, find
 from floodmark.harness.cluster.own.fault_commands import read_fault_commands
-from floodmark.harness.commands import planned_schedule, run
-from floodmark.harness.commands.planned_schedule import PlannedSchedule
-from floodmark.harness.commands.run import RunOptions, pairs, plan_on, run_plan, whole_number
+from floodmark.harness.commands import planned_schedule
+from floodmark.harness.commands.planned_schedule import PlannedSchedule, PlanningContext
+from floodmark.harness.commands.run import plan_on, run_plan, whole_number, with_seed
 from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.pipeline import Gate
 from floodmark.harness.protocols import Cluster
-from floodmark.harness.run import default_folder, refuse_nonempty
+from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.runner import RunPlan, spread
+from floodmark.harness.spec import DIRECT, TOPIC, RunSpec, pairs
 from floodmark.nemesis.strikes import unavailable
 
 PORT = 9092
@@ -38,50 +37,43 @@ _LAG, _LAG_MS = "replica.lag.time.max.ms", "30000"
 _INSYNC = "min.insync.replicas"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnOptions:
-    """The options about a user's own cluster."""
-
-    bootstrap: str
-    client_config: Path | None = None
-    faults_file: Path | None = None
-    may_break: bool = False
-
-
-def run_on_own(own: OwnOptions, options: RunOptions, through: Gate) -> int:
+def run_on_own(spec: RunSpec, through: Gate) -> int:
     """Runs and judges, like `floodmark run` on any cluster."""
-    return run_plan(planned_on_own(own, options), through, is_latest=options.out is None)
+    return run_plan(planned_on_own(spec), through, is_latest=spec.out is None)
 
 
-def planned_on_own(own: OwnOptions, options: RunOptions) -> RunPlan:
+def planned_on_own(spec: RunSpec) -> RunPlan:
     """The plan of the run. UsageError for wrong options; FloodmarkError if no cluster answers."""
-    addresses = addresses_of(own.bootstrap)
-    if options.nemesis != "none" and not own.may_break:
-        raise UsageError(f"--nemesis {options.nemesis} would break things on the cluster at {own.bootstrap}: "
+    addresses = addresses_of(spec.bootstrap or "")
+    if spec.nemesis != "none" and not spec.may_break:
+        raise UsageError(f"--nemesis {spec.nemesis} would break things on the cluster at {spec.bootstrap}: "
                          "give --i-may-break-this if you may decide that, or leave out --nemesis")
-    security = Security() if own.client_config is None else read_client_config(own.client_config)
+    security = Security() if spec.client_config is None else read_client_config(spec.client_config)
     if security.ignored:
-        click.echo(f"{own.client_config}: {', '.join(security.ignored)} are not about security and are left "
+        click.echo(f"{spec.client_config}: {', '.join(security.ignored)} are not about security and are left "
                    "alone", err=True)
-    commands = None if own.faults_file is None else read_fault_commands(own.faults_file)
-    seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
-    folder = options.out or default_folder(seed, datetime.datetime.now())
-    refuse_nonempty(folder)
+    commands = None if spec.faults_file is None else read_fault_commands(spec.faults_file)
+    spec = replace(with_seed(spec), cluster=PLACE, rules="", links=None)
+    assert spec.out is not None
+    refuse_nonempty(spec.out)
     found = asyncio.run(find(addresses, security))
     nodes = tuple(found.ids)
     run_id = secrets.token_hex(8)
     prefix = f"floodmark-{run_id}-"
-    factor = min(3, len(nodes)) if options.replication_factor is None else options.replication_factor
-    specs = options.assignment or spread(nodes, f"{prefix}{run.TOPIC}", options.partitions, factor)
-    given = {**pairs(options.config), **pairs(options.topic_config, "-t")}
-    cluster = OwnCluster(found, folder, prefix=prefix, bootstrap=own.bootstrap, security=security,
-                                  commands=commands, may_break=own.may_break, topic_settings=given)
-    least = whole_number(_INSYNC, given.get(_INSYNC) or found.settings[0].get(_INSYNC, "1"))
-    strikes = strikes_on(cluster, options, planning_context(found, options, seed, least))
+    factor = min(3, len(nodes)) if spec.replication_factor is None else spec.replication_factor
+    specs = spread(nodes, f"{prefix}{TOPIC}", spec.partitions, factor)
+    given = {**pairs(spec.config), **pairs(spec.topic_config, "-t")}
+    cluster = OwnCluster(found, spec.out, prefix=prefix, bootstrap=spec.bootstrap or "", security=security,
+                         commands=commands, may_break=spec.may_break, topic_settings=given)
+    shown = found.settings[0]
+    session_ms = next((shown[key] for key in _SESSIONS if key in shown), _SESSION_MS)
+    strikes = strikes_on(cluster, PlanningContext(
+        spec=spec, nodes=nodes, session_s=whole_number(_SESSIONS[0], session_ms) / 1000,
+        min_insync_replicas=whole_number(_INSYNC, given.get(_INSYNC) or shown.get(_INSYNC, "1"))))
     for remark in strikes.remarks:
         click.echo(remark, err=True)
-    plan = plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder, rules=""),
-                   links=planned_schedule.DIRECT, run_id=run_id, library=security.library_settings())
+    plan = plan_on(cluster, specs, strikes, replace(spec, links=DIRECT), run_id=run_id,
+                   library=security.library_settings())
     patience_s = max(map(patience_of, found.settings))
     return replace(plan, settle_timeout_s=max(plan.settle_timeout_s, 2 * patience_s))
 
@@ -93,25 +85,14 @@ def patience_of(settings: Mapping[str, str]) -> float:
     return max(int(time_ms if time_ms.isdecimal() else _LAG_MS) for time_ms in shown) / 1000
 
 
-def planning_context(found: Found, options: RunOptions, seed: int, least: int
-                     ) -> planned_schedule.PlanningContext:
-    shown = found.settings[0]
-    session_ms = next((shown[key] for key in _SESSIONS if key in shown), _SESSION_MS)
-    return planned_schedule.PlanningContext(
-        cluster=PLACE, nodes=tuple(found.ids), partitions=tuple(range(options.partitions)), links=None,
-        min_insync_replicas=least, seed=seed, duration_s=options.duration, interval_s=options.interval,
-        overspend=options.overspend, session_s=whole_number(_SESSIONS[0], session_ms) / 1000)
-
-
-def strikes_on(cluster: Cluster, options: RunOptions, context: planned_schedule.PlanningContext
-               ) -> PlannedSchedule:
+def strikes_on(cluster: Cluster, context: PlanningContext) -> PlannedSchedule:
     """The schedule of the file, or one of the nemeses that the owner's commands can carry out."""
-    requested = catalog.nemeses(options.nemesis, PLACE)
-    if options.schedule_file is not None:
+    requested = catalog.nemeses(context.spec.nemesis, PLACE)
+    if context.spec.schedule_file is not None:
         if requested:
             raise UsageError("--schedule and --nemesis exclude each other: leave one out")
-        return planned_schedule.schedule_from_file(options.schedule_file, context)
-    named = catalog.named(options.nemesis)
+        return planned_schedule.schedule_from_file(context.spec.schedule_file, context)
+    named = catalog.named(context.spec.nemesis)
     left_out = {name: why for name in requested if (why := why_not(cluster, name, context)) is not None}
     for name, why in left_out.items():
         if name in named:
@@ -120,17 +101,18 @@ def strikes_on(cluster: Cluster, options: RunOptions, context: planned_schedule.
     remarks = tuple(f"{name} is left out: {why}" for name, why in left_out.items())
     if requested and not able:
         return PlannedSchedule(schedule=(), remarks=remarks,
-                               unstruck=f"--nemesis {options.nemesis}: {'; '.join(remarks)}")
+                               unstruck=f"--nemesis {context.spec.nemesis}: {'; '.join(remarks)}")
     planned = planned_schedule.random_schedule(",".join(able) or "none", context)
     return replace(planned, remarks=(*remarks, *planned.remarks))
 
 
-def why_not(cluster: Cluster, nemesis: str, context: planned_schedule.PlanningContext) -> str | None:
+def why_not(cluster: Cluster, nemesis: str, context: PlanningContext) -> str | None:
     """Why this nemesis is impossible on the cluster; None: it is possible."""
     lacking = unavailable(cluster)
-    for overspend in (context.overspend, True):  # for some nothing is planned without
+    for overspend in (context.spec.overspend, True):  # for some nothing is planned without
         schedule = planned_schedule.random_schedule(
-            nemesis, replace(context, duration_s=LONG_S, overspend=overspend)).schedule
+            nemesis, replace(context, spec=replace(
+                context.spec, duration=LONG_S, overspend=overspend))).schedule
         if schedule:
             break
     return next((lacking[entry.f] for entry in schedule if entry.f in lacking), None)

@@ -17,9 +17,9 @@ from floodmark.harness.registered import NEMESIS
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
+from floodmark.harness.spec import DIRECT, RunSpec
 from floodmark.nemesis.budget import overspends
 
-DIRECT = "direct"
 CUT = "cut"
 MOMENTS = "moments"
 UNTRACED = "they are observed in the trace: leave out --no-trace"
@@ -37,27 +37,20 @@ class PlannedSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanningContext:
-    """The cluster and the time for which a plan is made."""
+    """What is known of the cluster for which a plan is made."""
 
-    cluster: str
+    spec: RunSpec  # with its seed
     nodes: tuple[str, ...]
-    partitions: tuple[int, ...]
-    links: str | None  # as requested; None: what the schedule needs
     min_insync_replicas: int
-    seed: int
-    duration_s: float
-    interval_s: float
-    overspend: bool
     leaders: tuple[str, ...] = ()  # the preferred ones of the partitions; empty: unknown
     session_s: float = SESSION_S  # of a broker's session
     unsupported: Mapping[str, str] = field(default_factory=dict)  # nemeses that are impossible here, and why
-    trace: bool = True  # whether the brokers write traces
     flush_every: bool = False  # every write is fsynced: a power cut loses nothing
 
 
 def schedule_from_file(file: Path, context: PlanningContext) -> PlannedSchedule:
     """The schedule of a file, with remarks on entries that overspend the budget."""
-    schedule = json_form.load(file, nodes=context.nodes, partitions=context.partitions)
+    schedule = json_form.load(file, nodes=context.nodes, partitions=range(context.spec.partitions))
     found = overspends(
         schedule, min_insync_replicas=context.min_insync_replicas, flush_every=context.flush_every)
     return PlannedSchedule(schedule=schedule, remarks=tuple(
@@ -66,7 +59,9 @@ def schedule_from_file(file: Path, context: PlanningContext) -> PlannedSchedule:
 
 def random_schedule(nemeses: str, context: PlanningContext) -> PlannedSchedule:
     """A random schedule for these nemeses (`crash,cut`, all, none)."""
-    requested = catalog.nemeses(nemeses, context.cluster)
+    spec = context.spec
+    assert spec.seed is not None, "the plan is drawn from it"
+    requested = catalog.nemeses(nemeses, spec.cluster)
     named = catalog.named(nemeses)
     remarks = []
     names = tuple(name for name in requested if name not in context.unsupported)
@@ -75,28 +70,28 @@ def random_schedule(nemeses: str, context: PlanningContext) -> PlannedSchedule:
             if name in named:
                 raise UsageError(f"--nemesis {name} is impossible here: {context.unsupported[name]}")
             remarks.append(f"{name} is left out: {context.unsupported[name]}")
-    if CUT in names and not _can_cut(context):
+    if CUT in names and not _can_cut(spec):
         if CUT in named:
             raise UsageError("--nemesis cut needs links that can be cut: leave out --links direct, "
                              "or leave out cut")
         remarks.append("cut is left out: direct links cannot be cut (--links proxied can)")
         names = tuple(name for name in names if name != CUT)
     if "power" in names and context.min_insync_replicas < 2 and not (
-            context.overspend or context.flush_every):
+            spec.overspend or context.flush_every):
         remarks.append("power is left out: with min.insync.replicas=1 an ack may rest on the one copy that "
                        "loses power, which exceeds the budget (--overspend allows it)")
         names = tuple(name for name in names if name != "power")
-    if MOMENTS in names and not context.trace:
+    if MOMENTS in names and not spec.trace:
         if MOMENTS in named:
             raise UsageError(f"--nemesis {MOMENTS} arms failpoints, and {UNTRACED}, or leave out {MOMENTS}")
         remarks.append(f"{MOMENTS} is left out: it arms failpoints, and {UNTRACED}")
         names = tuple(name for name in names if name != MOMENTS)
     schedule = catalog.plan(
-        names, seed=context.seed, nodes=context.nodes, partitions=context.partitions,
-        duration_s=context.duration_s, interval_s=context.interval_s, overspend=context.overspend,
-        session_s=context.session_s, links_cut=_can_cut(context), flush_every=context.flush_every,
+        names, seed=spec.seed, nodes=context.nodes, partitions=range(spec.partitions),
+        duration_s=spec.duration, interval_s=spec.interval, overspend=spec.overspend,
+        session_s=context.session_s, links_cut=_can_cut(spec), flush_every=context.flush_every,
         leaders=context.leaders)
-    if set(names) - {*catalog.own_names(NEMESIS)} and not context.overspend:
+    if set(names) - {*catalog.own_names(NEMESIS)} and not spec.overspend:
         for one in overspends(
                 schedule, min_insync_replicas=context.min_insync_replicas,
                 flush_every=context.flush_every):
@@ -104,13 +99,13 @@ def random_schedule(nemeses: str, context: PlanningContext) -> PlannedSchedule:
                              f"--overspend was not given: {one.why}")
     unstruck = None
     if requested and all(entry.f in ACTS for entry in schedule):
-        unstruck = f"--nemesis {nemeses}: {_why_nothing(names, remarks, context)}"
+        unstruck = f"--nemesis {nemeses}: {_why_nothing(names, remarks, spec)}"
     return PlannedSchedule(schedule=schedule, remarks=tuple(remarks), unstruck=unstruck)
 
 
-def refuse_cuts(schedule: Schedule, cluster: str, links: str) -> None:
+def refuse_cuts(schedule: Schedule, spec: RunSpec) -> None:
     """Raises UsageError if the schedule has cuts and the links cannot be cut."""
-    if links != DIRECT or cluster in catalog.ALWAYS_CUT:
+    if _can_cut(spec):
         return
     cuts = [position for position, entry in enumerate(schedule) if entry.f == CUT]
     if cuts:
@@ -126,12 +121,12 @@ def refuse_untraced(schedule: Schedule) -> None:
         raise UsageError(f"entry {armed[0]} of the schedule arms a failpoint, and {UNTRACED}")
 
 
-def _can_cut(context: PlanningContext) -> bool:
-    return context.links != DIRECT or context.cluster in catalog.ALWAYS_CUT
+def _can_cut(spec: RunSpec) -> bool:
+    return spec.links != DIRECT or spec.cluster in catalog.ALWAYS_CUT
 
 
-def _why_nothing(names: Sequence[str], remarks: Sequence[str], context: PlanningContext) -> str:
+def _why_nothing(names: Sequence[str], remarks: Sequence[str], spec: RunSpec) -> str:
     if not names:
         return "; ".join(remarks)
-    return (f"a run of {context.duration_s:g} s is too short: the first act comes after 1 to 2 s, and its "
+    return (f"a run of {spec.duration:g} s is too short: the first act comes after 1 to 2 s, and its "
             "faults are mended 1 s before the end: give a longer --duration")

@@ -10,19 +10,18 @@ import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
 import orjson
 
 from floodmark.harness.commands.cluster import bring_up
 from floodmark.harness.commands.error_exits import code_of
+from floodmark.harness.spec import decoded
 
 
 def main() -> int:
-    options = orjson.loads(sys.stdin.buffer.readline())
-    options |= {"config": tuple(options["config"]), "bugs": tuple(options["bugs"])}
+    spec = decoded(orjson.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=exit_when_stdin_ends, daemon=True).start()
-    return code_of(lambda: bring_up(Path(options.pop("out")), first_port=None, **options))
+    return code_of(lambda: bring_up(spec, first_port=None))
 
 
 def exit_when_stdin_ends() -> None:

@@ -12,23 +12,17 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import DRAWN, FIXED, Case
-from floodmark.harness.commands.campaign_play import scenario_options
+from floodmark.harness.commands.campaign_play import scenario_spec
 from floodmark.harness.commands.cluster import ask_cluster
-from floodmark.harness.commands.run import (
-    RunOptions,
-    config_of,
-    planned,
-    schedule_of_options,
-    with_drawn_settings,
-)
+from floodmark.harness.commands.drawn_settings import with_drawn_settings
+from floodmark.harness.commands.run import planned, schedule_of
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, outcome_of, play_all, say, tidy
@@ -38,6 +32,7 @@ from floodmark.harness.reports.run_page import REPORT, write_page_if_invalid
 from floodmark.harness.reports.schedule_outcome import missed_entries_text
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.spec import DRAWN, FIXED, RunSpec, decoded
 from floodmark.harness.verdict import EXIT_VALID, Policy
 
 CLUSTER_MODULE = "floodmark.harness.commands.pytest_cluster"
@@ -115,48 +110,42 @@ def judged_run(folder: Path, keywords: Keywords) -> JudgedRun:
                   allow_unknown=bool(keywords.pop("allow_unknown", False))).policy
     if "scenario" in keywords:
         return judged(made(scenario_play(folder, keywords)), policy)
-    plan = planned(*options_of(folder, keywords))
+    plan = planned(*spec_of(folder, keywords))
     return judged(made(Play(title=folder.name, folder=folder, plan=lambda _: plan)), policy)
 
 
-def options_of(folder: Path | None, keywords: Keywords) -> tuple[RunOptions, Schedule | None]:
-    """The options of `floodmark run`, and the schedule if one was given as data."""
+def spec_of(folder: Path | None, keywords: Keywords) -> tuple[RunSpec, Schedule | None]:
+    """The run that the keywords say, and the schedule if one was given as data."""
     refuse_unknown("floodmark_run", keywords, (*RUN_KEYWORDS, "scenario", *GATE_KEYWORDS))
-    plain = as_options(keywords)
-    given = plain.pop("schedule", None)
-    options = RunOptions(**plain, out=folder, given=frozenset(keywords))
-    if options.settings not in (FIXED, DRAWN):
-        raise UsageError(f"settings is {options.settings!r}; valid: {FIXED}, {DRAWN}")
+    given = keywords.get("schedule")
+    spec = replace(decoded_keywords(keywords), out=folder, given=frozenset(keywords))
     if given is None:
-        return options, None
-    if options.nemesis != "none":
+        return spec, None
+    if spec.nemesis != "none":
         raise UsageError("schedule and nemesis exclude each other: leave one out")
-    options = with_drawn(options, secrets.randbelow(2**31))
-    nodes, partitions = nodes_of(options), range(options.partitions)
+    spec = with_drawn(spec, secrets.randbelow(2**31))
+    nodes, partitions = spec.node_names, range(spec.partitions)
     if isinstance(given, str | Path):
-        return options, json_form.load(Path(given), nodes=nodes, partitions=partitions)
-    return options, json_form.read(given, nodes=nodes, partitions=partitions)
+        return spec, json_form.load(Path(given), nodes=nodes, partitions=partitions)
+    return spec, json_form.read(given, nodes=nodes, partitions=partitions)
 
 
-def with_drawn(options: RunOptions, seed: int) -> RunOptions:
-    """The options after drawing: a schedule needs the final nodes and partitions. seed: if the options have
-    none."""
-    seed = seed if options.seed is None else options.seed
-    if options.settings == DRAWN:
-        options = with_drawn_settings(options, seed)
-    return replace(options, seed=seed, settings=FIXED)
+def with_drawn(spec: RunSpec, seed: int) -> RunSpec:
+    """The spec after drawing: a schedule needs the final nodes and partitions. seed: if the spec has none."""
+    spec = replace(spec, seed=seed if spec.seed is None else spec.seed)
+    return replace(with_drawn_settings(spec), settings=FIXED) if spec.settings == DRAWN else spec
 
 
 def scenario_play(folder: Path, keywords: Keywords) -> Play:
     """A run of the scenario, which is repeated until every moment came."""
     refuse_unknown("floodmark_run(scenario=...)", keywords, SCENARIO_KEYWORDS)
-    plain = as_options(keywords)
-    scenarios = named(str(plain.pop("scenario")))
+    case = decoded_keywords(keywords)
+    scenarios = named(str(case.scenario))
     if len(scenarios) > 1:
         raise UsageError(f"that is {len(scenarios)} scenarios: {', '.join(one.name for one in scenarios)}")
-    case, (scenario,) = Case(**{"rules": catalog.RULES[-1], **plain}), scenarios
+    (scenario,) = scenarios
     return Play(title=scenario.name, folder=folder, scenario=scenario, tries=TRIES, repeats_failures=False,
-                plan=lambda where: planned(scenario_options(case, scenario, where), scenario.schedule))
+                plan=lambda where: planned(scenario_spec(case, scenario, where), scenario.schedule))
 
 
 def made(play: Play) -> Path:
@@ -193,31 +182,21 @@ def judged(folder: Path, policy: Policy) -> JudgedRun:
 def entries(keywords: Keywords) -> list[dict[str, Any]]:
     """The nemesis's schedule for these keywords, in the form of floodmark_run(schedule=...)."""
     refuse_unknown("floodmark_schedule", keywords, [name for name in RUN_KEYWORDS if name != "schedule"])
-    options = with_drawn(options_of(None, keywords)[0], SEED)
-    assert options.seed is not None
-    strikes = schedule_of_options(options, options.seed, nodes_of(options), config_of(options))
-    return json_form.write(strikes.schedule)
+    return json_form.write(schedule_of(with_drawn(spec_of(None, keywords)[0], SEED)).schedule)
 
 
 # -- keywords -----------------------------------------------------------------------------------------------
 
 
-def as_options(keywords: Keywords) -> dict[str, Any]:
-    """The keywords as RunOptions' fields: configs as KEY=VALUE, several nemeses as one string."""
+def decoded_keywords(keywords: Keywords) -> RunSpec:
+    """The keywords as a spec: several nemeses are one string there. UsageError for a wrong value."""
     plain = dict(keywords)
-    for name in ("config", "topic_config"):
-        if isinstance(config := plain.get(name), Mapping):
-            plain[name] = tuple(f"{key}={value}" for key, value in config.items())
-    for name in ("bugs", "config", "topic_config"):
-        if name in plain:
-            plain[name] = tuple(plain[name])
     if "nemesis" in plain and not isinstance(plain["nemesis"], str):
         plain["nemesis"] = ",".join(plain["nemesis"])
-    return plain
-
-
-def nodes_of(options: RunOptions) -> tuple[str, ...]:
-    return tuple(f"n{number}" for number in range(1, options.nodes + 1))
+    try:
+        return decoded(plain)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def refuse_unknown(who: str, keywords: Keywords, valid: Sequence[str]) -> None:
@@ -292,8 +271,8 @@ def cluster_up(folder: Path, keywords: Keywords) -> Iterator[ClusterUp]:
     """A context with a cluster in a process of its own, which ends with this one."""
     refuse_a_running_loop()
     refuse_unknown("floodmark_cluster", keywords, CLUSTER_KEYWORDS)
-    usual = {field.name: field.default for field in fields(RunOptions) if field.name in CLUSTER_KEYWORDS}
-    options = {"out": str(folder), **usual, **as_options(keywords)}
+    spec = decoded_keywords(keywords)
+    options = {"out": str(folder), **{name: getattr(spec, name) for name in CLUSTER_KEYWORDS}}
     log = folder.with_name(f"{folder.name}.log")
     with log.open("wb") as screen, subprocess.Popen(
         [sys.executable, "-P", "-m", CLUSTER_MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -17,7 +17,7 @@ import click
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog, history
 from floodmark.harness.campaign.rates import wilson
-from floodmark.harness.commands.run import RunOptions, own_commit, planned
+from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import judge_all, new_parent, record, tidy
 from floodmark.harness.reports import reproduction_table, verdict_text
@@ -30,10 +30,11 @@ from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
 from floodmark.harness.run import INTERRUPTED, Run, latest_folder, open_run, write_json
 from floodmark.harness.runner import RunResult
-from floodmark.harness.saved_run import Settings, read_schedule, read_settings, refuse_invalid_moments
+from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule, refuse_invalid_moments
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from floodmark.harness.schedule.schedule_history import read_schedule_history
+from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 LOST = "lost-write"
@@ -44,7 +45,7 @@ class First:
     """The run that is reproduced."""
 
     run: Run
-    settings: Settings
+    saved: SavedRun
     schedule: Schedule  # the original one
     basis: AnchorBasis
     anchors: tuple[ReanchoredEntry, ...]
@@ -76,22 +77,22 @@ def read_first(folder: Path, finding: str | None) -> First:
     """Reads the first run's folder; FloodmarkError if the run cannot be reproduced."""
     run = open_run(folder)
     about = run.about()
-    settings = read_settings(about, str(folder))
-    refuse_unknown(settings, str(folder))
-    if settings.cluster == catalog.MEMORY:
+    saved = read_saved(about, str(folder))
+    refuse_unknown(saved, str(folder))
+    if saved.spec.cluster == catalog.MEMORY:
         click.echo("the saved run was on the cluster in memory, another implementation of the broker's "
                    f"server, which is gone: it is reproduced on the {catalog.SIMULATED} cluster", err=True)
-    schedule = read_schedule(about, settings, str(folder))
+    schedule = read_schedule(about, saved, str(folder))
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
                        on_bad=lambda line: click.echo(f"floodmark: {harmless(line)}", err=True))
-    partitions = tuple(spec.key for spec in settings.assignment)
+    partitions = tuple(spec.key for spec in saved.spec.assignment)
     basis = AnchorBasis(history=read_schedule_history(ops, schedule), partitions=partitions,
                          focus=focus_of(sought))
     anchors = reanchor_schedule(schedule, basis)
-    refuse_invalid_moments(tuple(one.now for one in anchors), settings, str(folder))
-    return First(run=run, settings=settings, schedule=schedule, basis=basis, verdict=verdict, sought=sought,
+    refuse_invalid_moments(tuple(one.now for one in anchors), saved, str(folder))
+    return First(run=run, saved=saved, schedule=schedule, basis=basis, verdict=verdict, sought=sought,
                  anchors=anchors)
 
 
@@ -116,13 +117,13 @@ def focus_of(sought: Json | None) -> int | None:
 
 
 def announce(first: First, runs: int, parent: Path) -> None:
-    settings = first.settings
+    spec = first.saved.spec
     click.echo(
         f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
-        f"{many(len(settings.nodes), 'node')}, rules {settings.rules}, seed {settings.seed}, "
-        f"{settings.duration_s:g} s each; folder {parent}\n"
+        f"{many(spec.nodes, 'node')}, rules {spec.rules}, seed {spec.seed}, "
+        f"{spec.duration:g} s each; folder {parent}\n"
         f"moments: {reproduction_table.moments_text(first.anchors)}", err=True)
-    for sentence in settings.inferred:
+    for sentence in first.saved.inferred:
         click.echo(f"floodmark: {sentence}", err=True)
     about = harmless_data(first.run.about())
     mine = own_commit()
@@ -142,7 +143,7 @@ def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunR
         folder = parent / f"{first.run.folder.name}-{number:0{len(str(runs))}d}"
         click.echo(f"reproduction {number} of {runs}: {harmless(str(folder))}", err=True)
         try:
-            result = record(planned(options_of(first, folder, number),
+            result = record(planned(spec_of_reproduction(first, folder, number),
                                     tuple(one.now for one in first.anchors)))
         except UsageError as error:
             raise FloodmarkError(f"{first.run.folder} cannot be reproduced: {error}") from error
@@ -155,22 +156,13 @@ def play_attempts(first: First, runs: int, parent: Path) -> list[tuple[int, RunR
     return made
 
 
-def options_of(first: First, folder: Path, number: int) -> RunOptions:
-    """The options of a reproduction: the first one's cluster and load, and the link to it."""
-    settings, about = first.settings, first.run.about()
-    return RunOptions(
-        cluster=catalog.present_name(settings.cluster), kafka=settings.kafka,
-        topic_config=tuple(f"{key}={value}" for key, value in settings.topic_config.items()),
-        topics=settings.topics,
-        nodes=len(settings.nodes), rules=settings.rules, bugs=settings.bugs,
-        config=tuple(f"{key}={value}" for key, value in settings.config.items()), links=settings.links,
-        workload=settings.workload, concurrency=settings.concurrency, rate=settings.rate,
-        partitions=len(settings.assignment), assignment=settings.assignment, acks=settings.acks,
-        replication_factor=min(len(spec.replicas) for spec in settings.assignment),
-        load=settings.load, trace=settings.trace, seed=settings.seed, duration=settings.duration_s,
-        out=folder,
+def spec_of_reproduction(first: First, folder: Path, number: int) -> RunSpec:
+    """A reproduction: the first one's cluster and load, and the link to it."""
+    spec, about = first.saved.spec, first.run.about()
+    return replace(
+        spec, cluster=catalog.present_name(spec.cluster), out=folder,
         asked={key: about[key] for key in ASKED if isinstance(about.get(key), str)},
-        reproduces={"folder": str(first.run.folder), "id": settings.run_id, "run": number})
+        reproduces={"folder": str(first.run.folder), "id": first.saved.run_id, "run": number})
 
 
 def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, list[Attempt]]:
@@ -267,7 +259,7 @@ def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
     sought = first.sought
     hits = [attempt for attempt in attempts if sought is not None and shows(sought, attempt)]
     return {
-        "reproduces": {"folder": str(first.run.folder), "id": first.settings.run_id},
+        "reproduces": {"folder": str(first.run.folder), "id": first.saved.run_id},
         "finding": None if sought is None else {"name": sought["name"], "class": sought["class"]},
         "shown": len(hits), "of": len(attempts),
         "interval_95": list(wilson(len(hits), len(attempts))),

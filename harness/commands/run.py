@@ -7,7 +7,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,17 +16,14 @@ import click
 
 from floodmark.harness import __version__, catalog
 from floodmark.harness.broker_config import broker_keys
-from floodmark.harness.campaign.cases import DRAWN, FIXED
 from floodmark.harness.commands import drawn_settings, planned_schedule
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.planned_schedule import PlannedSchedule
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import Gate, has_died, judge_and_report, not_judged, record, say, tidy
 from floodmark.harness.protocols import (
-    USUAL_LOAD,
     Addressed,
     Cluster,
-    LoadShape,
     MakesClients,
     PartitionSpec,
     Simulates,
@@ -42,52 +39,16 @@ from floodmark.harness.run import DONE, default_folder, link_latest, refuse_none
 from floodmark.harness.runner import RunPlan, RunResult, first_free_value, spread
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
+from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunSpec, pairs
 from floodmark.harness.verdict import EXIT_VALID, worst
 
-TOPIC = "log"
 SIMULATED_RATE = 100.0  # ops a second, of virtual time
 _SESSION = "broker.session.timeout.ms"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The options of the command line, as given."""
-
-    cluster: str = "local"  # the place: local, containers, simulated
-    kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
-    nodes: int = 3
-    rules: str = catalog.RULES[-1]
-    bugs: tuple[str, ...] = ()
-    config: tuple[str, ...] = ()
-    topic_config: tuple[str, ...] = ()
-    topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # single topics' keys
-    links: str | None = None
-    workload: str = "log"
-    concurrency: int = 10
-    rate: float | None = None
-    partitions: int = 4
-    replication_factor: int | None = None  # None: 3, or as many as there are nodes
-    assignment: tuple[PartitionSpec, ...] = ()  # exactly these partitions, instead of the two above
-    acks: str = "all"
-    nemesis: str = "none"
-    interval: float = 5.0
-    overspend: bool = False
-    schedule_file: Path | None = None
-    trace: bool = True
-    settings: str = FIXED
-    given: frozenset[str] = frozenset()  # set by the user: nothing is drawn for these
-    load: LoadShape = USUAL_LOAD
-    drawn: Mapping[str, Any] | None = None  # what was drawn; None: nothing
-    seed: int | None = None
-    duration: float = 30.0
-    out: Path | None = None
-    reproduces: Mapping[str, Any] | None = None  # run.json's `reproduces`, for a reproduction
-    asked: Mapping[str, Any] | None = None  # run.json's keys on what is tested; None: from these options
-
-
-def run_and_judge(options: RunOptions, through: Gate) -> int:
+def run_and_judge(spec: RunSpec, through: Gate) -> int:
     """Makes, judges and reports a run; the last line on stdout is the folder, also after a failure."""
-    return run_plan(planned(options), through, is_latest=options.out is None)
+    return run_plan(planned(spec), through, is_latest=spec.out is None)
 
 
 def run_plan(plan: RunPlan, through: Gate, *, is_latest: bool) -> int:
@@ -130,87 +91,76 @@ def announced(plan: RunPlan) -> str:
     strikes = sum(entry.f not in NO_STRIKES for entry in plan.schedule)
     nothing = f"\nno fault will strike, so this run proves little: {plan.unstruck}" if plan.unstruck else ""
     about = {"cluster": plan.cluster.name, "nodes": list(plan.cluster.nodes), "system": plan.cluster.system}
-    rules = f"rules {plan.rules}, " if plan.rules and not is_kafka(about) else ""
+    rules = f"rules {plan.spec.rules}, " if plan.spec.rules and not is_kafka(about) else ""
     return (f"{system_text(about)}, {rules}seed {plan.seed}, "
-            f"{plan.duration_s:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
+            f"{plan.spec.duration:g} s, {many(strikes, 'fault')} planned; folder {plan.folder}{nothing}")
 
 
-def planned(options: RunOptions, schedule: Schedule | None = None, *,
-            ask_broker: bool = True) -> RunPlan:
-    """The plan for the options, with the given schedule or their own; UsageError for impossible options, and,
+def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool = True) -> RunPlan:
+    """The plan for the spec, with the given schedule or its own; UsageError for impossible options, and,
     unless ask_broker is False, for a config that no broker would start with."""
-    seed = options.seed if options.seed is not None else secrets.randbelow(2**31)
-    if options.cluster == catalog.SIMULATED and options.rate is None:  # else time stands nearly still
-        options = replace(options, rate=SIMULATED_RATE)
-    if options.settings == DRAWN:
-        options = with_drawn_settings(options, seed)
-    folder = options.out or default_folder(seed, datetime.datetime.now())
-    nodes = tuple(f"n{index}" for index in range(1, options.nodes + 1))
-    specs = options.assignment or spread(nodes, TOPIC, options.partitions, factor_of(options))
-    config = config_of(options)
-    strikes = (PlannedSchedule(schedule=schedule) if schedule is not None
-               else schedule_of_options(options, seed, nodes, config))
+    spec = with_seed(spec)
+    if spec.cluster == catalog.SIMULATED and spec.rate is None:  # else time stands nearly still
+        spec = replace(spec, rate=SIMULATED_RATE)
+    if spec.settings == DRAWN:
+        spec = drawn_settings.with_drawn_settings(spec)
+    specs = spec.assignment or spread(spec.node_names, TOPIC, spec.partitions, spec.factor)
+    strikes = PlannedSchedule(schedule=schedule) if schedule is not None else schedule_of(spec)
     schedule = strikes.schedule
-    links = links_of(options, schedule)
-    planned_schedule.refuse_cuts(schedule, options.cluster, links)
-    if not options.trace:
+    spec = replace(spec, links=links_of(spec, schedule))
+    planned_schedule.refuse_cuts(schedule, spec)
+    if not spec.trace:
         planned_schedule.refuse_untraced(schedule)
     for remark in strikes.remarks:
         click.echo(remark, err=True)
-    cluster = cluster_of(options, folder, config, links)
-    if options.trace and ability(cluster, Traces) is None:
+    cluster = cluster_of(spec)
+    if spec.trace and ability(cluster, Traces) is None:
         click.echo(f"no trace: {why_not(cluster, Traces)}", err=True)
-        options = replace(options, trace=False)
+        spec = replace(spec, trace=False)
     if ask_broker:
         refuse_config(cluster)
-    return plan_on(cluster, specs, strikes, replace(options, seed=seed, out=folder), links=links)
+    return plan_on(cluster, specs, strikes, spec)
 
 
-def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: PlannedSchedule, options: RunOptions,
-            *, links: str, run_id: str | None = None, library: Mapping[str, str] | None = None) -> RunPlan:
-    """The plan of a run on this cluster; the options must have a seed and a folder. library: see
+def with_seed(spec: RunSpec) -> RunSpec:
+    """The spec with a seed and a folder."""
+    seed = spec.seed if spec.seed is not None else secrets.randbelow(2**31)
+    return replace(spec, seed=seed, out=spec.out or default_folder(seed, datetime.datetime.now()))
+
+
+def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: PlannedSchedule, spec: RunSpec,
+            *, run_id: str | None = None, library: Mapping[str, str] | None = None) -> RunPlan:
+    """The plan of a run on this cluster; the spec must have a seed, a folder and links. library: see
     WorkloadSettings."""
-    assert options.seed is not None, "the schedule was made from it"
-    assert options.out is not None, "the cluster was made in it"
+    assert spec.seed is not None, "the schedule was made from it"
     addressed = ability(cluster, Addressed)
     simulated = ability(cluster, Simulates) is not None  # then the seed determines everything
-    run_id = run_id or (Random(options.seed).randbytes(8).hex() if simulated else secrets.token_hex(8))
-    specs = tuple(replace(spec, headers=has_headers(cluster, spec.topic)) for spec in specs)
+    run_id = run_id or (Random(spec.seed).randbytes(8).hex() if simulated else secrets.token_hex(8))
+    specs = tuple(replace(one, headers=has_headers(cluster, one.topic)) for one in specs)
     settings = WorkloadSettings(
         run_id=run_id,
-        seed=options.seed,
+        seed=spec.seed,
         partitions=specs,
         clients=catalog.clients(cluster),
         addresses=None if addressed is None or simulated else addressed.addresses,
-        acks=options.acks,
-        concurrency=max(1, options.concurrency),
+        acks=spec.acks,
+        concurrency=max(1, spec.concurrency),
         first_value=first_free_value(strikes.schedule),
         library=library or {},
-        load=options.load,
+        load=spec.load,
         wire=ability(cluster, MakesClients) is None,
     )
     return RunPlan(
-        folder=options.out,
+        spec=replace(spec, asked=asked_of(spec)),
         run_id=run_id,
         version=__version__,
         commit=own_commit(),
-        seed=options.seed,
-        rules=options.rules,
         cluster=cluster,
         partitions=specs,
-        workload=catalog.workload(options.workload, settings),
+        workload=catalog.workload(spec.workload, settings),
         schedule_runner=catalog.schedule_runner(cluster, specs, strikes.schedule),
         schedule=strikes.schedule,
         unstruck=strikes.unstruck,
-        traced=options.trace,
-        links=links,
-        reproduces=options.reproduces,
-        asked=asked_of(options),
-        concurrency=options.concurrency,
-        rate=options.rate,
-        load=options.load,
-        drawn=options.drawn,
-        duration_s=options.duration,
     )
 
 
@@ -222,97 +172,60 @@ def has_headers(cluster: Cluster, topic: str) -> bool:
     return not str(keys["message.format.version"]).startswith(("0.8", "0.9", "0.10"))
 
 
-def with_drawn_settings(options: RunOptions, seed: int) -> RunOptions:
-    """The options, with those that the user did not set drawn from the seed."""
-    given = pairs((*options.config, *options.topic_config))
-    drawn = drawn_settings.draw_settings(drawn_settings.RequestedSettings(
-        given=options.given, nodes=options.nodes, partitions=options.partitions,
-        replication_factor=options.replication_factor, acks=options.acks, workload=options.workload,
-        interval_s=options.interval, config=broker_keys(given),
-        # A schedule's own sends may say whom they ask, which the library chooses for itself.
-        library=options.cluster in catalog.PLACES and options.schedule_file is None,
-        simulated=options.cluster == catalog.SIMULATED,
-        reference=options.kafka is None,
-        of_topics=options.cluster in catalog.PLACES and not options.assignment), seed)
-    return replace(
-        options, nodes=drawn.nodes, partitions=drawn.partitions, workload=drawn.workload, load=drawn.load,
-        replication_factor=drawn.replication_factor, interval=drawn.interval_s, drawn=drawn.recorded,
-        topics={TOPIC: drawn.topic_config} if drawn.topic_config else {},
-        config=(*(f"{key}={value}" for key, value in drawn.config.items()), *options.config))
-
-
-def cluster_of(options: RunOptions, folder: Path, config: Mapping[str, str], links: str) -> Cluster:
+def cluster_of(spec: RunSpec) -> Cluster:
     """Makes the cluster, not started."""
+    assert spec.out is not None, "it is resolved before"
+    assert spec.links is not None, "they are resolved before"
     return catalog.cluster(
-        options.cluster,
-        folder,
-        options.nodes,
-        rules=options.rules,
-        bugs=options.bugs,
-        config=config,
-        links=links,
-        trace=options.trace,
-        kafka=options.kafka,
-        topic_config=pairs(options.topic_config, "-t"),
-        topics=options.topics,
+        spec.cluster,
+        spec.out,
+        spec.nodes,
+        rules=spec.rules,
+        bugs=spec.bugs,
+        config=spec.broker_config,
+        links=spec.links,
+        trace=spec.trace,
+        kafka=spec.kafka,
+        topic_config=pairs(spec.topic_config, "-t"),
+        topics=spec.topics,
     )
 
 
-def asked_of(options: RunOptions) -> Mapping[str, Any]:
+def asked_of(spec: RunSpec) -> Mapping[str, Any]:
     """What is tested, as it was requested: reports name runs by it."""
-    if options.asked is not None:
-        return options.asked
-    if options.schedule_file is not None:
-        return {SCHEDULE_FILE: options.schedule_file.stem}
-    return {NEMESIS: options.nemesis}
+    if spec.asked is not None:
+        return spec.asked
+    if spec.schedule_file is not None:
+        return {SCHEDULE_FILE: spec.schedule_file.stem}
+    return {NEMESIS: spec.nemesis}
 
 
-def links_of(options: RunOptions, schedule: Schedule) -> str:
+def links_of(spec: RunSpec, schedule: Schedule) -> str:
     """The links as requested; by default proxied if the schedule needs it for a cut."""
-    if options.cluster in catalog.ALWAYS_CUT:
-        return "direct"
-    return options.links or ("proxied" if any(entry.f == "cut" for entry in schedule) else "direct")
+    if spec.cluster in catalog.ALWAYS_CUT:
+        return DIRECT
+    return spec.links or (PROXIED if any(entry.f == "cut" for entry in schedule) else DIRECT)
 
 
-def factor_of(options: RunOptions) -> int:
-    """The replication factor as requested, or the default."""
-    return min(3, options.nodes) if options.replication_factor is None else options.replication_factor
-
-
-def config_of(options: RunOptions) -> dict[str, str]:
-    """Kafka's keys: the given ones, overriding a run's defaults."""
-    factor = factor_of(options)
-    usual = {"min.insync.replicas": str(max(1, factor - 1)), "default.replication.factor": str(factor)}
-    return {**usual, **pairs(options.config)}
-
-
-def schedule_of_options(options: RunOptions, seed: int, nodes: tuple[str, ...], config: Mapping[str, str]
-                       ) -> PlannedSchedule:
+def schedule_of(spec: RunSpec) -> PlannedSchedule:
     """The schedule of the file, or a random one from the seed."""
+    config = spec.broker_config
     context = planned_schedule.PlanningContext(
-        cluster=options.cluster,
-        nodes=nodes,
-        partitions=tuple(range(options.partitions)),
-        leaders=nodes[:options.partitions],  # as spread() places them
-        links=options.links,
+        spec=spec,
+        nodes=spec.node_names,
+        leaders=spec.node_names[:spec.partitions],  # as spread() places them
         min_insync_replicas=whole_number("min.insync.replicas", {
-            **config, **pairs(options.topic_config, "-t"), **options.topics.get(TOPIC, {})}[
-                "min.insync.replicas"]),
-        seed=seed,
-        duration_s=options.duration,
-        interval_s=options.interval,
-        overspend=options.overspend,
-        unsupported=catalog.unsupported_nemeses(options.kafka, options.rules),
-        trace=options.trace,
+            **config, **pairs(spec.topic_config, "-t"), **spec.topics.get(TOPIC, {})}["min.insync.replicas"]),
+        unsupported=catalog.unsupported_nemeses(spec.kafka, spec.rules),
         # At recovery Kafka does not flush what a killed broker had only written: a power cut may lose it.
-        flush_every=options.kafka is None and broker_keys(config).get(drawn_settings.FLUSH) == "1",
+        flush_every=spec.kafka is None and broker_keys(config).get(drawn_settings.FLUSH) == "1",
         session_s=whole_number(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
     )
-    if options.schedule_file is None:
-        return planned_schedule.random_schedule(options.nemesis, context)
-    if catalog.nemeses(options.nemesis, options.cluster):
+    if spec.schedule_file is None:
+        return planned_schedule.random_schedule(spec.nemesis, context)
+    if catalog.nemeses(spec.nemesis, spec.cluster):
         raise UsageError("--schedule and --nemesis exclude each other: leave one out")
-    return planned_schedule.schedule_from_file(options.schedule_file, context)
+    return planned_schedule.schedule_from_file(spec.schedule_file, context)
 
 
 def whole_number(key: str, value: str) -> int:
@@ -322,17 +235,6 @@ def whole_number(key: str, value: str) -> int:
     return int(value)
 
 
-def pairs(words: tuple[str, ...], option: str = "-c") -> dict[str, str]:
-    """`-c KEY=VALUE`, each."""
-    split = [word.partition("=") for word in words]
-    for key, equals, _ in split:
-        if not key or not equals:
-            raise UsageError(f"{option} takes KEY=VALUE, not {key + equals!r}")
-    for word in words:
-        if not word.strip().isprintable():
-            raise UsageError(f"{option} {word!a}: a key and its value are one line without control "
-                             "characters")
-    return {key.strip(): value.strip() for key, _, value in split}
 
 
 @functools.cache

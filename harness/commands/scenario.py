@@ -16,7 +16,7 @@ from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import refuse_configs, scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario_runs import Part, options_of, play, system_of
+from floodmark.harness.commands.scenario_runs import Part, play, spec_of, system_of
 from floodmark.harness.errors import UnfitCluster, UsageError, nearest
 from floodmark.harness.pipeline import Played, judge_all, new_parent, say, tidy
 from floodmark.harness.protocols import Cluster
@@ -129,7 +129,7 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
             unfit.append(f"not played: {part.title}: {why_not}")
             continue
         try:
-            plan = planned(options_of(part, cluster, parent / part.folder_name), part.scenario.schedule,
+            plan = planned(spec_of(part, cluster, parent / part.folder_name), part.scenario.schedule,
                            ask_broker=False)
             plan.schedule_runner.refuse(plan.schedule)
         except UnfitCluster as error:

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from floodmark.harness.cluster.kafka.distribution import form_of, is_image, is_version, version_of
-from floodmark.harness.commands.run import TOPIC, RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.pipeline import TRIES, Play, Played, Say, play_all
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.reports.case_names import ROW, SCENARIO
+from floodmark.harness.spec import TOPIC, RunSpec, key_values
 from floodmark.nemesis import systems
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
@@ -45,7 +46,7 @@ def plays_of(parts: Sequence[Part], cluster: str, parent: Path) -> list[Play]:
 
     def play_of(part: Part) -> Play:
         return Play(title=part.title, folder=parent / part.folder_name, scenario=part.scenario, tries=TRIES,
-                    plan=lambda folder: planned(options_of(part, cluster, folder), part.scenario.schedule))
+                    plan=lambda folder: planned(spec_of(part, cluster, folder), part.scenario.schedule))
 
     return list(map(play_of, parts))
 
@@ -59,13 +60,13 @@ def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say
     return plays
 
 
-def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
-    """The options of a part's run: a cluster without load except what the steps send."""
+def spec_of(part: Part, cluster: str, folder: Path) -> RunSpec:
+    """A part's run: a cluster without load except what the steps send."""
     scenario, row, setting = part.scenario, part.row, part.scenario.setting
     config = {**scenario.config, **systems.config_on(row.config, system_of(part.kafka))}
     if row.switches:
         config["floodmark.switches"] = ",".join(row.switches)
-    return RunOptions(
+    return RunSpec(
         cluster=cluster,
         kafka=part.kafka,
         assignment=partitions_of(part) if setting.topics else (),
@@ -73,7 +74,7 @@ def options_of(part: Part, cluster: str, folder: Path) -> RunOptions:
         nodes=setting.nodes,
         rules=row.rules,
         bugs=row.bugs,
-        config=tuple(f"{key}={value}" for key, value in config.items()),
+        config=key_values(config),
         links=setting.links,
         workload=setting.workload,
         concurrency=0,

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as checks
-from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.gates import GATE, sentences
 from floodmark.harness.campaign.journal import RECORDED, RunState, State, smallest
 from floodmark.harness.campaign.ledger import Ledger
@@ -26,6 +25,7 @@ from floodmark.harness.campaign.trend import earlier_than
 from floodmark.harness.reports.case_names import numbered
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
+from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG
 
 STUCK = checks.STUCK  # also the kind of a run with no worse finding
@@ -85,7 +85,7 @@ class Cell:
     """One case of the matrix and the runs that were made of it."""
 
     name: str  # the same in every campaign
-    case: Case
+    case: RunSpec
     runs: tuple[RunState, ...]
     took_s: float
 
@@ -131,7 +131,7 @@ class Results:
         return str(Path(self.folder) / run.folder)
 
 
-def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: Sequence[Case], *,
+def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: Sequence[RunSpec], *,
                folder: str, trouble: str = "") -> Results:
     """about: campaign.json; matrix: the plan's cases, in their order."""
     runs = tuple(state.runs.values())
@@ -264,14 +264,14 @@ def distinguishing_texts(signatures: Sequence[Signature]) -> tuple[list[str], st
 # -- the matrix of cases ------------------------------------------------------------------------------------
 
 
-def cells_of(state: State, matrix: Sequence[Case]) -> list[Cell]:
+def cells_of(state: State, matrix: Sequence[RunSpec]) -> list[Cell]:
     """Every case of the plan, then the cases of runs that were made because of an earlier campaign's
     finding."""
     took_s: dict[int, float] = {}
     for line in state.lines:
         if line["event"] == RECORDED:
             took_s[int(line["run"])] = float(line.get("took_s") or 0.0)
-    runs: dict[Case, list[RunState]] = {case: [] for case in matrix}
+    runs: dict[RunSpec, list[RunState]] = {case: [] for case in matrix}
     for run in state.runs.values():
         runs.setdefault(run.case, []).append(run)
     return [

@@ -24,10 +24,11 @@ import orjson
 import stats_figures
 
 from floodmark.harness import history, trace
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Send, Type
 from floodmark.harness.pipeline import record
+from floodmark.harness.spec import RunSpec
 
 PARTS = ("cluster", "trace", "recorder", "judge", "stats", "duckdb", "luck", "containers", "kafka")
 
@@ -121,7 +122,7 @@ def acked(
 ) -> tuple[float, list[float]]:
     """Acked send ops a second in the main phase, and each one's milliseconds."""
     shutil.rmtree(folder, ignore_errors=True)
-    options = RunOptions(
+    options = RunSpec(
         cluster=cluster, kafka=kafka, links=links, concurrency=concurrency, duration=seconds, seed=1,
         out=folder, trace=trace,
     )

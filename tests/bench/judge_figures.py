@@ -36,8 +36,9 @@ import duckdb
 import psutil
 import real_like
 
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.pipeline import record
+from floodmark.harness.spec import RunSpec
 
 ROWS = ("runs", "real", "damaged", "small", "session", "campaign", "scale", "memory")
 USUAL_ROWS = ROWS[:-2]
@@ -213,7 +214,7 @@ def real_like_folder(bench: Bench, ops: int) -> Path:
 
 def recorded(folder: Path, seconds: float) -> None:
     """One run on loopback, not judged; its raw logs are removed, as those of a valid run are."""
-    options = RunOptions(nemesis="all", duration=seconds, seed=SEED, out=folder)
+    options = RunSpec(nemesis="all", duration=seconds, seed=SEED, out=folder)
     result = record(planned(options))
     shutil.rmtree(result.run.nodes_folder, ignore_errors=True)
 

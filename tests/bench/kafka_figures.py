@@ -18,6 +18,7 @@ from floodmark.harness import catalog
 from floodmark.harness.commands.scenario import named, rows_of
 from floodmark.harness.commands.scenario_runs import Part, play, system_of
 from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.spec import RULES
 from floodmark.nemesis.systems import REFERENCE
 
 NODES = ("n1", "n2", "n3")
@@ -59,7 +60,7 @@ def bench_kafka(scratch: Path, versions: Sequence[str], repeat: int, say: Say, r
 
 async def start_and_stop(folder: Path, kafka: str | None) -> dict[str, float]:
     """Seconds until a cluster is ready, until its partitions have leaders, and until it is gone."""
-    cluster = catalog.cluster("local", folder, len(NODES), rules=catalog.RULES[-1], bugs=(), config={},
+    cluster = catalog.cluster("local", folder, len(NODES), rules=RULES[-1], bugs=(), config={},
                               links="direct", kafka=kafka)
     try:
         began_s = time.perf_counter()
@@ -77,7 +78,7 @@ async def start_and_stop(folder: Path, kafka: str | None) -> dict[str, float]:
 def played(folder: Path, kafka: str | None) -> float:
     """Seconds of the scenario under the newest rules."""
     (scenario,) = named(SCENARIO)
-    *_, row = rows_of(scenario, catalog.RULES[-1], sample=True, system=system_of(kafka))
+    *_, row = rows_of(scenario, RULES[-1], sample=True, system=system_of(kafka))
     (one,) = play([Part(scenario=scenario, row=row, kafka=kafka)], "local", folder, at_once=1, say=print)
     if one.why is not None:
         raise RuntimeError(f"{one.play.title}: {one.why}")

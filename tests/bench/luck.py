@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness import catalog, history, trace
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import named
-from floodmark.harness.commands.scenario_runs import Part, options_of, play
+from floodmark.harness.commands.scenario_runs import Part, play, spec_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run import Run
 from floodmark.harness.runner import Progress, carry_out
+from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, Verdict
 from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.scenario import PATIENT
@@ -93,13 +94,13 @@ def say(text: str) -> None:
 # -- the runs -----------------------------------------------------------------------------------------------
 
 
-def random_options(part: Part, seed: int, bound_s: float) -> RunOptions:
+def random_options(part: Part, seed: int, bound_s: float) -> RunSpec:
     """The scenario's cluster with the usual sessions and lags, under the faults that its steps use."""
     steps = {entry.f for entry in part.scenario.schedule}
     named_faults = sorted({NEMESIS_OF[f] for f in steps if f in NEMESIS_OF} | {"crash"})
-    base = options_of(part, "local", Path("unused"))
+    base = spec_of(part, "local", Path("unused"))
     pairs = [pair for pair in base.config if pair.partition("=")[0] not in PATIENT]
-    return RunOptions(
+    return RunSpec(
         nodes=base.nodes, rules=base.rules, bugs=base.bugs, config=tuple(pairs), acks=base.acks,
         partitions=base.partitions, replication_factor=base.replication_factor, workload=base.workload,
         concurrency=4, rate=200.0, nemesis=",".join(named_faults), interval=INTERVAL_S,
@@ -124,7 +125,7 @@ async def all_of(runs: Sequence[Coroutine[Any, Any, None]]) -> None:
     await asyncio.gather(*map(one, runs))
 
 
-async def carried_out(options: RunOptions, folder: Path) -> None:
+async def carried_out(options: RunSpec, folder: Path) -> None:
     def silent(_: Progress) -> None:
         pass
 

@@ -8,11 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from floodmark.harness.campaign.cases import DRAWN, Case
-from floodmark.harness.catalog import RULES, SIMULATED
+from floodmark.harness.campaign.cases import case_to_json
+from floodmark.harness.catalog import SIMULATED
 from floodmark.harness.commands.campaign_memory import PROC, family_of
 from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.run import Run
+from floodmark.harness.spec import DRAWN, RULES, RunSpec
 
 CORES = len(os.sched_getaffinity(0))
 DURATION_S = 20.0  # of virtual time
@@ -44,8 +45,8 @@ async def played_and_judged(player: PlayerProcess, judge: JudgeProcess, seeds: S
                             duration_s: float, at_once: int) -> list[str | None]:
     """Makes these seeds' runs, each in a folder of its name, and judges them in one call. Returns for each
     why it could not be made, or None; those that left a run.json have a verdict.json now."""
-    case = Case(rules=RULES[-1], cluster=SIMULATED, rate=RATE, nemesis="all", settings=DRAWN,
-                duration=duration_s).as_json()
+    case = case_to_json(RunSpec(rules=RULES[-1], cluster=SIMULATED, rate=RATE, nemesis="all", settings=DRAWN,
+                duration=duration_s))
     room = asyncio.Semaphore(at_once)
 
     async def play(seed: int) -> str | None:

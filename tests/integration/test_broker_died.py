@@ -17,13 +17,14 @@ from run_processes import pid_of_broker, wait_until_gone
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.cluster.local.place import LocalPlace
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.history import read
 from floodmark.harness.op import Type
 from floodmark.harness.pipeline import record
 from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule.json_form import read as schedule_of
+from floodmark.harness.spec import RunSpec
 
 
 def send(value: int) -> dict[str, Any]:
@@ -45,7 +46,7 @@ SCHEDULE: list[dict[str, Any]] = [
 
 
 def ran(folder: Path, *bugs: str) -> RunResult:
-    options = RunOptions(cluster="simulated", nodes=3, bugs=bugs, concurrency=0, partitions=1, duration=0.1,
+    options = RunSpec(cluster="simulated", nodes=3, bugs=bugs, concurrency=0, partitions=1, duration=0.1,
                          seed=1, out=folder, config=("replica.lag.time.max.ms=60000",))
     schedule = SCHEDULE if bugs else [entry for entry in SCHEDULE if entry["f"] != "wait"]
     return record(planned(options, schedule_of(schedule, nodes=("n1", "n2", "n3"), partitions=[0])))
@@ -158,7 +159,7 @@ def test_who_dies_without_a_controller_for_a_whole_session_has_a_reason(
         os.kill(victim, signal.SIGABRT)
 
     monkeypatch.setattr(LocalPlace, "pause", abort)
-    options = RunOptions(nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder,
+    options = RunSpec(nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1, out=folder,
                          config=("broker.session.timeout.ms=500",))
     struck = "n3" if controller_is_up else "controller"
     strikes = [send(1), {"f": "kill", "nodes": [struck]},

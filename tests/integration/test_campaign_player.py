@@ -11,12 +11,13 @@ import pytest
 from run_processes import state_of, wait_until
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import DRAWN, Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.commands.campaign_memory import family_of
 from floodmark.harness.commands.campaign_processes import PlayerProcess
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.spec import DRAWN, RULES, RunSpec
 
-CASE = Case(rules=catalog.RULES[-1], cluster=catalog.SIMULATED, rate=100.0, nemesis="all", settings=DRAWN,
+CASE = RunSpec(rules=RULES[-1], cluster=catalog.SIMULATED, rate=100.0, nemesis="all", settings=DRAWN,
             duration=2.0)
 
 
@@ -30,7 +31,7 @@ async def player(log: Path) -> AsyncIterator[PlayerProcess]:
 
 
 def request(folder: Path, seed: int = 7, **options: Any) -> dict[str, Any]:
-    return {"case": CASE.as_json() | options, "seed": seed, "folder": str(folder)}
+    return {"case": case_to_json(CASE) | options, "seed": seed, "folder": str(folder)}
 
 
 def test_runs_go_on_side_by_side_and_none_changes_another(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from readme import block
 from floodmark.harness.campaign.plan import preset_text, presets, read
 from floodmark.harness.cluster.own.fault_commands import read_fault_commands
 from floodmark.harness.commands import own_cluster
-from floodmark.harness.commands.own_cluster import OwnOptions
 
 GITHUB, GITLAB = "# .github/workflows/floodmark.yml", "# .gitlab-ci.yml"
 OWN, FAULTS = "# the steps for a cluster by compose", "# floodmark-faults.toml"
@@ -165,10 +164,11 @@ def test_the_steps_for_an_own_cluster_are_valid(
     read_fault_commands(Path(FAULTS.removeprefix("# ")))
     assert tomllib.loads(block(FAULTS))["commands"].keys() >= {"kill", "start", "pause", "resume"}
     asked = []
-    monkeypatch.setattr(own_cluster, "run_on_own", lambda own, *_: asked.append(own) or 0)
+    monkeypatch.setattr(own_cluster, "run_on_own", lambda spec, _: asked.append(spec) or 0)
     (step,) = yaml.safe_load(block(OWN))
     up, run = step["run"].strip().splitlines()
     assert up.startswith("docker compose up")
     assert floodmark(*shlex.split(run)[1:]).code == 0
-    assert asked == [OwnOptions(bootstrap="localhost:9092", may_break=True,
-                                faults_file=Path(FAULTS.removeprefix("# ")))]
+    (spec,) = asked
+    assert (spec.bootstrap, spec.may_break) == ("localhost:9092", True)
+    assert spec.faults_file == Path(FAULTS.removeprefix("# "))

@@ -13,8 +13,9 @@ from timed_runs import TimedRun
 
 from floodmark.checkers import stats
 from floodmark.checkers.spark import session
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.campaign.journal import BEGAN, FORMAT, JUDGED, RECORDED
+from floodmark.harness.spec import RunSpec
 
 pytestmark = pytest.mark.spark
 
@@ -38,7 +39,7 @@ def night(folder: Path, began: str, *gaps_s: float) -> Path:
     (folder / "runs").mkdir(parents=True)
     about = {"format": FORMAT, "id": folder.name, "began": began}
     (folder / "campaign.json").write_bytes(orjson.dumps(about))
-    case, lines = Case(rules="kip-320").as_json(), []
+    case, lines = case_to_json(RunSpec(rules="kip-320")), []
     for number, gap_s in enumerate((*gaps_s, None), 1):
         name = f"runs/{number:05d}"
         lines.append({"event": BEGAN, "run": number, "case": case, "seed": 7, "folder": name})

@@ -9,7 +9,7 @@ from command_line import GOLDEN, edit_run, floodmark, golden, verdict
 
 from floodmark.harness.commands.demo import demo_acts
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario_runs import options_of
+from floodmark.harness.commands.scenario_runs import spec_of
 from floodmark.harness.pipeline import record
 
 
@@ -19,7 +19,7 @@ def test_a_loss_is_had_again_from_its_folder(tmp_path: Path) -> None:
     changed."""
     first = tmp_path / "first"
     loss = demo_acts()[0]
-    record(planned(options_of(loss, "simulated", tmp_path / "made"), loss.scenario.schedule))
+    record(planned(spec_of(loss, "simulated", tmp_path / "made"), loss.scenario.schedule))
     shutil.move(tmp_path / "made", first)
     shutil.rmtree(first / "nodes")
     before = sorted(path.name for path in first.iterdir())

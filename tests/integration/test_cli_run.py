@@ -16,7 +16,7 @@ import pytest
 from command_line import Answer, floodmark, verdict
 from run_processes import pid_of_broker, wait_until, wait_until_gone
 
-from floodmark.harness.commands.reproduce import options_of, read_first
+from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
 from floodmark.harness.reports import reproduce_command
 
@@ -66,9 +66,10 @@ def assert_it_can_be_had_again(folder: Path) -> None:
     about = run_json(folder)
     assert reproduce_command.reproduce_command(folder, about) == f"floodmark reproduce {folder}"
     first = read_first(folder, None)
-    plan = planned(options_of(first, folder.parent / "again", 1), tuple(one.now for one in first.anchors))
+    spec = spec_of_reproduction(first, folder.parent / "again", 1)
+    plan = planned(spec, tuple(one.now for one in first.anchors))
     assert [entry.f for entry in plan.schedule] == [entry["f"] for entry in about["schedule"]]
-    assert (plan.seed, plan.rules, plan.concurrency, plan.rate, plan.duration_s) == (1, "kip-320", 4, 200, 4)
+    assert (spec.seed, spec.rules, spec.concurrency, spec.rate, spec.duration) == (1, "kip-320", 4, 200, 4)
     assert {node: dict(keys) for node, keys in plan.cluster.config.items()} == about["config"]
     assert {str(spec.key): list(spec.replicas) for spec in plan.partitions} == {
         key: spec["replicas"] for key, spec in about["partitions"].items()}

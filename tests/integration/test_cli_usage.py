@@ -13,6 +13,7 @@ from floodmark.harness import catalog
 from floodmark.harness.cli import main
 from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
 COMMANDS = ("run", "check", "show", "demo", "explain", "cluster", "scenario", "reproduce", "rejudge")
@@ -32,7 +33,7 @@ def test_each_command_has_its_help(words: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("words", "valid"), [
-    (("--rules", "kip-999"), catalog.RULES),
+    (("--rules", "kip-999"), RULES),
     (("--workload", "bank"), tuple(catalog.WORKLOADS)),
     (("--cluster", "cloud"), tuple(catalog.CLUSTERS)),
     (("--links", "wet"), ("direct", "proxied")),

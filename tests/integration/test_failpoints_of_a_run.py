@@ -6,12 +6,13 @@ from typing import Any
 import orjson
 import pytest
 
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.history import read
 from floodmark.harness.op import NEMESIS, Op, Type
 from floodmark.harness.pipeline import record
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule.json_form import read as schedule_of
+from floodmark.harness.spec import RunSpec
 
 HEALTHY = {"at": "state", "healthy": True}
 
@@ -78,7 +79,7 @@ SCHEDULE: list[dict[str, Any]] = [
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     folder = tmp_path_factory.mktemp("failpoints") / "run"
-    options = RunOptions(cluster="simulated", nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1,
+    options = RunSpec(cluster="simulated", nodes=3, concurrency=0, partitions=1, duration=0.1, seed=1,
                          out=folder)
     schedule = schedule_of(SCHEDULE, nodes=("n1", "n2", "n3"), partitions=[0])
     return record(planned(options, schedule))

@@ -11,8 +11,8 @@ from command_line import Answer, floodmark, verdict
 from foreign_broker import ForeignCluster, Quirk, foreign_cluster
 
 from floodmark.harness import runner
-from floodmark.harness.commands.own_cluster import OwnOptions, planned_on_own
-from floodmark.harness.commands.run import RunOptions
+from floodmark.harness.commands.own_cluster import planned_on_own
+from floodmark.harness.spec import RunSpec
 
 pytestmark = pytest.mark.spark
 GIVEN_UP_S = 3.0  # more than twice the system's session and lag time
@@ -145,7 +145,7 @@ def test_a_cluster_has_twice_its_longest_time_to_settle(
         tmp_path: Path, settings: dict[str, str], timeout_s: int) -> None:
     with foreign_cluster() as cluster:
         cluster.settings = settings
-        plan = planned_on_own(OwnOptions(bootstrap=cluster.bootstrap), RunOptions(out=tmp_path / "run"))
+        plan = planned_on_own(RunSpec(bootstrap=cluster.bootstrap, out=tmp_path / "run"))
 
     assert plan.settle_timeout_s == timeout_s
 

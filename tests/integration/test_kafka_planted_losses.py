@@ -25,6 +25,7 @@ from floodmark.harness.logdir.record_batches import HEADER, frame
 from floodmark.harness.protocols import WorkloadSettings
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import Ack, After
+from floodmark.harness.spec import RunSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 VERSION = "4.3.1"
@@ -48,8 +49,8 @@ def plan_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> runner.RunPlan:
         run_id=RUN_ID, seed=5, partitions=partitions, addresses=cluster.addresses, acks="all", concurrency=6,
         first_value=0, clients=wire_clients(cluster.addresses))
     return runner.RunPlan(
-        folder=folder, run_id=RUN_ID, version="0", commit="0", seed=5, rules="kip-320", cluster=cluster,
-        partitions=partitions, schedule=SCHEDULE, duration_s=1.0, concurrency=6, rate=60.0,
+        spec=RunSpec(out=folder, seed=5, duration=1.0, concurrency=6, rate=60.0, links="direct"),
+        run_id=RUN_ID, version="0", commit="0", cluster=cluster, partitions=partitions, schedule=SCHEDULE,
         settle_timeout_s=120.0, schedule_runner=catalog.schedule_runner(cluster, partitions),
         workload=catalog.workload("log", settings))
 

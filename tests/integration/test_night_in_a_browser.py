@@ -10,10 +10,10 @@ from browser import chromium, opened
 from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
-from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.ledger import Ledger
 from floodmark.harness.commands.campaign_index import write_index
 from floodmark.harness.commands.campaign_run import with_findings
+from floodmark.harness.spec import RunSpec
 
 pytestmark = pytest.mark.browser
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -41,7 +41,7 @@ def browser() -> Iterator[Any]:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page of a night with a case of every kind, and the page of one run."""
     tmp_path = tmp_path_factory.mktemp("night")
-    odd = Case(rules="kip-320", bugs=("no_epoch_bump_on_bounce",), nemesis=NASTY)
+    odd = RunSpec(rules="kip-320", bugs=("no_epoch_bump_on_bounce",), nemesis=NASTY)
     state = night(
         (CRASH, "invalid", (LOST,)), (CRASH, "valid", (ALLOWED,)), (CUT, "invalid", (GONE,)),
         (CUT, "stuck", (HUNG,)), (CUT, "not made", ()), (odd, "unknown", ()),

@@ -20,7 +20,9 @@ from floodmark.harness.op import Op, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, WorkloadSettings
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After
+from floodmark.harness.spec import RunSpec
 
+LOAD = ("concurrency", "rate", "duration")  # of a spec
 RUN_ID, SIMULATED = "00c0ffee00c0ffee", catalog.SIMULATED
 
 
@@ -33,15 +35,17 @@ def made(folder: Path, *, place: str = "local", workload: str = "log", schedule:
     partitions = runner.spread(cluster.nodes, "log", 2, 3)
     concurrency = changes.get("concurrency", 8)
     return runner.RunPlan(**{
-        "folder": folder, "run_id": RUN_ID, "version": "0", "commit": "0", "seed": 5, "rules": "kip-320",
-        "cluster": cluster, "partitions": partitions, "schedule": schedule, "duration_s": 6.0,
-        "concurrency": concurrency, "rate": 500.0 if place == "local" else 100.0,
+        "run_id": RUN_ID, "version": "0", "commit": "0", "cluster": cluster, "partitions": partitions,
+        "schedule": schedule, "spec": RunSpec(**{
+            "out": folder, "seed": 5, "duration": 6.0, "concurrency": concurrency, "links": "direct",
+            "rate": 500.0 if place == "local" else 100.0,
+            **{name: value for name, value in changes.items() if name in LOAD}}),
         "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload(workload, WorkloadSettings(
             run_id=RUN_ID, seed=5, partitions=partitions, acks="all",
             addresses=cluster.addresses if library else None, clients=wire_clients(cluster.addresses),
             concurrency=concurrency, first_value=runner.first_free_value(schedule), load=load)),
-        **changes,
+        **{name: value for name, value in changes.items() if name not in LOAD},
     })
 
 
@@ -133,7 +137,7 @@ def test_a_run_with_a_killed_leader_mends_and_loses_nothing(tmp_path: Path) -> N
         Entry(f="kill", nodes=("leader",), moment=Ack(partition=0, count=50)),
         Entry(f="start", nodes=("down",), moment=After(after_ns=500_000_000)),
     )
-    result, _ = carried_out(made(folder, place=SIMULATED, schedule=schedule, duration_s=1.0))
+    result, _ = carried_out(made(folder, place=SIMULATED, schedule=schedule, duration=1.0))
     about = result.about
     assert (about["ended"], about["settled"], about["missed"]) == ("done", True, [])
     ops = assert_a_whole_history(folder, about)
@@ -153,7 +157,7 @@ def test_the_idempotent_producer_of_the_client_of_record_repeats_no_value(tmp_pa
     )
     load = LoadShape(batch_sizes=(5, 10), in_flight=5, producer_lasts=5)
     result, _ = carried_out(made(
-        folder, workload="idempotent", library=False, load=load, schedule=schedule, duration_s=6.0))
+        folder, workload="idempotent", library=False, load=load, schedule=schedule, duration=6.0))
 
     about = result.about
     assert (about["ended"], about["settled"], about["missed"]) == ("done", True, [])
@@ -173,7 +177,7 @@ def test_a_topic_has_its_own_settings(tmp_path: Path) -> None:
     )
     topics = {"log": {"min.insync.replicas": "3", "unclean.leader.election.enable": "false"}}
     result, _ = carried_out(
-        made(tmp_path / "run", place=SIMULATED, schedule=schedule, topics=topics, duration_s=1.0))
+        made(tmp_path / "run", place=SIMULATED, schedule=schedule, topics=topics, duration=1.0))
     about = result.about
     assert (about["ended"], about["settled"]) == ("done", True)
     assert about["guarantees"]["min_insync_replicas"] == 3
@@ -195,7 +199,7 @@ def test_an_interrupted_run_still_settles_and_collects(tmp_path: Path) -> None:
             if progress.phase == "main" and progress.ok > 10:
                 busy.set()
 
-        running = asyncio.create_task(runner.carry_out(made(folder, duration_s=300.0), watch))
+        running = asyncio.create_task(runner.carry_out(made(folder, duration=300.0), watch))
         async with asyncio.timeout(60):
             await busy.wait()
         running.cancel()
@@ -211,7 +215,7 @@ import asyncio, runpy, sys
 from pathlib import Path
 from floodmark.harness import runner
 
-plan = runpy.run_path(sys.argv[1])["made"](Path(sys.argv[2]), duration_s=300.0)
+plan = runpy.run_path(sys.argv[1])["made"](Path(sys.argv[2]), duration=300.0)
 asyncio.run(runner.carry_out(plan, lambda progress: print(progress.phase, progress.ok, flush=True)))
 """
 

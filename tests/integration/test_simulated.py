@@ -27,17 +27,18 @@ from floodmark.harness.cluster.simulated import streams
 from floodmark.harness.cluster.simulated.guard import StrayCall
 from floodmark.harness.cluster.simulated.place import Simulation
 from floodmark.harness.cluster.simulated.scheduler import KILLED, Process
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.protocols import Simulates, ability
 from floodmark.harness.runner import _carry_out, carry_out
 from floodmark.harness.schedule import json_form
+from floodmark.harness.spec import RunSpec
 
 PLAY = """
 import asyncio, sys
 from pathlib import Path
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.runner import carry_out
-plan = planned(RunOptions(cluster="simulated", duration=3.0, nemesis="all", settings="drawn",
+plan = planned(RunSpec(cluster="simulated", duration=3.0, nemesis="all", settings="drawn",
                           seed=int(sys.argv[1]), out=Path(sys.argv[2])))
 assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
 """
@@ -65,7 +66,7 @@ def test_a_broker_that_clients_cannot_reach_starts_again(tmp_path: Path) -> None
         {"f": "kill", "nodes": ["n2"]},
         {"f": "cut", "kind": "clients", "grudge": {"clients": ["n2"], "n2": ["clients"]}, "reset": True},
         {"f": "start", "nodes": ["n2"]}, {"f": "heal"}])
-    plan = planned(RunOptions(cluster="simulated", duration=2.0, seed=7, out=tmp_path / "run"), strikes)
+    plan = planned(RunSpec(cluster="simulated", duration=2.0, seed=7, out=tmp_path / "run"), strikes)
 
     assert asyncio.run(carry_out(plan, lambda _: None)).ended == "done"
 
@@ -272,7 +273,7 @@ class NotingRandom(random.Random):
 def drawn_and_done(folder: Path, more: int) -> tuple[dict[str, list[float]], dict[int, list[str]]]:
     """What each stream of a whole run drew, and each client's ops, where one more client asks n1 for its
     versions so many times, two seconds after the begin."""
-    plan = planned(RunOptions(cluster="simulated", duration=4.0, seed=7, out=folder))
+    plan = planned(RunSpec(cluster="simulated", duration=4.0, seed=7, out=folder))
     simulation = ability(plan.cluster, Simulates)
     assert isinstance(simulation, Simulation)
 
@@ -295,7 +296,7 @@ def drawn_and_done(folder: Path, more: int) -> tuple[dict[str, list[float]], dic
     for line in (folder / "history.jsonl").read_text().splitlines():
         op = json.loads(line)
         if op["type"] == "invoke" and isinstance(op["process"], int):
-            done.setdefault(op["process"] % plan.concurrency, []).append(op["f"])
+            done.setdefault(op["process"] % plan.spec.concurrency, []).append(op["f"])
     return drawn, done
 
 

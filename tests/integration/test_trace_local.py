@@ -15,6 +15,7 @@ from floodmark.harness.client.client import wire_clients
 from floodmark.harness.protocols import Traces, WorkloadSettings, ability
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After
+from floodmark.harness.spec import RunSpec
 
 
 def made(folder: Path, schedule: Schedule = (), *, place: str = "local", traced: bool = True,
@@ -29,10 +30,12 @@ def made(folder: Path, schedule: Schedule = (), *, place: str = "local", traced:
         concurrency=8, first_value=0, clients=wire_clients(cluster.addresses),
     )  # fmt: skip
     plan: dict[str, Any] = {
-        "folder": folder, "run_id": settings.run_id, "version": "0", "commit": "0", "seed": 5,
-        "rules": "kip-320", "cluster": cluster, "partitions": partitions, "schedule": schedule,
-        "duration_s": 0.5, "concurrency": 8, "schedule_runner": catalog.schedule_runner(cluster, partitions),
-        "workload": catalog.workload("log", settings), **changes,
+        "spec": RunSpec(**{"out": folder, "seed": 5, "duration": 0.5, "concurrency": 8, "links": "direct",
+                           **changes}),
+        "run_id": settings.run_id, "version": "0", "commit": "0", "cluster": cluster,
+        "partitions": partitions, "schedule": schedule,
+        "schedule_runner": catalog.schedule_runner(cluster, partitions),
+        "workload": catalog.workload("log", settings),
     }  # fmt: skip
     return runner.RunPlan(**plan)
 

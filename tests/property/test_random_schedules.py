@@ -10,8 +10,9 @@ import trace_laws
 from how_many import cases
 
 from floodmark.harness import catalog
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.runner import carry_out
+from floodmark.harness.spec import RULES, RunSpec
 from floodmark.harness.verdict import BUG, Verdict
 
 pytestmark = pytest.mark.spark
@@ -23,7 +24,7 @@ DURATION_S, RATE = 6.0, 40.0  # of virtual time
 class Broker:
     """The rules of a run's brokers."""
 
-    rules: str = catalog.RULES[-1]
+    rules: str = RULES[-1]
     bugs: tuple[str, ...] = ()
     switches: tuple[str, ...] = ()
 
@@ -52,7 +53,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 def played(seed: int, broker: Broker, folder: Path) -> Path:
     config = (f"floodmark.switches={','.join(broker.switches)}",) if broker.switches else ()
     plan = planned(
-        RunOptions(cluster=catalog.SIMULATED, duration=DURATION_S, rate=RATE, nemesis="all", interval=1.0,
+        RunSpec(cluster=catalog.SIMULATED, duration=DURATION_S, rate=RATE, nemesis="all", interval=1.0,
                    settings="drawn", seed=seed, rules=broker.rules, bugs=broker.bugs, config=config,
                    out=folder),
         ask_broker=False)

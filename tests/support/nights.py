@@ -7,16 +7,17 @@ from typing import Any
 
 import orjson
 
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.campaign.journal import BEGAN, ENDED, FAILED, JUDGED, OPENED, RECORDED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger, Night, save
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.commands.campaign_run import with_findings
 from floodmark.harness.reports.campaign_results import Results, results_of
+from floodmark.harness.spec import RunSpec
 
 ABOUT: Mapping[str, Any] = {"id": "night2", "began": "2026-03-01T02:00:00+00:00", "version": "0.1.0",
                             "commit": None}
-CRASH, CUT = Case(rules="kip-279", nemesis="crash"), Case(rules="kip-279", nemesis="cut")
+CRASH, CUT = RunSpec(rules="kip-279", nemesis="crash"), RunSpec(rules="kip-279", nemesis="cut")
 LOST = Signature(system="kip-279", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="", step="truncate as follower")
 GONE = replace(LOST, finding="diverged")
@@ -25,12 +26,13 @@ ALLOWED = replace(LOST, klass="permitted", permitted_by="acks")
 EARLIER = Night(began="2026-02-01T02:00:00+00:00", version="0.1.0", commit=None, runs={"kip-279": 50})
 
 
-def night(*outcomes: tuple[Case, str, tuple[Signature, ...]], why: str | None = "the time is over") -> State:
+def night(*outcomes: tuple[RunSpec, str, tuple[Signature, ...]], why: str | None = "the time is over"
+          ) -> State:
     """A campaign's state with these outcomes. kind `not made`: the harness's reason in place of a verdict."""
     lines: list[Mapping[str, Any]] = [{"event": OPENED, "time_s": 0}]
     for number, (case, kind, shown) in enumerate(outcomes, 1):
         of = {"run": number, "time_s": 10.0 * number}
-        lines.append({"event": BEGAN, "case": case.as_json(), "seed": 100 + number,
+        lines.append({"event": BEGAN, "case": case_to_json(case), "seed": 100 + number,
                       "folder": f"runs/{number}", **of})
         if kind == "not made":
             lines.append({"event": FAILED, "why": "n1 did not start\nits log", **of})

@@ -11,12 +11,13 @@ from floodmark.harness.cluster.log_extents import Lost, partition_folders, segme
 from floodmark.harness.cluster.simulated.place import SimulatedPlace
 from floodmark.harness.commands import scenario_runs
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, play
 from floodmark.harness.pipeline import Played
 from floodmark.harness.reports.case_names import SCENARIO
 from floodmark.harness.runner import RunPlan
 from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.spec import RULES, RunSpec
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.scenario import load, shipped
 from floodmark.nemesis.systems import REFERENCE, why_not_played
@@ -38,7 +39,7 @@ def look_alikes() -> tuple[Part, ...]:
     correct = {
         part.scenario.name: part
         for part in reversed(ALL)
-        if part.row.control and part.row.rules == catalog.RULES[-1] and not part.row.bugs
+        if part.row.control and part.row.rules == RULES[-1] and not part.row.bugs
     }
     return tuple(
         replace(part, row=replace(part.row, switches=(*part.row.switches, LOOK_ALIKE)))
@@ -59,7 +60,7 @@ def played(parts: Sequence[Part], parent: Path) -> list[tuple[Played, Verdict]]:
     return list(zip(found, catalog.judge().judge([one.folder for one in found]), strict=True))
 
 
-def planned_here(options: RunOptions, schedule: Schedule) -> RunPlan:
+def planned_here(options: RunSpec, schedule: Schedule) -> RunPlan:
     plan = planned(options, schedule)
     return replace(plan, settle_timeout_s=0.3) if (options.asked or {})[SCENARIO] == ENDLESS else plan
 

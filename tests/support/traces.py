@@ -17,11 +17,11 @@ from how_many import cases
 from simulated_scenarios import ALL, plays
 from trace_scene import CONTROLLER
 
-from floodmark.harness import catalog
+from floodmark.harness.spec import RULES
 from histories import Line, RunFolder
 
 CORRECT = [number for number, part in enumerate(ALL)
-           if part.row.rules == catalog.RULES[-1] and not part.row.bugs]
+           if part.row.rules == RULES[-1] and not part.row.bugs]
 # These lose records, as unclean elections and too many power cuts may.
 ROUGH = [number for number in CORRECT if ALL[number].row.permitted]
 # These lose nothing; the few have elections, truncations, changes of the ISR, restarts, and two partitions.

@@ -8,6 +8,7 @@ from simulated_scenarios import ALL
 from floodmark.harness import catalog
 from floodmark.harness.commands.scenario_runs import play
 from floodmark.harness.pipeline import Played
+from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.expectations import differences
 
@@ -20,7 +21,7 @@ BUGS = {  # scenario -> the bug it is played with; every scenario's control is p
     "lossy-bounce": "no_epoch_bump_on_bounce",
     "epochs-forgotten": "forget_epoch",
 }
-LATEST = catalog.RULES[-1]
+LATEST = RULES[-1]
 PARTS = {
     part.title: part
     for part in ALL

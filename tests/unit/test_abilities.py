@@ -13,7 +13,7 @@ from looks import SPEC, look, replica
 
 from floodmark.harness import catalog, runner
 from floodmark.harness.cluster.reference.system import ReferenceSystem
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.logdir import UNREADABLE, LogState
@@ -41,6 +41,7 @@ from floodmark.harness.schedule.moments import HEALTHY, Ack, read_moment
 from floodmark.harness.schedule.roles import Stage
 from floodmark.harness.schedule.states import read_state
 from floodmark.harness.signature import HEADER
+from floodmark.harness.spec import RunSpec
 from floodmark.nemesis.missed_moments import describe_partition
 from floodmark.nemesis.refusals import limits_of, refuse_schedule
 from floodmark.nemesis.strikes import Strikes, unavailable
@@ -267,7 +268,7 @@ def test_producers_that_repeated_something_are_not_idempotent_by_run_json(
         return replace(await collect(*asked), resent=resent)
 
     monkeypatch.setattr(runner, "collect", collect_with_repeats)
-    record(planned(RunOptions(cluster="simulated", rate=100.0, duration=0.5, seed=3, out=tmp_path / "run")))
+    record(planned(RunSpec(cluster="simulated", rate=100.0, duration=0.5, seed=3, out=tmp_path / "run")))
     about = orjson.loads((tmp_path / "run" / "run.json").read_bytes())
 
     assert {**about["guarantees"], "resent": about.get("resent")}.items() >= in_run_json.items()

@@ -18,6 +18,7 @@ from floodmark.harness.commands.scenario import parts_that_fit
 from floodmark.harness.commands.scenario_runs import Part
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Cluster
+from floodmark.harness.spec import RULES
 from floodmark.nemesis.scenario import shipped
 
 WAIT = "replica.fetch.wait.max.ms"
@@ -40,7 +41,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 def cluster(folder: Path, place: str = "local", **config: str) -> Cluster:
-    return catalog.cluster(place, folder, 3, rules=catalog.RULES[-1], bugs=(), links="direct", config={
+    return catalog.cluster(place, folder, 3, rules=RULES[-1], bugs=(), links="direct", config={
         key.replace("_", "."): value for key, value in config.items()})
 
 

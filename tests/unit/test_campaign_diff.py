@@ -9,10 +9,11 @@ import orjson
 from command_line import Answer, floodmark
 
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.campaign.journal import BEGAN, FAILED, JUDGED, RECORDED, Journal
 from floodmark.harness.campaign.ledger import Ledger, Night
 from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.spec import RunSpec
 
 LOST = Signature(system="kip-279", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="", step="truncate as follower")
@@ -31,7 +32,8 @@ def night(folder: Path, *outcomes: RunOutcome) -> Path:
         journal.append(event, time_s=number, run=number, **fields)
 
     for number, (kind, shown) in enumerate(outcomes, 1):
-        append(BEGAN, number, case=Case(rules="kip-279").as_json(), seed=number, folder=f"runs/{number}")
+        append(BEGAN, number, case=case_to_json(RunSpec(rules="kip-279")), seed=number,
+               folder=f"runs/{number}")
         if kind == "not made":
             append(FAILED, number, why="no port")
             continue

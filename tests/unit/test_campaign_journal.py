@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from disk import files_no_larger_than
 
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.campaign.journal import (
     BEGAN,
     ENDED,
@@ -22,8 +22,9 @@ from floodmark.harness.campaign.journal import (
     state_of,
 )
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.spec import RunSpec
 
-CASE = Case(rules="kip-320").as_json()
+CASE = case_to_json(RunSpec(rules="kip-320"))
 
 
 def write_journal(path: Path) -> Path:

@@ -13,7 +13,7 @@ import pytest
 from jumping_clock import JumpingLoop, run_with_jumps
 from nights import ABOUT, CRASH, CUT, LOST
 
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.campaign.journal import (
     BEGAN,
     JUDGED,
@@ -37,6 +37,7 @@ from floodmark.harness.campaign.pacing import (
 from floodmark.harness.campaign.plan import read
 from floodmark.harness.commands import campaign_run
 from floodmark.harness.commands.campaign_run import Bounds, Conductor
+from floodmark.harness.spec import RunSpec
 
 PLAN = """
 duration = 30
@@ -58,8 +59,8 @@ def state_of_lines(*lines: tuple[float, str, dict[str, Any]]) -> State:
                      *({"event": event, "time_s": time_s, **more} for time_s, event, more in lines)])
 
 
-def begun(run: int, case: Case = CRASH) -> dict[str, Any]:
-    return {"run": run, "case": case.as_json(), "seed": run, "folder": f"runs/{run}"}
+def begun(run: int, case: RunSpec = CRASH) -> dict[str, Any]:
+    return {"run": run, "case": case_to_json(case), "seed": run, "folder": f"runs/{run}"}
 
 
 def test_without_measurements_the_pace_is_the_default() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 
-from floodmark.harness.campaign.cases import SEEDS, Case, Weighted, draws, seed_of
+from floodmark.harness.campaign.cases import SEEDS, Weighted, case_of_json, case_to_json, draws, seed_of
 from floodmark.harness.campaign.plan import PRESETS, load, preset_text, presets, read
 from floodmark.harness.errors import UsageError
+from floodmark.harness.spec import RunSpec
 
 SMALL = """
 for = "20min"
@@ -57,17 +58,17 @@ def test_a_nemesis_may_be_limited_to_some_systems() -> None:
 
 def test_an_empty_plan_is_one_default_case_with_drawn_settings() -> None:
     (only,) = read("", "plan.toml").cases
-    assert only.case == Case(rules="kip-320", settings="drawn")
+    assert only.case == RunSpec(rules="kip-320", settings="drawn")
     (fixed,) = read("settings = 'fixed'", "plan.toml").cases
-    assert fixed.case == Case(rules="kip-320")
+    assert fixed.case == RunSpec(rules="kip-320")
 
 
 def test_settings_given_by_an_entry_or_a_scenario_are_not_drawn() -> None:
     plan = read("[[cluster]]\nnodes = 3\n[[nemesis]]\nnemesis = 'all'\n[[nemesis]]\n"
                 "scenario = 'fast-failover'", "plan.toml")
     drawn, scenario = (one.case for one in plan.cases)
-    assert (drawn.settings, drawn.said) == ("drawn", ("nodes",))
-    assert (scenario.settings, scenario.said) == ("fixed", ())
+    assert (drawn.settings, drawn.given) == ("drawn", {"nodes"})
+    assert (scenario.settings, scenario.given) == ("fixed", frozenset())
 
 
 @pytest.mark.parametrize("name", presets("3.9.2"))
@@ -141,7 +142,7 @@ def test_an_error_in_a_plan_is_refused_with_its_line(text: str, message: str) ->
 
 
 def cases(*weights: float) -> list[Weighted]:
-    return [Weighted(case=Case(rules="kip-320", nodes=position + 1), weight=weight)
+    return [Weighted(case=RunSpec(rules="kip-320", nodes=position + 1), weight=weight)
             for position, weight in enumerate(weights)]
 
 
@@ -161,7 +162,7 @@ def test_the_same_seed_gives_the_same_runs_and_another_gives_others() -> None:
 
 
 def test_the_bank_comes_first_with_its_own_seeds() -> None:
-    known = Case(rules="kip-101")
+    known = RunSpec(rules="kip-101")
     drawn = list(islice(draws(cases(1), 7, [(known, 42)]), 3))
     assert [(draw.number, draw.case.rules, draw.seed) for draw in drawn] == [
         (1, "kip-101", 42), (2, "kip-320", seed_of(7, 2)), (3, "kip-320", seed_of(7, 3))]
@@ -176,4 +177,4 @@ def test_the_runs_of_a_campaign_have_consecutive_seeds_of_their_own() -> None:
 
 def test_a_case_survives_json() -> None:
     (only, *_) = read(SMALL, "plan.toml").cases
-    assert Case.of_json(only.case.as_json()) == only.case
+    assert case_of_json(case_to_json(only.case)) == only.case

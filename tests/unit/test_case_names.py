@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.run import RunOptions, planned
-from floodmark.harness.commands.scenario_runs import Part, options_of
+from floodmark.harness.commands.run import planned
+from floodmark.harness.commands.scenario_runs import Part, spec_of
 from floodmark.harness.reports.case_names import CHARS, UNREADABLE, case_name, numbered
 from floodmark.harness.runner import _initial_about
+from floodmark.harness.spec import RunSpec
 from floodmark.nemesis import scenario
 
 RUN: dict[str, Any] = {
@@ -67,9 +68,9 @@ def test_repeated_names_are_numbered() -> None:
 
 def test_the_first_run_json_gives_the_name_too(tmp_path: Any) -> None:
     """Written before anything has started, so that a run that failed to start has its name."""
-    options = RunOptions(nemesis="crash,pause", out=tmp_path / "run", duration=1.0)
+    options = RunSpec(nemesis="crash,pause", out=tmp_path / "run", duration=1.0)
     assert case_name(_initial_about(planned(options))) == f"nemesis crash,pause, {SUFFIX}"
     one = next(each for each in scenario.shipped(scenario_words()) if each.name == "double-failover")
     part = Part(scenario=one, row=one.rows[0])
-    run_json = _initial_about(planned(options_of(part, "local", tmp_path / "part"), one.schedule))
+    run_json = _initial_about(planned(spec_of(part, "local", tmp_path / "part"), one.schedule))
     assert case_name(run_json) == f"scenario double-failover on {one.rows[0].label}, local cluster of 3"

@@ -1,6 +1,7 @@
 """What `--settings drawn` draws: from the seed, around what was given, never permitting a loss."""
 
 from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +18,46 @@ from floodmark.harness.commands.drawn_settings import (
     SESSION,
     UNCLEAN,
     WAIT,
-    Drawn,
-    RequestedSettings,
-    draw_settings,
+    with_drawn_settings,
 )
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape
-from floodmark.harness.runner import guarantees
-from floodmark.harness.saved_run import read_settings
+from floodmark.harness.runner import guarantees, spread
+from floodmark.harness.saved_run import read_saved
+from floodmark.harness.spec import RunSpec, key_values
 
 seeds = st.integers(0, 2**31)
 
 
-def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | None = None,
-         **more: Any) -> Drawn:
-    options: dict[str, Any] = {"nodes": 3, "partitions": 4, "replication_factor": None, "acks": "all",
-                               "workload": "log", "interval_s": 5.0, "library": True, **more}
-    return draw_settings(RequestedSettings(given=by_hand, config=config or {}, **options), seed)
+class Drawn(RunSpec):
+    """What was drawn, apart from what was given."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        return {key: value for key, value in (self.drawn or {}).items() if "." in key}
+
+    @property
+    def topic_keys(self) -> Mapping[str, str]:
+        return self.topics.get("log", {})
+
+
+def draw(seed: int, by_hand: tuple[str, ...] = (), config: Mapping[str, str] | None = None, **more: Any
+         ) -> Drawn:
+    spec = with_drawn_settings(RunSpec(seed=seed, given=frozenset(by_hand), config=key_values(config or {}),
+                                       **more))
+    return Drawn(**{one.name: getattr(spec, one.name) for one in fields(RunSpec)})
 
 
 @given(seed=seeds)
 def test_what_is_drawn_permits_no_loss(seed: int) -> None:
     """Two copies behind each ack, or every write fsynced."""
     drawn = draw(seed)
-    least_isr = int({**drawn.config, **drawn.topic_config}[LEAST_ISR])
-    assert least_isr >= 2 or drawn.config[FLUSH] == "1"
+    least_isr = int({**drawn.keys, **drawn.topic_keys}[LEAST_ISR])
+    assert least_isr >= 2 or drawn.keys[FLUSH] == "1"
     assert least_isr <= drawn.replication_factor <= drawn.nodes
-    assert drawn.config.get(SEGMENT) != "4096" or max(drawn.load.batch_sizes) <= 4
-    assert int(drawn.config[WAIT]) <= int(drawn.config[LAG])
+    assert drawn.keys.get(SEGMENT) != "4096" or max(drawn.load.batch_sizes) <= 4
+    assert int(drawn.keys[WAIT]) <= int(drawn.keys[LAG])
     assert drawn == draw(seed)
 
 
@@ -53,63 +65,63 @@ def test_what_is_drawn_permits_no_loss(seed: int) -> None:
 def test_given_settings_stay_and_drawn_ones_fit_them(seed: int) -> None:
     by_hand = {"min.insync.replicas": "2", "replica.lag.time.max.ms": "300", SEGMENT: "99999", FLUSH: "7"}
     drawn = draw(seed, ("nodes", "partitions", "workload", "interval"), by_hand, nodes=5, partitions=3,
-                 replication_factor=2, workload="idempotent", interval_s=7.0)
-    assert (drawn.nodes, drawn.partitions, drawn.interval_s) == (5, 3, 7.0)
+                 replication_factor=2, workload="idempotent", interval=7.0)
+    assert (drawn.nodes, drawn.partitions, drawn.interval) == (5, 3, 7.0)
     assert (drawn.replication_factor, drawn.workload) == (2, "idempotent")
-    assert not {*by_hand} & {*drawn.config}
-    assert int(drawn.config[WAIT]) <= 300
-    assert not {"nodes", "partitions", "workload", "interval", *by_hand} & {*drawn.recorded}
+    assert not {*by_hand} & {*drawn.keys}
+    assert int(drawn.keys[WAIT]) <= 300
+    assert not {"nodes", "partitions", "workload", "interval", *by_hand} & {*(drawn.drawn or {})}
 
 
 @given(seed=seeds)
 def test_without_fsync_by_hand_an_ack_needs_two_copies(seed: int) -> None:
     drawn = draw(seed, config={FLUSH: "1000"})
-    assert int({**drawn.config, **drawn.topic_config}[LEAST_ISR]) >= 2
+    assert int({**drawn.keys, **drawn.topic_keys}[LEAST_ISR]) >= 2
 
 
 @given(seed=seeds)
 def test_a_topics_own_settings_are_drawn_where_a_topic_can_have_them(seed: int) -> None:
     """The brokers then have Kafka's default, so that only the topic's own setting keeps acked records."""
-    drawn, without = draw(seed), draw(seed, of_topics=False)
-    assert not without.topic_config
-    assert not draw(seed, reference=False).topic_config
-    assert LEAST_ISR not in draw(seed, config={LEAST_ISR: "2"}).topic_config
-    if drawn.topic_config:
-        assert drawn.topic_config == {LEAST_ISR: without.config[LEAST_ISR], UNCLEAN: "false"}
-        assert drawn.config == {**without.config, LEAST_ISR: "1"}
-        assert draw(seed, config={UNCLEAN: "true"}).topic_config == {LEAST_ISR: without.config[LEAST_ISR]}
+    drawn, without = draw(seed), draw(seed, assignment=spread(("n1",), "log", 1, 1))
+    assert not without.topic_keys
+    assert not draw(seed, kafka="4.3.1").topic_keys
+    assert LEAST_ISR not in draw(seed, config={LEAST_ISR: "2"}).topic_keys
+    if drawn.topic_keys:
+        assert drawn.topic_keys == {LEAST_ISR: without.keys[LEAST_ISR], UNCLEAN: "false"}
+        assert drawn.keys == {**without.keys, LEAST_ISR: "1"}
+        assert draw(seed, config={UNCLEAN: "true"}).topic_keys == {LEAST_ISR: without.keys[LEAST_ISR]}
     else:
-        assert drawn == without
+        assert (drawn.drawn, drawn.config) == (without.drawn, without.config)
 
 
 @given(seed=seeds)
 def test_library_settings_are_drawn_only_where_the_library_reaches_the_cluster(seed: int) -> None:
-    for drawn in (draw(seed, library=False), draw(seed, acks="1")):
+    for drawn in (draw(seed, cluster="somebodys"), draw(seed, acks="1")):
         assert (drawn.workload, drawn.load.idempotent_every, drawn.load.in_flight) == ("log", 0, 1)
         assert drawn.load.sharing_every == 0
     assert draw(seed, ("workload",), workload="idempotent").load.idempotent_every == 0
-    other = draw(seed, reference=False)
-    assert {*other.config} <= {LEAST_ISR, FLUSH}
-    assert (other.interval_s, "interval" in other.recorded) == (5.0, False)
+    other = draw(seed, kafka="4.3.1")
+    assert {*other.keys} <= {LEAST_ISR, FLUSH}
+    assert (other.interval, "interval" in (other.drawn or {})) == (5.0, False)
 
 
 @given(seed=seeds)
 def test_the_client_of_record_gets_no_compression_that_it_does_not_have(seed: int) -> None:
-    drawn = draw(seed, ("workload",), workload="idempotent", simulated=True)
+    drawn = draw(seed, ("workload",), workload="idempotent", cluster="simulated")
     assert drawn.load.compression in ("none", "gzip")
 
 
 def test_everything_is_drawn_by_some_seed() -> None:
     drawn = [draw(seed) for seed in range(400)]
     assert {one.nodes for one in drawn} == {3, 4, 5}
-    assert {one.config.get(SEGMENT) for one in drawn} == {None, "4096", "16384", "65536", "1048576"}
-    assert {one.config[SESSION] for one in drawn} == {"1000", "1500", "2000"}
-    assert {one.interval_s for one in drawn} == {0.5, 1.0, 2.0}
-    beyond = {int(one.config[LAG]) - int(one.config[SESSION]) for one in drawn}
+    assert {one.keys.get(SEGMENT) for one in drawn} == {None, "4096", "16384", "65536", "1048576"}
+    assert {one.keys[SESSION] for one in drawn} == {"1000", "1500", "2000"}
+    assert {one.interval for one in drawn} == {0.5, 1.0, 2.0}
+    beyond = {int(one.keys[LAG]) - int(one.keys[SESSION]) for one in drawn}
     assert min(beyond) < 0 < max(beyond)
-    assert {one.config.get(FLUSH) for one in drawn} == {None, "1"}
-    assert {one.config[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
-    assert {one.topic_config.get(LEAST_ISR) for one in drawn} == {None, "1", "2", "3"}
+    assert {one.keys.get(FLUSH) for one in drawn} == {None, "1"}
+    assert {one.keys[LEAST_ISR] for one in drawn} == {"1", "2", "3"}
+    assert {one.topic_keys.get(LEAST_ISR) for one in drawn} == {None, "1", "2", "3"}
     assert {one.load.rest_for for one in drawn} == {0, 3000, 10_000, 30_000}
     assert {one.load.sharing_every for one in drawn if one.workload == "log"} == {0, 1, 2}
     assert {one.load.sharing_every for one in drawn if one.workload != "log"} == {0}
@@ -118,7 +130,7 @@ def test_everything_is_drawn_by_some_seed() -> None:
     assert {one.load.in_flight for one in producing} == {1, 5}
     assert {one.load.in_flight for one in drawn if one not in producing} == {1}
     assert {one.load.acks_1_every for one in drawn} == {0, 5, 10}
-    assert {one.config.get(FLUSH) for one in drawn if one.load.acks_1_every} == {"1"}
+    assert {one.keys.get(FLUSH) for one in drawn if one.load.acks_1_every} == {"1"}
     assert {one.load.timeout_ms for one in drawn} == {300, 1000}
     assert {one.load.producer_lasts for one in producing} == {0, 5, 50}
     assert {one.load.producer_lasts for one in drawn if one not in producing} == {0}
@@ -128,11 +140,11 @@ def test_everything_is_drawn_by_some_seed() -> None:
 @given(first=seeds)
 def test_three_seeds_in_a_row_differ_where_it_matters(first: int) -> None:
     drawn = [draw(seed) for seed in range(first, first + 3)]
-    least_isr = [int({**one.config, **one.topic_config}[LEAST_ISR]) for one in drawn]
+    least_isr = [int({**one.keys, **one.topic_keys}[LEAST_ISR]) for one in drawn]
     assert any(least == min(3, one.replication_factor) for least, one in zip(least_isr, drawn, strict=True))
-    assert any(one.config.get(FLUSH) == "1" for one in drawn)
-    assert any(int(one.config[LAG]) < int(one.config[SESSION]) for one in drawn)
-    assert any(int(one.config.get(SEGMENT, 1 << 30)) <= 16 << 10 for one in drawn)
+    assert any(one.keys.get(FLUSH) == "1" for one in drawn)
+    assert any(int(one.keys[LAG]) < int(one.keys[SESSION]) for one in drawn)
+    assert any(int(one.keys.get(SEGMENT, 1 << 30)) <= 16 << 10 for one in drawn)
 
 
 def test_a_topics_key_is_the_same_as_its_brokers() -> None:
@@ -140,24 +152,24 @@ def test_a_topics_key_is_the_same_as_its_brokers() -> None:
 
 
 def test_a_run_records_what_was_drawn(tmp_path: Path) -> None:
-    plan = planned(RunOptions(cluster="simulated", settings="drawn", seed=3, nemesis="all",
+    plan = planned(RunSpec(cluster="simulated", settings="drawn", seed=3, nemesis="all",
                               config=("segment.bytes=4096",), out=tmp_path / "run"))
-    assert plan.drawn is not None
-    assert plan.drawn["nodes"] == len(plan.cluster.nodes)
-    assert plan.drawn[LAG] == str(plan.cluster.config["n1"][LAG])
+    assert plan.spec.drawn is not None
+    assert plan.spec.drawn["nodes"] == len(plan.cluster.nodes)
+    assert plan.spec.drawn[LAG] == str(plan.cluster.config["n1"][LAG])
     assert plan.cluster.config["n1"][SEGMENT] == 4096
-    assert planned(RunOptions(cluster="simulated", seed=3, out=tmp_path / "run")).drawn is None
+    assert planned(RunSpec(cluster="simulated", seed=3, out=tmp_path / "run")).spec.drawn is None
 
 
 def test_a_drawn_topic_is_planned_with_its_own_min_insync_replicas(tmp_path: Path) -> None:
     plan = next(plan for plan in (
-        planned(RunOptions(settings="drawn", seed=seed, nemesis="power", out=tmp_path / f"{seed}"),
+        planned(RunSpec(settings="drawn", seed=seed, nemesis="power", out=tmp_path / f"{seed}"),
                 ask_broker=False)
-        for seed in range(20)) if "topic_config" in (plan.drawn or {}))
-    assert plan.drawn is not None
-    assert plan.cluster.system["topics"] == {"log": plan.drawn["topic_config"]}
+        for seed in range(20)) if "topic_config" in (plan.spec.drawn or {}))
+    assert plan.spec.drawn is not None
+    assert plan.cluster.system["topics"] == {"log": plan.spec.drawn["topic_config"]}
     assert plan.cluster.config["n1"][LEAST_ISR] == 1
-    assert guarantees(plan)["min_insync_replicas"] == int(plan.drawn["topic_config"][LEAST_ISR])
+    assert guarantees(plan)["min_insync_replicas"] == int(plan.spec.drawn["topic_config"][LEAST_ISR])
     assert any(entry.f == "power_cut" for entry in plan.schedule)
 
 
@@ -172,12 +184,12 @@ def test_a_saved_load_is_read_back() -> None:
     load = LoadShape(batch_sizes=(5, 10), compression="zstd", in_flight=5, readers_every=2,
                      idempotent_every=3, rest_for=300, sharing_every=2, producer_lasts=30, acks_1_every=5,
                      timeout_ms=300)
-    assert read_settings(saved(load.to_json()), "run").load == load
+    assert read_saved(saved(asdict(load)), "run").spec.load == load
     later = ("idempotent_every", "rest_for", "sharing_every", "producer_lasts", "acks_1_every",
              "timeout_ms")  # older folders lack them
-    older = {key: value for key, value in USUAL_LOAD.to_json().items() if key not in later}
-    assert read_settings(saved(older), "run").load == USUAL_LOAD
-    assert read_settings(saved(None), "run").load == USUAL_LOAD
+    older = {key: value for key, value in asdict(USUAL_LOAD).items() if key not in later}
+    assert read_saved(saved(older), "run").spec.load == USUAL_LOAD
+    assert read_saved(saved(None), "run").spec.load == USUAL_LOAD
 
 
 @pytest.mark.parametrize("change", [
@@ -188,4 +200,4 @@ def test_a_saved_load_is_read_back() -> None:
 ], ids=repr)
 def test_a_load_out_of_bounds_is_refused(change: Mapping[str, Any]) -> None:
     with pytest.raises(UsageError, match="cannot be reproduced"):
-        read_settings(saved({**USUAL_LOAD.to_json(), **change}), "run")
+        read_saved(saved({**asdict(USUAL_LOAD), **change}), "run")

@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.campaign.gates import broken, of_case, sentences
 from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger
@@ -18,6 +18,7 @@ from floodmark.harness.commands.campaign_run import with_gates
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import Results, results_of
+from floodmark.harness.spec import RunSpec
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
 GATES = {"max_unavailable_s": 10.0, "max_recovery_s": 2.0, "min_acked": 100.0}
@@ -59,7 +60,7 @@ def test_a_run_that_could_not_be_measured_is_unknown() -> None:
 
 
 def state_with(**judged: Any) -> State:
-    case = Case(rules="kip-320").as_json()
+    case = case_to_json(RunSpec(rules="kip-320"))
     return state_of([
         {"event": BEGAN, "time_s": 1, "run": 1, "case": case, "seed": 7, "folder": "runs/00001"},
         {"event": RECORDED, "time_s": 2, "run": 1},
@@ -68,7 +69,7 @@ def state_with(**judged: Any) -> State:
 
 
 def results(state: State) -> Results:
-    return results_of(state, Ledger(), {}, [Case(rules="kip-320")], folder="night")
+    return results_of(state, Ledger(), {}, [RunSpec(rules="kip-320")], folder="night")
 
 
 def test_a_broken_gate_fails_a_campaign_like_a_bug_and_is_reported() -> None:
@@ -110,5 +111,5 @@ def test_a_failed_measurement_leaves_the_verdicts(monkeypatch: pytest.MonkeyPatc
 
 def test_min_acked_does_not_apply_to_a_scenario() -> None:
     gates = {"min_acked": 100.0, "max_recovery_s": 5.0}
-    assert of_case(gates, Case(rules="kip-320")) == gates
-    assert of_case(gates, Case(rules="kip-320", scenario="double-failover")) == {"max_recovery_s": 5.0}
+    assert of_case(gates, RunSpec(rules="kip-320")) == gates
+    assert of_case(gates, RunSpec(rules="kip-320", scenario="double-failover")) == {"max_recovery_s": 5.0}

@@ -31,9 +31,10 @@ from floodmark.harness.cluster.kafka.settings import OURS, effective, property_l
 from floodmark.harness.cluster.layout import Layout, lay_out
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import CONTROLLER, Expires, Failpoints
+from floodmark.harness.spec import RunSpec
 
 KAFKA = Distribution(version="4.3.1", form="kraft", classpath="/jars/a.jar", java=Path("/bin/java"))
 IDS = {"n1": 1, "n2": 2, "n3": 3, CONTROLLER: CONTROLLER_ID}
@@ -179,9 +180,9 @@ def test_refused_before_anything_starts(words: dict[str, Any], match: str, found
 def test_no_trace_is_promised_below_2_8(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, version: str,
                                         traced: bool, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(choice, "found", lambda _: replace(KAFKA, version=version, form="zookeeper"))
-    plan = planned(RunOptions(kafka=version, out=tmp_path / "run", duration=1, seed=1), ask_broker=False)
+    plan = planned(RunSpec(kafka=version, out=tmp_path / "run", duration=1, seed=1), ask_broker=False)
 
-    assert plan.traced is traced
+    assert plan.spec.trace is traced
     why = f"no trace: Kafka {version} is older than 2.8, the oldest from whose log a trace is made\n"
     assert capsys.readouterr().err == ("" if traced else why)
 

@@ -10,7 +10,6 @@ from command_line import floodmark
 from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
-from floodmark.harness.campaign.cases import Case
 from floodmark.harness.campaign.journal import JUDGED, State, state_of
 from floodmark.harness.campaign.ledger import Ledger, Night, load, save
 from floodmark.harness.campaign.quantities import count_text
@@ -33,6 +32,7 @@ from floodmark.harness.reports.html.sparks import (
     spark,
     stretches,
 )
+from floodmark.harness.spec import RunSpec
 
 PLAN = """
 for = "4h"
@@ -149,7 +149,7 @@ def test_the_counts_of_runs_add_up_while_a_night_goes_on(tmp_path: Path) -> None
 
 def test_no_text_of_a_folder_or_a_ledger_is_markup(tmp_path: Path) -> None:
     """In a nemesis, a system, a signature, a reason, a note, an error, a folder's name and the plan."""
-    case = Case(rules=NASTY, nemesis=NASTY, workload=NASTY)
+    case = RunSpec(rules=NASTY, nemesis=NASTY, workload=NASTY)
     hostile = replace(LOST, system=case.system, how=NASTY, step=NASTY, guarantees=NASTY, finding=NASTY)
     known = replace(hostile, finding="lost-write")
     state = night((case, "invalid", (hostile, known)), (case, NASTY, ()), (case, "not made", ()))

@@ -8,19 +8,20 @@ import pytest
 from floodmark.harness import catalog
 from floodmark.harness.commands import planned_schedule
 from floodmark.harness.commands.planned_schedule import PlannedSchedule, PlanningContext
-from floodmark.harness.commands.run import RunOptions, planned, schedule_of_options
+from floodmark.harness.commands.run import planned, schedule_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.schedule.entry import ACTS
 from floodmark.harness.schedule.moments import Time
+from floodmark.harness.spec import RunSpec
 
 
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
          cluster: str = "local", overspend: bool = False, trace: bool = True,
          flush_every: bool = False) -> PlannedSchedule:
     return planned_schedule.random_schedule(words, PlanningContext(
-        cluster=cluster, nodes=("n1", "n2", "n3"), partitions=(0,), links=links,
-        min_insync_replicas=least_isr, seed=1, duration_s=duration_s, interval_s=2.0, overspend=overspend,
-        trace=trace, flush_every=flush_every))
+        spec=RunSpec(cluster=cluster, partitions=1, links=links, seed=1, duration=duration_s, interval=2.0,
+                     overspend=overspend, trace=trace),
+        nodes=("n1", "n2", "n3"), min_insync_replicas=least_isr, flush_every=flush_every))
 
 
 def acts(made: PlannedSchedule) -> set[str]:
@@ -88,8 +89,8 @@ def test_a_schedule_that_cuts_is_refused_where_links_are_direct(tmp_path: Path) 
     file = tmp_path / "schedule.json"
     file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},{"f":"cut","grudge":{"n1":["n2"]}}]')
     with pytest.raises(UsageError, match="entry 1 of the schedule is a cut, and direct links cannot be cut"):
-        planned(RunOptions(schedule_file=file, links="direct", out=tmp_path / "run"))
-    assert planned(RunOptions(schedule_file=file, out=tmp_path / "run")).links == "proxied"
+        planned(RunSpec(schedule_file=file, links="direct", out=tmp_path / "run"))
+    assert planned(RunSpec(schedule_file=file, out=tmp_path / "run")).spec.links == "proxied"
     assert not (tmp_path / "run").exists()
 
 
@@ -98,7 +99,7 @@ def test_failpoints_without_a_trace_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "schedule.json"
     file.write_text('[{"f":"wait","moment":{"at":"time","time":1}},'
                     '{"f":"arm","nodes":["n1"],"point":{"name":"L.acked","action":"report"}}]')
-    options = RunOptions(schedule_file=file, out=tmp_path / "run")
+    options = RunSpec(schedule_file=file, out=tmp_path / "run")
     with pytest.raises(UsageError, match="entry 1 of the schedule arms a failpoint, and they are "
     "observed in the trace: leave out --no-trace"):
         planned(replace(options, trace=False))
@@ -119,8 +120,8 @@ def test_moments_strike_where_brokers_have_failpoints() -> None:
     assert "moments" in catalog.nemeses("all")
     assert "moments" in catalog.nemeses("all", "simulated")
     context = PlanningContext(
-        cluster="local", nodes=("n1", "n2", "n3"), partitions=(0,), links=None, min_insync_replicas=2, seed=1,
-        duration_s=60.0, interval_s=5.0, overspend=False, unsupported={"moments": "it has no failpoints"})
+        spec=RunSpec(partitions=1, seed=1, duration=60.0), nodes=("n1", "n2", "n3"), min_insync_replicas=2,
+        unsupported={"moments": "it has no failpoints"})
     planned_all = planned_schedule.random_schedule("all", context)
     assert "moments is left out: it has no failpoints" in planned_all.remarks
     assert not {"arm", "release"} & {entry.f for entry in planned_all.schedule}
@@ -147,11 +148,10 @@ def test_a_direct_link_is_not_cut_by_any_nemesis() -> None:
 
 def test_kafka_may_lose_by_a_power_cut_what_it_should_have_flushed() -> None:
     """It credits what a killed broker had written, and flushes it only with the next append."""
-    config = {"min.insync.replicas": "2", "log.flush.interval.messages": "1"}
+    config = ("min.insync.replicas=2", "log.flush.interval.messages=1")
 
     def struck_at_once(kafka: str | None) -> int:
-        options = RunOptions(kafka=kafka, nemesis="power", duration=300.0, seed=5)
-        planned = schedule_of_options(options, 5, ("n1", "n2", "n3"), config)
+        planned = schedule_of(RunSpec(kafka=kafka, nemesis="power", duration=300.0, seed=5, config=config))
         return max(len(entry.nodes) for entry in planned.schedule if entry.f == "power_cut")
 
     assert struck_at_once(None) > struck_at_once("2.8.2") == 1

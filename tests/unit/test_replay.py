@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.commands.reproduce import options_of, read_first
-from floodmark.harness.commands.run import RunOptions, planned
+from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
+from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.op import NEMESIS, Op, Send, Type
 from floodmark.harness.run import create
 from floodmark.harness.runner import _initial_about
-from floodmark.harness.saved_run import read_schedule, read_settings
+from floodmark.harness.saved_run import read_saved, read_schedule
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, Ack, After, Failpoint, InTurn, Time
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, read_schedule_history
+from floodmark.harness.spec import RunSpec, pairs
 
 MS = 1_000_000
 ABOUT: dict[str, Any] = {
@@ -37,31 +38,32 @@ ABOUT: dict[str, Any] = {
 
 def test_the_settings_of_the_cluster_and_the_load_are_taken_over() -> None:
     """Nodes, assignment, rules, bugs, switches, links, acks and the load."""
-    settings = read_settings(ABOUT, "f")
-    assert (settings.nodes, settings.rules, settings.bugs) == (("n1", "n2"), "high-watermark", ("M01", "M02"))
-    assert settings.assignment[0].replicas == ("n2", "n1")
-    assert settings.config == {"min.insync.replicas": "1", "unclean.leader.election.enable": "false",
+    saved = read_saved(ABOUT, "f")
+    assert (saved.nodes, saved.spec.rules) == (("n1", "n2"), "high-watermark")
+    assert saved.spec.bugs == ("M01", "M02")
+    assert saved.spec.assignment[0].replicas == ("n2", "n1")
+    assert pairs(saved.spec.config) == {"min.insync.replicas": "1", "unclean.leader.election.enable": "false",
                                "floodmark.switches": "two-phase"}
-    assert (settings.links, settings.acks, settings.rate) == ("proxied", "1", None)
-    assert (settings.seed, settings.concurrency, settings.duration_s) == (7, 3, 4.5)
-    assert settings.inferred == ()
+    assert (saved.spec.links, saved.spec.acks, saved.spec.rate) == ("proxied", "1", None)
+    assert (saved.spec.seed, saved.spec.concurrency, saved.spec.duration) == (7, 3, 4.5)
+    assert saved.inferred == ()
 
 
 @pytest.mark.parametrize("trace", [True, False])
 def test_a_run_without_a_trace_is_reproduced_without_one(tmp_path: Path, trace: bool) -> None:
-    plan = planned(RunOptions(seed=1, trace=trace, out=tmp_path / "run"), ask_broker=False)
+    plan = planned(RunSpec(seed=1, trace=trace, out=tmp_path / "run"), ask_broker=False)
     create(plan.folder, _initial_about(plan)).history_path.touch()
-    assert options_of(read_first(plan.folder, None), tmp_path / "again", 1).trace == trace
+    assert spec_of_reproduction(read_first(plan.folder, None), tmp_path / "again", 1).trace == trace
 
 
 def test_kafkas_features_and_topics_are_set_again() -> None:
     topics = {"log-0": {"message.format.version": "0.10.2"}}
-    settings = read_settings({**ABOUT, "system": {
+    saved = read_saved({**ABOUT, "system": {
         "name": "kafka", "version": "4.3.1", "features": {"eligible.leader.replicas.version": "0"},
         "topics": topics}}, "f")
-    assert settings.config["eligible.leader.replicas.version"] == "0"
-    assert settings.config["min.insync.replicas"] == "1"
-    assert settings.topics == topics
+    assert pairs(saved.spec.config)["eligible.leader.replicas.version"] == "0"
+    assert pairs(saved.spec.config)["min.insync.replicas"] == "1"
+    assert saved.spec.topics == topics
 
 
 @pytest.mark.parametrize("field", ["seed", "rate", "concurrency", "config", "guarantees"])
@@ -69,15 +71,15 @@ def test_a_field_that_is_missing_is_named(field: str) -> None:
     """An old folder is refused with an error, not completed by a guess."""
     about = {name: value for name, value in ABOUT.items() if name != field}
     with pytest.raises(FloodmarkError, match=rf"lacks {field} "):
-        read_settings(about, "f")
+        read_saved(about, "f")
 
 
 def test_links_that_are_not_recorded_are_inferred_and_that_is_reported() -> None:
     """A run with a cut had proxied links."""
     about = {name: value for name, value in ABOUT.items() if name != "links"}
-    assert read_settings(about, "f").links == "direct"
-    cut = read_settings({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}]}, "f")
-    assert cut.links == "proxied"
+    assert read_saved(about, "f").spec.links == "direct"
+    cut = read_saved({**about, "schedule": [{"f": "cut", "nodes": ["n1"]}]}, "f")
+    assert cut.spec.links == "proxied"
     assert "proxied" in cut.inferred[0]
 
 
@@ -85,15 +87,15 @@ def test_nodes_of_different_configuration_are_refused() -> None:
     """A cluster is configured as one."""
     about = {**ABOUT, "config": {"n1": {}, "n2": {"min.insync.replicas": 2}}}
     with pytest.raises(FloodmarkError, match="n1 and n2 were configured differently"):
-        read_settings(about, "f")
+        read_saved(about, "f")
 
 
 def test_damage_is_refused_with_an_error_message() -> None:
     """Not with a traceback."""
     with pytest.raises(FloodmarkError, match="damaged"):
-        read_settings({**ABOUT, "partitions": {"0": 5}}, "f")
+        read_saved({**ABOUT, "partitions": {"0": 5}}, "f")
     with pytest.raises(FloodmarkError, match="explode"):
-        read_schedule({**ABOUT, "schedule": [{"f": "explode"}]}, read_settings(ABOUT, "f"), "f")
+        read_schedule({**ABOUT, "schedule": [{"f": "explode"}]}, read_saved(ABOUT, "f"), "f")
 
 
 # -- which line belongs to which entry ----------------------------------------------------------------------

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from base64 import b64decode
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,14 @@ from command_line import edit_lines, edit_run, floodmark
 from judged_runs import judged, judged_names
 from timed_runs import TimedRun
 
-from floodmark.harness.campaign.cases import Case
+from floodmark.harness.campaign.cases import case_to_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.reports import html as report_html
 from floodmark.harness.reports.html.facts import facts_of
 from floodmark.harness.reports.html.replica_log import ReplicaLog, stretches, without
 from floodmark.harness.reports.html.spans import spans_of
 from floodmark.harness.reports.run_page import write_report
+from floodmark.harness.spec import RunSpec
 
 LOST = "double-failover"
 NASTY = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -331,7 +331,7 @@ def test_reproductions_are_shown_from_the_campaign_and_the_ledger(tmp_path: Path
         "system": "high-watermark", "guarantees": "acks=all", "finding": "unsafe-truncation", "klass": "bug",
         "permitted_by": "", "how": "", "step": "truncate: to the high watermark"}  # fmt: skip
     id_ = Signature(**cause).id
-    case = asdict(Case(rules="high-watermark"))
+    case = case_to_json(RunSpec(rules="high-watermark"))
     ran = {"run": 1, "time_s": 1, "folder": "runs/one", "case": case, "seed": 1}
     again = [{"event": "reproduced", "time_s": 3, "signature": id_, "number": number, "shown": number != 2}
              for number in (1, 2, 3)]  # fmt: skip

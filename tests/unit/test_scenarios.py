@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from floodmark.broker.check_config import find_problem
-from floodmark.harness import catalog
 from floodmark.harness.commands import broker_questions
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import rows_of
-from floodmark.harness.commands.scenario_runs import Part, options_of
+from floodmark.harness.commands.scenario_runs import Part, spec_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.schedule.active_faults import ActiveFaults
+from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.expectations import Row, Words, differences
 from floodmark.nemesis.scenario import Scenario, load, parse, shipped
@@ -222,7 +222,7 @@ def test_a_row_must_be_met_exactly(row: Row, found: Verdict, expected: list[str]
 
 def test_the_broker_knows_the_generations_that_the_command_line_offers() -> None:
     """Its names are read in a process of its own."""
-    assert scenario_words().generations == catalog.RULES
+    assert scenario_words().generations == RULES
     assert {"trunc_hw", "no_leso"} <= set(scenario_words().bugs)
     assert "two-phase" in scenario_words().switches
 
@@ -284,10 +284,10 @@ def test_every_row_makes_a_plan(
             if row.config.get(ELR, WITHOUT) != WITHOUT:
                 assert systems_of(replace(scenario, rows=(row,))) == (KRAFT,), part.title
                 continue
-            plan = planned(options_of(part, "local", tmp_path / part.folder_name), scenario.schedule)
+            plan = planned(spec_of(part, "local", tmp_path / part.folder_name), scenario.schedule)
             config = plan.cluster.config["n1"]
             assert config["floodmark.bugs"] == ",".join(row.bugs)
             assert config.get("floodmark.switches", "") == ",".join(row.switches)
             given = config_on(row.config, REFERENCE)
             assert {key: str(config[key]).lower() for key in given} == dict(given)
-            assert plan.concurrency == 0
+            assert plan.spec.concurrency == 0

@@ -19,8 +19,8 @@ from floodmark.harness.commands.pytest_support import (
     entries,
     judged_run,
     made,
-    options_of,
     scenario_play,
+    spec_of,
     with_drawn,
 )
 from floodmark.harness.commands.run import planned
@@ -57,7 +57,7 @@ def test_invalid_keywords_start_nothing(tmp_path: Path, words: dict[str, Any], m
 
 
 def test_keywords_are_the_options_of_the_command_line(tmp_path: Path) -> None:
-    options, schedule = options_of(tmp_path, {
+    options, schedule = spec_of(tmp_path, {
         "nemesis": ["crash", "cut"], "config": {"min.insync.replicas": 1}, "bugs": ["ack_early"], "nodes": 5})
     assert (options.nemesis, options.config) == ("crash,cut", ("min.insync.replicas=1",))
     assert (options.bugs, options.nodes, options.out, schedule) == (("ack_early",), 5, tmp_path, None)
@@ -66,26 +66,26 @@ def test_keywords_are_the_options_of_the_command_line(tmp_path: Path) -> None:
 def test_settings_are_drawn_except_those_given(tmp_path: Path) -> None:
     """From the seed, and recorded in run.json; without `drawn` nothing is drawn."""
     words = {"settings": "drawn", "partitions": 3, "seed": 5}
-    plan = planned(*options_of(tmp_path / "run", words))
-    assert plan.drawn
-    assert "partitions" not in plan.drawn
+    plan = planned(*spec_of(tmp_path / "run", words))
+    assert plan.spec.drawn
+    assert "partitions" not in plan.spec.drawn
     assert {spec.key for spec in plan.partitions} == {0, 1, 2}
-    assert planned(*options_of(tmp_path / "again", words)).drawn == plan.drawn
-    assert planned(*options_of(tmp_path / "other", {**words, "seed": 6})).drawn != plan.drawn
-    assert planned(*options_of(tmp_path / "fixed", {"partitions": 3})).drawn is None
+    assert planned(*spec_of(tmp_path / "again", words)).spec.drawn == plan.spec.drawn
+    assert planned(*spec_of(tmp_path / "other", {**words, "seed": 6})).spec.drawn != plan.spec.drawn
+    assert planned(*spec_of(tmp_path / "fixed", {"partitions": 3})).spec.drawn is None
 
 
 def test_a_schedule_names_nodes_and_partitions_that_were_drawn(tmp_path: Path) -> None:
     """The same ones in floodmark_schedule and floodmark_run, for the same seed."""
     seed = next(seed for seed in range(50)
-                if with_drawn(options_of(None, {"settings": "drawn"})[0], seed).nodes == 5)
+                if with_drawn(spec_of(None, {"settings": "drawn"})[0], seed).nodes == 5)
     words = {"settings": "drawn", "seed": seed, "duration": 10}
     given = entries({**words, "nemesis": "crash", "interval": 0.5})
     assert {node for entry in given for node in entry.get("nodes", ())} >= {"n4", "n5"}
-    options, schedule = options_of(tmp_path, {**words, "schedule": given})
+    options, schedule = spec_of(tmp_path, {**words, "schedule": given})
     assert (options.nodes, options.seed) == (5, seed)
     assert options.drawn
-    assert planned(options, schedule).drawn == options.drawn
+    assert planned(options, schedule).spec.drawn == options.drawn
 
 
 def test_a_schedule_is_data_and_the_same_for_the_same_keywords(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_schedule_is_data_and_the_same_for_the_same_keywords(tmp_path: Path) -
     assert {entry["f"] for entry in given} - ACTS
     assert given == entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 1})
     assert given != entries({"nemesis": "crash", "duration": 10, "interval": 1, "seed": 2})
-    _, schedule = options_of(tmp_path, {"schedule": given})
+    _, schedule = spec_of(tmp_path, {"schedule": given})
     assert schedule
     assert pytest_support.json_form.write(schedule) == given
     with pytest.raises(UsageError, match="floodmark_schedule does not know 'schedule'"):

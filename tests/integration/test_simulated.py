@@ -37,6 +37,7 @@ PLAY = """
 import asyncio, sys
 from pathlib import Path
 from floodmark.harness.commands.run import planned
+from floodmark.harness.spec import RunSpec
 from floodmark.harness.runner import carry_out
 plan = planned(RunSpec(cluster="simulated", duration=3.0, nemesis="all", settings="drawn",
                           seed=int(sys.argv[1]), out=Path(sys.argv[2])))

@@ -148,7 +148,7 @@ def first(sought: dict[str, Any] | None, *anchors: ReanchoredEntry) -> First:
     """A first run with only what these tests need."""
     nothing: Any = None
     basis = AnchorBasis(history=history_of(Strike(began_ns=0, took_ns=0)), partitions=(0,))
-    return First(run=Run(folder=Path("first")), settings=nothing, schedule=(), basis=basis, anchors=anchors,
+    return First(run=Run(folder=Path("first")), saved=nothing, schedule=(), basis=basis, anchors=anchors,
                  verdict={}, sought=sought)
 
 

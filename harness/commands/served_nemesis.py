@@ -44,7 +44,8 @@ class ServedNemesis:
         self._work = asyncio.create_task(self._carry_out(schedule))
 
     async def end(self) -> None:
-        """Ends it, after the present strike. Safe to call twice."""
+        """Ends it. A strike under way goes on, and the server answers no other request before it has ended.
+        Safe to call twice."""
         if self._work is not None:
             self._work.cancel()
             with suppress(asyncio.CancelledError):

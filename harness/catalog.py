@@ -34,6 +34,7 @@ from floodmark.harness.registered import (
     NEMESIS,
     WORKLOAD,
     Registered,
+    own,
     refuse_own_name,
     registered,
     registered_as,
@@ -43,23 +44,13 @@ from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.statistics_seams import ClientActivity, Measures
 
-WORKLOADS: Mapping[str, str] = {
-    "idempotent": "floodmark.workloads.idempotent:make",
-    "log": "floodmark.workloads.log:make",
-}
 REFERENCE = "reference"  # docker/broker, at one of RULES
 KAFKA = "kafka"  # Apache Kafka, of a version or in a folder
 SYSTEMS: Mapping[str, str] = {  # the software that runs
     REFERENCE: "floodmark.harness.cluster.reference.system:reference_system",
     KAFKA: "floodmark.harness.cluster.kafka.choice:kafka_system",
 }
-CLUSTERS: Mapping[str, str] = {  # where it runs
-    "containers": "floodmark.harness.cluster.containers.place:ContainersPlace",
-    "local": "floodmark.harness.cluster.local.place:LocalPlace",
-    "simulated": "floodmark.harness.cluster.simulated.place:SimulatedPlace",
-}
 BROKER_CLUSTER = "floodmark.harness.cluster.broker_cluster:BrokerCluster"  # of a system and a place
-PLACES = frozenset(CLUSTERS)  # they take a system; those of other distributions have their own
 SIMULATED = "simulated"  # on virtual time: no library's clients, nobody else's
 NEMESES = tuple(name for name, nemesis in faults.NEMESES.items() if nemesis.everywhere)
 # Nemeses that only some clusters have. OFFERS: functions that find which of them work on this machine.
@@ -123,14 +114,19 @@ broker_refusal: Callable[[Sequence[str]], str | None] = late(f"{BROKER_CHECK}:fi
 
 def own_names(kind: str) -> tuple[str, ...]:
     """The names of floodmark's own workloads, clusters or nemeses, in the catalog's order."""
-    return {WORKLOAD: tuple(sorted(WORKLOADS)), CLUSTER: tuple(sorted(CLUSTERS)),
-            NEMESIS: tuple(faults.NEMESES)}[kind]
+    return tuple(faults.NEMESES if kind == NEMESIS else own(kind))
+
+
+def takes_system(cluster: str) -> bool:
+    """Whether this is one of floodmark's own places, which run a system; clusters of other distributions have
+    their own."""
+    return cluster in own(CLUSTER)
 
 
 def names(kind: str) -> tuple[str, ...]:
     """All valid names: floodmark's own, and those that other distributions register."""
-    own = own_names(kind)
-    return (*own, *sorted({one.name for one in registered(kind)} - {*own}))
+    ours = own_names(kind)
+    return (*ours, *sorted({one.name for one in registered(kind)} - {*ours}))
 
 
 def present_name(name: str) -> str:
@@ -140,8 +136,8 @@ def present_name(name: str) -> str:
 
 def names_text(kind: str) -> str:
     """All valid names for a message, such as `idempotent, log, bank (of somebodys 0.3)`."""
-    own = own_names(kind)
-    return ", ".join((*own, *(one.name_and_distribution for one in registered(kind) if one.name not in own)))
+    others = (one.name_and_distribution for one in registered(kind) if one.name not in own_names(kind))
+    return ", ".join((*own_names(kind), *others))
 
 
 def refuse_name(kind: str, name: str) -> None:
@@ -163,7 +159,7 @@ def refuse_unfit(one: Registered) -> None:
 
 def workload(name: str, settings: WorkloadSettings) -> Workload:
     """Make this workload."""
-    made: Workload = _factory_of(WORKLOAD, name, WORKLOADS, Workload)(settings)
+    made: Workload = _factory_of(WORKLOAD, name, Workload)(settings)
     return made
 
 
@@ -173,13 +169,13 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
             topics: Mapping[str, Mapping[str, str]] | None = None) -> Cluster:
     """Make this cluster; it is not started. kafka: the Apache Kafka to run, a version, a folder or an image;
     None: the reference broker. topic_config: Kafka's keys for every new topic. topics: Kafka's keys for
-    single topics, where a system runs in PLACES. first_port: the first broker's port for clients; None: free
+    single topics, where a system runs. first_port: the first broker's port for clients; None: free
     ports. trace: whether its processes write traces."""
-    make = _factory_of(CLUSTER, name, CLUSTERS, Cluster)
-    if kafka is not None and name not in PLACES:
+    make = _factory_of(CLUSTER, name, Cluster)
+    if kafka is not None and not takes_system(name):
         raise UsageError(f"the {name} cluster does not run Apache Kafka; local and containers do: "
                          "--cluster local")
-    if name in PLACES:
+    if takes_system(name):
         runs = system(nodes, rules=rules, bugs=bugs, config=config, kafka=kafka, topic_config=topic_config,
                       topics=topics)
         at_place: Cluster = _load(BROKER_CLUSTER)(
@@ -207,8 +203,10 @@ def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, 
 
 def import_simulated() -> None:
     """Import what simulated runs need, so that the processes that are forked for them have it."""
-    for dotted in (CLUSTERS[SIMULATED], SYSTEMS[REFERENCE], *WORKLOADS.values(), WIRE_CLIENTS, PLANNER,
-                   "floodmark.nemesis.budget:overspends", STRIKES, LIMITS, SCHEDULE_RUNNER):
+    for entry in (own(CLUSTER)[SIMULATED], *own(WORKLOAD).values()):
+        entry.load()
+    for dotted in (SYSTEMS[REFERENCE], WIRE_CLIENTS, PLANNER, "floodmark.nemesis.budget:overspends", STRIKES,
+                   LIMITS, SCHEDULE_RUNNER):
         _load(dotted)
 
 
@@ -226,9 +224,9 @@ def clients(cluster: Cluster) -> MakeClient:
     """The function that makes clients for this cluster: its own, or one for clients that connect to its
     addresses.
     """
-    own, addressed = ability(cluster, MakesClients), ability(cluster, Addressed)
-    if own is not None:
-        return own.client
+    makes, addressed = ability(cluster, MakesClients), ability(cluster, Addressed)
+    if makes is not None:
+        return makes.client
     if addressed is None:
         raise UsageError(f"no client can connect to this cluster: {why_not(cluster, Addressed)}")
     made: MakeClient = _load(WIRE_CLIENTS)(addressed.addresses)
@@ -250,15 +248,15 @@ def nemeses(options: str, cluster: str = "local") -> tuple[str, ...]:
         if name in requested:
             refuse_own_name(NEMESIS, name)
     offered = frozenset(NEMESES)
-    if cluster not in CLUSTERS:
+    if not takes_system(cluster):
         offered -= {"moments"}  # clusters of other distributions do not have our failpoints
     if cluster in OFFERS and {"all", *MORE_NEMESES} & set(requested):
         offered |= _load(OFFERS[cluster])()
     if missing := [name for name in valid if name in requested and name not in offered]:
         raise UsageError(f"the {cluster} cluster has no {', '.join(missing)} here: "
                          f"'floodmark doctor --cluster {cluster}' says why")
-    own = (name for name in valid if name in requested or ("all" in requested and name in offered))
-    return (*own, *others)
+    ours = (name for name in valid if name in requested or ("all" in requested and name in offered))
+    return (*ours, *others)
 
 
 def named(options: str) -> tuple[str, ...]:
@@ -326,11 +324,11 @@ def can_judge() -> None:
     _load(CHECK_JAVA)(_load(FIND_JAVA)())
 
 
-def _factory_of(kind: str, name: str, own: Mapping[str, str], protocol: type) -> Callable[..., Any]:
+def _factory_of(kind: str, name: str, protocol: type) -> Callable[..., Any]:
     """The function that makes this workload or cluster. The result of another distribution's function is
     checked, so that a mistake of its author is reported as one."""
-    if name in own:
-        factory: Callable[..., Any] = _load(own[name])
+    if name in own(kind):
+        factory: Callable[..., Any] = own(kind)[name].load()
         return factory
     refuse_name(kind, name)
     one = registered_as(kind, name)

@@ -1,4 +1,5 @@
-"""Finds the workloads, nemeses, clusters and checks that other distributions register as entry points.
+"""Finds the workloads and clusters that floodmark registers as entry points, and the workloads, nemeses,
+clusters and checks that other distributions register.
 
 Rules
 1. Finding them imports nothing: names and distributions are read from the installed metadata. `load` imports
@@ -10,12 +11,12 @@ harness/README.md, "Workloads, nemeses, checks and clusters of your own", descri
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from floodmark.harness.errors import UsageError
+from floodmark.harness.errors import FloodmarkError, UsageError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -25,13 +26,14 @@ GROUPS = {
     WORKLOAD: "floodmark.workloads", NEMESIS: "floodmark.nemeses", CLUSTER: "floodmark.clusters",
     CHECK: "floodmark.checks",
 }  # fmt: skip
+OWN = "floodmark"  # our own distribution
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # users type it, and reports contain it
 NEMESIS_NAME = re.compile(r"[a-z][a-z0-9_]*")  # also the name of its faults in the history
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registered:
-    """A workload, nemesis, cluster or check that another distribution registers."""
+    """A workload, nemesis, cluster or check that a distribution registers."""
 
     kind: str  # one of GROUPS
     name: str
@@ -62,14 +64,27 @@ class Registered:
 
 
 @cache
+def own(kind: str) -> Mapping[str, "EntryPoint"]:
+    """floodmark's own workloads or clusters by name, in order; only its own metadata is read."""
+    from importlib.metadata import distribution
+
+    found = {entry.name: entry for entry in distribution(OWN).entry_points.select(group=GROUPS[kind])}
+    if not found:
+        raise FloodmarkError(f"floodmark's installed metadata names no {kind} and is older than its code: "
+                             "install it again (in a checkout: make setup)")
+    return dict(sorted(found.items()))
+
+
+@cache
 def registered(kind: str) -> Sequence[Registered]:
-    """All registered ones of a kind, sorted by name. The installed packages are searched once in a
-    process."""
+    """All of a kind that other distributions register, sorted by name. The installed packages are searched
+    once in a process."""
     from importlib.metadata import entry_points  # takes 0.1 s; `floodmark --version` does not need it
 
     found = (
         Registered(kind=kind, name=entry.name, distribution=distribution_of(entry), entry=entry)
         for entry in entry_points(group=GROUPS[kind])
+        if entry.dist is None or entry.dist.name != OWN
     )
     return sorted(found, key=lambda one: (one.name, one.distribution))
 

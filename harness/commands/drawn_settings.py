@@ -46,7 +46,7 @@ def with_drawn_settings(spec: RunSpec) -> RunSpec:
     seed, random = spec.seed, Random(f"{spec.seed}/settings")
     given = broker_keys(pairs((*spec.config, *spec.topic_config)))
     reference = spec.kafka is None  # other systems' settings are unknown here
-    at_place = spec.cluster in catalog.PLACES
+    at_place = catalog.takes_system(spec.cluster)
     # Kafka's library (simulated: what takes its place) reaches it. A schedule's own sends may say whom they
     # ask, which the library chooses for itself.
     library = at_place and spec.schedule_file is None and spec.acks == "all"

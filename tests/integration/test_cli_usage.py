@@ -13,6 +13,7 @@ from floodmark.harness import catalog
 from floodmark.harness.cli import main
 from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_USAGE
 
@@ -34,8 +35,8 @@ def test_each_command_has_its_help(words: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(("words", "valid"), [
     (("--rules", "kip-999"), RULES),
-    (("--workload", "bank"), tuple(catalog.WORKLOADS)),
-    (("--cluster", "cloud"), tuple(catalog.CLUSTERS)),
+    (("--workload", "bank"), catalog.own_names(WORKLOAD)),
+    (("--cluster", "cloud"), catalog.own_names(CLUSTER)),
     (("--links", "wet"), ("direct", "proxied")),
     (("--acks", "2"), ("all", "1", "0")),
     (("--nemesis", "crash,gremlin"), (*catalog.NEMESES, "all", "none")),

@@ -20,33 +20,7 @@ from floodmark.harness.op import Intent, Op, Outcome, Send
 from floodmark.harness.run_location import Place
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.patterns import DrawPattern
-from floodmark.harness.schedule.views import (
-    CLIENTS as CLIENTS,
-)
-from floodmark.harness.schedule.views import (
-    CONTROLLER as CONTROLLER,
-)
-from floodmark.harness.schedule.views import (
-    UNKNOWN as UNKNOWN,
-)
-from floodmark.harness.schedule.views import (
-    Met as Met,
-)
-from floodmark.harness.schedule.views import (
-    PartitionView as PartitionView,
-)
-from floodmark.harness.schedule.views import (
-    ReplicaView as ReplicaView,
-)
-from floodmark.harness.schedule.views import (
-    Sight as Sight,
-)
-from floodmark.harness.schedule.views import (
-    Unknown as Unknown,
-)
-from floodmark.harness.schedule.views import (
-    View as View,
-)
+from floodmark.harness.schedule.views import Met, Sight, View
 from floodmark.harness.trace import Raw
 from floodmark.harness.verdict import Verdict
 

@@ -32,13 +32,13 @@ from floodmark.harness.protocols import (
     PartitionSpec,
     ScheduleRunner,
     Simulates,
-    View,
     Workload,
     ability,
 )
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.views import View
 from floodmark.harness.spec import RunSpec
 
 _PROGRESS_EVERY_S = 1.0

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step, act
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 from floodmark.nemesis.fault_patterns import crash, expire, pair
 from floodmark.nemesis.grudges import Grudge, apart
 

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any
 
 from floodmark.harness.faults import NEMESES
-from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step, act
+from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.nemesis.grudges import KINDS
 from floodmark.nemesis.moment_patterns import moments
 

@@ -13,7 +13,7 @@ from random import Random
 
 import networkx as nx
 
-from floodmark.harness.protocols import CLIENTS
+from floodmark.harness.schedule.views import CLIENTS
 
 Grudge = dict[str, list[str]]  # node -> the nodes that it does not hear; both sorted
 

@@ -12,11 +12,11 @@ from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import UNKNOWN, Met, PartitionView, ReplicaView, Sight, View
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import InTurn, Moment, WhenState
 from floodmark.harness.schedule.roles import Stage
 from floodmark.harness.schedule.states import Condition, Healthy, Observation
+from floodmark.harness.schedule.views import UNKNOWN, Met, PartitionView, ReplicaView, Sight, View
 
 PARTITIONS_MAX = 4  # shown for a moment that names none
 _OF_COMMITTING = ("hw", "checkpointed_hw")

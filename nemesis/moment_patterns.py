@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.failpoints import CRASH, DELAY, DROP, DUPLICATE, HOLD, POINTS, REPORT
 from floodmark.harness.schedule.patterns import FaultPattern, PatternScope, Step
+from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.nemesis.grudges import apart
 
 ELECTION, ISR, TRAFFIC, REGISTRATION = "election", "isr", "traffic", "registration"

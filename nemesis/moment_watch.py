@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from floodmark.harness.protocols import Met, Sight
 from floodmark.harness.schedule.moments import Failpoint, Moment, Reached, describe_met, reached_now
 from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.views import Met, Sight
 
 NS = 1_000_000_000
 

@@ -22,7 +22,6 @@ from types import MappingProxyType
 
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import CONTROLLER
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, FirstOf, Moment, Time, read_moment
 from floodmark.harness.schedule.patterns import (
@@ -34,6 +33,7 @@ from floodmark.harness.schedule.patterns import (
     PatternScope,
     Step,
 )
+from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.nemesis.fault_mixtures import ENDINGS, MIXTURES, STILL_S
 from floodmark.nemesis.fault_patterns import (
     HEALTHY_TIMEOUT_S,

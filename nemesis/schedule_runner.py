@@ -20,11 +20,12 @@ from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, MENDING, OF_LINKS, loses
-from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Sight, Struck
+from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Struck
 from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, POLL_S
 from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.views import Sight
 from floodmark.nemesis.missed_moments import Miss, explain_missed_moment, explain_missing_role
 from floodmark.nemesis.moment_watch import Watch, describe_death
 from floodmark.nemesis.refusals import Limits, refuse_schedule

@@ -11,9 +11,6 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, QUALITIES
 from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import (
-    CLIENTS,
-    CONTROLLER,
-    UNKNOWN,
     BadDisks,
     Cluster,
     ElectsReplica,
@@ -26,6 +23,7 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN
 from floodmark.nemesis.grudges import apart
 
 WIPED = "wiped"

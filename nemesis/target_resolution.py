@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from floodmark.harness.faults import MENDING
-from floodmark.harness.protocols import Sight, View
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import POLL_S, Reached, Time
 from floodmark.harness.schedule.roles import Stage, needs_view, resolve
+from floodmark.harness.schedule.views import Sight, View
 
 _ARGS_OF_ONE_NODE = frozenset({"leader", "to", "from"})  # args that name one node
 

@@ -20,7 +20,8 @@ from floodmark.harness.cluster.place import Death, Place
 from floodmark.harness.cluster.system import System
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, WrongDisk
-from floodmark.harness.protocols import Met, PartitionSpec, View
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import Met, View
 
 START_S = 180.0  # for all processes to be up and unfenced; a busy machine starts slowly
 NODE_START_S = 90.0

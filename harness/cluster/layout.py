@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from floodmark.harness.cluster.ports import HOST
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 LINKS = "links"  # the process, by name
 

@@ -21,7 +21,8 @@ from typing import NamedTuple, Protocol
 from floodmark.harness import runtime
 from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.log_extents import Lost
-from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Met, Packets
+from floodmark.harness.protocols import BadDisks, Clocks, MemoryLimits, Packets
+from floodmark.harness.schedule.views import Met
 
 PYTHON = "python"  # a command's program by its name: each place knows its path
 

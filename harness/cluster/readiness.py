@@ -3,7 +3,8 @@ Pure."""
 
 from collections.abc import Sequence
 
-from floodmark.harness.protocols import UNKNOWN, PartitionSpec, View
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import UNKNOWN, View
 
 
 def healthy(look: View, partitions: Sequence[PartitionSpec], nodes: Sequence[str]) -> str | None:

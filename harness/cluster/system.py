@@ -20,7 +20,8 @@ from typing import Any, Protocol
 
 from floodmark.harness.cluster.log_extents import Lost, partition_folders, records_in
 from floodmark.harness.cluster.place import Place
-from floodmark.harness.protocols import Met, PartitionSpec, View
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import Met, View
 
 
 class PowerLoss(Protocol):

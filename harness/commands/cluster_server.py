@@ -25,21 +25,11 @@ from floodmark.harness.cluster.ports import private_folder
 from floodmark.harness.commands.served_nemesis import ServedNemesis, partitions_in
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
-from floodmark.harness.protocols import (
-    CLIENTS,
-    CONTROLLER,
-    UNKNOWN,
-    Addressed,
-    Adopts,
-    Cluster,
-    ReplicaView,
-    View,
-    ability,
-    why_not,
-)
+from floodmark.harness.protocols import Addressed, Adopts, Cluster, ability, why_not
 from floodmark.harness.reports.phrases import grudge, many
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, ReplicaView, View
 from floodmark.nemesis.strikes import Strikes, unavailable
 
 # The fields of a request, and those that some requests need besides `id` and `do`.

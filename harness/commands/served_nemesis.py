@@ -15,9 +15,10 @@ from pathlib import Path
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome
-from floodmark.harness.protocols import Adopts, Cluster, Met, PartitionSpec, Struck, View, ability
+from floodmark.harness.protocols import Adopts, Cluster, PartitionSpec, Struck, ability
 from floodmark.harness.reports.schedule_outcome import missed_moment_text
 from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.views import Met, View
 from floodmark.nemesis.refusals import limits_of
 from floodmark.nemesis.schedule_runner import ScheduleRunner
 from floodmark.nemesis.strikes import Strikes

@@ -21,19 +21,17 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.parquet_dump import write_parquet
 from floodmark.harness.phases.settle import what_moved
 from floodmark.harness.protocols import (
-    UNKNOWN,
     Cluster,
     Freezes,
     KeepsLogs,
     Kills,
     PartitionSpec,
     ReadsLogs,
-    ReplicaView,
     Traces,
-    View,
     ability,
 )
 from floodmark.harness.run import Run, json_line, write_pieces
+from floodmark.harness.schedule.views import UNKNOWN, ReplicaView, View
 from floodmark.harness.trace import Merge, Raw
 
 _ROWS_A_PIECE = 10_000

@@ -23,15 +23,14 @@ from floodmark.harness.protocols import (
     Cluster,
     ExplainsDeaths,
     Failpoints,
-    Met,
     ScheduleRunner,
     Session,
     Traces,
-    View,
     Workload,
     ability,
 )
 from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule.views import Met, View
 from floodmark.harness.trace import Feed
 
 SCRIPTED = 1_000_000  # scripted sends have processes from here on
@@ -59,7 +58,7 @@ class Load:
 
 
 class RunSight:
-    """Implements protocols.Sight by a recorder, a cluster and its trace; all times count from the run's
+    """Implements views.Sight by a recorder, a cluster and its trace; all times count from the run's
     begin."""
 
     def __init__(self, recorder: Recorder, cluster: Cluster) -> None:

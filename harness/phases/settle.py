@@ -27,16 +27,8 @@ from floodmark.harness.gathering import end_all, raise_first
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, LogOffset, Type
 from floodmark.harness.phases.main_phase import ask
-from floodmark.harness.protocols import (
-    UNKNOWN,
-    Cluster,
-    PartitionSpec,
-    ReplicaView,
-    Session,
-    Unknown,
-    View,
-    Workload,
-)
+from floodmark.harness.protocols import Cluster, PartitionSpec, Session, Workload
+from floodmark.harness.schedule.views import UNKNOWN, ReplicaView, Unknown, View
 
 PROBES = 2_000_000  # processes that probe are numbered from here on
 READERS = 3_000_000

@@ -1,7 +1,4 @@
-"""What can be seen of a cluster: its replicas, its partitions, the failpoints that were met; and by whom.
-
-harness/protocols.py, where clusters implement this, has all of these names too.
-"""
+"""What can be seen of a cluster: its replicas, its partitions, the failpoints that were met; and by whom."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -18,7 +18,8 @@ from floodmark.harness.cluster.containers.engine_resources import EngineResource
 from floodmark.harness.cluster.containers.memory_limits import HIGHEST, WHY
 from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import CONTROLLER
 
 pytestmark = pytest.mark.docker
 

@@ -18,7 +18,7 @@ from container_stage import LONG, Stage, left
 from floodmark.harness import logdir
 from floodmark.harness.cluster.containers import place as containers_place
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER
 
 pytestmark = pytest.mark.docker
 

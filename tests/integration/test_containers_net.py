@@ -10,7 +10,7 @@ from net_rig import NODES, Rig, rig
 
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.cluster.ports import HOST
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 pytestmark = pytest.mark.docker
 

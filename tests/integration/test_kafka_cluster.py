@@ -21,15 +21,8 @@ from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.waiting import wait_until
-from floodmark.harness.protocols import (
-    CONTROLLER,
-    Elects,
-    ElectsReplica,
-    Freezes,
-    PartitionSpec,
-    View,
-    ability,
-)
+from floodmark.harness.protocols import Elects, ElectsReplica, Freezes, PartitionSpec, ability
+from floodmark.harness.schedule.views import CONTROLLER, View
 
 pytestmark = pytest.mark.kafka
 NODES = ("n1", "n2", "n3")

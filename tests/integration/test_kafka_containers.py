@@ -18,7 +18,7 @@ from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import kafka_image
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
-from floodmark.harness.protocols import CLIENTS, CONTROLLER, View
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, View
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka]
 NEW, OLD = "4.3.1", "3.9.2"

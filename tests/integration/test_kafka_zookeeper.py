@@ -9,7 +9,8 @@ from real_kafka import skip_without
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster.waiting import wait_until
-from floodmark.harness.protocols import CONTROLLER, Expires, Kills, PartitionSpec, View, ability
+from floodmark.harness.protocols import Expires, Kills, PartitionSpec, ability
+from floodmark.harness.schedule.views import CONTROLLER, View
 
 pytestmark = pytest.mark.kafka
 VERSION = "2.8.2"

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 from floodmark.harness import catalog
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER
 
 pytestmark = pytest.mark.cluster
 

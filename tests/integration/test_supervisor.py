@@ -18,7 +18,7 @@ from floodmark.harness.cluster.local.place import LocalPlace
 from floodmark.harness.cluster.place import PYTHON
 from floodmark.harness.cluster.system import System
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 WAIT_S = 120.0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from floodmark.harness.protocols import CLIENTS
+from floodmark.harness.schedule.views import CLIENTS
 from floodmark.nemesis.grudges import KINDS, Grudge, apart, bridge, halves, majorities_ring, one_node, one_way
 
 NODES = tuple(f"n{number}" for number in range(1, 8))

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable
 
 from floodmark.harness.cluster.broker_cluster import BrokerCluster
-from floodmark.harness.protocols import CONTROLLER, PartitionSpec, View
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import CONTROLLER, View
 
 WAIT_S = 120.0
 NODES = ("n1", "n2", "n3")

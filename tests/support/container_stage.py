@@ -20,7 +20,8 @@ from floodmark.harness.cluster.containers.engine_resources import EngineResource
 from floodmark.harness.cluster.containers.place import ContainersPlace
 from floodmark.harness.cluster.containers.sweep import LABEL_RUN
 from floodmark.harness.op import Send, Type
-from floodmark.harness.protocols import PartitionSpec, View
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import View
 
 LONG = {"broker.session.timeout.ms": "60000"}  # sessions end only on request
 # A harness that a test kills: it prints its run's number, and waits.

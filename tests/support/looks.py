@@ -2,7 +2,8 @@
 
 from dataclasses import replace
 
-from floodmark.harness.protocols import PartitionSpec, PartitionView, ReplicaView, View
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import PartitionView, ReplicaView, View
 
 NODES = ("n1", "n2", "n3")
 SPEC = PartitionSpec(key=0, topic="log", partition=0, replicas=NODES)

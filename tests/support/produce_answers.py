@@ -27,10 +27,10 @@ from floodmark.harness.protocols import (
     Kills,
     PartitionSpec,
     Pauses,
-    View,
     WorkloadSettings,
     ability,
 )
+from floodmark.harness.schedule.views import View
 from floodmark.workloads import idempotent
 
 RUN_ID = "0123456789abcdef"

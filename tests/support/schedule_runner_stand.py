@@ -10,9 +10,10 @@ from typing import Any
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.history import Recorder, read
 from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Type
-from floodmark.harness.protocols import Met, PartitionSpec, PartitionView, ReplicaView, View
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.failpoints import POINTS
+from floodmark.harness.schedule.views import Met, PartitionView, ReplicaView, View
 from floodmark.nemesis.schedule_runner import ScheduleRunner
 from floodmark.nemesis.strikes import Strikes
 
@@ -131,7 +132,7 @@ class Small:
 
 
 class RecorderSight:
-    """protocols.Sight on the recorder and the small cluster."""
+    """views.Sight on the recorder and the small cluster."""
 
     def __init__(self, recorder: Recorder, small: Small) -> None:
         self.now_ns, self.acks, self.ack_or = recorder.now_ns, recorder.acks, recorder.ack_or

@@ -21,7 +21,6 @@ from floodmark.harness.phases.collect import Collected, collect, observes_of
 from floodmark.harness.phases.settle import uneven_replicas, what_moved
 from floodmark.harness.pipeline import record
 from floodmark.harness.protocols import (
-    UNKNOWN,
     Clocks,
     Freezes,
     KeepsLogs,
@@ -29,7 +28,6 @@ from floodmark.harness.protocols import (
     PartitionSpec,
     Pauses,
     ReadsLogs,
-    View,
     ability,
     why_not,
 )
@@ -40,6 +38,7 @@ from floodmark.harness.schedule.fields import Known
 from floodmark.harness.schedule.moments import HEALTHY, Ack, read_moment
 from floodmark.harness.schedule.roles import Stage
 from floodmark.harness.schedule.states import read_state
+from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.harness.signature import HEADER
 from floodmark.harness.spec import RunSpec
 from floodmark.nemesis.missed_moments import describe_partition

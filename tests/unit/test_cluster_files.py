@@ -12,7 +12,8 @@ from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.reference import broker_properties, broker_settings, views
 from floodmark.harness.commands.cluster import table
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import CLIENTS, CONTROLLER, PartitionSpec
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 NODES = node_names(3)
 IDS = broker_settings.ids_of(NODES)

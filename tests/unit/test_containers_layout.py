@@ -14,7 +14,7 @@ from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.reference.broker_properties import properties_text, raw_traces
 from floodmark.harness.cluster.reference.broker_settings import broker_settings, ids_of
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 NODES = ("n1", "n2", "n3")
 NAMES = (*NODES, CONTROLLER)

@@ -8,7 +8,7 @@ import pytest
 
 from floodmark.harness.cluster.containers.network import Rules
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 ADDRESSES = {"n1": "10.9.0.11", "n2": "10.9.0.12", "n3": "10.9.0.13", CONTROLLER: "10.9.0.14",
              CLIENTS: "10.9.0.1"}

@@ -15,7 +15,7 @@ from floodmark.harness.cluster.containers.packet_rules import (
     WantedRules,
 )
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 ADDRESSES = {"n1": "10.9.0.11", "n2": "10.9.0.12", "n3": "10.9.0.13", CONTROLLER: "10.9.0.14",
              CLIENTS: "10.9.0.1"}

@@ -15,7 +15,7 @@ from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.reference import power_loss
 from floodmark.harness.cluster.system import System
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER
 
 NODES = ("n1", "n2")
 

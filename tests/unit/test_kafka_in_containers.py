@@ -24,7 +24,8 @@ from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.commands.scenario_runs import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import CONTROLLER, Clocks, ability
+from floodmark.harness.protocols import Clocks, ability
+from floodmark.harness.schedule.views import CONTROLLER
 
 IDS = {"n1": 1, "n2": 2, CONTROLLER: CONTROLLER_ID}
 IMAGE = "apache/kafka:4.3.1"

@@ -33,7 +33,8 @@ from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import CONTROLLER, Expires, Failpoints
+from floodmark.harness.protocols import Expires, Failpoints
+from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.harness.spec import RunSpec
 
 KAFKA = Distribution(version="4.3.1", form="kraft", classpath="/jars/a.jar", java=Path("/bin/java"))

@@ -7,10 +7,10 @@ import pytest
 
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import Met, PartitionView, ReplicaView, View
 from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.moments import Moment, read_moment
 from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.views import Met, PartitionView, ReplicaView, View
 from floodmark.nemesis.missed_moments import describe_partition, guess_reasons
 from floodmark.nemesis.scenario import shipped
 from floodmark.nemesis.steps import read_step

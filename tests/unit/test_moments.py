@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.protocols import PartitionView, ReplicaView, View
 from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.moments import HEALTHY, WhenState, read_moment
 from floodmark.harness.schedule.roles import Stage, resolve
+from floodmark.harness.schedule.views import PartitionView, ReplicaView, View
 
 NODES = ("n1", "n2", "n3")
 STAGE = Stage(replicas={0: NODES, 1: ("n2", "n1")})

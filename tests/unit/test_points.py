@@ -24,8 +24,9 @@ from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 from floodmark.harness.cluster.reference.failpoint_control import FailpointControl
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.phases.main_phase import AcksGiven
-from floodmark.harness.protocols import CONTROLLER, PartitionSpec
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.failpoints import POINTS, SCOPES
+from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.harness.trace import Feed
 
 NODES = ("n1", "n2")

@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 
 from floodmark.harness.errors import Refused
-from floodmark.harness.protocols import PartitionView, Sight, View
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.failpoints import ACTIONS
 from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.views import PartitionView, Sight, View
 from floodmark.nemesis.steps import GRAMMAR, VERBS, read_step
 from floodmark.nemesis.target_resolution import resolve_targets
 

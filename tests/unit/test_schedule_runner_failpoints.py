@@ -9,7 +9,6 @@ import pytest
 from schedule_runner_stand import Stand, sent
 
 from floodmark.harness.op import NEMESIS, Intent, Type
-from floodmark.harness.protocols import Met
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import (
     HEALTHY,
@@ -21,6 +20,7 @@ from floodmark.harness.schedule.moments import (
     Time,
     read_moment,
 )
+from floodmark.harness.schedule.views import Met
 
 POINT = {"name": "F.truncated", "action": "hold", "partition": 0}
 CRASH = {"name": "F.truncated", "action": "crash"}

@@ -22,9 +22,10 @@ from floodmark.harness.phases.settle import (
     uneven_replicas,
     what_moved,
 )
-from floodmark.harness.protocols import UNKNOWN, Session, View
+from floodmark.harness.protocols import Session
 from floodmark.harness.reports.progress import line_of
 from floodmark.harness.runner import Progress
+from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.workloads.log import send
 
 

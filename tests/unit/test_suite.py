@@ -26,11 +26,12 @@ from floodmark.harness.commands.pytest_support import (
 from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import Cluster, Struck, View
+from floodmark.harness.protocols import Cluster, Struck
 from floodmark.harness.run import DONE, Run
 from floodmark.harness.runner import RunResult
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import ACTS, Entry
+from floodmark.harness.schedule.views import View
 from floodmark.harness.verdict import Finding, Policy, Unknown, Verdict
 
 KILL = {"f": "kill", "nodes": ["n1"]}

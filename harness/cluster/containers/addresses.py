@@ -18,7 +18,7 @@ from floodmark.harness.cluster.containers.engine_resources import MOUNTED, Engin
 from floodmark.harness.cluster.layout import Address, Layout, ProcessAddresses
 from floodmark.harness.cluster.ports import HOST, Ports
 from floodmark.harness.cluster.system import JavaSoftware
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 LISTENER = 9092
 CONTROL_SOCKET = 9090

@@ -31,7 +31,7 @@ from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.system import PowerLoss, wipe
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER
 
 ANYWHERE = frozenset({"corrupt", "truncated"})
 OWN_DISK = frozenset({"full", "failing", "read-only"})

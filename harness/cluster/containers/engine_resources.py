@@ -47,7 +47,7 @@ from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.gathering import gather_all
-from floodmark.harness.protocols import CLIENTS, CONTROLLER
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 IN_IMAGE = "10001:10001"  # the image's own user
 MOUNTED = "/floodmark"  # FOLDER/work, in every container

@@ -19,7 +19,7 @@ from floodmark.harness.cluster.containers.engine_resources import EngineResource
 from floodmark.harness.cluster.containers.packet_rules import QUIET, NetworkFaults, Pair, WantedRules
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.gathering import gather_all
-from floodmark.harness.protocols import CLIENTS
+from floodmark.harness.schedule.views import CLIENTS
 
 PROGRAM = ("sh", "/opt/floodmark/faults/network.sh")
 PROGRAM_S = 20.0  # it may start a queue's program and end another

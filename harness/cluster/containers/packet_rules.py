@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from floodmark.harness.cluster.containers.addresses import LISTENER
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import QUALITIES
-from floodmark.harness.protocols import CLIENTS
+from floodmark.harness.schedule.views import CLIENTS
 
 Pair = tuple[str, str]  # (sender, receiver)
 Address = Callable[[str], str]  # a name's IPv4; for CLIENTS, the gateway's

@@ -20,7 +20,7 @@ from floodmark.harness.cluster.kafka.kraft import KRaft
 from floodmark.harness.cluster.kafka.settings import refuse_ours
 from floodmark.harness.cluster.layout import node_names
 from floodmark.harness.errors import UsageError
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER
 
 FLUSH, BROKERS_FLUSH = "flush.messages", "log.flush.interval.messages"  # a topic's key, its broker's
 LATEST_RULES = "kip-320"

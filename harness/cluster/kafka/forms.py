@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from floodmark.harness.cluster.layout import Layout
-from floodmark.harness.protocols import PartitionSpec, PartitionView
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import PartitionView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

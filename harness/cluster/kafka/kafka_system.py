@@ -49,16 +49,13 @@ from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.errors import FloodmarkError, WrongDisk
 from floodmark.harness.logdir.segments import segments_of
-from floodmark.harness.protocols import (
+from floodmark.harness.protocols import Clocks, Failpoints, PartitionSpec, Traces
+from floodmark.harness.schedule.views import (
     CONTROLLER,
     UNKNOWN,
-    Clocks,
-    Failpoints,
     Met,
-    PartitionSpec,
     PartitionView,
     ReplicaView,
-    Traces,
     Unknown,
     View,
 )

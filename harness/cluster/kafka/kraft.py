@@ -38,7 +38,8 @@ from floodmark.harness.cluster.kafka.jvm import JVM
 from floodmark.harness.cluster.kafka.metadata_log import NO_LEADER, MetadataLog
 from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER, Expires, PartitionSpec, PartitionView
+from floodmark.harness.protocols import Expires, PartitionSpec
+from floodmark.harness.schedule.views import CONTROLLER, PartitionView
 
 FORMAT_TIMEOUT_S = 120.0
 ASK_S = 2.0

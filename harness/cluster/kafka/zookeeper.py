@@ -30,7 +30,8 @@ from floodmark.harness.cluster.kafka.zookeeper_client import Registered, ZooKeep
 from floodmark.harness.cluster.layout import NOT_STARTED, Layout, host_port
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER, PartitionSpec, PartitionView
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import CONTROLLER, PartitionView
 
 PROTOCOL_VERSIONS: Mapping[str, str | None] = {  # rules -> inter.broker.protocol.version; None: its own
     "high-watermark": "0.11.0-IV1",

@@ -27,7 +27,8 @@ from floodmark.harness.cluster.place import PYTHON, Death, only_in_containers
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import System, wipe
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import Cuts, Met
+from floodmark.harness.protocols import Cuts
+from floodmark.harness.schedule.views import Met
 
 CAN_BE_CUT = ("direct", "proxied")
 PROGRAMS = {PYTHON: (sys.executable, "-P")}  # other programs are found on PATH

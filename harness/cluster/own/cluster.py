@@ -40,9 +40,6 @@ from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.protocols import (
-    CLIENTS,
-    CONTROLLER,
-    UNKNOWN,
     BadDisks,
     Clocks,
     Elects,
@@ -53,16 +50,14 @@ from floodmark.harness.protocols import (
     MemoryLimits,
     Packets,
     PartitionSpec,
-    PartitionView,
     PowerCuts,
     ReadsLogs,
-    ReplicaView,
     Resets,
     Traces,
-    View,
     Wipes,
     needed_for,
 )
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, PartitionView, ReplicaView, View
 
 NAME = "own"
 START_S = 5.0  # for a broker to answer at the start

@@ -30,7 +30,8 @@ from typing import Any
 
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.protocols import CLIENTS, CONTROLLER, Cuts, Kills, Pauses, needed_for
+from floodmark.harness.protocols import Cuts, Kills, Pauses, needed_for
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 ABILITIES = (Kills, Pauses, Cuts)  # what commands can do, besides reading logs
 ACTS = (*(f for f in FAULTS if needed_for(f) in ABILITIES), "fetch_logs")

@@ -10,7 +10,7 @@ Rules
 from collections.abc import Mapping, Sequence
 
 from floodmark.harness.broker_config import checked
-from floodmark.harness.protocols import CONTROLLER
+from floodmark.harness.schedule.views import CONTROLLER
 
 CONTROLLER_ID = 100
 

@@ -20,8 +20,9 @@ from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.reference import broker_properties, views
 from floodmark.harness.cluster.reference.control_sockets import ControlSockets
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import Met, PartitionSpec
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.failpoints import CRASH
+from floodmark.harness.schedule.views import Met
 from floodmark.harness.trace import Feed
 
 ASK_S = 60.0

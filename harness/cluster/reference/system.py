@@ -25,8 +25,9 @@ from floodmark.harness.cluster.reference.failpoint_control import FailpointContr
 from floodmark.harness.cluster.system import JavaSoftware, PowerLoss
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, View
+from floodmark.harness.protocols import PartitionSpec
 from floodmark.harness.schedule.failpoints import POINTS
+from floodmark.harness.schedule.views import CONTROLLER, Met, View
 from floodmark.harness.trace import Raw
 
 NAME = "reference"

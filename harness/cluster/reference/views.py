@@ -11,7 +11,8 @@ from typing import Any
 
 from floodmark.harness.cluster.reference.broker_settings import CONTROLLER_ID
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CONTROLLER, Met, PartitionSpec, PartitionView, ReplicaView, View
+from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.schedule.views import CONTROLLER, Met, PartitionView, ReplicaView, View
 
 State = Mapping[str, Any]  # the `ok` of a `state` (docker/README.md)
 

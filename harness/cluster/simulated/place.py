@@ -35,7 +35,7 @@ from floodmark.harness.cluster.system import System, wipe
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.forked_child import result_of_child
-from floodmark.harness.protocols import Met
+from floodmark.harness.schedule.views import Met
 
 EXIT_CANCELLED = 70
 KILL_S = 0.002  # that a kill takes: what the process had sent has mostly arrived then

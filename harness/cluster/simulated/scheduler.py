@@ -29,7 +29,7 @@ from greenlet import getcurrent, greenlet
 
 from floodmark.harness.cluster.simulated.streams import Streams
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.protocols import CLIENTS
+from floodmark.harness.schedule.views import CLIENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -89,22 +89,17 @@ def registered(kind: str) -> Sequence[Registered]:
     return sorted(found, key=lambda one: (one.name, one.distribution))
 
 
-def registered_as(kind: str, name: str) -> Registered | None:
-    """The registered one of this name; None: there is none. UsageError where there are two."""
+def registered_as(kind: str, name: str, *, is_own: bool = False) -> Registered | None:
+    """The registered one of this name; None: there is none. UsageError where there are two, or where the name
+    is floodmark's own: it would be ambiguous."""
     found = [one for one in registered(kind) if one.name == name]
+    if found and is_own:
+        raise UsageError(f"floodmark has its own {kind} {name!r}, and there is the {found[0]}: "
+                         f"uninstall that package, or rename it in its entry points")
     if len(found) > 1:
         raise UsageError(f"there are {len(found)} {GROUPS[kind].partition('.')[2]} called {name!r}, of "
                          f"{' and of '.join(one.distribution for one in found)}: uninstall all but one")
     return found[0] if found else None
-
-
-def refuse_own_name(kind: str, name: str) -> None:
-    """Raise UsageError where another distribution registers one under a name of floodmark's own: the name
-    would be ambiguous."""
-    for one in registered(kind):
-        if one.name == name:
-            raise UsageError(f"floodmark has its own {kind} {name!r}, and there is the {one}: "
-                             f"uninstall that package, or rename it in its entry points")
 
 
 def owner_of_fault(f: str) -> Registered | None:

@@ -126,8 +126,7 @@ def _started(workers: Workers) -> SparkContext:
         configured, java = dict(SparkConf().getAll()), None
         master = configured.get("spark.master", spark_master.LOCAL)
     else:
-        java = find_java()
-        check_version(java)
+        java, _ = usable_java()
         configured = {**settings.spark_defaults(), **dict(workers.conf)}
         master = workers.master or spark_master.LOCAL
         folders = own_scratch(configured) if spark_master.is_local(master) else ()
@@ -304,11 +303,13 @@ def find_java() -> Path:
     return Path(on_path)
 
 
-def check_version(java: Path) -> None:
-    """FloodmarkError if this java is too old for Spark."""
+def usable_java() -> tuple[Path, int]:
+    """The java that Spark would start, and its version; FloodmarkError if it is too old for Spark."""
+    java = find_java()
     version = version_of(java)
     if version < JAVA_AT_LEAST:
         raise FloodmarkError(f"{java} is Java {version}; {_ADVICE}")
+    return java, version
 
 
 def version_of(java: Path) -> int:

@@ -33,7 +33,8 @@ FOLDERS_A_TASK = 200  # at most
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measures:
-    """Implements protocols.Measures. rows: a table of KEPT with `position`, the folder's in the call."""
+    """What faults cost clients, for each run of a call by its position: `rows` is a table of KEPT with
+    `position`; the runs that could not be measured, and those whose measures could not be saved, and why."""
 
     rows: "pa.Table"
     failures: Mapping[int, str] = field(default_factory=dict)

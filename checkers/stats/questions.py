@@ -54,7 +54,7 @@ from of_runs left join of_faults using (night) order by first"""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """Implements protocols.Answers: rows by their columns, None for null."""
+    """The statistics of many runs together; each row maps columns to values, with None for null."""
 
     run_table: pa.Table
     fault_table: pa.Table

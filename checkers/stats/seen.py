@@ -34,17 +34,21 @@ THREADS = 2  # the parser works outside Python's lock
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Implements protocols.Seen."""
+    """The ops of a run's clients, as the run's page draws them. Times are in ns since the run began, except
+    in `columns`."""
 
     lines: int = 0
     broken: int = 0
     last_ns: int = 0
-    ops: int = 0
+    ops: int = 0  # the number of ops; the columns may have fewer
+    # In the order of the invocations: `began` (us since the op before), `lasted` (us), `what` (ok, fail,
+    # info: 0, 1, 2; for polls 3 more; for anything else 6 more), `records` that the ok ops sent and read.
     columns: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    # For records near a finding: partition, offset, value, when its op was invoked, when it was acked.
     acked: Sequence[tuple[int, int, int, int, int]] = ()
-    nemesis: Sequence[str] = ()
-    faults: Sequence[Mapping[str, Any]] = ()
-    unmeasured: str = ""
+    nemesis: Sequence[str] = ()  # its lines
+    faults: Sequence[Mapping[str, Any]] = ()  # the cost of each, as in checkers/stats
+    unmeasured: str = ""  # why `faults` is empty; "": it is complete
 
 
 def seen(place: Path, near: Sequence[Near], ops_at_most: int) -> Seen:

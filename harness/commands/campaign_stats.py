@@ -5,7 +5,7 @@ checkers/stats/__init__.py defines each figure; harness/campaign/README.md summa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
@@ -19,8 +19,10 @@ from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import refuse_nonempty, write_whole
 from floodmark.harness.run_location import Place
-from floodmark.harness.statistics_seams import Answers
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
+
+if TYPE_CHECKING:
+    from floodmark.checkers.stats.questions import Answers
 
 FORMAT = 1  # of --json
 RUNS_SHOWN = 30
@@ -92,7 +94,7 @@ def runs_of(folders: Sequence[Place]) -> list[Named]:
     return list({run.folder: run for run in reversed(every)}.values())[::-1]
 
 
-def as_json(answers: Answers, failures: Mapping[str, str]) -> bytes:
+def as_json(answers: "Answers", failures: Mapping[str, str]) -> bytes:
     return orjson.dumps(
         {
             "format": FORMAT,
@@ -113,7 +115,7 @@ _BY_KIND: Cells = ("faults", "first failed op after", "longest gap", "acked agai
                    "p50", "p99", "p99.9")
 
 
-def tables(answers: Answers) -> str:
+def tables(answers: "Answers") -> str:
     """The tables, each under its title."""
     parts = [_titled(
         "Availability by kind of fault: medians (worst); latency of sends, waiting included, before > during "

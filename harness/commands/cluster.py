@@ -32,7 +32,7 @@ from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 ASK_S = 60.0  # a start waits for its node
 LOOK_AFTER_S = 0.5  # how often to look for nodes that died
 CLIENTS = {  # what a system's clients can do, by its name
-    catalog.REFERENCE: """\
+    "reference": """\
 Clients can list, create, describe, alter and delete topics, produce (also idempotently) with any compression,
 assign partitions and read them, and ask for offsets by time.
 There are no consumer groups and no transactions: subscribe, commit and init_transactions are refused at once.

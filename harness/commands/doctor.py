@@ -14,7 +14,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 
 import click
@@ -35,11 +35,12 @@ from floodmark.harness.cluster.ports import HIGHEST, HOST, LOWEST, Ports
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
-from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, registered
+from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, NEMESIS, registered
 from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
 from floodmark.harness.spec import RULES
 from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
+from floodmark.nemesis.registered_nemeses import registered_nemesis
 from floodmark.nemesis.strikes import unavailable
 
 
@@ -88,7 +89,9 @@ def registered_rows() -> list[Row]:
             todo = ""
             try:
                 if kind != CHECK:
-                    catalog.refuse_unfit(one)
+                    catalog.refuse_name(kind, one.name)
+                if kind == NEMESIS:
+                    registered_nemesis(one)
                 one.load()
             except UsageError as error:
                 todo = str(error)
@@ -171,10 +174,8 @@ def _ports() -> Row:
 
 def _java() -> Row:
     try:
-        catalog.can_judge()
-        session = import_module(catalog.FIND_JAVA.partition(":")[0])  # only the judge imports Spark
-        java = session.find_java()
-        detail = f"Java {session.version_of(java)} at {java}, Spark {metadata.version('pyspark')}"
+        java, version = catalog.can_judge()
+        detail = f"Java {version} at {java}, Spark {metadata.version('pyspark')}"
     except (FloodmarkError, ImportError) as error:
         return _host_row("judge", False, str(error), "")
     return _host_row("judge", True, detail)

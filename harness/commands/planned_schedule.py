@@ -19,6 +19,8 @@ from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.spec import DIRECT, RunSpec
 from floodmark.nemesis.budget import overspends
+from floodmark.nemesis.random_plans import plan
+from floodmark.nemesis.registered_nemeses import draws
 
 CUT = "cut"
 MOMENTS = "moments"
@@ -86,12 +88,13 @@ def random_schedule(nemeses: str, context: PlanningContext) -> PlannedSchedule:
             raise UsageError(f"--nemesis {MOMENTS} arms failpoints, and {UNTRACED}, or leave out {MOMENTS}")
         remarks.append(f"{MOMENTS} is left out: it arms failpoints, and {UNTRACED}")
         names = tuple(name for name in names if name != MOMENTS)
-    schedule = catalog.plan(
+    registered = draws({*names} - {*catalog.own_names(NEMESIS)})
+    schedule = plan(
         names, seed=spec.seed, nodes=context.nodes, partitions=range(spec.partitions),
         duration_s=spec.duration, interval_s=spec.interval, overspend=spec.overspend,
         session_s=context.session_s, links_cut=_can_cut(spec), flush_every=context.flush_every,
-        leaders=context.leaders)
-    if set(names) - {*catalog.own_names(NEMESIS)} and not spec.overspend:
+        leaders=context.leaders, registered=registered)
+    if registered and not spec.overspend:
         for one in overspends(
                 schedule, min_insync_replicas=context.min_insync_replicas,
                 flush_every=context.flush_every):

@@ -172,12 +172,13 @@ def test_the_java_version_is_read_from_its_release_file(release: str, version: i
     assert version == session.version_of(java)
 
 
-def test_a_java_that_is_too_old_is_refused(tmp_path: Path) -> None:
+def test_a_java_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The error names its version."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.touch()
     (tmp_path / "release").write_text('JAVA_VERSION="11.0.2"')
 
     with pytest.raises(FloodmarkError, match="Java 11; the judge needs Java 17"):
-        session.check_version(java)
+        session.usable_java()

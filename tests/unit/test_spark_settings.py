@@ -181,8 +181,9 @@ def script(java: Path, text: str) -> Path:
     ("rubbish", "does not start: Exec format error; the judge needs Java 17"),
 ])
 def test_an_unusable_java_is_an_error_message(java_home: Path, text: str, message: str) -> None:
+    script(java_home, text)
     with pytest.raises(FloodmarkError) as refused:
-        session.check_version(script(java_home, text))
+        session.usable_java()
     assert message in str(refused.value)
 
 

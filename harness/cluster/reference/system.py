@@ -230,9 +230,3 @@ class ReferenceSystem:
             brokers={node: states[node] for node in self.nodes if node in states},
             running=frozenset(node for node in self.nodes if self._place.lives(node)),
         )
-
-
-def reference_system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, str],
-                     topics: Mapping[str, Mapping[str, str]] | None = None) -> ReferenceSystem:
-    """Makes a ReferenceSystem, for the catalog."""
-    return ReferenceSystem(nodes, rules=rules, bugs=bugs, config=config, topics=topics)

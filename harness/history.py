@@ -10,19 +10,22 @@ Rules of the Recorder
 
 import asyncio
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import msgspec
 import orjson
 
 from floodmark.harness import runtime
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.op import NEMESIS, Intent, LogOffset, Op, Outcome, Read, Send, Type, Unreadable
+from floodmark.harness.op import NEMESIS, Intent, Op, Outcome, Type
 from floodmark.harness.run_location import Place, open_inside
 
-Item = TypeVar("Item")
+_WORDS = {"int": "an integer", "str": "a string", "object": "an object", "array": "a list",
+          "enum": f"one of {', '.join(Type)}"}  # for msgspec's
 _WITH_PARTITIONS = frozenset({"assign", "subscribe"})  # an op of these f has `partitions` in its line
 
 
@@ -158,57 +161,19 @@ class Recorder:
 
 def encode_op(op: Op) -> bytes:
     """Encode an op as a line of format 1, with its LF."""
-    line: dict[str, Any] = {
-        "index": op.index, "time": op.time, "process": op.process, "type": op.type.value, "f": op.f,
-    }
-    if op.sends is not None:
-        line["sends"] = [_encode_send(send) for send in op.sends]
-    if op.reads is not None:
-        line["reads"] = [_encode_read(read) for read in op.reads]
-    if op.corrupt is not None:
-        line["corrupt"] = [
-            {"partition": one.partition, "offset": one.offset, "why": one.why} for one in op.corrupt]
-    if op.partitions is not None:
-        line["partitions"] = list(op.partitions)
-    if op.offsets is not None:
-        line["offsets"] = list(map(_encode_offset, op.offsets))
-    if op.starts is not None:
-        line["starts"] = list(map(_encode_offset, op.starts))
-    if op.error is not None:
-        line["error"] = op.error
-    if op.fault is not None:
-        line["fault"] = op.fault
-    return orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+    return orjson.dumps(op, default=_known_fields, option=(
+        orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS))
 
 
-def _encode_send(send: Send) -> dict[str, int]:
-    fields = {"partition": send.partition, "value": send.value}
-    if send.offset is not None:
-        fields["offset"] = send.offset
-    if send.epoch is not None:
-        fields["epoch"] = send.epoch
-    return fields
-
-
-def _encode_read(read: Read) -> dict[str, int]:
-    fields = {"partition": read.partition, "offset": read.offset, "value": read.value}
-    if read.epoch is not None:
-        fields["epoch"] = read.epoch
-    return fields
-
-
-def _encode_offset(place: LogOffset) -> dict[str, int]:
-    fields = {"partition": place.partition, "offset": place.offset}
-    if place.epoch is not None:
-        fields["epoch"] = place.epoch
-    return fields
+def _known_fields(value: Any) -> dict[str, Any]:
+    return {name: known for name in value.__slots__ if (known := getattr(value, name)) is not None}
 
 
 # -- reading back -------------------------------------------------------------------------------------------
 
-def read(
-    path: Place, on_bad: Callable[[str], None] | None = None, *, folder: Place | None = None
-) -> Iterator[Op]:
+
+def read(path: Place, on_bad: Callable[[str], None] | None = None, *, folder: Place | None = None
+         ) -> Iterator[Op]:
     """Read the ops of a history one by one, in the order of the file. With `folder`, which may come from an
     untrusted source, the history must be a regular file inside it.
 
@@ -243,66 +208,17 @@ def decode_op(line: bytes) -> Op:
     if not isinstance(fields, dict):
         raise ValueError("not a JSON object")
     try:
-        kind = Type(str(fields.get("type")))
-    except ValueError as error:
-        raise ValueError(f"type is {fields.get('type')!r}, not one of {', '.join(Type)}") from error
-    f = fields.get("f")
-    if not isinstance(f, str):
-        raise ValueError(f"f is {f!r}, not a string")
-    fault = fields.get("fault")
-    error_name = fields.get("error")
-    if fault is not None and not isinstance(fault, dict):
-        raise ValueError("fault is not an object")
-    if error_name is not None and not isinstance(error_name, str):
-        raise ValueError("error is not a string")
-    return Op(
-        index=_integer(fields, "index"), time=_integer(fields, "time"), process=_integer(fields, "process"),
-        type=kind, f=f, error=error_name, fault=fault,
-        sends=_read_objects(fields, "sends", lambda item: Send(
-            partition=_integer(item, "partition"), value=_integer(item, "value"),
-            offset=_optional_integer(item, "offset"), epoch=_optional_integer(item, "epoch"))),
-        reads=_read_objects(fields, "reads", lambda item: Read(
-            partition=_integer(item, "partition"), offset=_integer(item, "offset"),
-            value=_integer(item, "value"), epoch=_optional_integer(item, "epoch"))),
-        corrupt=_read_objects(fields, "corrupt", lambda item: Unreadable(
-            partition=_integer(item, "partition"), offset=_integer(item, "offset"),
-            why=str(item.get("why")))),
-        offsets=_read_objects(fields, "offsets", _log_offset),
-        starts=_read_objects(fields, "starts", _log_offset),
-        partitions=_integers(fields, "partitions"),
-    )
+        return msgspec.convert(fields, Op)
+    except msgspec.ValidationError as error:
+        raise ValueError(_flaw(str(error).replace("`", ""), fields)) from error
 
 
-def _log_offset(item: Mapping[str, Any]) -> LogOffset:
-    return LogOffset(_integer(item, "partition"), _integer(item, "offset"), _optional_integer(item, "epoch"))
-
-
-def _integer(fields: Mapping[str, Any], name: str) -> int:
-    value = fields.get(name)
-    if type(value) is not int:  # a JSON true is not an integer
-        raise ValueError(f"{name} is {'missing' if value is None else repr(value) + ', not an integer'}")
-    return value
-
-
-def _optional_integer(fields: Mapping[str, Any], name: str) -> int | None:
-    return None if fields.get(name) is None else _integer(fields, name)
-
-
-def _integers(fields: Mapping[str, Any], name: str) -> tuple[int, ...] | None:
-    values = fields.get(name)
-    if values is None:
-        return None
-    if not isinstance(values, list) or any(type(value) is not int for value in values):
-        raise ValueError(f"{name} is not a list of integers")
-    return tuple(values)
-
-
-def _read_objects(
-    fields: Mapping[str, Any], name: str, read_item: Callable[[Mapping[str, Any]], Item]
-) -> tuple[Item, ...] | None:
-    items = fields.get(name)
-    if items is None:
-        return None
-    if not isinstance(items, list) or any(not isinstance(item, dict) for item in items):
-        raise ValueError(f"{name} is not a list of objects")
-    return tuple(read_item(item) for item in items)
+def _flaw(text: str, value: Any) -> str:
+    """What is wrong, from msgspec's text: `Expected int, got str - at $.sends[0].value`."""
+    text, _, place = text.partition(" - at $.")
+    words = text.split()
+    if "missing" in words:
+        return f"{words[-1]} is missing"
+    for part in re.findall(r"\w+", place):
+        value = value[int(part) if part.isdecimal() else part]
+    return f"{place} is {value!r}, not {_WORDS[words[1].rstrip(',')]}"

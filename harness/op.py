@@ -6,7 +6,7 @@ lines of type info.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -59,7 +59,7 @@ class Unreadable:
 
     partition: int
     offset: int
-    why: str  # checksum, magic or length
+    why: object = None  # checksum, magic or length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,4 +106,4 @@ class Op:
     offsets: tuple[LogOffset, ...] | None = None
     starts: tuple[LogOffset, ...] | None = None
     error: str | None = None
-    fault: Mapping[str, Any] | None = field(default=None)
+    fault: Mapping[str, Any] | None = None

@@ -263,11 +263,16 @@ def test_a_whole_last_line_without_its_line_feed_counts(tmp_path: Path) -> None:
     (GOOD.replace(b'"index":0', b'"index":"0"'), "index is '0', not an integer"),
     (GOOD.replace(b'"index":0', b'"index":true'), "index is True, not an integer"),
     (GOOD.replace(b'"index":0,', b""), "index is missing"),
-    (GOOD.replace(b'"type":"invoke"', b'"type":"maybe"'), "type is 'maybe'"),
-    (GOOD.replace(b'"f":"send"', b'"f":7'), "f is 7"),
-    (GOOD.replace(b'"value":1', b'"value":1.5'), "value is 1.5"),
-    (GOOD.replace(b'[{"partition":0,"value":1}]', b'[3]'), "sends is not a list of objects"),
-    (GOOD.replace(b'"sends"', b'"partitions"'), "partitions is not a list of integers"),
+    (GOOD.replace(b'"type":"invoke"', b'"type":"maybe"'), "type is .maybe., not one of invoke, ok, fail"),
+    (GOOD.replace(b'"f":"send"', b'"f":7'), "f is 7, not a string"),
+    (GOOD.replace(b'"value":1', b'"value":1.5'), r"sends\[0\].value is 1.5, not an integer"),
+    (GOOD.replace(b'[{"partition":0,"value":1}]', b'[3]'), r"sends\[0\] is 3, not an object"),
+    (GOOD.replace(b'[{"partition":0,"value":1}]', b'3'), "sends is 3, not a list"),
+    (GOOD.replace(b'"sends"', b'"partitions"'), r"partitions\[0\] is {.*}, not an integer"),
+    (GOOD.replace(b'"f":"send"', b'"f":"kill","fault":[]'), r"fault is \[\], not an object"),
+    (GOOD.replace(b'"f":"send"', b'"f":"poll","error":5'), "error is 5, not a string"),
+    (GOOD.replace(b'"partition":0,', b""), "partition is missing"),
+    (GOOD.replace(b'"value":1', b'"value":1,"offset":"x"'), r"sends\[0\].offset is 'x', not an integer"),
 ])
 def test_a_bad_line_is_reported_with_file_and_line(tmp_path: Path, line: bytes, problem: str) -> None:
     path = write(tmp_path, GOOD, line, GOOD)

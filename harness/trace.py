@@ -13,6 +13,7 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +23,7 @@ from floodmark.harness.errors import FloodmarkError
 
 Line = dict[str, Any]
 
-# The fields of each event, besides time, node, seq and event. A replica's lines also have `partition` and
-# STATE, except the controller's `isr`, which has no LEO and no HW.
-FIELDS: Mapping[str, tuple[str, ...]] = {
-    "append": ("role", "offset", "count", "epochs"),
-    "truncate": ("from", "to", "cause", "why"),
-    "hw": ("role",),
-    "become_leader": ("isr", "start"),
-    "become_follower": ("leader",),
-    "fetch": ("follower", "offset", "follower_epoch"),
-    "ack": ("offset", "acks", "isr"),
-    "isr_proposed": ("isr", "partition_epoch"),
-    "isr": ("leader", "epoch", "isr", "partition_epoch", "cause"),
-    "elect": ("leader", "epoch", "isr", "partition_epoch", "clean"),
-    "register": ("broker", "broker_epoch", "clean"),
-    "fence": ("broker", "broker_epoch"),
-    "unfence": ("broker", "broker_epoch"),
-    "checkpoint": ("what", "value"),
-    "crash": (),
-    "start": ("clean",),
-    "failpoint": ("name", "action"),
-}
-STATE = ("epoch", "leo", "hw")
 _NODE_FIELDS = ("leader", "follower", "broker", "peer")  # fields that name a node; null: nobody
-_RAW_ONLY = "version"  # the metadata version in a controller's raw lines
 _LINES_PER_PIECE = 5_000
 _READ_BYTES = 1 << 20
 
@@ -72,7 +50,7 @@ class Merge:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield trace.jsonl piece by piece. FloodmarkError where a raw file cannot be read."""
-        merged = heapq.merge(*map(self._read_node_lines, self._raw.files), key=_line_time)
+        merged = heapq.merge(*map(self._read_node_lines, self._raw.files), key=itemgetter("time"))
         while piece := list(islice(merged, _LINES_PER_PIECE)):
             self.lines += len(piece)
             yield b"".join([orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE) for line in piece])
@@ -130,7 +108,7 @@ class Feed:
         """Read the lines that were completed since the last call, as in trace.jsonl (except `seq`, which also
         counts the lines left out); by time, and those of one node in their order."""
         found = [self._read_node_lines(node) for node in self._raw.files]
-        return list(heapq.merge(*found, key=_line_time))
+        return list(heapq.merge(*found, key=itemgetter("time")))
 
     def close(self) -> None:
         for file in self._files.values():
@@ -186,32 +164,5 @@ def _translate_line(line: Line, raw: Raw, origin_ns: int) -> Line | None:
             line[field] = names.get(line[field])
     if "isr" in line:
         line["isr"] = [names[each] for each in line["isr"]]
-    line.pop(_RAW_ONLY, None)
+    line.pop("version", None)  # of the metadata, which only a controller's raw lines have
     return line
-
-
-def _line_time(line: Line) -> int:
-    time_ns: int = line["time"]
-    return time_ns
-
-
-# -- reading back -------------------------------------------------------------------------------------------
-
-
-def read(path: Path) -> Iterator[Line]:
-    """Read the lines of a trace.jsonl. A torn last line is ignored; any other line that is not valid is a
-    FloodmarkError with file and line."""
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    fields = orjson.loads(line)
-                except orjson.JSONDecodeError as error:
-                    if not line.endswith(b"\n"):
-                        return
-                    raise FloodmarkError(f"{path}:{number}: {error}") from error
-                if not isinstance(fields, dict):
-                    raise FloodmarkError(f"{path}:{number}: not a JSON object")
-                yield fields
-    except OSError as error:
-        raise FloodmarkError(f"cannot read the trace {path}: {error.strerror}") from error

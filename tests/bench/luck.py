@@ -21,7 +21,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness import catalog, history, trace
+import orjson
+
+from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.commands.scenario_runs import Part, play, spec_of
@@ -150,7 +152,8 @@ def first_violation_s(folder: Path, verdict: Verdict) -> float:
         else:
             places.add((example.get("partition"), example.get("offset")))
     times = [op.time for op in history.read(run.history_path) if op.index in asked] if asked else []
-    lines = list(trace.read(run.trace_path)) if (blamed or places) and run.trace_path.exists() else []
+    traced = (blamed or places) and run.trace_path.exists()
+    lines = [*map(orjson.loads, run.trace_path.open("rb"))] if traced else []
     times += [lines[position]["time"] for position in blamed if position < len(lines)]
     return min([*times, *last_appends(lines, places)], default=NEVER) / 1e9
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import orjson
 import pytest
+from trace_laws import FIELDS, STATE
 
 from floodmark.harness.cluster.kafka import kafka_trace
 from floodmark.harness.cluster.kafka.kafka_trace import Clock
 from floodmark.harness.cluster.kafka.log_lines import read_line
 from floodmark.harness.cluster.kafka.metadata_log import FOLDER, SEGMENT
-from floodmark.harness.trace import FIELDS, STATE, Line, Merge, Raw
+from floodmark.harness.trace import Line, Merge, Raw
 
 HERE = Path(__file__).parent / "kafka_lines"
 WITHOUT = {"register": {"clean"}, "become_follower": {"leader"}, "truncate": {"why"}}  # what may be untold

@@ -102,7 +102,7 @@ def test_kills_under_load_lose_no_line_that_anybody_has_seen_the_effect_of(tmp_p
 
     assert (result.ended, result.settled, result.about["missed"]) == ("done", True, [])
     assert trace_laws.breaches(folder) == []
-    lines = list(trace.read(folder / "trace.jsonl"))
+    lines = trace_laws.rows(folder / "trace.jsonl")
     starts = [line["node"] for line in lines if line["event"] == "start" and "partition" not in line]
     assert len(starts) == 3 + 4  # the controller's are not written: it recovers all it knew
     assert any(line["time"] < 0 for line in lines)  # the first elections
@@ -130,6 +130,6 @@ def test_a_trace_that_was_taken_away_is_reported(tmp_path: Path) -> None:
     result = asyncio.run(runner.carry_out(made(folder, place=SIMULATED, rate=100.0), robbed))
     assert "the trace of n2 has no line" in result.ended
     assert sum(result.about["settle"]["no_leader"]) == 0
-    nodes = {line["node"] for line in trace.read(folder / "trace.jsonl")}
+    nodes = {line["node"] for line in trace_laws.rows(folder / "trace.jsonl")}
     assert nodes == {"n1", "n3", "controller"}
     assert (folder / "work" / "n1.trace").exists()  # the existing files are kept

@@ -5,21 +5,41 @@ appends, truncations and starts add up to must be the dumped ones; what clients 
 before they saw it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from floodmark.harness import trace
-
 Line = dict[str, Any]
 Key = tuple[str, int]  # node and partition
+# The fields of each event, besides time, node, seq and event. A replica's lines also have `partition` and
+# STATE, except the controller's `isr`, which has no LEO and no HW.
+FIELDS: Mapping[str, tuple[str, ...]] = {
+    "append": ("role", "offset", "count", "epochs"),
+    "truncate": ("from", "to", "cause", "why"),
+    "hw": ("role",),
+    "become_leader": ("isr", "start"),
+    "become_follower": ("leader",),
+    "fetch": ("follower", "offset", "follower_epoch"),
+    "ack": ("offset", "acks", "isr"),
+    "isr_proposed": ("isr", "partition_epoch"),
+    "isr": ("leader", "epoch", "isr", "partition_epoch", "cause"),
+    "elect": ("leader", "epoch", "isr", "partition_epoch", "clean"),
+    "register": ("broker", "broker_epoch", "clean"),
+    "fence": ("broker", "broker_epoch"),
+    "unfence": ("broker", "broker_epoch"),
+    "checkpoint": ("what", "value"),
+    "crash": (),
+    "start": ("clean",),
+    "failpoint": ("name", "action"),
+}
+STATE = ("epoch", "leo", "hw")
 
 
 def breaches(folder: Path) -> list[str]:
     """The breaches of every law, in one list; empty means correct."""
-    lines = list(trace.read(folder / "trace.jsonl"))
+    lines = rows(folder / "trace.jsonl")
     history = rows(folder / "history.jsonl")
     logs = Logs()
     checks: tuple[Callable[[], Iterator[str]], ...] = (
@@ -40,11 +60,11 @@ def rows(path: Path) -> list[Line]:
 def shapes(lines: list[Line]) -> Iterator[str]:
     """Every line has the fields that format 1 requires of its event."""
     for line in lines:
-        besides = trace.FIELDS.get(line["event"])
+        besides = FIELDS.get(line["event"])
         if besides is None:
             yield f"unknown event: {line}"
             continue
-        state = trace.STATE if "partition" in line and line["node"] != "controller" else ()
+        state = STATE if "partition" in line and line["node"] != "controller" else ()
         lacks = {"time", "node", "seq", *besides, *state} - line.keys()
         if lacks:
             yield f"{sorted(lacks)} missing: {line}"

@@ -12,9 +12,7 @@ import pytest
 from floodmark.broker.process_log import EXIT_BROKEN
 from floodmark.broker.testing.failpoint_requests import FailpointSite
 from floodmark.broker.testing.trace import Trace, latest_metadata_version
-from floodmark.harness import trace
-from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.trace import FIELDS, Feed, Merge, Raw
+from floodmark.harness.trace import Feed, Merge, Raw
 
 NAMES = {1: "n1", 2: "n2", 3: "n3", 100: "controller"}
 APPEND = {"event": "append", "epoch": 0, "leo": 1, "hw": 0, "role": "leader", "offset": 0, "count": 1,
@@ -248,23 +246,3 @@ def test_the_latest_metadata_version_of_a_trace_is_its_highest(tmp_path: Path) -
     assert latest_metadata_version(path) == 3
     lines, _ = merged(raw(tmp_path, 100))
     assert "version" not in lines[0]
-
-
-def test_every_event_of_the_format_has_its_fields_here() -> None:
-    """The table of events in format 1."""
-    assert set(FIELDS) == {
-        "append", "truncate", "hw", "become_leader", "become_follower", "fetch", "ack", "isr_proposed", "isr",
-        "elect", "register", "fence", "unfence", "checkpoint", "crash", "start", "failpoint",
-    }  # fmt: skip
-
-
-def test_reading_a_trace_reports_a_bad_line_and_skips_a_torn_one(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    path.write_bytes(b'{"seq":0}\n{"seq":1}\n{"se')
-    assert [line["seq"] for line in trace.read(path)] == [0, 1]
-    path.write_bytes(b'{"seq":0}\n{"se\n{"seq":2}\n')
-    with pytest.raises(FloodmarkError, match=r"trace\.jsonl:2"):
-        list(trace.read(path))
-    path.write_bytes(b"[1]\n")
-    with pytest.raises(FloodmarkError, match="not a JSON object"):
-        list(trace.read(path))

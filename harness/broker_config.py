@@ -10,75 +10,34 @@ Rules
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
 
 from floodmark.harness.errors import UsageError, nearest
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+BOOLEAN, NAMES = "boolean", "names"
+NATURAL, POSITIVE = (0, INT_MAX), (1, INT_MAX)  # whole numbers: the least and the most
 
-
-class Kind(Protocol):
-    """A type of values. `why_not` says why a value is not of it; None: it is."""
-
-    def why_not(self, value: str) -> str | None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeNumber:
-    """A whole number from `least` to `most`, both included."""
-
-    least: int
-    most: int = INT_MAX
-
-    def why_not(self, value: str) -> str | None:
-        wanted = f"a whole number of at least {self.least}" if self.least > 1 else (
-            "a positive integer" if self.least == 1 else "a whole number, 0 or more")
-        if re.fullmatch(r"[+-]?[0-9]{1,30}", value) is None:
-            return f"takes {wanted}, not {value!r}"
-        if int(value) < self.least:
-            return f"takes {wanted}, not {value}"
-        return None if int(value) <= self.most else f"takes at most {self.most}, not {value}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Boolean:
-    """true or false, in any case."""
-
-    def why_not(self, value: str) -> str | None:
-        return None if value.lower() in ("true", "false") else f"takes true or false, not {value!r}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Names:
-    """Names, separated by commas. Only the broker knows which names are valid."""
-
-    def why_not(self, value: str) -> str | None:
-        fits = re.fullmatch(r"[A-Za-z0-9_.,-]*", value) is not None
-        return None if fits else f"takes names, comma-separated, not {value!r}"
-
-
-KEYS: Mapping[str, Kind] = {
-    "auto.create.topics.enable": Boolean(),
-    "broker.heartbeat.interval.ms": WholeNumber(least=1),
-    "broker.session.timeout.ms": WholeNumber(least=1),
-    "default.replication.factor": WholeNumber(least=1),
-    "floodmark.switches": Names(),
-    "log.flush.interval.messages": WholeNumber(least=1, most=LONG_MAX),
-    "log.segment.bytes": WholeNumber(least=1),
-    "message.max.bytes": WholeNumber(least=1),
-    "min.insync.replicas": WholeNumber(least=1),
-    "num.partitions": WholeNumber(least=1),
-    "replica.fetch.backoff.ms": WholeNumber(least=0),
-    "replica.fetch.max.bytes": WholeNumber(least=1),
-    "replica.fetch.min.bytes": WholeNumber(least=0),
-    "replica.fetch.wait.max.ms": WholeNumber(least=0),
-    "replica.high.watermark.checkpoint.interval.ms": WholeNumber(least=1),
-    "replica.lag.time.max.ms": WholeNumber(least=1),
-    "replica.socket.timeout.ms": WholeNumber(least=1),
-    "socket.request.max.bytes": WholeNumber(least=1),
-    "unclean.leader.election.enable": Boolean(),
+KEYS: Mapping[str, str | tuple[int, int]] = {
+    "auto.create.topics.enable": BOOLEAN,
+    "broker.heartbeat.interval.ms": POSITIVE,
+    "broker.session.timeout.ms": POSITIVE,
+    "default.replication.factor": POSITIVE,
+    "floodmark.switches": NAMES,
+    "log.flush.interval.messages": (1, LONG_MAX),
+    "log.segment.bytes": POSITIVE,
+    "message.max.bytes": POSITIVE,
+    "min.insync.replicas": POSITIVE,
+    "num.partitions": POSITIVE,
+    "replica.fetch.backoff.ms": NATURAL,
+    "replica.fetch.max.bytes": POSITIVE,
+    "replica.fetch.min.bytes": NATURAL,
+    "replica.fetch.wait.max.ms": NATURAL,
+    "replica.high.watermark.checkpoint.interval.ms": POSITIVE,
+    "replica.lag.time.max.ms": POSITIVE,
+    "replica.socket.timeout.ms": POSITIVE,
+    "socket.request.max.bytes": POSITIVE,
+    "unclean.leader.election.enable": BOOLEAN,
 }
 # A topic's key -> the broker's key for the same setting of all its topics. A run has only one topic.
 TOPIC_KEYS: Mapping[str, str] = {
@@ -86,24 +45,11 @@ TOPIC_KEYS: Mapping[str, str] = {
     "segment.bytes": "log.segment.bytes",
     "max.message.bytes": "message.max.bytes",
 }
-SET_BY_CLUSTER = frozenset(
-    {
-        "process.roles",
-        "node.id",
-        "listeners",
-        "advertised.listeners",
-        "controller.quorum.voters",
-        "log.dirs",
-        "floodmark.rules",
-        "floodmark.bugs",
-        "floodmark.control",
-        "floodmark.control.from",
-        "floodmark.dial",
-        "floodmark.durable",
-        "floodmark.failpoints",
-        "floodmark.trace",
-    }
-)
+SET_BY_CLUSTER = frozenset({
+    "process.roles", "node.id", "listeners", "advertised.listeners", "controller.quorum.voters", "log.dirs",
+    "floodmark.rules", "floodmark.bugs", "floodmark.control", "floodmark.control.from", "floodmark.dial",
+    "floodmark.durable", "floodmark.failpoints", "floodmark.trace",
+})
 # Clients' keys: the run sets them by options of its own.
 _CLIENT_KEYS: Mapping[str, str] = {
     "acks": "use --acks",
@@ -121,17 +67,27 @@ def why_not(key: str, value: str) -> str | None:
         return f"{key}=... cannot be set: the cluster sets addresses, ids, paths and rules"
     kind = KEYS.get(TOPIC_KEYS.get(key, key))
     if kind is not None:
-        wrong = kind.why_not(value)
-        return None if wrong is None else f"{key} {wrong}"
+        wrong = _wrong_value(kind, value)
+        return None if wrong is None else f"{key} takes {wrong}"
     if key in _CLIENT_KEYS:
         return f"{key} is a setting of clients, not of brokers: {_CLIENT_KEYS[key]}"
     valid = sorted([*KEYS, *TOPIC_KEYS])
     return f"{key}: no broker knows this key; {nearest(key, valid, 'key')}"
 
 
-def as_broker_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
-    """Replace topic keys by the reference broker's keys for all its topics. UsageError for any other key."""
-    return broker_keys(checked_topic_keys(topic_config))
+def _wrong_value(kind: str | tuple[int, int], value: str) -> str | None:
+    if kind == BOOLEAN:
+        return None if value.lower() in ("true", "false") else f"true or false, not {value!r}"
+    if isinstance(kind, str):  # only the broker knows which names are valid
+        valid = re.fullmatch(r"[A-Za-z0-9_.,-]*", value)
+        return None if valid else f"names, comma-separated, not {value!r}"
+    least, most = kind
+    wanted = "a positive integer" if least else "a whole number, 0 or more"
+    if re.fullmatch(r"[+-]?[0-9]{1,30}", value) is None:
+        return f"{wanted}, not {value!r}"
+    if int(value) < least:
+        return f"{wanted}, not {value}"
+    return None if int(value) <= most else f"at most {most}, not {value}"
 
 
 def checked_topic_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
@@ -144,11 +100,6 @@ def checked_topic_keys(topic_config: Mapping[str, str]) -> dict[str, str]:
                              f"{', '.join(sorted(topic_keys))}")
     checked(topic_config, before="-t ")
     return dict(topic_config)
-
-
-def in_force(broker_config: Mapping[str, Any], topic_config: Mapping[str, str]) -> dict[str, Any]:
-    """The settings of a topic on a broker, by the broker's keys: its own override the broker's."""
-    return {**broker_config, **broker_keys(topic_config)}
 
 
 def broker_keys(config: Mapping[str, str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from floodmark.harness import faults
-from floodmark.harness.broker_config import as_broker_keys
+from floodmark.harness.broker_config import broker_keys, checked_topic_keys
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import (
     Addressed,
@@ -172,7 +172,7 @@ def cluster(name: str, folder: Path, nodes: int, *, rules: str, bugs: Sequence[s
     if kafka is not None:
         raise UsageError(f"the {name} cluster does not run Apache Kafka; local and containers do: "
                          "--cluster local")
-    config = {**config, **as_broker_keys(topic_config or {})}
+    config = {**config, **broker_keys(checked_topic_keys(topic_config or {}))}
     return _made(CLUSTER, name, Cluster, folder, nodes, rules=rules, bugs=bugs, config=config, **place)
 
 
@@ -184,7 +184,7 @@ def system(nodes: int, *, rules: str, bugs: Sequence[str], config: Mapping[str, 
         from floodmark.harness.cluster.reference.system import ReferenceSystem
 
         return ReferenceSystem(nodes, rules=rules, bugs=bugs, topics=topics,
-                               config={**config, **as_broker_keys(topic_config or {})})
+                               config={**config, **broker_keys(checked_topic_keys(topic_config or {}))})
     from floodmark.harness.cluster.kafka.choice import kafka_system
 
     return kafka_system(nodes, version_or_dir=kafka, rules=rules, bugs=bugs, config=config,

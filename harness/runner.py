@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from floodmark.harness.broker_config import in_force
+from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.gathering import end_all
 from floodmark.harness.history import Recorder
@@ -317,7 +317,7 @@ def guarantees(plan: RunPlan) -> dict[str, Any]:
     own = plan.cluster.system.get("topics", {})
     topics = [own.get(topic, {}) for topic in sorted({spec.topic for spec in plan.partitions})] or [{}]
     nodes = list(plan.cluster.config.values()) or [{}]
-    configs = [in_force(keys, topic) for keys in nodes for topic in topics]
+    configs = [{**keys, **broker_keys(topic)} for keys in nodes for topic in topics]
     least_isr = min(int(keys.get("min.insync.replicas", 1)) for keys in configs)
     return {
         "acks": "all", "idempotence": False, "retries": 0, "isolation": "read_uncommitted",

@@ -1,12 +1,13 @@
-"""Runs a coroutine in a loop of its own that signals cancel."""
+"""Runs coroutines: one in a loop of its own, which signals cancel; several at once, until all have ended."""
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
+Item = TypeVar("Item")
 
 
 def run_loop(work: Coroutine[Any, Any, Answer], signals: Sequence[int] = (signal.SIGTERM,)) -> Answer:
@@ -32,3 +33,48 @@ def sigterm_handler_restored() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+async def gather_all(awaitables: Iterable[Awaitable[Answer]]) -> list[Answer]:
+    """Await all, and return their results in order. The first error is raised only when all have ended, so
+    that none runs on in the background."""
+    outcomes = await asyncio.gather(*awaitables, return_exceptions=True)
+    results: list[Answer] = []
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        results.append(outcome)
+    return results
+
+
+async def work_through(items: Iterable[Item], work: Callable[[Item], Awaitable[None]], *, at_once: int
+                       ) -> None:
+    """Do this work for the items in order, at most `at_once` at the same time. After an error, or where this
+    is cancelled, the present ones are cancelled and awaited, and no other begins."""
+    left = iter(items)
+
+    async def worker() -> None:
+        for item in left:
+            await work(item)
+
+    workers = [asyncio.create_task(worker()) for _ in range(at_once)]
+    try:
+        await asyncio.wait(workers, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        await end_all(workers)
+    raise_first(workers)
+
+
+async def end_all(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel these tasks and wait until they have ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
+
+
+def raise_first(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Raise the first error of these ended tasks, if there is one."""
+    errors = [task.exception() for task in tasks if not task.cancelled()]
+    for error in filter(None, errors):
+        raise error

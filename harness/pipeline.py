@@ -36,8 +36,7 @@ from floodmark.checkers.judge import report
 from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
-from floodmark.harness.event_loop import run_loop
-from floodmark.harness.gathering import work_through
+from floodmark.harness.event_loop import run_loop, work_through
 from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.bad_lines import bad_lines
 from floodmark.harness.reports.broker_exits import died_unquoted

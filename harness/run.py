@@ -24,8 +24,8 @@ from floodmark.harness.run_location import (
     read_inside,
     replacing,
     sync,
+    temporary_folder,
 )
-from floodmark.harness.temporary_folder import temporary_folder
 
 FORMAT = 1
 DONE, INTERRUPTED = "done", "interrupted"  # values of run.json's `ended`; any other value is an error

@@ -15,7 +15,9 @@ Rules
 import errno
 import os
 import re
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -109,6 +111,25 @@ def replacing(path: Path, *, durable: bool = False) -> Iterator[BinaryIO]:
     except BaseException:
         new_file.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def temporary_folder(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A context with a new, empty folder that only this user may enter. At the end it is removed with its
+    contents, unless it was renamed. parent: default the system's temporary folder; OSError where that cannot
+    be written.
+
+    Ctrl-C and SIGTERM never leave it behind. tempfile.TemporaryDirectory makes the folder and then notes its
+    name: a signal in between, whose handler raises, leaves it for good. Here the name is chosen first."""
+    folder = Path(parent or tempfile.gettempdir(), f"{prefix}{runtime.current.token_hex(8)}")
+    try:
+        folder.mkdir(mode=0o700)
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder, ignore_errors=True)
+        finally:  # a signal may have ended the first
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def sync(path: Path) -> None:

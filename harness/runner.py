@@ -18,7 +18,7 @@ from typing import Any
 
 from floodmark.harness.broker_config import broker_keys
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.gathering import end_all
+from floodmark.harness.event_loop import end_all
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
 from floodmark.harness.phases.collect import collect, observes_of

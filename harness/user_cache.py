@@ -16,6 +16,9 @@ from pathlib import Path
 from floodmark.harness.errors import FloodmarkError
 
 LOCK_TIMEOUT_S = 900.0
+# Java's class-data archives (AppCDS): a JVM starts quicker with one, and ignores one of another JVM.
+UNWANTED = "FLOODMARK_NO_CLASS_ARCHIVE"  # set in the environment: none is made unless asked
+SUFFIX, FAILED_SUFFIX = ".jsa", ".failed"
 
 
 def cache_folder() -> Path:
@@ -72,3 +75,18 @@ def keep_newest(path: Path, pattern: str, most: int) -> None:
     by_age = sorted(others, key=lambda other: other.stat().st_mtime_ns, reverse=True)
     for old in by_age[most - 1:]:
         old.unlink(missing_ok=True)
+
+
+def java_identity(java: Path) -> tuple[str, bytes]:
+    """Which JVM this is: its real path, and its file `release`, empty if there is none."""
+    real = java.resolve()
+    try:
+        return str(real), (real.parent.parent / "release").read_bytes()
+    except OSError:
+        return str(real), b""
+
+
+def archive_options(archive: Path) -> tuple[str, ...]:
+    """The JVM options that use it; none if there is none. Silent, because a JVM that cannot use the archive
+    would print that on standard output."""
+    return (f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:disable") if archive.is_file() else ()

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.event_loop import gather_all
 from floodmark.harness.faults import FAULTS, QUALITIES
-from floodmark.harness.gathering import gather_all
 from floodmark.harness.protocols import (
     BadDisks,
     Cluster,

@@ -26,13 +26,20 @@ from typing import Any
 
 import pyspark
 
-from floodmark.harness import class_archives
-from floodmark.harness.class_archives import FAILED_SUFFIX, SUFFIX
+from floodmark.harness import user_cache
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.user_cache import alone, cache_folder, keep_newest
+from floodmark.harness.user_cache import (
+    FAILED_SUFFIX,
+    SUFFIX,
+    alone,
+    archive_options,
+    cache_folder,
+    java_identity,
+    keep_newest,
+)
 
 BUILDING = "FLOODMARK_CLASS_ARCHIVE"  # set in the environment of the process that builds: the path to write
-UNWANTED = ("CI", class_archives.UNWANTED)  # set in the environment: nothing is built unless asked
+UNWANTED = ("CI", user_cache.UNWANTED)  # set in the environment: nothing is built unless asked
 BUILD_TIMEOUT_S = 900  # enough for a busy machine
 KEPT = 3
 _SCRATCH = ".building-"
@@ -40,7 +47,7 @@ _SCRATCH = ".building-"
 
 def archive_path(java: Path) -> Path:
     """The path of the archive for this JVM and this Spark."""
-    real, release = class_archives.identity(java)
+    real, release = java_identity(java)
     spark = Path(pyspark.__file__).parent
     try:
         installed = str((spark / "jars").stat().st_mtime_ns)
@@ -58,7 +65,7 @@ def options(java: Path) -> str:
         return f"-XX:ArchiveClassesAtExit={to_write}"
     archive = archive_path(java)
     # Spark splits the options at blanks, so a path with a blank is not used.
-    return " ".join(class_archives.options(archive)) if " " not in str(archive) else ""
+    return " ".join(archive_options(archive)) if " " not in str(archive) else ""
 
 
 def build_in_background(java: Path) -> subprocess.Popen[bytes] | None:

@@ -48,7 +48,7 @@ from floodmark.harness.campaign.quantities import size_text, time_text
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.gathering import work_through
+from floodmark.harness.event_loop import work_through
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import UNKNOWN, VALID
 from floodmark.harness.reports.safe_text import harmless

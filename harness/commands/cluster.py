@@ -25,8 +25,8 @@ from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
 from floodmark.harness.protocols import Addressed, Cluster, ability, method_for, why_not
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty
+from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import PROXIED, RunSpec, pairs
-from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node

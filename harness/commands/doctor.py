@@ -37,8 +37,8 @@ from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, MENDING
 from floodmark.harness.registered import CHECK, CLUSTER, GROUPS, NEMESIS, registered
 from floodmark.harness.reports.doctor_table import FaultRow, Row, lines
+from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import RULES
-from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 from floodmark.nemesis.registered_nemeses import registered_nemesis
 from floodmark.nemesis.strikes import unavailable

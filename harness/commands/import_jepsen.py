@@ -33,8 +33,8 @@ from floodmark.harness.importers.jepsen_ops import Converter
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import FORMAT, RUNS, Run, json_line, refuse_nonempty, write_pieces
+from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import pairs
-from floodmark.harness.temporary_folder import temporary_folder
 from floodmark.harness.verdict import EXIT_VALID
 
 SHOWN = 8  # partitions named in one line

@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.gathering import end_all, raise_first
+from floodmark.harness.event_loop import end_all, raise_first
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, Outcome, Type
 from floodmark.harness.protocols import (

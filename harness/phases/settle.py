@@ -23,7 +23,7 @@ from math import inf
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.gathering import end_all, raise_first
+from floodmark.harness.event_loop import end_all, raise_first
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Intent, LogOffset, Type
 from floodmark.harness.phases.main_phase import ask

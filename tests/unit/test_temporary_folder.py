@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.temporary_folder import temporary_folder
+from floodmark.harness.run_location import temporary_folder
 
 
 class Struck(BaseException):

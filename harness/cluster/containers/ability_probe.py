@@ -29,7 +29,7 @@ from floodmark.harness.cluster.containers.engine_client import address, engine_e
 from floodmark.harness.cluster.containers.sweep import LABEL, LABEL_ROLE, LABEL_RUN
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import NEMESES
-from floodmark.harness.temporary_folder import temporary_folder
+from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.user_cache import cache_folder
 
 # The abilities, in the order in which they are listed.

@@ -46,7 +46,7 @@ from floodmark.harness.cluster.containers.sweep import (
 from floodmark.harness.cluster.system import JavaSoftware
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.gathering import gather_all
+from floodmark.harness.event_loop import gather_all
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 IN_IMAGE = "10001:10001"  # the image's own user

@@ -28,7 +28,7 @@ from docker.errors import DockerException, ImageNotFound
 import docker
 from floodmark.harness.cluster.containers.engine_client import address, engine_errors
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.temporary_folder import temporary_folder
+from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.user_cache import cache_folder, one_at_a_time
 
 OFFICIAL_BASE = "python:3.11-slim-bookworm"

@@ -18,7 +18,7 @@ from floodmark.harness.cluster.containers import packet_rules as packets
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.packet_rules import QUIET, NetworkFaults, Pair, WantedRules
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.gathering import gather_all
+from floodmark.harness.event_loop import gather_all
 from floodmark.harness.schedule.views import CLIENTS
 
 PROGRAM = ("sh", "/opt/floodmark/faults/network.sh")

@@ -51,7 +51,7 @@ from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import System
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.gathering import gather_all
+from floodmark.harness.event_loop import gather_all
 from floodmark.harness.schedule.views import CONTROLLER, Met
 
 DYING_LINES = 200  # of a log: the error that ended its process is one of them

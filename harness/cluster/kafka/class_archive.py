@@ -19,13 +19,19 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from floodmark.harness import class_archives
-from floodmark.harness.class_archives import FAILED_SUFFIX, SUFFIX, UNWANTED
 from floodmark.harness.cluster.kafka import jars
 from floodmark.harness.cluster.kafka.distribution import Distribution
 from floodmark.harness.cluster.ports import Ports
-from floodmark.harness.temporary_folder import temporary_folder
-from floodmark.harness.user_cache import alone, keep_newest
+from floodmark.harness.run_location import temporary_folder
+from floodmark.harness.user_cache import (
+    FAILED_SUFFIX,
+    SUFFIX,
+    UNWANTED,
+    alone,
+    archive_options,
+    java_identity,
+    keep_newest,
+)
 
 SCRIPT = Path(__file__).with_suffix(".sh")
 TIMEOUT_S = 180.0
@@ -35,7 +41,7 @@ KEPT = 8
 def path_of(kafka: Distribution) -> Path:
     """The path of the archive for this Java and these jars."""
     stamps = [_stamp(jar) for jar in kafka.jars]
-    identity = (*class_archives.identity(kafka.java), kafka.classpath, stamps)
+    identity = (*java_identity(kafka.java), kafka.classpath, stamps)
     key = hashlib.sha256(repr(identity).encode()).hexdigest()[:16]
     return jars.cache_folder() / "archives" / f"{kafka.version}-{key}{SUFFIX}"
 
@@ -50,7 +56,7 @@ def _stamp(jar: Path) -> tuple[int, int] | None:
 
 def options(kafka: Distribution) -> tuple[str, ...]:
     """The JVM options that use it; none if there is none."""
-    return class_archives.options(path_of(kafka))
+    return archive_options(path_of(kafka))
 
 
 def make(kafka: Distribution, say: Callable[[str], None], *, again: bool = False) -> None:

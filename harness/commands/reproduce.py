@@ -30,7 +30,8 @@ from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
 from floodmark.harness.run import INTERRUPTED, Run, latest_folder, open_run, write_json
 from floodmark.harness.runner import RunResult
-from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule, refuse_invalid_moments
+from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule
+from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
 from floodmark.harness.schedule.schedule_history import read_schedule_history
@@ -82,7 +83,7 @@ def read_first(folder: Path, finding: str | None) -> First:
     if saved.spec.cluster == catalog.MEMORY:
         click.echo("the saved run was on the cluster in memory, another implementation of the broker's "
                    f"server, which is gone: it is reproduced on the {catalog.SIMULATED} cluster", err=True)
-    schedule = read_schedule(about, saved, str(folder))
+    schedule = read_schedule(about["schedule"], saved, str(folder))
     verdict = read_verdict(run) if run.names(run.verdict_path) else None
     sought = sought_in(verdict, finding) if verdict is not None else None
     ops = history.read(run.history_path, folder=run.folder,
@@ -91,7 +92,8 @@ def read_first(folder: Path, finding: str | None) -> First:
     basis = AnchorBasis(history=read_schedule_history(ops, schedule), partitions=partitions,
                          focus=focus_of(sought))
     anchors = reanchor_schedule(schedule, basis)
-    refuse_invalid_moments(tuple(one.now for one in anchors), saved, str(folder))
+    moments = json_form.write(tuple(one.now for one in anchors))
+    read_schedule(moments, saved, f"{folder}, by its history,")
     return First(run=run, saved=saved, schedule=schedule, basis=basis, verdict=verdict, sought=sought,
                  anchors=anchors)
 

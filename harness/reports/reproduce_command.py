@@ -22,7 +22,7 @@ def reproduce_command(folder: Path, about: Mapping[str, Any], finding: str | Non
     try:
         saved = read_saved(about, str(folder))
         refuse_unknown(saved, str(folder))
-        read_schedule(about, saved, str(folder))
+        read_schedule(about["schedule"], saved, str(folder))
     except FloodmarkError:
         return None  # a damaged run.json, or one of another version
     run = Run(folder=folder)

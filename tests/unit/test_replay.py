@@ -95,7 +95,7 @@ def test_damage_is_refused_with_an_error_message() -> None:
     with pytest.raises(FloodmarkError, match="damaged"):
         read_saved({**ABOUT, "partitions": {"0": 5}}, "f")
     with pytest.raises(FloodmarkError, match="explode"):
-        read_schedule({**ABOUT, "schedule": [{"f": "explode"}]}, read_saved(ABOUT, "f"), "f")
+        read_schedule([{"f": "explode"}], read_saved(ABOUT, "f"), "f")
 
 
 # -- which line belongs to which entry ----------------------------------------------------------------------

@@ -64,8 +64,9 @@ from floodmark.harness.run import (
     write_whole,
 )
 from floodmark.harness.run_location import Place
-from floodmark.harness.runner import OnProgress, Progress, RunPlan, RunResult, carry_out
+from floodmark.harness.runner import OnProgress, Progress, RunResult, carry_out
 from floodmark.harness.spark_options import HERE, Workers
+from floodmark.harness.spec import RunPlan
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict
 from floodmark.nemesis.scenario import Scenario
 

@@ -13,7 +13,6 @@ Rules
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from floodmark.harness.broker_config import broker_keys
@@ -22,54 +21,23 @@ from floodmark.harness.event_loop import end_all
 from floodmark.harness.history import Recorder
 from floodmark.harness.op import Type
 from floodmark.harness.phases.collect import collect, observes_of
-from floodmark.harness.phases.main_phase import Load, main_phase
+from floodmark.harness.phases.main_phase import main_phase
 from floodmark.harness.phases.settle import Reach, read_all, reading_text, settle, what_moved
 from floodmark.harness.protocols import (
     USUAL_LOAD,
     BoundsClocks,
-    Cluster,
     KeepsRecords,
     PartitionSpec,
-    ScheduleRunner,
     Simulates,
-    Workload,
     ability,
 )
 from floodmark.harness.run import DONE, FORMAT, INTERRUPTED, Run, create
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.views import View
-from floodmark.harness.spec import RunSpec
+from floodmark.harness.spec import RunPlan
 
 _PROGRESS_EVERY_S = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPlan:
-    """Everything that a run needs. The cluster is not started yet; the folder is absent or empty."""
-
-    spec: RunSpec  # with a seed, a folder, links and `asked`
-    run_id: str  # the id that the workload writes into its records
-    version: str
-    commit: str | None  # of floodmark's checkout; None: it does not run from a checkout
-    cluster: Cluster
-    partitions: tuple[PartitionSpec, ...]
-    workload: Workload
-    schedule_runner: ScheduleRunner
-    schedule: Schedule = ()
-    unstruck: str | None = None  # why a requested nemesis will not strike
-    settle_timeout_s: float = 30.0
-    read_timeout_s: float = 120.0
-
-    @property
-    def folder(self) -> Path:
-        assert self.spec.out is not None, "the plan was made for a folder"
-        return self.spec.out
-
-    @property
-    def seed(self) -> int:
-        assert self.spec.seed is not None, "the plan was made from a seed"
-        return self.spec.seed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,11 +154,8 @@ class _OngoingRun:
         """Run the main phase, then mend in any case; returns how the phase ended."""
         self._enter("main")
         plan = self._plan
-        load = Load(workload=plan.workload, schedule_runner=plan.schedule_runner, schedule=plan.schedule,
-                    seed=plan.seed, concurrency=plan.spec.concurrency, rate=plan.spec.rate,
-                    duration_s=plan.spec.duration)
         try:
-            self._about["missed"] = list(await main_phase(load, self._recorder, plan.cluster))
+            self._about["missed"] = list(await main_phase(plan, self._recorder))
             return DONE
         except asyncio.CancelledError:
             task = asyncio.current_task()
@@ -324,25 +289,19 @@ def guarantees(plan: RunPlan) -> dict[str, Any]:
         **plan.workload.guarantees,
         "min_insync_replicas": least_isr,
         "replication_factor": min((len(spec.replicas) for spec in plan.partitions), default=0),
-        "unclean_leader_election": any(map(_elects_unclean, configs)),
-        "flush": "every" if all(map(_flushes_every, configs)) else "os",
+        "unclean_leader_election": any(
+            str(keys.get("unclean.leader.election.enable")).lower() == "true" for keys in configs),
+        "flush": "every" if all(
+            str(keys.get("log.flush.interval.messages")) == "1" for keys in configs) else "os",
     }
-
-
-def _elects_unclean(keys: Mapping[str, Any]) -> bool:
-    return str(keys.get("unclean.leader.election.enable")).lower() == "true"
-
-
-def _flushes_every(keys: Mapping[str, Any]) -> bool:
-    return str(keys.get("log.flush.interval.messages")) == "1"
 
 
 def _initial_about(plan: RunPlan) -> dict[str, Any]:
     """run.json as far as it is known before the start."""
     spec = plan.spec
-    reproduces = {"reproduces": dict(spec.reproduces)} if spec.reproduces is not None else {}
+    reproduces = {"reproduces": spec.reproduces} if spec.reproduces is not None else {}
     drawn: dict[str, Any] = {"load": asdict(spec.load)} if spec.load != USUAL_LOAD else {}
-    drawn |= {"settings": "drawn", "drawn": dict(spec.drawn)} if spec.drawn is not None else {}
+    drawn |= {"settings": "drawn", "drawn": spec.drawn} if spec.drawn is not None else {}
     traced = {} if spec.trace else {"traced": False}
     unstruck = {"unstruck": plan.unstruck} if plan.unstruck is not None else {}
     return {

@@ -21,8 +21,16 @@ import msgspec
 from msgspec import Meta, inspect
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.protocols import USUAL_LOAD, LoadShape, PartitionSpec
+from floodmark.harness.protocols import (
+    USUAL_LOAD,
+    Cluster,
+    LoadShape,
+    PartitionSpec,
+    ScheduleRunner,
+    Workload,
+)
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD
+from floodmark.harness.schedule.entry import Schedule
 
 RULES = ("high-watermark", "kip-101", "kip-279", "kip-320")  # the protocol generations, the oldest first
 FIXED, DRAWN = "fixed", "drawn"  # the two kinds of `settings`
@@ -162,6 +170,34 @@ class RunSpec:
         words = [str(unusual.pop(name)) for name in ("workload", "cluster") if name in unusual]
         return " ".join((self.system, self.faults, *words, *(f"{name}={value}" for name, value in
                                                              unusual.items()), *self.config))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlan:
+    """A run that is ready to be made. The cluster is not started yet; the folder is absent or empty."""
+
+    spec: RunSpec  # with a seed, a folder, links and `asked`
+    run_id: str  # the id that the workload writes into its records
+    version: str
+    commit: str | None  # of floodmark's checkout; None: it does not run from a checkout
+    cluster: Cluster
+    partitions: tuple[PartitionSpec, ...]
+    workload: Workload
+    schedule_runner: ScheduleRunner
+    schedule: Schedule = ()
+    unstruck: str | None = None  # why a requested nemesis will not strike
+    settle_timeout_s: float = 30.0
+    read_timeout_s: float = 120.0
+
+    @property
+    def folder(self) -> Path:
+        assert self.spec.out is not None, "the plan was made for a folder"
+        return self.spec.out
+
+    @property
+    def seed(self) -> int:
+        assert self.spec.seed is not None, "the plan was made from a seed"
+        return self.spec.seed
 
 
 USUAL: Mapping[str, Any] = {one.name: one.default for one in fields(RunSpec)}

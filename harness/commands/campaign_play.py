@@ -33,8 +33,7 @@ from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.pipeline import Play
 from floodmark.harness.run import sync_run
-from floodmark.harness.runner import RunPlan
-from floodmark.harness.spec import RunSpec
+from floodmark.harness.spec import RunPlan, RunSpec
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
 

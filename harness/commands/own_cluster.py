@@ -24,8 +24,8 @@ from floodmark.harness.errors import UnfitCluster, UsageError
 from floodmark.harness.pipeline import Gate
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.run import refuse_nonempty
-from floodmark.harness.runner import RunPlan, spread
-from floodmark.harness.spec import DIRECT, TOPIC, RunSpec, pairs
+from floodmark.harness.runner import spread
+from floodmark.harness.spec import DIRECT, TOPIC, RunPlan, RunSpec, pairs
 from floodmark.nemesis.strikes import unavailable
 
 PORT = 9092

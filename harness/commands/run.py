@@ -36,10 +36,10 @@ from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE, is_kafk
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.schedule_outcome import NO_STRIKES, missed_entries_text
 from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
-from floodmark.harness.runner import RunPlan, RunResult, first_free_value, spread
+from floodmark.harness.runner import RunResult, first_free_value, spread
 from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
-from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunSpec, pairs
+from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunPlan, RunSpec, pairs
 from floodmark.harness.verdict import EXIT_VALID, worst
 
 SIMULATED_RATE = 100.0  # ops a second, of virtual time

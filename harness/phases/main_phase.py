@@ -23,14 +23,13 @@ from floodmark.harness.protocols import (
     Cluster,
     ExplainsDeaths,
     Failpoints,
-    ScheduleRunner,
     Session,
     Traces,
     Workload,
     ability,
 )
-from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.schedule.views import Met, View
+from floodmark.harness.spec import RunPlan
 from floodmark.harness.trace import Feed
 
 SCRIPTED = 1_000_000  # scripted sends have processes from here on
@@ -42,19 +41,6 @@ _TEMPORARY = frozenset({
     "CONNECTION", "LEADER_NOT_AVAILABLE", "NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION",
     "FENCED_LEADER_EPOCH", "UNKNOWN_LEADER_EPOCH",
 })
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """The load and the schedule of the main phase."""
-
-    workload: Workload
-    schedule_runner: ScheduleRunner
-    schedule: Schedule
-    seed: int
-    concurrency: int
-    rate: float | None  # ops a second, all processes together; None: as fast as possible
-    duration_s: float
 
 
 class RunSight:
@@ -147,22 +133,22 @@ class _Pace:
                 await asyncio.sleep(at_s - now_s)
 
 
-async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[int, ...]:
+async def main_phase(plan: RunPlan, recorder: Recorder) -> tuple[int, ...]:
     """Run the phase; returns the positions of entries whose moment never came. Raises the first error of any
     process or of the schedule."""
     stop = asyncio.Event()
-    pace = _Pace(load.rate)
+    pace = _Pace(plan.spec.rate)
     processes = {
-        asyncio.create_task(_place(load, place, recorder, pace, stop), name=f"place {place}")
-        for place in range(load.concurrency)
+        asyncio.create_task(_place(plan, place, recorder, pace, stop), name=f"place {place}")
+        for place in range(plan.spec.concurrency)
     }
-    sight = RunSight(recorder, cluster)
-    scripted = ScriptedClients(load.workload, recorder)
-    strikes = asyncio.create_task(load.schedule_runner.carry_out(load.schedule, sight, recorder,
+    sight = RunSight(recorder, plan.cluster)
+    scripted = ScriptedClients(plan.workload, recorder)
+    strikes = asyncio.create_task(plan.schedule_runner.carry_out(plan.schedule, sight, recorder,
                                                                  scripted.send))
-    clock = asyncio.create_task(asyncio.sleep(load.duration_s))
+    clock = asyncio.create_task(asyncio.sleep(plan.spec.duration))
     try:
-        await _until_done({strikes, clock}, processes, timeout_s=_bound_s(load))
+        await _until_done({strikes, clock}, processes, timeout_s=_bound_s(plan))
         stop.set()
         if processes:
             await asyncio.wait(processes, timeout=_DRAIN_TIMEOUT_S)
@@ -174,11 +160,11 @@ async def main_phase(load: Load, recorder: Recorder, cluster: Cluster) -> tuple[
     return strikes.result()
 
 
-async def _drive(load: Load, process: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
+async def _drive(plan: RunPlan, process: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
     """Run one process, from its first op to its last."""
-    session = load.workload.session(process)
+    session = plan.workload.session(process)
     try:
-        for intent in load.workload.intents(process, Random(f"{load.seed}/{process}")):
+        for intent in plan.workload.intents(process, Random(f"{plan.seed}/{process}")):
             await pace.wait()
             if stop.is_set():
                 return
@@ -263,12 +249,12 @@ class ScriptedClients:
         return outcome
 
 
-async def _place(load: Load, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
+async def _place(plan: RunPlan, place: int, recorder: Recorder, pace: _Pace, stop: asyncio.Event) -> None:
     """Run one place among the n: a process, and a new one whenever it has ended."""
     process = place
     while not stop.is_set():
-        await _drive(load, process, recorder, pace, stop)
-        process += load.concurrency
+        await _drive(plan, process, recorder, pace, stop)
+        process += plan.spec.concurrency
 
 
 async def _until_done(required: Collection[asyncio.Task[Any]], others: Collection[asyncio.Task[None]], *,
@@ -286,7 +272,7 @@ async def _until_done(required: Collection[asyncio.Task[Any]], others: Collectio
                 task.result()
 
 
-def _bound_s(load: Load) -> float:
-    return load.duration_s + _SCHEDULE_GRACE_S + sum(
+def _bound_s(plan: RunPlan) -> float:
+    return plan.spec.duration + _SCHEDULE_GRACE_S + sum(
         entry.timeout_s + (entry.moment.planned_ns / 1e9 if entry.moment is not None else 0.0)
-        for entry in load.schedule)
+        for entry in plan.schedule)

@@ -25,7 +25,7 @@ from floodmark.harness.logdir.record_batches import HEADER, frame
 from floodmark.harness.protocols import WorkloadSettings
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import Ack, After
-from floodmark.harness.spec import RunSpec
+from floodmark.harness.spec import RunPlan, RunSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.cluster]
 VERSION = "4.3.1"
@@ -39,7 +39,7 @@ SCHEDULE = (
 )
 
 
-def plan_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> runner.RunPlan:
+def plan_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> RunPlan:
     cluster: Any = catalog.cluster(
         "local", folder, 3, rules="kip-320", bugs=(), links="direct", kafka=VERSION,
         config={"min.insync.replicas": "2"})
@@ -48,7 +48,7 @@ def plan_of(folder: Path, monkeypatch: pytest.MonkeyPatch) -> runner.RunPlan:
     settings = WorkloadSettings(
         run_id=RUN_ID, seed=5, partitions=partitions, addresses=cluster.addresses, acks="all", concurrency=6,
         first_value=0, clients=wire_clients(cluster.addresses))
-    return runner.RunPlan(
+    return RunPlan(
         spec=RunSpec(out=folder, seed=5, duration=1.0, concurrency=6, rate=60.0, links="direct"),
         run_id=RUN_ID, version="0", commit="0", cluster=cluster, partitions=partitions, schedule=SCHEDULE,
         settle_timeout_s=120.0, schedule_runner=catalog.schedule_runner(cluster, partitions),

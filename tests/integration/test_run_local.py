@@ -20,7 +20,7 @@ from floodmark.harness.op import Op, Type
 from floodmark.harness.protocols import USUAL_LOAD, LoadShape, WorkloadSettings
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After
-from floodmark.harness.spec import RunSpec
+from floodmark.harness.spec import RunPlan, RunSpec
 
 LOAD = ("concurrency", "rate", "duration")  # of a spec
 RUN_ID, SIMULATED = "00c0ffee00c0ffee", catalog.SIMULATED
@@ -28,13 +28,13 @@ RUN_ID, SIMULATED = "00c0ffee00c0ffee", catalog.SIMULATED
 
 def made(folder: Path, *, place: str = "local", workload: str = "log", schedule: Schedule = (),
          load: LoadShape = USUAL_LOAD, topics: Mapping[str, Mapping[str, str]] | None = None,
-         library: bool = True, **changes: Any) -> runner.RunPlan:
+         library: bool = True, **changes: Any) -> RunPlan:
     """A plan for three brokers and two partitions. library: whether workloads may use Kafka's."""
     cluster = catalog.cluster(place, folder, 3, rules="kip-320", bugs=(), config={}, links="direct",
                               topics=topics)
     partitions = runner.spread(cluster.nodes, "log", 2, 3)
     concurrency = changes.get("concurrency", 8)
-    return runner.RunPlan(**{
+    return RunPlan(**{
         "run_id": RUN_ID, "version": "0", "commit": "0", "cluster": cluster, "partitions": partitions,
         "schedule": schedule, "spec": RunSpec(**{
             "out": folder, "seed": 5, "duration": 6.0, "concurrency": concurrency, "links": "direct",
@@ -49,7 +49,7 @@ def made(folder: Path, *, place: str = "local", workload: str = "log", schedule:
     })
 
 
-def carried_out(plan: runner.RunPlan) -> tuple[runner.RunResult, list[runner.Progress]]:
+def carried_out(plan: RunPlan) -> tuple[runner.RunResult, list[runner.Progress]]:
     progress_seen: list[runner.Progress] = []
     return asyncio.run(runner.carry_out(plan, progress_seen.append)), progress_seen
 

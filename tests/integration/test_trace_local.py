@@ -15,11 +15,11 @@ from floodmark.harness.client.client import wire_clients
 from floodmark.harness.protocols import Traces, WorkloadSettings, ability
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After
-from floodmark.harness.spec import RunSpec
+from floodmark.harness.spec import RunPlan, RunSpec
 
 
 def made(folder: Path, schedule: Schedule = (), *, place: str = "local", traced: bool = True,
-         **changes: Any) -> runner.RunPlan:
+         **changes: Any) -> RunPlan:
     """Three brokers, two partitions, as much load as they can take."""
     cluster = catalog.cluster(
         place, folder, 3, rules="kip-320", bugs=(), config={}, links="direct", trace=traced
@@ -37,7 +37,7 @@ def made(folder: Path, schedule: Schedule = (), *, place: str = "local", traced:
         "schedule_runner": catalog.schedule_runner(cluster, partitions),
         "workload": catalog.workload("log", settings),
     }  # fmt: skip
-    return runner.RunPlan(**plan)
+    return RunPlan(**plan)
 
 
 def killed(*, node: str, at_ack: int) -> Schedule:
@@ -51,7 +51,7 @@ def killed(*, node: str, at_ack: int) -> Schedule:
 class Follower:
     """Reads the raw files while a run goes on."""
 
-    def __init__(self, plan: runner.RunPlan) -> None:
+    def __init__(self, plan: RunPlan) -> None:
         traces = ability(plan.cluster, Traces)
         assert traces is not None
         self._traces = traces

@@ -15,9 +15,8 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario_runs import Part, play
 from floodmark.harness.pipeline import Played
 from floodmark.harness.reports.case_names import SCENARIO
-from floodmark.harness.runner import RunPlan
 from floodmark.harness.schedule.entry import Schedule
-from floodmark.harness.spec import RULES, RunSpec
+from floodmark.harness.spec import RULES, RunPlan, RunSpec
 from floodmark.harness.verdict import Verdict
 from floodmark.nemesis.scenario import load, shipped
 from floodmark.nemesis.systems import REFERENCE, why_not_played

@@ -14,8 +14,7 @@ from floodmark.harness.cli.options import (
     file_option,
     findings,
     judge_options,
-    refuse_with_bootstrap,
-    refuse_without_bootstrap,
+    refuse_misplaced,
     report_options,
     set_by_hand,
     spark_options,
@@ -50,16 +49,15 @@ def run(through: "Gate", **options: Any) -> int:
 
     On a cluster of your own: floodmark run --bootstrap HOST:PORT. See harness/TESTING_YOUR_OWN_KAFKA.md.
     """
-    from floodmark.harness.commands.run import run_and_judge
+    from floodmark.harness.commands.run import planned, run_and_judge
 
     spec = RunSpec(**options, given=set_by_hand())
+    refuse_misplaced(spec)
     if spec.bootstrap is None:
-        refuse_without_bootstrap(options)
-        return run_and_judge(spec, through)
-    refuse_with_bootstrap()
-    from floodmark.harness.commands.own_cluster import run_on_own
+        return run_and_judge(spec, through, planned)
+    from floodmark.harness.commands.own_cluster import planned_on_own
 
-    return run_on_own(spec, through)
+    return run_and_judge(spec, through, planned_on_own)
 
 
 @main.command()

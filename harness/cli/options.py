@@ -1,7 +1,7 @@
 """Defines options that several commands share, and turns a command's result into its exit."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,16 @@ import click
 from click.core import ParameterSource
 from msgspec import inspect
 
-from floodmark.harness import catalog, spec
+from floodmark.harness import catalog
 from floodmark.harness.campaign.quantities import seconds
 from floodmark.harness.commands import error_exits
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, NEMESIS, WORKLOAD, registered
 from floodmark.harness.spark_options import workers
+from floodmark.harness.spec import OPTIONS, TIME, TYPES, USUAL, Option, RunSpec, type_of
 
 RUN_FOLDER = click.Path(path_type=Path)
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 GATE = ("strict", "allow", "allow_unknown", "json_file", "junit_file", "markdown_file")
 
 
@@ -67,44 +69,35 @@ class WithRegistered(click.Option):
     """An option whose help lists what other distributions register. They are searched only when help is
     shown."""
 
-    kind = ""
+    def __init__(self, *words: Any, kind: str, **settings: Any) -> None:
+        super().__init__(*words, **settings)
+        self._kind = kind
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         record = super().get_help_record(ctx)
-        own = catalog.own_names(self.kind)
-        others = ", ".join(one.name_and_distribution for one in registered(self.kind) if one.name not in own)
+        own = catalog.own_names(self._kind)
+        others = ", ".join(one.name_and_distribution for one in registered(self._kind) if one.name not in own)
         return (record[0], f"Also: {others}. {record[1]}".strip()) if record and others else record
 
 
-class ClusterOption(WithRegistered):
-    kind = CLUSTER
-
-
-class WorkloadOption(WithRegistered):
-    kind = WORKLOAD
-
-
-class NemesisOption(WithRegistered):
-    kind = NEMESIS
-
-
-_SHOWN: Mapping[str | None, type[WithRegistered]] = {
-    CLUSTER: ClusterOption, WORKLOAD: WorkloadOption, NEMESIS: NemesisOption}
-
-
-def spec_options(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add the options of these fields of a RunSpec."""
+def options(*each: Decorator) -> Decorator:
+    """Add these options, in their order."""
 
     def adding(command: Callable[..., Any]) -> Callable[..., Any]:
-        for name in reversed(names):
-            command = _option_of(name, spec.OPTIONS[name])(command)
+        for option in reversed(each):
+            command = option(command)
         return command
 
     return adding
 
 
-def _option_of(name: str, about: spec.Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    usual = spec.USUAL[name]
+def spec_options(*names: str) -> Decorator:
+    """Add the options of these fields of a RunSpec."""
+    return options(*(_option_of(name, OPTIONS[name]) for name in names))
+
+
+def _option_of(name: str, about: Option) -> Decorator:
+    usual = USUAL[name]
     settings: dict[str, Any] = {"help": about.help, "hidden": about.hidden, "metavar": about.metavar}
     if about.kind == NEMESIS:
         settings["help"] = (f"{', '.join(catalog.NEMESES)}, all or none; `partition` means cut. In "
@@ -112,23 +105,22 @@ def _option_of(name: str, about: spec.Option) -> Callable[[Callable[..., Any]], 
     if usual is False:
         settings["is_flag"] = True
     else:
-        settings["type"] = _type_of(name, about)
-        settings["multiple"] = usual == ()
+        settings |= {"type": _type_of(name, about), "multiple": usual == (),
+                     "show_default": about.default_text or usual not in (None, ())}
         settings |= {} if usual in (None, ()) else {"default": usual}
-        settings["show_default"] = about.default_text or usual not in (None, ())
-    if about.kind in _SHOWN:
-        settings["cls"] = _SHOWN[about.kind]
+    if about.kind in (CLUSTER, WORKLOAD, NEMESIS):
+        settings |= {"cls": WithRegistered, "kind": about.kind}
     return click.option(*(about.flags or (f"--{name.replace('_', '-')}",)), name, **settings)
 
 
-def _type_of(name: str, about: spec.Option) -> Any:
+def _type_of(name: str, about: Option) -> Any:
     if about.kind in (CLUSTER, WORKLOAD):
         return Named(about.kind)
-    if about.kind == spec.TIME:
+    if about.kind == TIME:
         return Time()
     if about.choices:
         return (Acks if name == "acks" else click.Choice)(list(about.choices))
-    info = spec.type_of(spec.TYPES[name])
+    info = type_of(TYPES[name])
     if isinstance(info, inspect.IntType) and info.ge is not None:
         return click.IntRange(info.ge, about.most)
     if isinstance(info, inspect.FloatType):
@@ -163,87 +155,62 @@ def findings(_: click.Context, __: click.Parameter, begun: str) -> list[str]:
     return [name for name in known_findings() if name.startswith(begun)]
 
 
+def file_option(name: str, parameter: str, does: str) -> Decorator:
+    """An option that names a file to write."""
+    return click.option(name, parameter, metavar="FILE", type=click.Path(path_type=Path), help=does)
+
+
 def judge_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add check's options, which run and rejudge also have; the command gets them as `through`, the gate."""
 
+    @options(
+        click.option("--strict", is_flag=True, help="Take every permitted finding for a bug."),
+        click.option("--allow", multiple=True, metavar="NAME", shell_complete=findings,
+                     help="Findings of this name never fail the gate."),
+        click.option("--allow-unknown", is_flag=True, help="'unknown' passes the gate."),
+        file_option("--json", "json_file", "Write all verdicts to FILE."),
+    )
     @wraps(command)
-    def judging(*args: Any, **options: Any) -> Any:
+    def judging(*args: Any, **given: Any) -> Any:
         from floodmark.harness.pipeline import gate
 
-        gate_options = {name: options.pop(name) for name in GATE if name in options}
-        return command(*args, through=gate(**gate_options), **options)
+        gate_options = {name: given.pop(name) for name in GATE if name in given}
+        return command(*args, through=gate(**gate_options), **given)
 
-    given: Callable[..., Any] = judging
-    for option in (
-        file_option("--json", "json_file", "Write all verdicts to FILE."),
-        click.option("--allow-unknown", is_flag=True, help="'unknown' passes the gate."),
-        click.option(
-            "--allow",
-            multiple=True,
-            metavar="NAME",
-            shell_complete=findings,
-            help="Findings of this name never fail the gate.",
-        ),
-        click.option("--strict", is_flag=True, help="Take every permitted finding for a bug."),
-    ):
-        given = option(given)
-    return given
+    return judging
 
 
-def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for reports that CI servers show."""
-    for option in (
-        file_option("--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE."),
-        file_option("--junit", "junit_file", "Write a JUnit report, a test case a run, to FILE."),
-    ):
-        command = option(command)
-    return command
+report_options = options(  # reports that CI servers show
+    file_option("--junit", "junit_file", "Write a JUnit report, a test case a run, to FILE."),
+    file_option("--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE."))
 
 
 def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options for where the judge's Spark runs; the command gets them as `workers`."""
 
+    @options(
+        click.option("--master", metavar="URL", show_default="local[*], the cores of this machine",
+                     help="Spark's workers, such as spark://HOST:7077."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE",
+                     help="A key of Spark's (repeatable), such as spark.driver.memory=8g."),
+    )
     @wraps(command)
-    def choosing(*args: Any, master: str | None, conf: Sequence[str], **options: Any) -> Any:
-        return command(*args, workers=workers(master, conf), **options)
+    def choosing(*args: Any, master: str | None, conf: Sequence[str], **given: Any) -> Any:
+        return command(*args, workers=workers(master, conf), **given)
 
-    given: Callable[..., Any] = choosing
-    for option in (
-        click.option(
-            "--conf",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="A key of Spark's (repeatable), such as spark.driver.memory=8g.",
-        ),
-        click.option(
-            "--master",
-            metavar="URL",
-            show_default="local[*], the cores of this machine",
-            help="Spark's workers, such as spark://HOST:7077.",
-        ),
-    ):
-        given = option(given)
-    return given
+    return choosing
 
 
-def file_option(name: str, parameter: str, does: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """An option that names a file to write."""
-    return click.option(name, parameter, metavar="FILE", type=click.Path(path_type=Path), help=does)
-
-
-def refuse_without_bootstrap(options: Mapping[str, Any]) -> None:
-    """Raise UsageError for options of a user's own cluster without --bootstrap."""
-    if any(options[name] for name, about in spec.OPTIONS.items() if about.own_cluster == "takes"):
-        raise UsageError("--client-config, --faults and --i-may-break-this are for a cluster of your own: "
-                         "name it by --bootstrap HOST:PORT")
-
-
-def refuse_with_bootstrap() -> None:
-    """Raise UsageError for options that the user set and that only floodmark's own clusters have."""
-    context = click.get_current_context()
-    given = [(about.flags or (f"--{name}",))[0].partition("/")[0] for name, about in spec.OPTIONS.items()
-             if about.own_cluster == "refuses"
-             and context.get_parameter_source(name) not in (None, ParameterSource.DEFAULT)]
+def refuse_misplaced(spec: RunSpec) -> None:
+    """Raise UsageError for options of a user's own cluster without --bootstrap, and for options with it that
+    only floodmark's own clusters have."""
+    if spec.bootstrap is None:
+        if any(getattr(spec, name) for name, about in OPTIONS.items() if about.own_cluster == "takes"):
+            raise UsageError("--client-config, --faults and --i-may-break-this are for a cluster of your "
+                             "own: name it by --bootstrap HOST:PORT")
+        return
+    given = [(about.flags or (f"--{name}",))[0].partition("/")[0] for name, about in OPTIONS.items()
+             if about.own_cluster == "refuses" and name in spec.given]
     if given:
         raise UsageError(f"{', '.join(given)} cannot be chosen for a cluster of your own: leave "
                          f"{'them' if len(given) > 1 else 'it'} out, or leave --bootstrap out")

@@ -17,11 +17,15 @@ from floodmark.harness import catalog
 from floodmark.harness.client.security import Security, read_client_config
 from floodmark.harness.cluster.own.cluster import OwnCluster, find
 from floodmark.harness.cluster.own.fault_commands import read_fault_commands
-from floodmark.harness.commands import planned_schedule
-from floodmark.harness.commands.planned_schedule import PlannedSchedule, PlanningContext
-from floodmark.harness.commands.run import plan_on, run_plan, whole_number, with_seed
-from floodmark.harness.errors import UnfitCluster, UsageError
-from floodmark.harness.pipeline import Gate
+from floodmark.harness.commands.run import (
+    PlanningContext,
+    make_schedule,
+    plan_on,
+    random_schedule,
+    whole_number,
+    with_seed,
+)
+from floodmark.harness.errors import UsageError
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.runner import spread
@@ -35,11 +39,6 @@ _SESSIONS = ("broker.session.timeout.ms", "zookeeper.session.timeout.ms")
 _SESSION_MS = "9000"  # Kafka's defaults
 _LAG, _LAG_MS = "replica.lag.time.max.ms", "30000"
 _INSYNC = "min.insync.replicas"
-
-
-def run_on_own(spec: RunSpec, through: Gate) -> int:
-    """Runs and judges, like `floodmark run` on any cluster."""
-    return run_plan(planned_on_own(spec), through, is_latest=spec.out is None)
 
 
 def planned_on_own(spec: RunSpec) -> RunPlan:
@@ -67,9 +66,12 @@ def planned_on_own(spec: RunSpec) -> RunPlan:
                          commands=commands, may_break=spec.may_break, topic_settings=given)
     shown = found.settings[0]
     session_ms = next((shown[key] for key in _SESSIONS if key in shown), _SESSION_MS)
-    strikes = strikes_on(cluster, PlanningContext(
+    context = PlanningContext(
         spec=spec, nodes=nodes, session_s=whole_number(_SESSIONS[0], session_ms) / 1000,
-        min_insync_replicas=whole_number(_INSYNC, given.get(_INSYNC) or shown.get(_INSYNC, "1"))))
+        min_insync_replicas=whole_number(_INSYNC, given.get(_INSYNC) or shown.get(_INSYNC, "1")))
+    impossible = {name: why for name in catalog.nemeses(spec.nemesis, PLACE)
+                  if (why := why_not(cluster, name, context)) is not None}
+    strikes = make_schedule(replace(context, unsupported=impossible))
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     plan = plan_on(cluster, specs, strikes, replace(spec, links=DIRECT), run_id=run_id,
@@ -85,34 +87,12 @@ def patience_of(settings: Mapping[str, str]) -> float:
     return max(int(time_ms if time_ms.isdecimal() else _LAG_MS) for time_ms in shown) / 1000
 
 
-def strikes_on(cluster: Cluster, context: PlanningContext) -> PlannedSchedule:
-    """The schedule of the file, or one of the nemeses that the owner's commands can carry out."""
-    requested = catalog.nemeses(context.spec.nemesis, PLACE)
-    if context.spec.schedule_file is not None:
-        if requested:
-            raise UsageError("--schedule and --nemesis exclude each other: leave one out")
-        return planned_schedule.schedule_from_file(context.spec.schedule_file, context)
-    named = catalog.named(context.spec.nemesis)
-    left_out = {name: why for name in requested if (why := why_not(cluster, name, context)) is not None}
-    for name, why in left_out.items():
-        if name in named:
-            raise UnfitCluster(f"--nemesis {name} is impossible on this cluster: {why}")
-    able = [name for name in requested if name not in left_out]
-    remarks = tuple(f"{name} is left out: {why}" for name, why in left_out.items())
-    if requested and not able:
-        return PlannedSchedule(schedule=(), remarks=remarks,
-                               unstruck=f"--nemesis {context.spec.nemesis}: {'; '.join(remarks)}")
-    planned = planned_schedule.random_schedule(",".join(able) or "none", context)
-    return replace(planned, remarks=(*remarks, *planned.remarks))
-
-
 def why_not(cluster: Cluster, nemesis: str, context: PlanningContext) -> str | None:
     """Why this nemesis is impossible on the cluster; None: it is possible."""
     lacking = unavailable(cluster)
     for overspend in (context.spec.overspend, True):  # for some nothing is planned without
-        schedule = planned_schedule.random_schedule(
-            nemesis, replace(context, spec=replace(
-                context.spec, duration=LONG_S, overspend=overspend))).schedule
+        schedule = random_schedule(replace(context, spec=replace(
+            context.spec, nemesis=nemesis, duration=LONG_S, overspend=overspend))).schedule
         if schedule:
             break
     return next((lacking[entry.f] for entry in schedule if entry.f in lacking), None)

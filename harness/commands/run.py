@@ -1,4 +1,11 @@
-"""Plans, makes and judges a run: `floodmark run`."""
+"""Plans, makes and judges a run: `floodmark run`.
+
+Rules of its schedule, which is that of a file, or a random plan of nemeses
+1. A nemesis that was named and is impossible here is refused; one that only `all` included is left out, with
+   a remark.
+2. If a nemesis was requested and nothing is planned, the plan has the reason: such a run proves less than
+   requested, and its verdict is unknown.
+"""
 
 import configparser
 import datetime
@@ -6,19 +13,17 @@ import functools
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import click
 
 from floodmark.harness import __version__, catalog
 from floodmark.harness.broker_config import broker_keys
-from floodmark.harness.commands import drawn_settings, planned_schedule
 from floodmark.harness.commands.broker_questions import refuse_config
-from floodmark.harness.commands.planned_schedule import PlannedSchedule
+from floodmark.harness.commands.drawn_settings import FLUSH, LEAST_ISR, SESSION, with_drawn_settings
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import Gate, has_died, judge_and_report, not_judged, record, say, tidy
 from floodmark.harness.protocols import (
@@ -32,34 +37,62 @@ from floodmark.harness.protocols import (
     ability,
     why_not,
 )
+from floodmark.harness.registered import NEMESIS as KIND
 from floodmark.harness.reports.case_names import NEMESIS, SCHEDULE_FILE, is_kafka, system_text
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.schedule_outcome import NO_STRIKES, missed_entries_text
 from floodmark.harness.run import DONE, default_folder, link_latest, refuse_nonempty
 from floodmark.harness.runner import RunResult, first_free_value, spread
-from floodmark.harness.schedule.entry import Schedule
+from floodmark.harness.schedule import json_form
+from floodmark.harness.schedule.entry import ACTS, Schedule
 from floodmark.harness.schedule.patterns import SESSION_S
 from floodmark.harness.spec import DIRECT, DRAWN, PROXIED, TOPIC, RunPlan, RunSpec, pairs
 from floodmark.harness.verdict import EXIT_VALID, worst
+from floodmark.nemesis.budget import overspends
+from floodmark.nemesis.random_plans import plan
+from floodmark.nemesis.registered_nemeses import draws
 
 SIMULATED_RATE = 100.0  # ops a second, of virtual time
-_SESSION = "broker.session.timeout.ms"
+CUT, MOMENTS = "cut", "moments"
+UNTRACED = "they are observed in the trace: leave out --no-trace"
 
 
-def run_and_judge(spec: RunSpec, through: Gate) -> int:
-    """Makes, judges and reports a run; the last line on stdout is the folder, also after a failure."""
-    return run_plan(planned(spec), through, is_latest=spec.out is None)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSchedule:
+    """A schedule and remarks for the user. unstruck: why a requested nemesis has no fault in it; None: it
+    has, or none was requested."""
+
+    schedule: Schedule
+    remarks: tuple[str, ...] = ()
+    unstruck: str | None = None
 
 
-def run_plan(plan: RunPlan, through: Gate, *, is_latest: bool) -> int:
-    """Like run_and_judge, for an existing plan. is_latest: histories/runs/latest becomes this run, as it does
-    for runs in their default folders."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanningContext:
+    """A run, and what is known of the cluster for which its schedule is made."""
+
+    spec: RunSpec  # with its seed
+    nodes: tuple[str, ...]
+    min_insync_replicas: int
+    leaders: tuple[str, ...] = ()  # the preferred ones of the partitions; empty: unknown
+    session_s: float = SESSION_S  # of a broker's session
+    unsupported: Mapping[str, str] = field(default_factory=dict)  # nemeses that are impossible here, and why
+    flush_every: bool = False  # every write is fsynced: a power cut loses nothing
+
+
+# -- a run ------------------------------------------------------------------------------------------------
+
+
+def run_and_judge(spec: RunSpec, through: Gate, plan_of: Callable[[RunSpec], RunPlan]) -> int:
+    """Plans, makes, judges and reports a run; the last line on stdout is the folder, also after a failure.
+    A run in its default folder becomes histories/runs/latest."""
+    plan = plan_of(spec)
     refuse_nonempty(plan.folder)
     catalog.can_judge()  # before the run: a missing Java should be reported at once
     say(announced(plan))
     try:
         result = record(plan)
-        if is_latest:
+        if spec.out is None:
             link_latest(plan.folder)
         return judged(plan, result, through)
     except FloodmarkError as error:
@@ -103,14 +136,15 @@ def planned(spec: RunSpec, schedule: Schedule | None = None, *, ask_broker: bool
     if spec.cluster == catalog.SIMULATED and spec.rate is None:  # else time stands nearly still
         spec = replace(spec, rate=SIMULATED_RATE)
     if spec.settings == DRAWN:
-        spec = drawn_settings.with_drawn_settings(spec)
+        spec = with_drawn_settings(spec)
     specs = spec.assignment or spread(spec.node_names, TOPIC, spec.partitions, spec.factor)
     strikes = PlannedSchedule(schedule=schedule) if schedule is not None else schedule_of(spec)
     schedule = strikes.schedule
-    spec = replace(spec, links=links_of(spec, schedule))
-    planned_schedule.refuse_cuts(schedule, spec)
-    if not spec.trace:
-        planned_schedule.refuse_untraced(schedule)
+    if spec.cluster in catalog.ALWAYS_CUT:
+        spec = replace(spec, links=DIRECT)
+    elif spec.links is None:  # proxied only if the schedule needs it
+        spec = replace(spec, links=PROXIED if any(entry.f == CUT for entry in schedule) else DIRECT)
+    refuse_impossible(schedule, spec)
     for remark in strikes.remarks:
         click.echo(remark, err=True)
     cluster = cluster_of(spec)
@@ -150,8 +184,10 @@ def plan_on(cluster: Cluster, specs: tuple[PartitionSpec, ...], strikes: Planned
         load=spec.load,
         wire=ability(cluster, MakesClients) is None,
     )
+    asked = {NEMESIS: spec.nemesis} if spec.schedule_file is None else {
+        SCHEDULE_FILE: spec.schedule_file.stem}
     return RunPlan(
-        spec=replace(spec, asked=asked_of(spec)),
+        spec=replace(spec, asked=asked if spec.asked is None else spec.asked),
         run_id=run_id,
         version=__version__,
         commit=own_commit(),
@@ -191,41 +227,101 @@ def cluster_of(spec: RunSpec) -> Cluster:
     )
 
 
-def asked_of(spec: RunSpec) -> Mapping[str, Any]:
-    """What is tested, as it was requested: reports name runs by it."""
-    if spec.asked is not None:
-        return spec.asked
-    if spec.schedule_file is not None:
-        return {SCHEDULE_FILE: spec.schedule_file.stem}
-    return {NEMESIS: spec.nemesis}
-
-
-def links_of(spec: RunSpec, schedule: Schedule) -> str:
-    """The links as requested; by default proxied if the schedule needs it for a cut."""
-    if spec.cluster in catalog.ALWAYS_CUT:
-        return DIRECT
-    return spec.links or (PROXIED if any(entry.f == "cut" for entry in schedule) else DIRECT)
+# -- its schedule -----------------------------------------------------------------------------------------
 
 
 def schedule_of(spec: RunSpec) -> PlannedSchedule:
-    """The schedule of the file, or a random one from the seed."""
+    """The schedule on a cluster of floodmark's own, of the file or by the seed."""
     config = spec.broker_config
-    context = planned_schedule.PlanningContext(
+    return make_schedule(PlanningContext(
         spec=spec,
         nodes=spec.node_names,
         leaders=spec.node_names[:spec.partitions],  # as spread() places them
-        min_insync_replicas=whole_number("min.insync.replicas", {
-            **config, **pairs(spec.topic_config, "-t"), **spec.topics.get(TOPIC, {})}["min.insync.replicas"]),
+        min_insync_replicas=whole_number(LEAST_ISR, {
+            **config, **pairs(spec.topic_config, "-t"), **spec.topics.get(TOPIC, {})}[LEAST_ISR]),
         unsupported=catalog.unsupported_nemeses(spec.kafka, spec.rules),
         # At recovery Kafka does not flush what a killed broker had only written: a power cut may lose it.
-        flush_every=spec.kafka is None and broker_keys(config).get(drawn_settings.FLUSH) == "1",
-        session_s=whole_number(_SESSION, config.get(_SESSION, str(round(1000 * SESSION_S)))) / 1000,
-    )
+        flush_every=spec.kafka is None and broker_keys(config).get(FLUSH) == "1",
+        session_s=whole_number(SESSION, config.get(SESSION, str(round(1000 * SESSION_S)))) / 1000,
+    ))
+
+
+def make_schedule(context: PlanningContext) -> PlannedSchedule:
+    """The schedule of the file, with remarks on entries that overspend the budget; or a random one."""
+    spec = context.spec
+    requested = catalog.nemeses(spec.nemesis, spec.cluster)
     if spec.schedule_file is None:
-        return planned_schedule.random_schedule(spec.nemesis, context)
-    if catalog.nemeses(spec.nemesis, spec.cluster):
+        return random_schedule(context)
+    if requested:
         raise UsageError("--schedule and --nemesis exclude each other: leave one out")
-    return planned_schedule.schedule_from_file(spec.schedule_file, context)
+    schedule = json_form.load(spec.schedule_file, nodes=context.nodes, partitions=range(spec.partitions))
+    return PlannedSchedule(schedule=schedule, remarks=tuple(
+        f"entry {one.position} overspends the guarantees: {one.why}" for one in overspends(
+            schedule, min_insync_replicas=context.min_insync_replicas, flush_every=context.flush_every)))
+
+
+def random_schedule(context: PlanningContext) -> PlannedSchedule:
+    """A random schedule for the spec's nemeses."""
+    spec, remarks = context.spec, []
+    assert spec.seed is not None, "the plan is drawn from it"
+    requested, named = catalog.nemeses(spec.nemesis, spec.cluster), catalog.named(spec.nemesis)
+    names = list(requested)
+    for name, why, refusal in left_out(context):
+        if name in names:
+            if name in named and refusal is not None:
+                raise UsageError(refusal)
+            remarks.append(f"{name} is left out: {why}")
+            names.remove(name)
+    registered = draws({*names} - {*catalog.own_names(KIND)})
+    schedule = plan(
+        names, seed=spec.seed, nodes=context.nodes, partitions=range(spec.partitions),
+        duration_s=spec.duration, interval_s=spec.interval, overspend=spec.overspend,
+        session_s=context.session_s, links_cut=can_cut(spec), flush_every=context.flush_every,
+        leaders=context.leaders, registered=registered)
+    if registered and not spec.overspend:
+        for one in overspends(schedule, min_insync_replicas=context.min_insync_replicas,
+                              flush_every=context.flush_every):
+            raise UsageError(f"--nemesis {spec.nemesis} plans more faults than the guarantees tolerate, and "
+                             f"--overspend was not given: {one.why}")
+    unstruck = None
+    if requested and all(entry.f in ACTS for entry in schedule):
+        too_short = (f"a run of {spec.duration:g} s is too short: the first act comes after 1 to 2 s, and "
+                     "its faults are mended 1 s before the end: give a longer --duration")
+        unstruck = f"--nemesis {spec.nemesis}: {too_short if names else '; '.join(remarks)}"
+    return PlannedSchedule(schedule=schedule, remarks=tuple(remarks), unstruck=unstruck)
+
+
+def left_out(context: PlanningContext) -> Iterator[tuple[str, str, str | None]]:
+    """Yields each nemesis that cannot strike here, why, and what is said if it was named; None: that is not
+    refused."""
+    spec = context.spec
+    where = "here" if spec.bootstrap is None else "on this cluster"
+    for name, why in context.unsupported.items():
+        yield name, why, f"--nemesis {name} is impossible {where}: {why}"
+    if not can_cut(spec):
+        yield (CUT, "direct links cannot be cut (--links proxied can)",
+               "--nemesis cut needs links that can be cut: leave out --links direct, or leave out cut")
+    if context.min_insync_replicas < 2 and not (spec.overspend or context.flush_every):
+        yield ("power", "with min.insync.replicas=1 an ack may rest on the one copy that loses power, which "
+               "exceeds the budget (--overspend allows it)", None)
+    if not spec.trace:
+        yield (MOMENTS, f"it arms failpoints, and {UNTRACED}",
+               f"--nemesis {MOMENTS} arms failpoints, and {UNTRACED}, or leave out {MOMENTS}")
+
+
+def refuse_impossible(schedule: Schedule, spec: RunSpec) -> None:
+    """Raises UsageError for a cut where links cannot be cut, and for a failpoint without a trace: what a
+    broker met is lost when it ends there, and another end by SIGKILL would look like the armed one."""
+    for position, entry in enumerate(schedule):
+        if entry.f == CUT and not can_cut(spec):
+            raise UsageError(f"entry {position} of the schedule is a cut, and direct links cannot be cut: "
+                             "use --links proxied, or leave --links out")
+        if entry.f == "arm" and not spec.trace:
+            raise UsageError(f"entry {position} of the schedule arms a failpoint, and {UNTRACED}")
+
+
+def can_cut(spec: RunSpec) -> bool:
+    return spec.links != DIRECT or spec.cluster in catalog.ALWAYS_CUT
 
 
 def whole_number(key: str, value: str) -> int:
@@ -235,6 +331,7 @@ def whole_number(key: str, value: str) -> int:
     return int(value)
 
 
+# -- floodmark's own version ------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -245,34 +342,16 @@ def own_commit() -> str | None:
 
 def commit(package: Path) -> str | None:
     """The commit of floodmark's own checkout. None if it was installed otherwise: an enclosing repository (a
-    project with its environment inside) is not floodmark's."""
-    top = git(package, "rev-parse", "--show-toplevel")
-    if top is None:
-        return None
-    root = Path(top)
-    try:
-        own = (root / package.name).samefile(package) and is_floodmarks(root / "setup.cfg")
-    except OSError:
-        return None
-    return git(root, "rev-parse", "HEAD") if own else None
-
-
-def is_floodmarks(setup: Path) -> bool:
-    words = configparser.ConfigParser(interpolation=None)
-    try:
-        words.read_string(setup.read_text(encoding="utf-8"))
-    except (configparser.Error, UnicodeDecodeError):
-        return False
-    return words.get("metadata", "name", fallback=None) == "floodmark"
-
-
-def git(folder: Path, *words: str) -> str | None:
-    """The output of a git command in a folder; None if it fails. GIT_ variables are not passed on: in a git
-    hook of another repository GIT_DIR is set."""
+    project with its environment inside) is not floodmark's. GIT_ variables are not passed on: in a git hook
+    of another repository GIT_DIR is set."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    setup = configparser.ConfigParser(interpolation=None)
     try:
-        ran = subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=60,
-                              check=False, env=plain)
-    except (OSError, subprocess.TimeoutExpired):
+        ran = subprocess.run(["git", "-C", str(package), "rev-parse", "--show-toplevel", "HEAD"],
+                             capture_output=True, text=True, timeout=60, check=True, env=plain)
+        top, found = ran.stdout.splitlines()
+        setup.read_string((Path(top) / "setup.cfg").read_text(encoding="utf-8"))
+        same = (Path(top) / package.name).samefile(package)
+    except (OSError, ValueError, subprocess.SubprocessError, configparser.Error):
         return None
-    return ran.stdout.strip() or None
+    return found if same and setup.get("metadata", "name", fallback=None) == "floodmark" else None

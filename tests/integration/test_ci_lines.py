@@ -19,7 +19,7 @@ from readme import block
 
 from floodmark.harness.campaign.plan import preset_text, presets, read
 from floodmark.harness.cluster.own.fault_commands import read_fault_commands
-from floodmark.harness.commands import own_cluster
+from floodmark.harness.commands import run as run_command
 
 GITHUB, GITLAB = "# .github/workflows/floodmark.yml", "# .gitlab-ci.yml"
 OWN, FAULTS = "# the steps for a cluster by compose", "# floodmark-faults.toml"
@@ -164,7 +164,7 @@ def test_the_steps_for_an_own_cluster_are_valid(
     read_fault_commands(Path(FAULTS.removeprefix("# ")))
     assert tomllib.loads(block(FAULTS))["commands"].keys() >= {"kill", "start", "pause", "resume"}
     asked = []
-    monkeypatch.setattr(own_cluster, "run_on_own", lambda spec, _: asked.append(spec) or 0)
+    monkeypatch.setattr(run_command, "run_and_judge", lambda spec, *_: asked.append(spec) or 0)
     (step,) = yaml.safe_load(block(OWN))
     up, run = step["run"].strip().splitlines()
     assert up.startswith("docker compose up")

@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 
 from floodmark.harness import catalog
-from floodmark.harness.commands import planned_schedule
-from floodmark.harness.commands.planned_schedule import PlannedSchedule, PlanningContext
-from floodmark.harness.commands.run import planned, schedule_of
+from floodmark.harness.commands.run import (
+    PlannedSchedule,
+    PlanningContext,
+    planned,
+    random_schedule,
+    schedule_of,
+)
 from floodmark.harness.errors import UsageError
 from floodmark.harness.schedule.entry import ACTS
 from floodmark.harness.schedule.moments import Time
@@ -18,9 +22,9 @@ from floodmark.harness.spec import RunSpec
 def plan(words: str, *, duration_s: float = 30.0, links: str | None = None, least_isr: int = 2,
          cluster: str = "local", overspend: bool = False, trace: bool = True,
          flush_every: bool = False) -> PlannedSchedule:
-    return planned_schedule.random_schedule(words, PlanningContext(
-        spec=RunSpec(cluster=cluster, partitions=1, links=links, seed=1, duration=duration_s, interval=2.0,
-                     overspend=overspend, trace=trace),
+    return random_schedule(PlanningContext(
+        spec=RunSpec(nemesis=words, cluster=cluster, partitions=1, links=links, seed=1, duration=duration_s,
+                     interval=2.0, overspend=overspend, trace=trace),
         nodes=("n1", "n2", "n3"), min_insync_replicas=least_isr, flush_every=flush_every))
 
 
@@ -120,13 +124,13 @@ def test_moments_strike_where_brokers_have_failpoints() -> None:
     assert "moments" in catalog.nemeses("all")
     assert "moments" in catalog.nemeses("all", "simulated")
     context = PlanningContext(
-        spec=RunSpec(partitions=1, seed=1, duration=60.0), nodes=("n1", "n2", "n3"), min_insync_replicas=2,
-        unsupported={"moments": "it has no failpoints"})
-    planned_all = planned_schedule.random_schedule("all", context)
+        spec=RunSpec(nemesis="all", partitions=1, seed=1, duration=60.0), nodes=("n1", "n2", "n3"),
+        min_insync_replicas=2, unsupported={"moments": "it has no failpoints"})
+    planned_all = random_schedule(context)
     assert "moments is left out: it has no failpoints" in planned_all.remarks
     assert not {"arm", "release"} & {entry.f for entry in planned_all.schedule}
     with pytest.raises(UsageError, match="--nemesis moments is impossible here: it has no failpoints"):
-        planned_schedule.random_schedule("moments", context)
+        random_schedule(replace(context, spec=replace(context.spec, nemesis="moments")))
     with pytest.raises(UsageError, match="the somebodys cluster has no moments here"):
         catalog.nemeses("moments", "somebodys")
     assert {"arm", "release"} <= acts(plan("moments", duration_s=60.0))

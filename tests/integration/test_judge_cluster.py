@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 
-import big
 import pytest
+import real_like
 from command_line import GOLDEN, floodmark, golden
 from standalone import Standalone, standalone
 
@@ -60,17 +60,17 @@ def verdict(folder: Path) -> str:
 def test_two_workers_say_what_one_machine_says(cluster: Standalone, tmp_path: Path) -> None:
     """Byte for byte except timings: saved runs of every kind, and two that the workers' Python filters, one
     of them with losses."""
-    for lost in (0, 2):
-        big.write(tmp_path / f"big-{lost}", ops=2500, partitions=2, lost=lost)
-    folders = [golden(tmp_path, name) for name in SAVED] + [tmp_path / "big-0", tmp_path / "big-2"]
-    assert sum(file.stat().st_size for file in (tmp_path / "big-2").rglob("*.jsonl")) > 1 << 20
+    big = [real_like.write(tmp_path / f"big-{damage}", ops=2500, partitions=2, damage=damage)
+           for damage in (None, "lost")]
+    folders = [golden(tmp_path, name) for name in SAVED] + big
+    assert sum(file.stat().st_size for file in big[1].rglob("*.jsonl")) > 1 << 20
     here = floodmark("check", *folders)
     verdicts = {folder.name: verdict(folder) for folder in folders}
     there = check("--master", cluster.master, *CONF, *folders)
     assert (there.returncode, "Traceback" in there.stderr) == (here.code, False), there.stderr
     assert {folder.name: verdict(folder) for folder in folders} == verdicts
     assert there.stdout == here.out
-    assert "lost-write" in verdicts["big-2"]
+    assert "lost-write" in verdicts["big-lost"]
     worked = [daemon.log.read_text().count("Asked to launch executor") for daemon in cluster.daemons[1:]]
     assert min(worked) >= 1, "a worker had nothing to do"
 
@@ -95,7 +95,7 @@ def test_a_worker_without_the_packages_is_named_with_what_to_do(cluster: Standal
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
-    big.write(tmp_path / "big", ops=2500, partitions=2, lost=0)
+    real_like.write(tmp_path / "big", ops=2500, partitions=2)
     ran = called(sys.executable, "-m", "floodmark.harness", "check", "--master", cluster.master, *CONF,
                  tmp_path / "big", PYSPARK_PYTHON=str(bare))
     assert ran.returncode == 4, ran.stderr

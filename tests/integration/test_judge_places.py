@@ -7,8 +7,8 @@ import re
 import shutil
 from pathlib import Path
 
-import big
 import pytest
+import real_like
 from command_line import GOLDEN, Answer, floodmark, golden
 from folders import Tale
 from pyspark.sql import SparkSession
@@ -36,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     conf.set("fs.viewfs.mounttable.floodmark.link./runs", f"file:{root}")
     for name in SAVED:
         golden(root, name)
-    big.write(root / "run=7 [x] {y} %41 é", ops=2000, lost=2)  # long enough to be filtered, with an odd name
+    real_like.write(root / "run=7 [x] {y} %41 é", ops=2000, damage="lost")  # long enough to be filtered
     Tale().acked(1, 2).write(root / "no-rows")
     (root / "no-rows" / "replicas.jsonl").unlink()
     Tale().acked(1, 2).write(root / "no-dump")

@@ -6,7 +6,7 @@ could leave, so a judge must find nothing in it; a RunFolder stays plain data un
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -304,7 +304,7 @@ def lived(life: Life, random: Random, *, steps: int, settled: bool, trace: bool 
     if settled:
         life.settle()
     traced = random.random() < 0.2 if trace is None else trace
-    folder = RunFolder(run=run_json(life, settled=settled), lines=life.lines, rows=[],
+    folder = RunFolder(run=run_json(life.logs, settled=settled), lines=life.lines, rows=[],
                        dumps={node: [] for node in NODES}, trace=starts() + life.trace if traced else None)
     for key, log in sorted(life.logs.items()):
         freeze(folder, random, key, log, settled=settled)
@@ -341,8 +341,9 @@ def freeze(folder: RunFolder, random: Random, key: int, log: Log, *, settled: bo
         folder.rows.append(row)
 
 
-def run_json(life: Life, *, settled: bool) -> Line:
-    keys = sorted(life.logs)
+def run_json(partitions: Iterable[int], *, settled: bool = True) -> Line:
+    """run.json of a correct cluster; the leaders are added, and history_lines by write()."""
+    keys = sorted(partitions)
     run: Line = {
         "format": 1, "version": "0.1.0", "commit": "0" * 7, "seed": 1, "cluster": "local", "rules": "kip-320",
         "workload": "log", "nodes": list(NODES), "schedule": [], "missed": [], "died": [], "residue": None,

@@ -25,6 +25,8 @@ from typing import Any, BinaryIO
 import orjson
 from real_like_cluster import NODES, Cluster
 
+from histories import Line, run_json
+
 PRODUCERS, CONSUMERS = 8, 2  # clients that run at once, as with --concurrency 10
 PROBER, READER = 2_000_000, 3_000_000  # the first processes that probe, and that read in the end
 CHUNK = 500  # records of one poll at the most
@@ -46,9 +48,6 @@ DAMAGES: Mapping[str, str] = {
     "ends": "end-offset-regressed",  # every end offset is below what its client had read
     "disorder": "realtime-order",  # records are written, and polls returned, backwards, block by block
 }
-
-Line = dict[str, Any]
-
 
 @dataclass(slots=True)
 class Client:
@@ -291,26 +290,14 @@ class Run:
                 start = stop
 
     def about(self) -> Line:
-        keys, cluster = [str(key) for key in self.partitions], self.cluster
-        return {
-            "format": 1, "version": "0.1.0", "commit": "0000000", "seed": 0, "cluster": "local",
-            "rules": "kip-320", "workload": "txn" if self.transactions else "log", "nodes": NODES,
-            "config": {}, "schedule": [], "missed": [], "died": [], "residue": None, "clock_error_ns": 0,
-            "ended": "done", "settled": True,
-            "partitions": {key: {"topic": "log", "partition": int(key), "replicas": NODES,
-                                 "cleanup": "delete"} for key in keys},
-            "guarantees": {"acks": "all", "min_insync_replicas": 2, "replication_factor": 3,
-                           "unclean_leader_election": False, "idempotence": False, "retries": 0,
-                           "flush": "os",
-                           "isolation": "read_committed" if self.transactions else "read_uncommitted"},
-            "leaders": {key: {"leader": cluster.leaders[int(key)], "epoch": cluster.epoch(int(key)),
-                              "isr": NODES} for key in keys},
-            "settle": {"timeout_s": 30, "processes": [PROBER + key for key in self.partitions],
-                       "no_leader": [], "no_ack": [], "isr_short": [], "why": None},
-            "final_reads": {"processes": [READER + key for key in self.partitions],
-                            "partitions": list(self.partitions)},
-            "history_lines": self.index,
-        }  # fmt: skip
+        run, cluster = run_json(self.partitions), self.cluster
+        run["guarantees"]["isolation"] = "read_committed" if self.transactions else "read_uncommitted"
+        run["settle"]["processes"] = [PROBER + key for key in self.partitions]
+        run["final_reads"]["processes"] = [READER + key for key in self.partitions]
+        return run | {
+            "workload": "txn" if self.transactions else "log", "history_lines": self.index,
+            "leaders": {str(key): {"leader": cluster.leaders[key], "epoch": cluster.epoch(key), "isr": NODES}
+                        for key in self.partitions}}
 
 
 def rows(cluster: Cluster, transactions: bool) -> Iterator[bytes]:
@@ -356,15 +343,9 @@ def dumped(
 
 
 def write(
-    folder: Path,
-    *,
-    ops: int,
-    partitions: int = 4,
-    seed: int = 1,
-    transactions: bool = False,
-    trace: bool = False,
-    damage: str | None = None,
-) -> Path:
+    folder: Path, *, ops: int, partitions: int = 4, seed: int = 1, transactions: bool = False,
+    trace: bool = False, damage: str | None = None,
+) -> Path:  # fmt: skip
     """Writes one folder, which must not exist yet, and returns it. Only runs without a trace can have a
     damage."""
     assert damage is None or (damage in DAMAGES and not trace), damage

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import big
 import orjson
 import pyarrow.parquet as pq
 import pytest
+import real_like
 
 from floodmark.checkers.read import history_parquet, ranges
 from floodmark.checkers.read.history_parquet import copy_of, is_copy, keep, with_parquet
@@ -24,7 +24,7 @@ def of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def lines(tmp_path: Path) -> Path:
     """Sends, polls and more, and a nemesis's line with a text that needs quoting."""
-    history = big.write(tmp_path / "run", ops=300) / "history.jsonl"
+    history = real_like.write(tmp_path / "run", ops=300) / "history.jsonl"
     at = len(history.read_bytes().splitlines())
     fault = {"name": "kill", "nodes": ["n1"], "why": "a \"brace\": }{, \u00e9"}
     nemesis = {"index": at, "time": 1 << 40, "process": -1, "type": "info", "f": "kill", "fault": fault}

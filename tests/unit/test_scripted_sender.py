@@ -141,9 +141,9 @@ def test_a_process_of_the_load_is_over_after_an_op_of_unknown_outcome(tmp_path: 
     async def run() -> None:
         recorder, stop = Recorder(tmp_path / "history.jsonl"), asyncio.Event()
         loading = Loading(stop)
-        load = SimpleNamespace(workload=loading, seed=1, concurrency=4)
+        plan = SimpleNamespace(workload=loading, seed=1, spec=SimpleNamespace(concurrency=4))
         pace = main_phase._Pace(None)
-        await main_phase._place(load, 2, recorder, pace, stop)  # type: ignore[arg-type]
+        await main_phase._place(plan, 2, recorder, pace, stop)  # type: ignore[arg-type]
         recorder.close()
         assert loading.closed == [2, 6]
 

@@ -10,13 +10,14 @@ import orjson
 from floodmark.harness.errors import FloodmarkError
 
 LINES_PER_WRITE = 4096
+PROGRESS_EVERY = 1_000_000  # lines: some six seconds
 
 
 class HistoryLines:
     """Writes history.jsonl in format 1: indexes without gaps, times that never fall."""
 
     def __init__(self, path: Path, report_progress: Callable[[int], None] = lambda _: None) -> None:
-        """report_progress: called now and then with the number of lines."""
+        """report_progress: called with the number of lines, about every PROGRESS_EVERY."""
         self.count = 0
         self.clamped = 0  # lines whose time was earlier than that of the line before
         self._time = 0
@@ -57,5 +58,6 @@ class HistoryLines:
 
     def _flush(self) -> None:
         self._file.write(b"".join(self._buffered))
+        if self.count // PROGRESS_EVERY > (self.count - len(self._buffered)) // PROGRESS_EVERY:
+            self._report_progress(self.count)
         self._buffered.clear()
-        self._report_progress(self.count)

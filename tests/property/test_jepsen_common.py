@@ -12,9 +12,9 @@ import pytest
 from jepsen_damage import damaged, text_of
 from jepsen_runs import history
 
-from floodmark.harness.commands import import_jepsen
 from floodmark.harness.commands.import_jepsen import import_history
 from floodmark.harness.errors import UsageError
+from floodmark.harness.importers import jepsen_run
 from floodmark.harness.importers.jepsen_common_lines import ORDER, CommonLines, pattern_of
 
 HISTORIES = 240
@@ -102,7 +102,7 @@ def test_what_is_quick_is_what_is_slow(tmp_path: Path, monkeypatch: pytest.Monke
     texts = [text_for(seed) for seed in range(HISTORIES)]
     outcomes = {}
     for kind in (Counting, none_of_them):
-        monkeypatch.setattr(import_jepsen, "CommonLines", kind)
+        monkeypatch.setattr(jepsen_run, "CommonLines", kind)
         for seed, text in enumerate(texts):
             block_bytes = (1 << 18, 977, 64, 4096)[seed % 4]
             monkeypatch.setattr("floodmark.harness.importers.jepsen_file.BLOCK_BYTES", block_bytes)
@@ -141,7 +141,7 @@ def test_a_line_inside_a_string_is_no_line(tmp_path: Path) -> None:
 
 
 def test_the_order_of_the_fields_is_learnt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_jepsen, "CommonLines", Counting)
+    monkeypatch.setattr(jepsen_run, "CommonLines", Counting)
     text = history(5, txn=True, subscribe=False, ops=40, blind=0.0) + "\n"
     counts = []
     for name, given in (("as-jepsen", text), ("otherwise", reordered(text, Random(1)))):

@@ -11,6 +11,7 @@ from jepsen_text import READ, SEND, imported, in_json, nemesis, numbered, places
 from floodmark.harness.commands import import_jepsen
 from floodmark.harness.commands.import_jepsen import import_history
 from floodmark.harness.errors import FloodmarkError, UsageError
+from floodmark.harness.importers import history_writer
 from floodmark.harness.importers.jepsen_names import LIFE
 
 # -- the forms of a file ------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ def test_partitions_where_no_loss_can_be_inferred_are_reported(
 def test_progress_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(import_jepsen, "PROGRESS_EVERY", 5_000)
+    monkeypatch.setattr(history_writer, "PROGRESS_EVERY", 5_000)
     imported(tmp_path, numbered(*SEND * 6_000) + "\n")
     lines = capsys.readouterr().err.splitlines()
     assert [line for line in lines if line.startswith("...")] == ["... 8192 lines", "... 12000 lines"]

@@ -196,7 +196,7 @@ def import_simulated() -> None:
     for entry in (own(CLUSTER)[SIMULATED], *own(WORKLOAD).values()):
         entry.load()
     for module in ("harness.cluster.reference.system", "harness.client.client", "nemesis.random_plans",
-                   "nemesis.budget", "nemesis.strikes", "nemesis.refusals", "nemesis.schedule_runner"):
+                   "nemesis.budget", "nemesis.strikes", "nemesis.strikes", "nemesis.schedule_runner"):
         import_module(f"floodmark.{module}")
 
 
@@ -226,10 +226,10 @@ def schedule_runner(cluster: Cluster, partitions: Sequence[PartitionSpec], sched
                     ) -> ScheduleRunner:
     """Make the runner of schedules for this cluster, with every fault that the cluster supports, and this
     schedule's faults from other distributions."""
-    from floodmark.nemesis import refusals, registered_nemeses, schedule_runner, strikes
+    from floodmark.nemesis import registered_nemeses, schedule_runner, strikes
 
     nemeses = (strikes.Strikes(cluster), *registered_nemeses.nemeses_of(schedule, cluster))
-    return schedule_runner.ScheduleRunner(nemeses, partitions, refusals.limits_of(cluster))
+    return schedule_runner.ScheduleRunner(nemeses, partitions, strikes.limits_of(cluster))
 
 
 def _made(kind: str, name: str, protocol: type[Made], *args: Any, **options: Any) -> Made:

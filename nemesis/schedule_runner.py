@@ -10,56 +10,50 @@ Rules
    itself, entries that are then impossible are missed, and the schedule continues.
 3. After a cluster without any fault in force did not become healthy in the time of an entry, later entries
    wait at most UNHEALTHY_S for that, until it is healthy again: a broken cluster does not prolong its run.
-4. Between a moment and its act the cluster is observed only where that is needed (target_resolution.py).
+4. Between a moment and its act the cluster is observed only if that is needed: to resolve a role, or if the
+   moment was a time (then the op records the state at the strike).
+5. If no node has a role, the runner waits for one, as long as for the moment.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.faults import FAULTS, MENDING, OF_LINKS, loses
+from floodmark.harness.op import Intent, Outcome, Send
 from floodmark.harness.protocols import Nemesis, PartitionSpec, Recording, Sender, Struck
-from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
-from floodmark.harness.schedule.moments import HEALTHY, POLL_S
-from floodmark.harness.schedule.roles import Stage
-from floodmark.harness.schedule.views import Sight
-from floodmark.nemesis.missed_moments import Miss, explain_missed_moment, explain_missing_role
-from floodmark.nemesis.moment_watch import Watch, describe_death
-from floodmark.nemesis.refusals import Limits, refuse_schedule
-from floodmark.nemesis.scripted_ops import Scripted
-from floodmark.nemesis.strikes import Composed
-from floodmark.nemesis.target_resolution import (
-    ResolvedEntry,
-    describe_moment,
-    describe_strike_state,
-    resolve_targets,
-)
+from floodmark.harness.schedule.moments import HEALTHY, POLL_S, Failpoint, Reached, Time, describe_met
+from floodmark.harness.schedule.stage import ActiveFaults, Stage, needs_view, resolve
+from floodmark.harness.schedule.views import Met, Sight, View
+from floodmark.nemesis.moment_watch import Miss, Watch, explain_missed_moment, explain_missing_role
+from floodmark.nemesis.strikes import Limits, refuse_schedule
 
 UNHEALTHY_S = 10.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _RunContext:
-    """The run's objects that the schedule runner uses."""
-
-    sight: Sight
-    recording: Recording
-    scripted: Scripted
+NOWAIT_PATIENCE_S = 10.0  # of an op that stays open: a later step may have to release its leader first
+DRAIN_TIMEOUT_S = 3.0  # an op that gets its answer only after mending stays open
+_ARGS_OF_ONE_NODE = frozenset({"leader", "to", "from"})  # args that name one node
 
 
 class ScheduleRunner:
-    """Implements protocols.ScheduleRunner with these nemeses."""
+    """Implements protocols.ScheduleRunner with these nemeses. No two may carry out the same f."""
+
+    _sight: Sight
+    _recording: Recording
+    _scripted: "_Scripted"
 
     def __init__(self, nemeses: Sequence[Nemesis], partitions: Sequence[PartitionSpec],
                  limits: Limits | None = None, *, besides: Sequence[str] = ()) -> None:
         """besides: nodes that must be up in a healthy cluster, though they may have no replica."""
-        self._nemesis = Composed(nemeses)
-        able = ", ".join(sorted(self._nemesis.answers)) or "nothing"
+        self._by_f: dict[str, Nemesis] = {}
+        for nemesis in nemeses:
+            assert not self._by_f.keys() & nemesis.answers, f"{nemesis} answers what another does"
+            self._by_f |= dict.fromkeys(nemesis.answers, nemesis)
+        able = ", ".join(sorted(self._by_f)) or "nothing"
         self._limits = limits or Limits(
-            faults=dict.fromkeys(frozenset(FAULTS) - self._nemesis.answers, f"it can suffer {able}"))
+            faults=dict.fromkeys(frozenset(FAULTS) - self._by_f.keys(), f"it can suffer {able}"))
         self._besides = tuple(besides)
         self.assign(partitions)
         self._ledger = ActiveFaults()
@@ -74,7 +68,7 @@ class ScheduleRunner:
         self._replicas = {spec.key: spec.replicas for spec in partitions}
 
     def missed_words(self) -> Mapping[int, Mapping[str, Any]]:
-        return {position: miss.to_json() for position, miss in self._misses.items()}
+        return self._misses
 
     def in_force(self) -> tuple[str, ...]:
         return self._ledger.describe()
@@ -92,104 +86,245 @@ class ScheduleRunner:
         self.refuse(schedule)
         self._ledger, self._started_ns, self._deaths = ActiveFaults(), {}, len(sight.crashes())
         self._stays_unhealthy = False
-        context = _RunContext(sight=sight, recording=recording, scripted=Scripted(send))
-        death_watch = asyncio.create_task(self._notice_deaths(context), name="deaths by armed crashes")
+        self._sight, self._recording, self._scripted = sight, recording, _Scripted(send)
+        death_watch = asyncio.create_task(self._notice_deaths(), name="deaths by armed crashes")
         self._misses = {}
         done_ns = sight.now_ns()
         try:
             for position, entry in enumerate(schedule):
                 try:
-                    miss = await self._carry_out(entry, context, done_ns)
+                    miss = await self._carry_out(entry, done_ns)
                 except FloodmarkError as error:
-                    if sight.died():
-                        words = f"{', '.join(sight.died())} ended without being asked to"
-                        miss = Miss(waited_for="it could not be carried out", seen=(str(error), words))
-                    else:
+                    if not sight.died():
                         on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
                         raise FloodmarkError(
                             f"entry {position} of the schedule ({entry.f}{on}): {error}") from error
+                    words = f"{', '.join(sight.died())} ended without being asked to"
+                    miss = {"waited_for": "it could not be carried out", "seen": [str(error), words],
+                            "likely": []}
                 if miss is not None:
                     self._misses[position] = miss
                 done_ns = sight.now_ns()
-            await context.scripted.drain()
+            await self._scripted.drain()
             if death_watch.done():
                 death_watch.result()
             return tuple(self._misses)
         finally:
             death_watch.cancel()
             await asyncio.wait([death_watch])
-            await context.scripted.cancel_open()
+            await self._scripted.cancel_open()
             if death_watch.cancelled():  # otherwise the history can no longer be written, as its owner says
-                self._record_deaths(context)
+                self._record_deaths()
 
-    async def _carry_out(self, entry: Entry, context: _RunContext, done_ns: int) -> Miss | None:
+    async def _carry_out(self, entry: Entry, done_ns: int) -> Miss | None:
         """Carry out one entry; returns what was missed, its moment or its role, if anything was."""
         if self._stays_unhealthy and entry.moment == HEALTHY:
             entry = replace(entry, timeout_s=min(entry.timeout_s, UNHEALTHY_S))
         watch = Watch(
-            sight=context.sight, stage=self._current_stage, timeout_s=entry.timeout_s, done_ns=done_ns
-        )
+            sight=self._sight, stage=self._stage, timeout_s=entry.timeout_s, done_ns=done_ns)
         reached = await watch.wait_for(entry.moment)
         if entry.moment == HEALTHY:
             self._stays_unhealthy = reached is None and not self._ledger.lasting
         miss = None
         if reached is None:
-            miss = await explain_missed_moment(entry, watch.stuck[-1], context.sight, self._current_stage())
-        self._record_deaths(context)
+            miss = await explain_missed_moment(entry, watch.stuck[-1], self._sight, self._stage())
+        self._record_deaths()
         if entry.f == "wait" or (miss is not None and entry.f not in MENDING):
             return miss
-        resolved = await resolve_targets(entry, reached, context.sight, self._current_stage)
-        if resolved is None:
-            return miss or await explain_missing_role(entry, context.sight, self._current_stage())
+        target = await resolve_targets(entry, reached, self._sight, self._stage)
+        if target is None:
+            return miss or await explain_missing_role(entry, self._sight, self._stage())
         if entry.f in ACTS:
-            await context.scripted.run_op(resolved.entry)
-        elif resolved.nodes or not entry.nodes:
-            await self._strike(resolved, context)
+            await self._scripted.run_op(target.entry)
+        elif target.nodes or not entry.nodes:
+            await self._strike(target)
         return miss
 
-    def _current_stage(self) -> Stage:
+    def _stage(self) -> Stage:
         return Stage(replicas=self._replicas, ledger=self._ledger, besides=self._besides)
 
-    async def _strike(self, resolved: ResolvedEntry, context: _RunContext) -> None:
+    async def _strike(self, target: "Target") -> None:
         """Strike, and write the line in the history, even if the strike fails half-way."""
-        self._record_deaths(context)
-        began = context.recording.now_ns()
-        struck_at = describe_strike_state(resolved, context.sight, self._replicas)
-        struck = Struck(nodes=resolved.nodes)
+        self._record_deaths()
+        began = self._recording.now_ns()
+        f, args = target.entry.f, target.entry.args
+        struck_at = _where(target, self._sight, sorted(self._replicas))
+        struck = Struck(nodes=target.nodes)
         failed: dict[str, Any] = {}
         self._striking = True
         try:
-            struck = await self._nemesis.strike(resolved.entry, resolved.nodes)
+            struck = await self._by_f[f].strike(target.entry, target.nodes)
         except BaseException as error:
             failed = {"error": str(error) or type(error).__name__}
             raise
         finally:
             self._striking = False
-            f, args = resolved.entry.f, resolved.entry.args
-            on = struck.nodes or resolved.nodes
+            on = struck.nodes or target.nodes
             named = [args.get("kind", " ".join(on))] if f in OF_LINKS else on
             self._ledger = self._ledger.after(f, named, point=args.get("point"), began_ns=began)
             if f == "start":
                 self._started_ns |= dict.fromkeys(on, began)
-            fault = {"nodes": list(on), **args, **struck.detail, **describe_moment(resolved), "began": began,
+            fault = {"nodes": list(on), **args, **struck.detail, **_asked(target), "began": began,
                      **struck_at, **failed}
-            context.recording.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
+            self._recording.strike(f, {**fault, "lost": True} if loses(f, args) else fault)
 
     # -- deaths by armed crashes ----------------------------------------------------------------------------
 
-    async def _notice_deaths(self, context: _RunContext) -> None:
+    async def _notice_deaths(self) -> None:
         while True:
             await asyncio.sleep(POLL_S)
             if not self._striking:  # a strike writes its line first
-                self._record_deaths(context)
+                self._record_deaths()
 
-    def _record_deaths(self, context: _RunContext) -> None:
+    def _record_deaths(self) -> None:
         """Record a kill for each new death. If a start has undone it since, it is recorded, but not in
         force."""
-        crashes = context.sight.crashes()
+        crashes = self._sight.crashes()
         for position, crash in enumerate(crashes[self._deaths:], start=self._deaths):
             count = sum((one.node, one.name) == (crash.node, crash.name) for one in crashes[: position + 1])
-            context.recording.strike("kill", describe_death(crash, context.sight.now_ns(), count))
+            self._recording.strike("kill", _death(crash, self._sight.now_ns(), count))
             if crash.time_ns >= self._started_ns.get(crash.node, 0):
                 self._ledger = self._ledger.after("kill", [crash.node])
         self._deaths = len(crashes)
+
+
+def _death(crash: Met, noticed_ns: int, count: int) -> Mapping[str, Any]:
+    """The `fault` of a kill that no entry struck: the node reached a point that was armed to crash it. The
+    kill began when the point was reached, and was noticed later. count: which of its deaths at that point it
+    is. Or (action None) the node ended because of a fault in force, which `why` names."""
+    if crash.action is None:
+        return {"nodes": [crash.node], "why": crash.name, "reached": {"time": noticed_ns},
+                "began": crash.time_ns}
+    moment = Failpoint(node=crash.node, name=crash.name, partition=crash.partition)
+    return {"nodes": [crash.node], "moment": moment.to_json(),
+            "reached": {"time": noticed_ns, **describe_met(crash, count)}, "began": crash.time_ns}
+
+
+# -- targets ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """An entry whose moment has come, with nodes for its roles."""
+
+    entry: Entry  # its args with nodes for roles
+    nodes: tuple[str, ...]
+    reached: Reached | None  # None: the moment was missed
+    view: View | None  # that resolved the roles, or fulfilled the moment
+
+
+async def resolve_targets(entry: Entry, reached: Reached | None, sight: Sight,
+                          stage: Callable[[], Stage]) -> Target | None:
+    """Resolve the roles. None: no node had one of them within the entry's time-out."""
+    grudge = entry.args.get("grudge", {})
+    named = (*entry.nodes, *grudge, *(name for unheard in grudge.values() for name in unheard),
+             *(entry.args[key] for key in _ARGS_OF_ONE_NODE & entry.args.keys()))
+    view = reached.view if reached is not None else None
+    if view is None and (needs_view(named) or _strikes_by_time(entry)):
+        view = await sight.view()
+    deadline_ns = sight.now_ns() + int(entry.timeout_s * 1e9)
+    while True:
+        now = stage()
+        nodes = resolve(entry.nodes, entry.partition, view, now)
+        args = _resolve_args(entry, view, now)
+        if nodes is not None and args is not None:
+            return Target(entry=replace(entry, args=args), nodes=nodes, reached=reached, view=view)
+        if not needs_view(named) and not now.ledger.may_crash:
+            # No node is down, or paused, and only our own acts can change that.
+            nobody = Target(entry=entry, nodes=(), reached=reached, view=view)
+            return nobody if entry.f in MENDING else None
+        if sight.now_ns() >= deadline_ns:
+            return None
+        await asyncio.sleep(POLL_S)
+        if needs_view(named):
+            view = await sight.view()
+
+
+def _resolve_args(entry: Entry, view: View | None, stage: Stage) -> Mapping[str, Any] | None:
+    """Copy the args with nodes for roles. None: no node has one of the roles."""
+    found = dict(entry.args)
+    for key in sorted(_ARGS_OF_ONE_NODE & found.keys()):
+        meant = resolve([found[key]], entry.partition, view, stage)
+        if meant is None:
+            return None
+        found[key] = meant[0]
+    grudge: dict[str, list[str]] = {}
+    for hearer, unheard in found.get("grudge", {}).items():
+        hearers = resolve([hearer], entry.partition, view, stage)
+        snubbed = resolve(unheard, entry.partition, view, stage)
+        if hearers is None or snubbed is None:
+            return None
+        for node in hearers:
+            grudge.setdefault(node, []).extend(name for name in snubbed if name != node)
+    return {**found, "grudge": grudge} if "grudge" in found else found
+
+
+def _strikes_by_time(entry: Entry) -> bool:
+    return isinstance(entry.moment, Time) and entry.f not in MENDING
+
+
+def _asked(target: Target) -> dict[str, Any]:
+    """The requested roles and moment, and how the moment was reached."""
+    entry, reached = target.entry, target.reached
+    asked = {} if entry.nodes in ((), target.nodes) else {"asked": list(entry.nodes)}
+    return asked if entry.moment is None else {
+        **asked, "moment": entry.moment.to_json(), "reached": None if reached is None else reached.describe()}
+
+
+def _where(target: Target, sight: Sight, partitions: Sequence[int]) -> dict[str, Any]:
+    """The state at a fault's time: acks so far, leader and ISR of each partition."""
+    if target.view is None or not _strikes_by_time(target.entry):
+        return {}
+    seen = {key: target.view.partitions[key] for key in partitions if key in target.view.partitions}
+    return {"where": {
+        "acks": {str(key): sight.acks(key) for key in partitions},
+        "leader": {str(key): view.leader for key, view in seen.items()},
+        "isr": {str(key): list(view.isr) for key, view in seen.items()},
+    }}
+
+
+# -- scripted ops -------------------------------------------------------------------------------------------
+
+
+class _Scripted:
+    """Runs entries as ops. Ops with `nowait` are open until `drain`."""
+
+    def __init__(self, send: Sender) -> None:
+        self._send = send
+        self._open: set[asyncio.Task[Outcome]] = set()
+
+    async def run_op(self, entry: Entry) -> None:
+        args, nowait = entry.args, entry.args.get("nowait")
+        intent = Intent(
+            f=entry.f, partitions=tuple(args.get("partitions", ())),
+            sends=tuple(Send(**one) for one in args.get("sends", ())),
+            node=args.get("to", args.get("from")), acks=args.get("acks"), offset=args.get("offset"),
+            client=args.get("client"), patience_s=NOWAIT_PATIENCE_S if nowait else None)
+        if not nowait:
+            await self._send(intent)
+            return
+        begun = asyncio.Event()
+
+        async def send_op() -> Outcome:
+            begun.set()
+            return await self._send(intent)
+
+        self._open.add(asyncio.create_task(send_op(), name=f"scripted {entry.f}"))
+        await begun.wait()
+
+    async def drain(self) -> None:
+        """Wait for the open ops; one without an answer stays open in the history."""
+        if not self._open:
+            return
+        done, self._open = await asyncio.wait(self._open, timeout=DRAIN_TIMEOUT_S)
+        for task in done:
+            if isinstance(error := task.exception(), FloodmarkError):
+                raise FloodmarkError(f"an op that the schedule left open: {error}") from error
+            task.result()
+
+    async def cancel_open(self) -> None:
+        for task in self._open:
+            task.cancel()
+        if self._open:
+            await asyncio.wait(self._open)
+        self._open = set()

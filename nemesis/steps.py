@@ -15,7 +15,7 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedToken
 from lark.exceptions import VisitError
 
 from floodmark.harness.errors import refuse
-from floodmark.harness.schedule.roles import EVERY, ROLES
+from floodmark.harness.schedule.stage import EVERY, ROLES
 from floodmark.harness.schedule.states import (
     CONTROLLER_FIELDS,
     NUMBERS,

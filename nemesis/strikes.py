@@ -1,28 +1,31 @@
-"""Carries out floodmark's faults on a cluster: by the methods that harness/faults.py names for them.
+"""Carries out floodmark's faults on a cluster, by the methods that harness/faults.py names for them; refuses
+schedules with what a cluster cannot suffer.
 
 Most call their method once for each node. A strike of its own, here, has a fault that does more: how the
 entry's arguments become calls, and what the history has of it.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.errors import FloodmarkError, UnfitCluster
 from floodmark.harness.event_loop import gather_all
-from floodmark.harness.faults import FAULTS, QUALITIES
+from floodmark.harness.faults import DISKS_DAMAGED, FAULTS, QUALITIES
 from floodmark.harness.protocols import (
     BadDisks,
     Cluster,
     ElectsReplica,
-    Nemesis,
+    Failpoints,
     Struck,
+    Traces,
     Wipes,
     ability,
     method_for,
     needed_for,
     why_not,
 )
-from floodmark.harness.schedule.entry import Entry
+from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN
 from floodmark.nemesis.grudges import apart
 
@@ -47,27 +50,64 @@ class Strikes:
         return await _STRIKES.get(entry.f, _on_each)(self._methods[entry.f], self._cluster, entry, nodes)
 
 
-class Composed:
-    """Passes each entry to the nemesis that carries out its f. No two nemeses may have the same f."""
-
-    def __init__(self, nemeses: Sequence[Nemesis]) -> None:
-        self._by_f: dict[str, Nemesis] = {}
-        for nemesis in nemeses:
-            for f in sorted(nemesis.answers):
-                assert f not in self._by_f, f"both {self._by_f[f]} and {nemesis} answer {f}"
-                self._by_f[f] = nemesis
-
-    @property
-    def answers(self) -> frozenset[str]:
-        return frozenset(self._by_f)
-
-    async def strike(self, entry: Entry, nodes: Nodes) -> Struck:
-        return await self._by_f[entry.f].strike(entry, nodes)
-
-
 def unavailable(cluster: Cluster) -> Mapping[str, str]:
     """f -> the reason why this cluster cannot suffer it."""
     return {f: why_not(cluster, needed_for(f)) for f in FAULTS if method_for(cluster, f) is None}
+
+
+# -- what a cluster cannot do -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a cluster cannot do, each with the reason; the default: nothing. It is known before it starts."""
+
+    faults: Mapping[str, str] = field(default_factory=dict)  # by f
+    points: frozenset[str] | None = None  # failpoints that it has; None: all
+    leader: str | None = None  # why no replica can be elected by name
+    trace: str | None = None  # why one leader's acks cannot be counted
+    not_shown: frozenset[str] = frozenset()  # fields of a replica
+
+
+def limits_of(cluster: Cluster) -> Limits:
+    failpoints, traces = ability(cluster, Failpoints), ability(cluster, Traces)
+    trace = why_not(cluster, Traces) if traces is None else None
+    if traces is not None and traces.traced_events is not None and "ack" not in traces.traced_events:
+        trace = "this system's trace has no ack"
+    return Limits(
+        faults=unavailable(cluster), trace=trace, not_shown=cluster.not_shown,
+        points=None if failpoints is None else failpoints.points,
+        leader=None if ability(cluster, ElectsReplica) is not None else why_not(cluster, ElectsReplica))
+
+
+def refuse_schedule(schedule: Schedule, limits: Limits) -> None:
+    """Raise UnfitCluster for the first entry that cannot be carried out. A schedule is refused completely:
+    with a step left out it would be another experiment, and the run would prove something else."""
+    for position, entry in enumerate(schedule):
+        for why in _refusals(entry, limits):
+            on = f" {' '.join(entry.nodes)}" if entry.nodes else ""
+            what = f"entry {position} of the schedule ({entry.f}{on})"
+            raise UnfitCluster(f"{what} cannot be carried out: {why}")
+
+
+def _refusals(entry: Entry, limits: Limits) -> Iterator[str]:
+    args = entry.args if entry.f in FAULTS else {}  # the arguments of others are their own
+    if entry.f in limits.faults:
+        yield f"this cluster cannot suffer {entry.f}: {limits.faults[entry.f]}"
+    if "leader" in args and limits.leader is not None:
+        yield f"no replica can be elected by name: {limits.leader}"
+    name = (args.get("point") or {}).get("name")
+    if name is not None and limits.points is not None and name not in limits.points:
+        yield f"this cluster has no failpoint {name}; it has {', '.join(sorted(limits.points)) or 'none'}"
+    if "keep_share" in args and (hidden := {"leo", "log_start"} & limits.not_shown):
+        yield f"keep_share is a share of the log; this system does not show {' and '.join(sorted(hidden))}"
+    if entry.f == "disk" and args.get("kind") in DISKS_DAMAGED[1:] and "bad_disk" in limits.faults:
+        yield f"its disks can only be {DISKS_DAMAGED[0]}: {limits.faults['bad_disk']}"
+    for part in () if entry.moment is None else entry.moment.parts():
+        yield from part.refusals(limits.trace, limits.not_shown)
+
+
+# -- strikes ------------------------------------------------------------------------------------------------
 
 
 async def _on_each(method: Method, _: Cluster, entry: Entry, nodes: Nodes) -> Struck:
@@ -77,13 +117,20 @@ async def _on_each(method: Method, _: Cluster, entry: Entry, nodes: Nodes) -> St
     return Struck(nodes=nodes)
 
 
-# -- links --------------------------------------------------------------------------------------------------
-
-
-async def _cut(cut: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
-    grudge = _grudge(cluster, entry, nodes)
-    await cut(grudge, reset=entry.args.get("reset", False))
-    return Struck(nodes=_named(grudge), detail={"grudge": grudge})
+async def _on_links(method: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
+    """By the entry's grudge, its roles resolved; without one the struck nodes are apart from all the others
+    and the controller (clients still reach them)."""
+    grudge: Mapping[str, Sequence[str]] = entry.args.get("grudge") or apart(
+        nodes, (*cluster.nodes, CONTROLLER))
+    detail: dict[str, Any] = {"grudge": grudge}
+    if entry.f == "cut":
+        await method(grudge, reset=entry.args.get("reset", False))
+    elif entry.f == "packet":
+        await method(grudge, {name: entry.args[name] for name in QUALITIES if name in entry.args})
+    else:
+        detail["connections"] = await method(grudge)
+    named = {*grudge, *(name for unheard in grudge.values() for name in unheard)}
+    return Struck(nodes=tuple(sorted(named - {CLIENTS, CONTROLLER})), detail=detail)
 
 
 async def _heal(heal: Method, _: Cluster, _entry: Entry, _nodes: Nodes) -> Struck:
@@ -91,40 +138,17 @@ async def _heal(heal: Method, _: Cluster, _entry: Entry, _nodes: Nodes) -> Struc
     return Struck(nodes=())
 
 
-async def _degrade(degrade: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
-    grudge = _grudge(cluster, entry, nodes)
-    quality = {name: entry.args[name] for name in QUALITIES if name in entry.args}
-    assert quality, entry.args
-    await degrade(grudge, quality)
-    return Struck(nodes=_named(grudge), detail={"grudge": grudge})
-
-
-async def _reset(reset: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
-    grudge = _grudge(cluster, entry, nodes)
-    count = await reset(grudge)
-    return Struck(nodes=_named(grudge), detail={"grudge": grudge, "connections": count})
-
-
-def _grudge(cluster: Cluster, entry: Entry, nodes: Nodes) -> Mapping[str, Sequence[str]]:
-    """That of the entry, its roles resolved; without one the struck nodes are apart from all the others and
-    the controller (clients still reach them)."""
-    grudge: Mapping[str, Sequence[str]] = entry.args.get("grudge") or apart(
-        nodes, (*cluster.nodes, CONTROLLER))
-    return grudge
-
-
-def _named(grudge: Mapping[str, Sequence[str]]) -> Nodes:
-    named = {*grudge, *(name for unheard in grudge.values() for name in unheard)}
-    return tuple(sorted(named - {CLIENTS, CONTROLLER}))
-
-
-# -- disks and power ----------------------------------------------------------------------------------------
-
-
 async def _power_cut(power_cut: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
     """Each log keeps what was fsynced; or at most `keep` (partition -> LEO); or the share `keep_share` of the
     log as observed right before. Several nodes lose power together."""
-    keeps = await _keeps(cluster, entry, nodes)
+    keeps: dict[str, dict[int, int]] = {}
+    if "keep" in entry.args:
+        keeps = {node: {int(key): leo for key, leo in entry.args["keep"].items()} for node in nodes}
+    elif "keep_share" in entry.args:
+        for (node, partition), replica in (await cluster.observe()).replicas.items():
+            if node in nodes and replica.leo is not UNKNOWN and replica.log_start is not UNKNOWN:
+                records = int(entry.args["keep_share"] * (replica.leo - replica.log_start))
+                keeps.setdefault(node, {})[partition] = replica.log_start + records
     met = await gather_all(power_cut(node, keep=keeps.get(node)) for node in nodes)
     lost = dict(zip(nodes, met, strict=True))
     ways = {node: one["how"] for node, one in lost.items() if "how" in one}
@@ -134,21 +158,6 @@ async def _power_cut(power_cut: Method, cluster: Cluster, entry: Entry, nodes: N
                  for node, one in lost.items()},
         "lost_records": {node: one.get("lost_records", 0) for node, one in lost.items()},
     })
-
-
-async def _keeps(cluster: Cluster, entry: Entry, nodes: Nodes) -> dict[str, dict[int, int]]:
-    """node -> partition -> LEO to keep at most. A node that is missing keeps exactly what was fsynced."""
-    if "keep" in entry.args:
-        return {node: {int(key): leo for key, leo in entry.args["keep"].items()} for node in nodes}
-    if "keep_share" not in entry.args:
-        return {}
-    share: float = entry.args["keep_share"]
-    keeps: dict[str, dict[int, int]] = {}
-    for (node, partition), replica in (await cluster.observe()).replicas.items():
-        if node in nodes and replica.leo is not UNKNOWN and replica.log_start is not UNKNOWN:
-            records = replica.leo - replica.log_start
-            keeps.setdefault(node, {})[partition] = replica.log_start + int(share * records)
-    return keeps
 
 
 async def _harm_disk(_: Method, cluster: Cluster, entry: Entry, nodes: Nodes) -> Struck:
@@ -169,9 +178,6 @@ async def _harm_disk(_: Method, cluster: Cluster, entry: Entry, nodes: Nodes) ->
     return Struck(nodes=nodes, detail=detail)
 
 
-# -- the controller, and failpoints -------------------------------------------------------------------------
-
-
 async def _elect(elect: Method, cluster: Cluster, entry: Entry, _: Nodes) -> Struck:
     """A refusal by the controller is recorded; it is no error."""
     partitions, unclean = entry.args.get("partitions", ()), entry.args.get("unclean", False)
@@ -189,6 +195,6 @@ async def _release(release: Method, _: Cluster, entry: Entry, nodes: Nodes) -> S
 
 
 _STRIKES: Mapping[str, Strike] = {
-    "cut": _cut, "heal": _heal, "packet": _degrade, "reset": _reset, "power_cut": _power_cut,
+    **dict.fromkeys(("cut", "packet", "reset"), _on_links), "heal": _heal, "power_cut": _power_cut,
     "disk": _harm_disk, "bad_disk": _harm_disk, "elect": _elect, "release": _release,
 }

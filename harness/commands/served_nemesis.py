@@ -19,9 +19,8 @@ from floodmark.harness.protocols import Adopts, Cluster, PartitionSpec, Struck, 
 from floodmark.harness.reports.schedule_outcome import missed_moment_text
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.views import Met, View
-from floodmark.nemesis.refusals import limits_of
 from floodmark.nemesis.schedule_runner import ScheduleRunner
-from floodmark.nemesis.strikes import Strikes
+from floodmark.nemesis.strikes import Strikes, limits_of
 
 HISTORY = "nemesis.jsonl"  # in the cluster's folder "work": the strikes, as in a run's history
 

@@ -1,16 +1,18 @@
-"""Checks single fields of schedules (names, numbers, partitions, flags); errors name the field's place.
+"""Reads the parts of schedules from JSON strictly (names, numbers, partitions, objects); errors name the
+part's place, and what is allowed there.
 
 `at` is always that place, for people: `FILE: entry 3 (kill): nodes`.
 """
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from floodmark.harness.errors import UsageError
-from floodmark.harness.schedule.roles import ROLES
+from floodmark.harness.schedule.stage import ROLES
+from floodmark.harness.schedule.views import CLIENTS
 
 WORD_CHARS = 100
 
@@ -19,12 +21,15 @@ WORD_CHARS = 100
 class Known:
     """The names that a schedule may use; None: any."""
 
-    nodes: tuple[str, ...] | None
-    partitions: tuple[int, ...] | None
+    nodes: tuple[str, ...] | None = None
+    partitions: tuple[int, ...] | None = None
+
+
+ANYTHING = Known()
+Read = Callable[[str, Any, Known], Any]
 
 
 def refuse(at: str, problem: str) -> NoReturn:
-    """Raise a UsageError for the field at this place."""
     raise UsageError(f"{at}: {problem}")
 
 
@@ -34,93 +39,108 @@ def quoted(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def fields_of(at: str, value: object) -> dict[str, Any]:
-    """Check that the value is a JSON object."""
-    if not isinstance(value, dict):
-        refuse(at, f"is {quoted(value)}, should be an object")
-    return value
+def expect(at: str, value: object, *, holds: object, what: str) -> None:
+    if not holds:
+        refuse(at, f"is {quoted(value)}, should be {what}")
 
 
-def check_keys(at: str, fields: Mapping[str, Any], allowed: Sequence[str], *, needs: Sequence[str] = ()
-              ) -> None:
-    """Check that an object has only allowed keys and all needed ones."""
+def an_object(at: str, value: object) -> dict[str, Any]:
+    expect(at, value, holds=isinstance(value, dict), what="an object")
+    return value  # type: ignore[return-value]
+
+
+def fields_of(at: str, value: object, readers: Mapping[str, Read], known: Known, *,
+              needs: Sequence[str] = (), dot: str = ".") -> dict[str, Any]:
+    """Read an object that has only these keys and all needed ones, each by its reader."""
+    fields = an_object(at, value)
     for key in fields:
-        if key not in allowed:
-            refuse(at, f"does not know the key {quoted(key)}; valid: {', '.join(allowed)}")
+        if key not in readers:
+            refuse(at, f"does not know the key {quoted(key)}; valid: {', '.join(readers)}")
     for key in needs:
         if key not in fields:
             refuse(at, f"has no `{key}`")
+    return {key: readers[key](f"{at}{dot}{key}", part, known) for key, part in fields.items()}
 
 
-def one_of(at: str, value: object, allowed: Collection[str]) -> str:
-    """Check that the value is one of the allowed names."""
-    if not isinstance(value, str) or value not in allowed:
-        refuse(at, f"is {quoted(value)}; valid: {', '.join(allowed)}")
-    return value
+def several(at: str, value: object, read: Read, known: Known, *, of: str) -> tuple[Any, ...]:
+    """Read an array of at least one."""
+    if not isinstance(value, list) or not value:
+        refuse(at, f"is {quoted(value)}, should be an array of {of}, at least one")
+    return tuple(read(f"{at}[{position}]", item, known) for position, item in enumerate(value))
 
 
-def is_number(value: object) -> bool:
+def one_of(*allowed: str) -> Read:
+    def read(at: str, value: Any, _: Known) -> str:
+        if not isinstance(value, str) or value not in allowed:
+            refuse(at, f"is {quoted(value)}; valid: {', '.join(allowed)}")
+        return value
+
+    return read
+
+
+def whole_number(least: int = 0) -> Read:
+    def read(at: str, value: Any, _: Known) -> int:
+        fits = isinstance(value, int) and not isinstance(value, bool) and least <= value < 2**63
+        expect(at, value, holds=fits, what=f"a whole number, {least} or more")
+        return int(value)
+
+    return read
+
+
+number, positive = whole_number(), whole_number(1)
+
+
+def finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def whole_number(at: str, value: object, least: int = 0) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 2**63:
-        refuse(at, f"is {quoted(value)}, should be a whole number, {least} or more")
-    return value
+def share(at: str, value: Any, _: Known) -> float:
+    expect(at, value, holds=finite(value) and 0 <= value <= 1, what="a number from 0 to 1")
+    return float(value)
 
 
-def share(at: str, value: object, _: Known) -> float:
-    if not is_number(value) or not 0 <= value <= 1:  # type: ignore[operator]
-        refuse(at, f"is {quoted(value)}, should be a number from 0 to 1")
-    return float(value)  # type: ignore[arg-type]
+def flag(at: str, value: Any, _: Known) -> bool:
+    expect(at, value, holds=isinstance(value, bool), what="true or false")
+    return bool(value)
 
 
-def flag(at: str, value: object, _: Known) -> bool:
-    if not isinstance(value, bool):
-        refuse(at, f"is {quoted(value)}, should be true or false")
-    return value
+def word(at: str, value: Any, _: Known) -> str:
+    fits = isinstance(value, str) and value.isprintable() and 0 < len(value) <= WORD_CHARS
+    expect(at, value, holds=fits, what="a word")
+    return str(value)
 
 
-def word(at: str, value: object, _: Known) -> str:
-    if not isinstance(value, str) or not value or not value.isprintable() or len(value) > WORD_CHARS:
-        refuse(at, f"is {quoted(value)}, should be a word")
-    return value
-
-
-def number(at: str, value: object, _: Known) -> int:
-    return whole_number(at, value)
-
-
-def partition(at: str, value: object, known: Known) -> int:
-    key = whole_number(at, value)
+def partition(at: str, value: Any, known: Known) -> int:
+    key: int = number(at, value, known)
     if known.partitions is not None and key not in known.partitions:
         refuse(at, f"is {key}; valid: {', '.join(map(str, known.partitions))}")
     return key
 
 
-def partitions(at: str, value: object, known: Known) -> list[int]:
-    if not isinstance(value, list) or not value:
-        refuse(at, f"is {quoted(value)}, should be an array of partitions, at least one")
-    return [partition(at, item, known) for item in value]
+def partitions(at: str, value: Any, known: Known) -> list[int]:
+    return list(several(at, value, lambda _, item, known: partition(at, item, known), known, of="partitions"))
 
 
-def name(at: str, value: object, known: Known, *, roles: bool, pseudo: bool = False) -> str:
+def node(at: str, value: Any, known: Known, also: Sequence[str] = ()) -> str:
+    """One node, by name; `also`: what else is allowed."""
     if not isinstance(value, str) or not value:
-        refuse(at, f"names {quoted(value)}, should be a node's name{' or a role' if roles else ''}")
-    valid = known.nodes
-    if valid is not None and value not in valid and not (roles and value in ROLES) and not (
-            pseudo and value == "clients"):
-        all_names = [*valid, *(["clients"] if pseudo else []), *(sorted(ROLES) if roles else [])]
-        refuse(at, f"names {quoted(value)}; valid: {', '.join(all_names)}")
+        refuse(at, f"names {quoted(value)}, should be a node's name{' or a role' if also else ''}")
+    if known.nodes is not None and value not in (*known.nodes, *also):
+        refuse(at, f"names {quoted(value)}; valid: {', '.join((*known.nodes, *also))}")
     return value
 
 
-def names(at: str, value: object, known: Known, *, roles: bool, pseudo: bool = False) -> list[str]:
-    if not isinstance(value, list):
-        refuse(at, f"is {quoted(value)}, should be an array of names")
-    return [name(at, item, known, roles=roles, pseudo=pseudo) for item in value]
+def node_or_role(at: str, value: Any, known: Known) -> str:
+    return node(at, value, known, sorted(ROLES))
 
 
-def node_or_role(at: str, value: object, known: Known) -> str:
-    """Check one node, by name or by a role."""
-    return name(at, value, known, roles=True)
+def end_of_link(at: str, value: Any, known: Known) -> str:
+    return node(at, value, known, [CLIENTS, *sorted(ROLES)])
+
+
+def names(read: Read) -> Read:
+    def read_all(at: str, value: Any, known: Known) -> list[str]:
+        expect(at, value, holds=isinstance(value, list), what="an array of names")
+        return [read(at, item, known) for item in value]
+
+    return read_all

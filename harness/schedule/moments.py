@@ -2,32 +2,39 @@
 
 Its fields are its JSON form, read strictly; its methods are its text, what it waits for and whether that has
 come, why it can never come on a cluster, and what is said of it when it was missed. To add a kind, write its
-class, list it in KINDS, and give it words in nemesis/steps.lark.
+class, list it in KINDS, say in _READERS what reads its fields, and give it words in nemesis/steps.lark.
 
 Rules
-1. A field that is None is left out of the JSON. The keys are written in the order in which they were read.
+1. A field that is None is left out of the JSON.
 2. `time` and `after` always come; the time-out of an entry applies to the others.
 3. `then_ns` counts from when the moment came (at a failpoint: by the broker's clock), not from when it was
    noticed.
 4. A moment waits only by the Watch that it is given, so this module needs no event loop.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Protocol, Self
 
-from floodmark.harness.schedule import fields as read
+from floodmark.harness.schedule import fields as read_as
 from floodmark.harness.schedule.failpoints import POINTS
-from floodmark.harness.schedule.fields import Known, check_keys, fields_of, one_of, quoted, refuse
-from floodmark.harness.schedule.roles import ROLES, Stage, needs_view, players
-from floodmark.harness.schedule.states import Condition, Healthy, State, read_state
-from floodmark.harness.schedule.views import CONTROLLER, UNKNOWN, Met, Sight, View
+from floodmark.harness.schedule.fields import ANYTHING, Known, Read, fields_of, one_of, refuse
+from floodmark.harness.schedule.stage import Stage, needs_view, players
+from floodmark.harness.schedule.states import (
+    Condition,
+    Healthy,
+    State,
+    conditions_of,
+    implies_healthy,
+    read_state,
+)
+from floodmark.harness.schedule.views import UNKNOWN, Met, Sight, View
 
 POLL_S = 0.01  # between two views of the cluster
 EAGER_S = 0.003  # between two readings of failpoints and the trace
 CONDITIONS = ("partition", "epoch", "peer", "offset")  # of a failpoint
 _THEN = "then_ns"
-_ANYTHING = Known(nodes=None, partitions=None)
+Acked = Callable[[int], Sequence[int]]  # the times of a partition's acks in a saved run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +66,6 @@ class Watch(Protocol):
     async def first_of(self, moments: Sequence["Moment"]) -> Reached | None: ...
 
 
-class Limits(Protocol):
-    """What a cluster cannot show."""
-
-    @property
-    def trace(self) -> str | None: ...  # why one leader's acks cannot be counted; None: they can
-    @property
-    def not_shown(self) -> frozenset[str]: ...  # fields of a replica
-
-
-def _by(reader: Callable[[str, Any, Known], Any]) -> dict[str, Any]:
-    """A field's metadata: what reads it from JSON."""
-    return {"read": reader}
-
-
 def time_text(time_ns: int) -> str:
     """`200ms`, `2.5s`."""
     return f"{time_ns / 1e9:g}s" if time_ns >= 10**9 else f"{time_ns / 1e6:g}ms"
@@ -86,33 +79,26 @@ class Moment:
     always_comes: ClassVar[bool] = False
     looks_every_s: ClassVar[float] = EAGER_S
     of_committing: ClassVar[bool] = False  # whether it comes only if records are committed
-    then_ns: int | None = field(default=None, metadata=_by(read.number))  # a further delay
-    keys: tuple[str, ...] = field(default=(), compare=False, repr=False)  # of the JSON that it was read from
+    then_ns: int | None = None  # a further delay
 
     # -- JSON
 
     @classmethod
     def read(cls, place: str, given: Mapping[str, Any], known: Known) -> Self:
         """Check the fields of this kind, and read them. UsageError names the bad one."""
-        readers = {one.name: one.metadata["read"] for one in cls._fields()}
-        needs = [one.name for one in cls._fields() if one.default is not None]
-        check_keys(place, given, ("at", *sorted(readers, key=lambda name: name not in needs), _THEN),
-                   needs=needs)
-        readers[_THEN] = read.number
-        return cls(**{key: readers[key](f"{place}.{key}", part, known)
-                      for key, part in given.items() if key != "at"}, keys=tuple(given))
-
-    @classmethod
-    def _fields(cls) -> list[Any]:
-        return [one for one in fields(cls) if one.name not in (_THEN, "keys")]
+        own = {one.name: one.default for one in fields(cls) if one.name != _THEN}
+        readers = {name: _READERS[name] for name in ("at", *own, _THEN)}
+        found = fields_of(place, given, readers, known,
+                          needs=[name for name, default in own.items() if default is MISSING])
+        return cls(**{key: part for key, part in found.items() if key != "at"})
 
     def to_json(self) -> dict[str, Any]:
-        named = {one.name: getattr(self, one.name) for one in self._fields()}
-        return self._written({key: value for key, value in named.items() if value is not None})
+        then = {} if self.then_ns is None else {_THEN: self.then_ns}
+        return {"at": self.at, **self._fields_to_json(), **then}
 
-    def _written(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        found = {"at": self.at, **own, **({} if self.then_ns is None else {_THEN: self.then_ns})}
-        return {key: found[key] for key in dict.fromkeys([*self.keys, *found]) if key in found}
+    def _fields_to_json(self) -> dict[str, Any]:
+        return {one.name: value for one in fields(self)
+                if one.name != _THEN and (value := getattr(self, one.name)) is not None}
 
     # -- text
 
@@ -134,7 +120,7 @@ class Moment:
 
     def asked(self) -> str:
         """For a line of the history: `asked at ack 5 of p0`; empty if the line itself says it."""
-        return f"asked at {self.in_short()}"
+        return "" if self.always_comes else f"asked at {self.in_short()}"
 
     # -- waiting
 
@@ -163,9 +149,9 @@ class Moment:
         """How long after its last event it is due."""
         return self.then_ns or 0
 
-    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
-        """When it came in a saved run, without `then`; None: unknown. acks: the times of a partition's acks;
-        done_ns: when the entry before was done, if that is known."""
+    def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
+        """When it came in a saved run, without `then`; None: unknown. done_ns: when the entry before was
+        done, if that is known."""
         return None
 
     # -- parts, and what is said of them
@@ -179,7 +165,7 @@ class Moment:
         own = getattr(self, "partition", None)
         return frozenset() if own is None else frozenset({own})
 
-    def conditions(self) -> Iterable[Condition]:
+    def conditions(self) -> Sequence[Condition]:
         """The conditions that it waits for."""
         return ()
 
@@ -187,12 +173,10 @@ class Moment:
         """The nodes whose replicas or failpoints it is about."""
         return ()
 
-    def refusals(self, limits: Limits) -> Iterator[str]:
-        """Why it can never come on a cluster with these limits."""
+    def refusals(self, untraced: str | None, not_shown: Collection[str]) -> Iterator[str]:
+        """Why it can never come on a cluster. untraced: why one leader's acks cannot be counted there; None:
+        they can. not_shown: fields of a replica that it does not show."""
         yield from ()
-
-    def check_armed(self, place: str, arms: Sequence["Armable"]) -> None:
-        """Refuse it if it waits for a failpoint that is not among these arms."""
 
     def reasons(self, stage: Stage) -> Iterator[str]:
         """Why it may not have come, with the step that would help."""
@@ -213,8 +197,8 @@ class Time(Moment):
 
     at: ClassVar[str] = "time"
     always_comes: ClassVar[bool] = True
-    time: int = field(metadata=_by(read.number))
-    after_ns: int | None = field(default=None, metadata=_by(read.number))
+    time: int
+    after_ns: int | None = None
 
     def words(self) -> str:
         after = "" if self.after_ns is None else f", {time_text(self.after_ns)} after the one before"
@@ -222,9 +206,6 @@ class Time(Moment):
 
     def in_short(self) -> str:
         return f"{self.time / 1e9:.3f} s"
-
-    def asked(self) -> str:
-        return ""
 
     async def arrive(self, watch: Watch) -> Reached | None:
         least_ns = 0 if self.after_ns is None else watch.done_ns + self.after_ns
@@ -234,7 +215,7 @@ class Time(Moment):
     def planned_ns(self) -> int:
         return max(self.time, self.after_ns or 0) + (self.then_ns or 0)
 
-    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+    def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
         return max(self.time, (done_ns or 0) + (self.after_ns or 0))
 
 
@@ -244,16 +225,13 @@ class After(Moment):
 
     at: ClassVar[str] = "after"
     always_comes: ClassVar[bool] = True
-    after_ns: int = field(metadata=_by(read.number))
+    after_ns: int
 
     def words(self) -> str:
         return time_text(self.after_ns)
 
     def in_short(self) -> str:
         return f"{self.after_ns / 1e6:.0f} ms after"
-
-    def asked(self) -> str:
-        return ""
 
     async def arrive(self, watch: Watch) -> Reached | None:
         return await watch.until(watch.done_ns + self.after_ns)
@@ -262,21 +240,20 @@ class After(Moment):
     def planned_ns(self) -> int:
         return self.after_ns + (self.then_ns or 0)
 
-    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+    def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
         return None if done_ns is None else done_ns + self.after_ns
 
 
 # -- events -------------------------------------------------------------------------------------------------
 
 
-def _count(place: str, value: Any, _: Known) -> int:
-    if read.whole_number(place, value) == 0:
-        refuse(place, "is 0, should be at least 1: the first is number 1")
-    return int(value)
-
-
 def _of_partition(partition: int | None) -> str:
     return f" partition {partition}" if partition else ""
+
+
+async def _nodes_of(name: str, partition: int, sight: Sight, stage: Callable[[], Stage]) -> tuple[str, ...]:
+    view = await sight.view() if needs_view([name]) else None
+    return players(name, partition, view, stage())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,17 +263,19 @@ class Ack(Moment):
 
     at: ClassVar[str] = "ack"
     of_committing: ClassVar[bool] = True
-    partition: int = field(metadata=_by(read.partition))
-    count: int = field(metadata=_by(_count))
-    leader: str | None = field(default=None, metadata=_by(read.node_or_role))
+    partition: int
+    count: int
+    leader: str | None = None
 
     def words(self) -> str:
-        by = "" if self.leader is None else f" by {self.leader}"
-        return f"ack {self.count}{by}{_of_partition(self.partition)}"
+        return f"ack {self.count}{self._by}{_of_partition(self.partition)}"
 
     def in_short(self) -> str:
-        by = "" if self.leader is None else f" by {self.leader}"
-        return f"ack {self.count} of p{self.partition}{by}"
+        return f"ack {self.count} of p{self.partition}{self._by}"
+
+    @property
+    def _by(self) -> str:
+        return "" if self.leader is None else f" by {self.leader}"
 
     async def look(self, sight: Sight, stage: Callable[[], Stage]) -> Reached | None:
         if self.leader is None:
@@ -311,18 +290,13 @@ class Ack(Moment):
     def woken_by_acks(self) -> bool:
         return self.leader is None  # one leader's acks are read from the trace, before a client has them
 
-    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+    def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
         times = acks(self.partition)
         return times[self.count - 1] if self.leader is None and self.count <= len(times) else None
 
-    def refusals(self, limits: Limits) -> Iterator[str]:
-        if self.leader is not None and limits.trace is not None:
-            yield f"one leader's acks are read from the trace: {limits.trace}"
-
-
-async def _nodes_of(name: str, partition: int, sight: Sight, stage: Callable[[], Stage]) -> tuple[str, ...]:
-    view = await sight.view() if needs_view([name]) else None
-    return players(name, partition, view, stage())
+    def refusals(self, untraced: str | None, not_shown: Collection[str]) -> Iterator[str]:
+        if self.leader is not None and untraced is not None:
+            yield f"one leader's acks are read from the trace: {untraced}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -331,20 +305,24 @@ class Failpoint(Moment):
     since then (1); `partition`, `epoch`, `peer` and `offset` must match where they are given."""
 
     at: ClassVar[str] = "failpoint"
-    node: str = field(metadata=_by(read.node_or_role))
-    name: str = field(metadata=_by(lambda place, value, _: one_of(place, value, POINTS)))
-    partition: int | None = field(default=None, metadata=_by(read.partition))
-    epoch: int | None = field(default=None, metadata=_by(read.number))
-    peer: str | None = field(default=None, metadata=_by(
-        lambda place, value, known: read.name(place, value, known, roles=False)))
-    offset: int | None = field(default=None, metadata=_by(read.number))
-    count: int | None = field(default=None, metadata=_by(_count))
+    node: str
+    name: str
+    partition: int | None = None
+    epoch: int | None = None
+    peer: str | None = None
+    offset: int | None = None
+    count: int | None = None
 
     @property
     def asked_for(self) -> dict[str, Any]:
         """The name and conditions of the point that it waits for."""
         named = {key: getattr(self, key) for key in ("name", *CONDITIONS)}
         return {key: value for key, value in named.items() if value is not None}
+
+    def may_be(self, point: Mapping[str, Any]) -> bool:
+        """Whether this armed point can be the one: the same name, and no contradictory condition."""
+        return point.get("name") == self.name and all(
+            point.get(key, value) == value for key, value in self.asked_for.items())
 
     def words(self) -> str:
         where = "".join(f" {key} {value}" for key in ("epoch", "peer", "offset")
@@ -370,55 +348,22 @@ class Failpoint(Moment):
     def matches(self, node: str, met: Sequence[Met], stage: Stage) -> list[Met]:
         """The times that the node reached the point, since it was last armed for that."""
         since_ns = max((one.began_ns for one in stage.ledger.armed
-                        if one.node == node and point_matches(one.point, self.asked_for)), default=None)
-        if since_ns is None:
-            return []
-        return sorted((one for one in met if one.time_ns >= since_ns
+                        if one.node == node and self.may_be(one.point)), default=None)
+        return sorted((one for one in met if since_ns is not None and one.time_ns >= since_ns
                        and all(getattr(one, key) == value for key, value in self.asked_for.items())),
                       key=lambda one: one.time_ns)
 
     def nodes(self, view: View, stage: Stage) -> Iterable[str]:
         return (self.node,) if self.node in stage.nodes else ()
 
-    def check_armed(self, place: str, arms: Sequence["Armable"]) -> None:
-        if not any(arm.can_fulfil(self) for arm in arms):
-            there = ", ".join(map(str, arms)) or "nothing"
-            refuse(place, f"waits for {self.name} at {self.node}, which no earlier entry has armed so; armed "
-                          f"before: {there}")
-
     def reasons(self, stage: Stage) -> Iterator[str]:
         node, name = self.node, self.name
-        arms = [one for one in stage.ledger.armed
-                if one.node == node and point_matches(one.point, self.asked_for)]
+        arms = [one for one in stage.ledger.armed if one.node == node and self.may_be(one.point)]
         if not arms:
             yield (f"nothing is armed at {name} in {node}: a step such as `hold {node} at {name}` must come "
                    "before")
         elif not any(one.live for one in arms):
             yield f"what was armed at {name} in {node} was released, or {node} ended, before it got there"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Armable:
-    """A failpoint that an entry of a schedule arms, at a node or a role."""
-
-    node: str
-    point: Mapping[str, Any]
-
-    def can_fulfil(self, asked: Failpoint) -> bool:
-        """Whether this armed point can fulfil the moment. A role can mean any broker."""
-        both = {self.node, asked.node}
-        same = self.node == asked.node or (bool(both & (ROLES - {CONTROLLER})) and CONTROLLER not in both)
-        return same and point_matches(self.point, asked.asked_for)
-
-    def __str__(self) -> str:
-        where = "".join(f" {key} {self.point[key]}" for key in CONDITIONS if key in self.point)
-        return f"{self.point['name']} at {self.node}{where}"
-
-
-def point_matches(point: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Whether the armed point can be the requested one: the same name, and no contradictory condition."""
-    return point.get("name") == asked["name"] and all(
-        point[key] == asked[key] for key in CONDITIONS if key in point and key in asked)
 
 
 def describe_met(met: Met, count: int) -> dict[str, Any]:
@@ -441,11 +386,11 @@ class WhenState(Moment):
     @classmethod
     def read(cls, place: str, given: Mapping[str, Any], known: Known) -> Self:
         own = {key: part for key, part in given.items() if key not in ("at", _THEN)}
-        then = read.number(f"{place}.{_THEN}", given[_THEN], known) if _THEN in given else None
-        return cls(state=read_state(place, own, known), then_ns=then, keys=tuple(given))
+        then = read_as.number(f"{place}.{_THEN}", given[_THEN], known) if _THEN in given else None
+        return cls(state=read_state(place, own, known), then_ns=then)
 
-    def to_json(self) -> dict[str, Any]:
-        return self._written(self.state.to_json())
+    def _fields_to_json(self) -> dict[str, Any]:
+        return self.state.to_json()
 
     def words(self) -> str:
         keys = sorted(self.partitions())
@@ -473,35 +418,29 @@ class WhenState(Moment):
     def partitions(self) -> frozenset[int]:
         return frozenset(one.seen.partition for one in self.conditions() if one.seen.partition is not None)
 
-    def conditions(self) -> Iterable[Condition]:
-        return self.state.conditions()
+    def conditions(self) -> Sequence[Condition]:
+        return conditions_of(self.state)
 
     def nodes(self, view: View, stage: Stage) -> Iterable[str]:
         return [node for condition in self.conditions() for one in condition.observations()
                 if one.needs_answer for node in one.nodes(view, stage)]
 
-    def refusals(self, limits: Limits) -> Iterator[str]:
+    def refusals(self, untraced: str | None, not_shown: Collection[str]) -> Iterator[str]:
         for condition in self.conditions():
             for one in condition.observations():
-                if one.needs_answer and one.field in limits.not_shown:
+                if one.needs_answer and one.field in not_shown:
                     yield (f"its moment waits for the {one.field} of a replica, which this system does not "
                            "show")
 
     @property
     def saw_healthy(self) -> bool:
-        return self.then_ns is None and self.state.implies_healthy
+        return self.then_ns is None and implies_healthy(self.state)
 
 
 HEALTHY = WhenState(state=Healthy())
 
 
 # -- several ------------------------------------------------------------------------------------------------
-
-
-def _several(place: str, value: Any, known: Known) -> tuple[Moment, ...]:
-    if not isinstance(value, list) or not value:
-        refuse(place, f"is {quoted(value)}, should be an array of moments, at least one")
-    return tuple(read_moment(item, f"{place}[{position}]", known) for position, item in enumerate(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -511,10 +450,10 @@ class Several(Moment):
     join: ClassVar[str]
     join_short: ClassVar[str]
     join_asked: ClassVar[str]
-    of: tuple[Moment, ...] = field(metadata=_by(_several))
+    of: tuple[Moment, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        return self._written({"of": [one.to_json() for one in self.of]})
+    def _fields_to_json(self) -> dict[str, Any]:
+        return {"of": [one.to_json() for one in self.of]}
 
     def words(self) -> str:
         return self.join.join(one.text() for one in self.of)
@@ -536,10 +475,6 @@ class Several(Moment):
     def partitions(self) -> frozenset[int]:
         return frozenset().union(*(one.partitions() for one in self.of))
 
-    def check_armed(self, place: str, arms: Sequence[Armable]) -> None:
-        for position, one in enumerate(self.of):
-            one.check_armed(f"{place}.of[{position}]", arms)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InTurn(Several):
@@ -557,7 +492,7 @@ class InTurn(Several):
     def delay_ns(self) -> int:
         return (self.then_ns or 0) + (self.of[-1].then_ns or 0)
 
-    def came_ns(self, acks: Callable[[int], Sequence[int]], done_ns: int | None) -> int | None:
+    def came_ns(self, acks: Acked, done_ns: int | None) -> int | None:
         came_ns = done_ns
         for one in self.of:
             part_ns = one.came_ns(acks, done_ns)
@@ -592,8 +527,29 @@ KINDS: Mapping[str, type[Moment]] = {
     kind.at: kind for kind in (Time, Ack, After, Failpoint, WhenState, InTurn, FirstOf)}
 
 
-def read_moment(value: object, place: str = "moment", known: Known = _ANYTHING) -> Moment:
+# -- reading ------------------------------------------------------------------------------------------------
+
+
+def read_moment(value: object, place: str = "moment", known: Known = ANYTHING) -> Moment:
     """Check a moment in its JSON form, and read it. UsageError names the bad part."""
-    given = fields_of(place, value)
-    kind = KINDS[one_of(f"{place}.at", given.get("at"), KINDS)]
+    given = read_as.an_object(place, value)
+    kind = KINDS[one_of(*KINDS)(f"{place}.at", given.get("at"), known)]
     return kind.read(place, given, known)
+
+
+def _count(place: str, value: Any, known: Known) -> int:
+    if read_as.number(place, value, known) == 0:
+        refuse(place, "is 0, should be at least 1: the first is number 1")
+    return int(value)
+
+
+def _several(place: str, value: Any, known: Known) -> tuple[Moment, ...]:
+    return read_as.several(
+        place, value, lambda at, item, known: read_moment(item, at, known), known, of="moments")
+
+
+_READERS: Mapping[str, Read] = {  # of the fields of all kinds
+    "at": lambda _, value, __: value, "of": _several, "count": _count, "partition": read_as.partition,
+    "name": one_of(*POINTS), "node": read_as.node_or_role, "leader": read_as.node_or_role,
+    "peer": read_as.node,
+    **dict.fromkeys(("time", "after_ns", _THEN, "epoch", "offset"), read_as.number)}

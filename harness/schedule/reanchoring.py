@@ -18,10 +18,10 @@ Rules
 from dataclasses import dataclass, replace
 
 from floodmark.harness.faults import BY_ROLE, FAULTS, MENDING, MENDS_ROLE
-from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Moment, Time, WhenState
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
+from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.schedule.states import Condition, Joined, Observation
 
 LONGEST_S = 3600.0  # the longest time-out in a schedule

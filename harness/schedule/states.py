@@ -18,21 +18,19 @@ brokers, are always visible, and need no partition.
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from floodmark.harness.schedule import fields as read
-from floodmark.harness.schedule.fields import Known, check_keys, fields_of, one_of, quoted, refuse
-from floodmark.harness.schedule.roles import EVERY, Stage, players
+from floodmark.harness.schedule import fields as read_as
+from floodmark.harness.schedule.fields import Known, Read, fields_of, one_of, quoted, refuse
+from floodmark.harness.schedule.stage import EVERY, Stage, players
 from floodmark.harness.schedule.views import UNKNOWN, View
 
 NUMBERS = ("leo", "hw", "epoch", "checkpointed_hw")
 OF_BROKER = ("running", "unfenced")  # of a broker, not of its replicas; always visible
 REPLICA_FIELDS = (*NUMBERS, "leader", "isr", *OF_BROKER)
 CONTROLLER_FIELDS = ("leader", "epoch", "isr")
-ORDERS = ("==", "!=", "<", "<=", ">", ">=")
 SAMENESS = ("==", "!=")
-MEMBERSHIPS = ("==", "!=", "contains", "lacks")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
     ">=": operator.ge, "contains": operator.contains, "lacks": lambda seen, value: value not in seen,
@@ -42,7 +40,9 @@ SHORT_CONDITIONS = 2  # of a state in short
 
 def operators_of(field: str) -> tuple[str, ...]:
     """How this field can be compared."""
-    return ORDERS if field in NUMBERS else MEMBERSHIPS if field == "isr" else SAMENESS
+    if field in NUMBERS:
+        return (*SAMENESS, "<", "<=", ">", ">=")
+    return (*SAMENESS, "contains", "lacks") if field == "isr" else SAMENESS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +63,14 @@ class Observation:
 
     def observe(self, view: View, stage: Stage) -> Iterator[tuple[str | None, Any]]:
         """Yield (node, value) for each replica that it names; (None, value): the controller's."""
+        key = -1 if self.partition is None else self.partition
         if self.replica is None:
-            seen = None if self.partition is None else view.partitions.get(self.partition)
-            yield None, UNKNOWN if seen is None else getattr(seen, self.field)
-            return
+            yield None, getattr(view.partitions.get(key), self.field, UNKNOWN)
         for node in self.nodes(view, stage):
             if self.field in OF_BROKER:
                 yield node, node in getattr(view, self.field)
-                continue
-            own = None if self.partition is None else view.replicas.get((node, self.partition))
-            yield node, UNKNOWN if own is None else getattr(own, self.field)
+            else:
+                yield node, getattr(view.replicas.get((node, key)), self.field, UNKNOWN)
 
     def nodes(self, view: View, stage: Stage) -> tuple[str, ...]:
         """The nodes whose replicas it names."""
@@ -92,26 +90,18 @@ class Condition:
     seen: Observation
     how: str  # one of operators_of(seen.field)
     value: Observation | tuple[str, ...] | str | int | None
-    keys: tuple[str, ...] = field(default=(), compare=False, repr=False)  # of the JSON that it was read from
 
     def to_json(self) -> dict[str, Any]:
         value = self.value
         written = (value.to_json() if isinstance(value, Observation)
                    else list(value) if isinstance(value, tuple) else value)
-        found = {**self.seen.to_json(), "is": self.how, "value": written}
-        return {key: found[key] for key in dict.fromkeys([*self.keys, *found]) if key in found}
+        return {**self.seen.to_json(), "is": self.how, "value": written}
 
     def text(self) -> str:
-        match self.value:
-            case Observation():
-                value = self.value.text()
-            case tuple():
-                value = ", ".join(self.value)
-            case bool():
-                value = str(self.value).lower()
-            case _:
-                value = "nobody" if self.value is None else str(self.value)
-        return f"{self.seen.text()} {self.how} {value}"
+        value = self.value
+        shown = (value.text() if isinstance(value, Observation) else ", ".join(value)
+                 if isinstance(value, tuple) else str(value).lower() if isinstance(value, bool) else value)
+        return f"{self.seen.text()} {self.how} {'nobody' if shown is None else shown}"
 
     def short(self) -> str:
         """As in a table: `n3 leo == leader's leo`."""
@@ -125,36 +115,23 @@ class Condition:
 
     def observations(self) -> tuple[Observation, ...]:
         """What it looks at, with its partition."""
-        if not isinstance(self.value, Observation):
-            return (self.seen,)
         other = self.value
-        return self.seen, other if other.partition is not None else replace(
-            other, partition=self.seen.partition)
+        if not isinstance(other, Observation):
+            return (self.seen,)
+        return self.seen, replace(self.seen if other.partition is None else other,
+                                  field=other.field, replica=other.replica)
 
     def holds(self, view: View, stage: Stage) -> bool:
-        found = [value for _, value in self.seen.observe(view, stage)]
-        value: Any = self.value
-        if isinstance(value, Observation):
-            wanted = [one for _, one in self.observations()[1].observe(view, stage)]
-            if len(wanted) != 1 or wanted[0] is UNKNOWN:
-                return False
-            value = wanted[0]
-        return bool(found) and all(_compare(seen, self.how, value) for seen in found)
+        seen, *other = ([value for _, value in one.observe(view, stage)] for one in self.observations())
+        wanted = other[0] if other else [self.value]
+        return len(wanted) == 1 and bool(seen) and all(self._compare(one, wanted[0]) for one in seen)
 
-    def conditions(self) -> Iterator["Condition"]:
-        yield self
-
-    @property
-    def implies_healthy(self) -> bool:
-        return False
-
-
-def _compare(seen: Any, how: str, value: Any) -> bool:
-    if seen is UNKNOWN:
-        return False
-    if isinstance(seen, tuple) and how in SAMENESS:  # an ISR
-        seen, value = set(seen), set(value)
-    return _COMPARE[how](seen, value)
+    def _compare(self, seen: Any, value: Any) -> bool:
+        if UNKNOWN in (seen, value):
+            return False
+        if isinstance(seen, tuple) and self.how in SAMENESS:  # an ISR
+            seen, value = set(seen), set(value)
+        return _COMPARE[self.how](seen, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,14 +158,6 @@ class Joined:
     def holds(self, view: View, stage: Stage) -> bool:
         return (all if self.by == "all" else any)(state.holds(view, stage) for state in self.states)
 
-    def conditions(self) -> Iterator[Condition]:
-        for state in self.states:
-            yield from state.conditions()
-
-    @property
-    def implies_healthy(self) -> bool:
-        return (any if self.by == "all" else all)(state.implies_healthy for state in self.states)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Healthy:
@@ -200,23 +169,12 @@ class Healthy:
     def text(self) -> str:
         return "healthy"
 
-    def short(self) -> str:
-        return self.text()
+    short = text
 
     def holds(self, view: View, stage: Stage) -> bool:
-        return (
-            not stage.ledger.lasting
-            and all(node in view.running and node in view.unfenced for node in stage.nodes)
-            and all(_isr_is_stable(partition, replicas, view)
-                    for partition, replicas in stage.replicas.items())
-        )
-
-    def conditions(self) -> Iterator[Condition]:
-        return iter(())
-
-    @property
-    def implies_healthy(self) -> bool:
-        return True
+        return (not stage.ledger.lasting and {*stage.nodes} <= view.running & view.unfenced
+                and all(_isr_is_stable(partition, replicas, view)
+                        for partition, replicas in stage.replicas.items()))
 
 
 State = Condition | Joined | Healthy
@@ -237,66 +195,79 @@ def _isr_is_stable(partition: int, replicas: tuple[str, ...], view: View) -> boo
     )
 
 
+def conditions_of(state: State) -> tuple[Condition, ...]:
+    if isinstance(state, Joined):
+        return tuple(one for part in state.states for one in conditions_of(part))
+    return (state,) if isinstance(state, Condition) else ()
+
+
+def implies_healthy(state: State) -> bool:
+    if isinstance(state, Joined):
+        return (any if state.by == "all" else all)(implies_healthy(part) for part in state.states)
+    return isinstance(state, Healthy)
+
+
 # -- reading ------------------------------------------------------------------------------------------------
 
 
 def read_state(at: str, value: object, known: Known) -> State:
     """Check a state, and read it."""
-    fields = fields_of(at, value)
+    given = read_as.an_object(at, value)
     by: Literal["all", "any"]
     for by in ("all", "any"):
-        if by in fields:
-            check_keys(at, fields, (by,))
-            if not isinstance(fields[by], list) or not fields[by]:
-                refuse(f"{at}.{by}", f"is {quoted(fields[by])}, should be an array of states")
-            return Joined(by=by, states=tuple(read_state(f"{at}.{by}[{position}]", item, known)
-                                              for position, item in enumerate(fields[by])))
-    if "healthy" in fields:
-        check_keys(at, fields, ("healthy",))
-        if fields["healthy"] is not True:
-            refuse(f"{at}.healthy", f"is {quoted(fields['healthy'])}, should be true")
+        if by in given:
+            return Joined(by=by, states=fields_of(at, given, {by: _states}, known)[by])
+    if "healthy" in given:
+        fields_of(at, given, {"healthy": _true}, known)
         return Healthy()
-    return _read_condition(at, fields, known)
-
-
-def _read_condition(at: str, fields: Mapping[str, Any], known: Known) -> Condition:
-    check_keys(at, fields, ("partition", "replica", "field", "is", "value"))
-    for needed in ("field", "is", "value"):
-        if needed not in fields:
-            refuse(at, f"has no `{needed}` (nor is it all, any or healthy)")
-    seen = _read_observation(at, fields, known)
-    how = one_of(f"{at}.is", fields["is"], operators_of(seen.field))
-    value, place = fields["value"], f"{at}.value"
-    if not isinstance(value, dict):
-        return Condition(seen=seen, how=how, keys=tuple(fields),
-                         value=_read_literal(place, seen.field, how, value, known))
-    check_keys(place, value, ("partition", "replica", "field"))
-    if value.get("replica") == EVERY:
+    if missing := [key for key in ("field", "is", "value") if key not in given]:
+        refuse(at, f"has no `{missing[0]}` (nor is it all, any or healthy)")
+    seen = _read_observation(at, given, known, besides=("is", "value"))
+    how = one_of(*operators_of(seen.field))(f"{at}.is", given["is"], known)
+    literal, place = given["value"], f"{at}.value"
+    if not isinstance(literal, dict):
+        return Condition(seen=seen, how=how, value=_read_literal(place, seen.field, how, literal, known))
+    if literal.get("replica") == EVERY:
         refuse(f"{place}.replica", "is every, should be one replica")
-    other = _read_observation(place, {"partition": seen.partition, **value}, known)
-    wanted = NUMBERS if seen.field in NUMBERS else (seen.field,)
-    if how in ("contains", "lacks"):
-        wanted = ("leader",)
+    other = _read_observation(place, {"partition": seen.partition, **literal}, known)
+    wanted = ("leader",) if how in ("contains", "lacks") else NUMBERS if seen.field in NUMBERS else (
+        seen.field,)
     if other.field not in wanted:
         refuse(f"{place}.field",
                f"is {other.field}, with which {seen.field} cannot be compared; valid: {', '.join(wanted)}")
-    return Condition(seen=seen, how=how, keys=tuple(fields),
-                     value=other if "partition" in value else replace(other, partition=None))
+    return Condition(seen=seen, how=how, value=replace(other, partition=literal.get("partition")))
 
 
-def _read_observation(at: str, fields: Mapping[str, Any], known: Known) -> Observation:
-    replica, partition = fields.get("replica"), fields.get("partition")
+def _states(at: str, value: object, known: Known) -> tuple[State, ...]:
+    return read_as.several(at, value, read_state, known, of="states")
+
+
+def _true(at: str, value: object, _: Known) -> None:
+    read_as.expect(at, value, holds=value is True, what="true")
+
+
+def _read_observation(at: str, given: Mapping[str, Any], known: Known, besides: tuple[str, ...] = ()
+                      ) -> Observation:
+    replica = given.get("replica")
     allowed = CONTROLLER_FIELDS if replica is None else REPLICA_FIELDS
-    if replica is None and fields.get("field") in REPLICA_FIELDS and fields["field"] not in allowed:
+    if replica is None and given.get("field") in REPLICA_FIELDS and given["field"] not in allowed:
         refuse(at, f"has no `replica`; the controller knows only {', '.join(allowed)}")
-    field = one_of(f"{at}.field", fields.get("field"), allowed)
-    if replica is not None and replica != EVERY:
-        read.node_or_role(f"{at}.replica", replica, known)
-    if field not in OF_BROKER and partition is None:
+    readers: dict[str, Read] = {
+        "partition": _partition_or_none, "replica": _replica, "field": one_of(*allowed),
+        **dict.fromkeys(besides, lambda _, value, __: value)}
+    read = fields_of(at, given, readers, known)
+    one_of(*allowed)(f"{at}.field", given.get("field"), known)
+    if read["field"] not in OF_BROKER and read.get("partition") is None:
         refuse(at, "has no `partition`")
-    if partition is not None:
-        read.partition(f"{at}.partition", partition, known)
-    return Observation(partition=partition, replica=replica, field=field)
+    return Observation(partition=read.get("partition"), replica=replica, field=read["field"])
+
+
+def _replica(at: str, value: Any, known: Known) -> str | None:
+    return value if value in (None, EVERY) else read_as.node_or_role(at, value, known)
+
+
+def _partition_or_none(at: str, value: Any, known: Known) -> int | None:
+    return None if value is None else read_as.partition(at, value, known)
 
 
 def _read_literal(at: str, field: str, how: str, value: Any, known: Known
@@ -306,9 +277,9 @@ def _read_literal(at: str, field: str, how: str, value: Any, known: Known
             refuse(at, f"is {quoted(value)}, should be a number or an observation")
         return value
     if field in OF_BROKER:
-        return read.flag(at, value, known)
+        return read_as.flag(at, value, known)
     if field == "isr" and how in SAMENESS:
-        return tuple(read.names(at, value, known, roles=False))
+        return tuple(read_as.names(read_as.node)(at, value, known))
     if field == "leader" and value is None:
         return None  # no leader
-    return read.name(at, value, known, roles=False)
+    return read_as.node(at, value, known)

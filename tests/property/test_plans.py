@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from floodmark.harness.catalog import MORE_NEMESES, NEMESES
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.json_form import read, write
 from floodmark.harness.schedule.moments import HEALTHY, Failpoint, FirstOf, Time
 from floodmark.harness.schedule.patterns import DrawPattern, FaultPattern, PatternScope, Step
+from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.schedule.views import CONTROLLER
 from floodmark.nemesis.budget import overspends
 from floodmark.nemesis.fault_mixtures import MIXTURES

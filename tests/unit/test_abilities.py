@@ -32,18 +32,16 @@ from floodmark.harness.protocols import (
     why_not,
 )
 from floodmark.harness.run import Run
-from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.fields import Known
 from floodmark.harness.schedule.moments import HEALTHY, Ack, read_moment
-from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.stage import ActiveFaults, Stage
 from floodmark.harness.schedule.states import read_state
 from floodmark.harness.schedule.views import UNKNOWN, View
 from floodmark.harness.signature import HEADER
 from floodmark.harness.spec import RunSpec
-from floodmark.nemesis.missed_moments import describe_partition
-from floodmark.nemesis.refusals import limits_of, refuse_schedule
-from floodmark.nemesis.strikes import Strikes, unavailable
+from floodmark.nemesis.moment_watch import describe_partition
+from floodmark.nemesis.strikes import Strikes, limits_of, refuse_schedule, unavailable
 
 STAGE = Stage(replicas={0: SPEC.replicas}, ledger=ActiveFaults())
 

@@ -7,11 +7,10 @@ import pytest
 
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.moments import Moment, read_moment
-from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.stage import ActiveFaults, Stage
 from floodmark.harness.schedule.views import Met, PartitionView, ReplicaView, View
-from floodmark.nemesis.missed_moments import describe_partition, guess_reasons
+from floodmark.nemesis.moment_watch import describe_partition, guess_reasons
 from floodmark.nemesis.scenario import shipped
 from floodmark.nemesis.steps import read_step
 
@@ -40,8 +39,8 @@ def after(*acts: tuple[str, str], point: dict[str, Any] | None = None) -> Stage:
     return Stage(replicas={0: NODES}, ledger=ledger)
 
 
-def reasons(text: str, view: View, stage: Stage, **met: tuple[Met, ...]) -> list[str]:
-    return list(guess_reasons(moment(text), [0], view, stage, met))
+def reasons(text: str, view: View, stage: Stage, *held: Met) -> list[str]:
+    return list(guess_reasons(moment(text), [0], view, stage, held))
 
 
 def test_every_moment_of_the_shipped_scenarios_is_parsed_back_from_its_text() -> None:
@@ -117,6 +116,6 @@ def test_a_likely_reason_is_given_with_the_step_that_helps(
 def test_a_node_held_at_a_failpoint_is_reported() -> None:
     held = Met(node="n2", name="F.appended", action="hold", time_ns=1, held=True)
     stage = after(("arm", "n2"), point={"name": "F.appended", "action": "hold"})
-    assert reasons("n2.leo == 7", look(), stage, n2=(held,)) == [
+    assert reasons("n2.leo == 7", look(), stage, held) == [
         "n2 is held at F.appended: `release n2` releases it"]
     assert reasons("n2 reaches F.appended", look(), stage) == []  # armed but not reached: no guess

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from floodmark.harness.schedule.active_faults import ActiveFaults
 from floodmark.harness.schedule.moments import HEALTHY, WhenState, read_moment
-from floodmark.harness.schedule.roles import Stage, resolve
+from floodmark.harness.schedule.stage import ActiveFaults, Stage, resolve
 from floodmark.harness.schedule.views import PartitionView, ReplicaView, View
 
 NODES = ("n1", "n2", "n3")

@@ -8,10 +8,10 @@ import pytest
 from floodmark.harness.errors import Refused
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.failpoints import ACTIONS
-from floodmark.harness.schedule.roles import Stage
+from floodmark.harness.schedule.stage import Stage
 from floodmark.harness.schedule.views import PartitionView, Sight, View
+from floodmark.nemesis.schedule_runner import resolve_targets
 from floodmark.nemesis.steps import GRAMMAR, VERBS, read_step
-from floodmark.nemesis.target_resolution import resolve_targets
 
 NODES, PARTITIONS = ("n1", "n2", "n3"), (0, 1)
 ON_NODES = ("kill", "stop", "start", "pause", "resume", "expire")

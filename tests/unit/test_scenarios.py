@@ -14,7 +14,7 @@ from floodmark.harness.commands.scenario import rows_of
 from floodmark.harness.commands.scenario_runs import Part, spec_of
 from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
-from floodmark.harness.schedule.active_faults import ActiveFaults
+from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import BUG, PERMITTED, Finding, Unknown, Valid, Verdict
 from floodmark.nemesis.expectations import Row, Words, differences

@@ -13,7 +13,7 @@ from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import HEALTHY, Ack, After, FirstOf, Time, read_moment
 from floodmark.nemesis import schedule_runner
 from floodmark.nemesis.schedule_runner import ScheduleRunner
-from floodmark.nemesis.strikes import Composed, Strikes
+from floodmark.nemesis.strikes import Strikes
 
 
 @pytest.fixture
@@ -217,7 +217,7 @@ def test_an_entry_that_no_nemesis_answers_is_refused_before_anything_strikes(tmp
 def test_two_nemeses_that_answer_one_f_are_a_mistake() -> None:
     """Composition asserts that the sets are disjoint."""
     with pytest.raises(AssertionError, match="answer"):
-        Composed([Strikes(Small()), Strikes(Small())])
+        ScheduleRunner([Strikes(Small()), Strikes(Small())], SPECS)
 
 
 def test_the_arsenal_has_every_fault_that_the_cluster_supports(tmp_path: Path) -> None:

@@ -26,9 +26,8 @@ from floodmark.harness.campaign.cases import case_of_json
 from floodmark.harness.commands.campaign_memory import MemoryWatch
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import named
-from floodmark.harness.commands.scenario_runs import Part
-from floodmark.harness.commands.scenario_runs import spec_of as spec_of_part
+from floodmark.harness.commands.scenario import Part, named
+from floodmark.harness.commands.scenario import spec_of as spec_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.pipeline import Play

@@ -16,10 +16,9 @@ import click
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import judge_plays, parts_that_fit, print_if_unexpected
-from floodmark.harness.commands.scenario_runs import Part, play
+from floodmark.harness.commands.scenario import Part, judge_plays, parts_that_fit, play, print_if_unexpected
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.pipeline import Played, new_parent, say
+from floodmark.harness.pipeline import new_parent, say
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import ruling
 from floodmark.harness.run import Run
@@ -47,30 +46,29 @@ SHOWN = (
 )
 
 
-def demo_acts() -> tuple[Part, ...]:
-    """The six runs: each fault, then its fix."""
+def demo_acts(kafka: str | None = None) -> tuple[Part, ...]:
+    """The six runs: each fault, then its fix. On Apache Kafka two, each with its control in the same run."""
     every = {one.name: one for one in scenario.shipped(scenario_words())}
-    rows = {(name, row.label): Part(scenario=one, row=row) for name, one in every.items() for row in one.rows}
-    return tuple(rows[name, label] for name, before, since in SHOWN for label in (before, since))
-
-
-def kafka_acts(kafka: str) -> tuple[Part, ...]:
-    """Both faults, each with its control in the same run."""
-    every = {one.name: one for one in scenario.shipped(scenario_words())}
-    rows = {name: next(row for row in every[name].rows if row.topics) for name in SHOWN_ON_KAFKA}
-    return tuple(Part(scenario=every[name], row=row, kafka=kafka) for name, row in rows.items())
+    if kafka is not None:
+        rows = {name: next(row for row in every[name].rows if row.topics) for name in SHOWN_ON_KAFKA}
+        return tuple(Part(scenario=every[name], row=row, kafka=kafka) for name, row in rows.items())
+    return tuple(Part(scenario=every[name], row=row) for name, *labels in SHOWN for label in labels
+                 for row in every[name].rows if row.label == label)
 
 
 def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
     """Plays, judges and prints the demo; exit 0 only if all runs ended as expected."""
     parent = new_parent(out, "demo")
     catalog.can_judge()
-    parts = demo_acts() if kafka is None else parts_that_fit(kafka_acts(kafka), cluster, parent)
+    parts = demo_acts(kafka) if kafka is None else parts_that_fit(demo_acts(kafka), cluster, parent)
     for part in parts[::2] if kafka is None else parts:
         story = f"{part.scenario.name}: {part.scenario.title}. {part.scenario.story}"
         say(f"\n{textwrap.fill(story, WIDTH, break_on_hyphens=False)}")
     plays = play(parts, cluster, parent, at_once=AT_ONCE if kafka is None else 1, say=say)
-    refuse_failed_runs(plays)
+    for played in plays:  # a run that failed or missed a moment has nothing to show
+        if played.why is not None:
+            raise FloodmarkError(f"{played.play.title}: {played.why} ({played.tries} tries); "
+                                 f"see {played.folder}")
     outcomes = judge_plays(parts, plays, what=f"the {len(plays)} runs")
     folders = [played.folder for played in plays]
     verdicts = [outcome.verdict for outcome in outcomes if outcome.verdict is not None]
@@ -86,18 +84,11 @@ def run_demo(cluster: str, out: Path | None, kafka: str | None = None) -> int:
     return EXIT_INVALID if any(outcome.differences_found for outcome in outcomes) else EXIT_VALID
 
 
-def refuse_failed_runs(plays: Sequence[Played]) -> None:
-    """Raises FloodmarkError if a run failed or missed a moment: then there is nothing to show."""
-    for played in plays:
-        if played.why is not None:
-            raise FloodmarkError(f"{played.play.title}: {played.why} ({played.tries} tries); "
-                                 f"see {played.folder}")
-
-
 def table(parts: Sequence[Part], folders: Sequence[Path], verdicts: Sequence[Verdict]) -> str:
     """The table of all runs."""
     return ruled_table([HEADINGS, *(
-        (part.scenario.name, part.row.rules + MARK * bool(part.row.bugs), verdict_word(folder, verdict),
+        (part.scenario.name, part.row.rules + MARK * bool(part.row.bugs),
+         click.unstyle(ruling(report.as_json(verdict), Run(folder=folder).about()).heading),
          losses_text(verdict), divergence_text(verdict))
         for part, folder, verdict in zip(parts, folders, verdicts, strict=True))])
 
@@ -125,10 +116,6 @@ def notes(parts: Sequence[Part]) -> str:
     """The explanation of the marks."""
     bugs = dict.fromkeys(bug for part in parts for bug in part.row.bugs)
     return "\n".join(textwrap.fill(f"{MARK} {WHY_A_BUG[bug]}", WIDTH, subsequent_indent="  ") for bug in bugs)
-
-
-def verdict_word(folder: Path, verdict: Verdict) -> str:
-    return click.unstyle(ruling(report.as_json(verdict), Run(folder=folder).about()).heading)
 
 
 def losses_text(verdict: Verdict) -> str:

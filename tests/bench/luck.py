@@ -25,8 +25,7 @@ import orjson
 
 from floodmark.harness import catalog, history
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario import named
-from floodmark.harness.commands.scenario_runs import Part, play, spec_of
+from floodmark.harness.commands.scenario import Part, named, play, spec_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.run import Run
 from floodmark.harness.runner import Progress, carry_out

@@ -9,10 +9,10 @@ from unittest.mock import patch
 from floodmark.harness import catalog
 from floodmark.harness.cluster.log_extents import Lost, partition_folders, segments_of
 from floodmark.harness.cluster.simulated.place import SimulatedPlace
-from floodmark.harness.commands import scenario_runs
+from floodmark.harness.commands import scenario as scenario_command
 from floodmark.harness.commands.broker_questions import scenario_words
 from floodmark.harness.commands.run import planned
-from floodmark.harness.commands.scenario_runs import Part, play
+from floodmark.harness.commands.scenario import Part, play
 from floodmark.harness.pipeline import Played
 from floodmark.harness.reports.case_names import SCENARIO
 from floodmark.harness.schedule.entry import Schedule
@@ -49,7 +49,7 @@ def look_alikes() -> tuple[Part, ...]:
 
 def plays(parts: Sequence[Part], parent: Path) -> list[Played]:
     with patch.object(SimulatedPlace, "power_cut", torn_power_cut), \
-            patch.object(scenario_runs, "planned", planned_here):
+            patch.object(scenario_command, "planned", planned_here):
         return play(parts, catalog.SIMULATED, parent, at_once=AT_ONCE, say=lambda _: None)
 
 

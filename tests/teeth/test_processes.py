@@ -6,7 +6,7 @@ import pytest
 from simulated_scenarios import ALL
 
 from floodmark.harness import catalog
-from floodmark.harness.commands.scenario_runs import play
+from floodmark.harness.commands.scenario import play
 from floodmark.harness.pipeline import Played
 from floodmark.harness.spec import RULES
 from floodmark.harness.verdict import Verdict

@@ -22,7 +22,7 @@ from floodmark.harness.cluster.layout import Layout
 from floodmark.harness.cluster.place import Place
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.system import JavaSoftware
-from floodmark.harness.commands.scenario_runs import system_of
+from floodmark.harness.commands.scenario import system_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import Clocks, ability
 from floodmark.harness.schedule.views import CONTROLLER

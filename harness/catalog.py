@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
-from inspect import getattr_static
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,6 +25,7 @@ from floodmark.harness.protocols import (
     Workload,
     WorkloadSettings,
     ability,
+    missing_members,
     needed_for,
     why_not,
 )
@@ -249,9 +249,7 @@ def _made(kind: str, name: str, protocol: type[Made], *args: Any, **options: Any
     except Exception as error:
         raise UsageError(f"the {one} cannot be made: {type(error).__name__}: {error}: repair "
                          f"{one.entry.value}, or leave it out") from error
-    lacks = [part for part in sorted(vars(protocol))
-             if not part.startswith("_") and getattr_static(made, part, None) is None]
-    if lacks:
+    if lacks := missing_members(made, protocol):
         raise UsageError(f"the {one} is not a {protocol.__name__} of floodmark.harness.protocols: it lacks "
                          f"{', '.join(lacks)}")
     if made.name != name:

@@ -8,9 +8,10 @@ that says what they waited for.
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import getattr_static
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol, TypeVar
 
 from msgspec import Meta
 
@@ -45,7 +46,6 @@ class PartitionSpec:
 # -- clusters -------------------------------------------------------------------------------------------
 
 
-@runtime_checkable
 class Cluster(Protocol):
     """A cluster of brokers and a controller: a system (the software) in a place (where it runs). `start`
     returns when every broker is registered and unfenced. What only some clusters can do is an ability,
@@ -92,7 +92,14 @@ def ability(cluster: Cluster, kind: type[Ability]) -> Ability | None:
     class serves many systems."""
     if kind in cluster.lacks:
         return None
-    return next((one for one in (cluster, *cluster.abilities) if isinstance(one, kind)), None)
+    ones: tuple[Any, ...] = (cluster, *cluster.abilities)
+    return next((one for one in ones if not missing_members(one, kind)), None)
+
+
+def missing_members(one: object, protocol: type) -> list[str]:
+    """What this object lacks of the protocol; empty: it implements it. No property is evaluated."""
+    return [name for name in sorted(vars(protocol))
+            if not name.startswith("_") and getattr_static(one, name, missing_members) is missing_members]
 
 
 def why_not(cluster: Cluster, kind: type | str) -> str:
@@ -117,33 +124,27 @@ def method_for(cluster: Cluster, f: str) -> Callable[..., Awaitable[Any]] | None
     return next((getattr(one, method) for one in ones if hasattr(one, method)), None)
 
 
-@runtime_checkable
 class Addressed(Protocol):
     def addresses(self) -> Mapping[str, tuple[str, int]]: ...  # node -> (host, port), for Kafka's wire
 
 
-@runtime_checkable
 class KeepsRecords(Protocol):
     @property
     def keeps_all(self) -> bool: ...  # whether no setting deletes records of the run's topics, once created
 
 
-@runtime_checkable
 class Adopts(Protocol):
     async def adopt(self) -> None: ...  # give keys to partitions that applications created
 
 
-@runtime_checkable
 class Freezes(Protocol):
     async def freeze(self) -> View: ...  # freeze the controller, then all brokers at once, until stop()
 
 
-@runtime_checkable
 class ReadsLogs(Protocol):
     async def log_dir(self, node: str) -> Path: ...  # Kafka's log directory or a copy; not after stop()
 
 
-@runtime_checkable
 class KeepsLogs(Protocol):
     """A cluster without files; it returns its replicas' logs in the form of harness/logdir."""
 
@@ -151,20 +152,17 @@ class KeepsLogs(Protocol):
     def log_state(self, node: str, partition: int) -> "LogState": ...  # partition: its key
 
 
-@runtime_checkable
 class Kills(Protocol):
     async def kill(self, node: str) -> None: ...  # SIGKILL; returns when the process has ended
     async def start_node(self, node: str) -> None: ...  # returns when its control socket answers
     async def stop_node(self, node: str) -> None: ...  # SIGTERM; returns when the process has ended
 
 
-@runtime_checkable
 class Pauses(Protocol):
     async def pause(self, node: str) -> None: ...
     async def resume(self, node: str) -> None: ...
 
 
-@runtime_checkable
 class Cuts(Protocol):
     """A grudge lists, for each node, the nodes from which it receives nothing: {"n2": ["n1"]} stops every
     byte from n1 to n2, on all connections between them, whichever side opened them. Names may be CLIENTS and
@@ -174,7 +172,6 @@ class Cuts(Protocol):
     async def heal(self) -> None: ...
 
 
-@runtime_checkable
 class PowerCuts(Protocol):
     """power_cut kills the node and keeps only fsynced data, or, for each partition key, the batches up to the
     LEO in `keep` (never less than what was fsynced). It returns {"keep": {key: LEO kept}, "lost_records":
@@ -183,7 +180,6 @@ class PowerCuts(Protocol):
     async def power_cut(self, node: str, *, keep: Mapping[int, int] | None = None) -> Mapping[str, Any]: ...
 
 
-@runtime_checkable
 class Simulates(Protocol):
     """A cluster on virtual time: whatever talks to it runs inside, in a process of its own, which the seed
     determines. The result is pickled."""
@@ -191,12 +187,10 @@ class Simulates(Protocol):
     async def simulate(self, seed: int, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result: ...
 
 
-@runtime_checkable
 class Expires(Protocol):
     async def expire(self, node: str) -> None: ...  # returns when the controller has fenced it
 
 
-@runtime_checkable
 class Elects(Protocol):
     """elect asks the controller for an election of the preferred leader, or an unclean one, in these
     partitions (none: in all). It returns {"elected": [keys], "refused": {key: why}}, without the partitions
@@ -205,7 +199,6 @@ class Elects(Protocol):
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]: ...
 
 
-@runtime_checkable
 class ElectsReplica(Protocol):
     """As Elects, but for a given replica: an ISR member, or any live replica if unclean. No replica leaves
     the ISR for it."""
@@ -214,12 +207,10 @@ class ElectsReplica(Protocol):
                             ) -> Mapping[str, Any]: ...
 
 
-@runtime_checkable
 class Wipes(Protocol):
     async def wipe(self, node: str) -> Mapping[str, Any]: ...  # kill it and empty its disk
 
 
-@runtime_checkable
 class Packets(Protocol):
     """The grudge lists, for each node, the nodes from which it receives packets badly; the quality is loss (0
     to 1), delay_ms, jitter_ms, rate_kbit. It adds to what is in force, and ends with Cuts.heal()."""
@@ -227,12 +218,10 @@ class Packets(Protocol):
     async def degrade(self, grudge: Mapping[str, Sequence[str]], quality: Mapping[str, float]) -> None: ...
 
 
-@runtime_checkable
 class Resets(Protocol):
     async def reset(self, grudge: Mapping[str, Sequence[str]]) -> int: ...  # returns how many connections
 
 
-@runtime_checkable
 class BadDisks(Protocol):
     """kind: one of harness.faults.DISKS_DAMAGED except wiped (the node is killed), or of DISKS_BAD (until it
     is repaired)."""
@@ -243,22 +232,18 @@ class BadDisks(Protocol):
     async def repair(self, node: str) -> None: ...  # leaves the broker as it is, maybe down
 
 
-@runtime_checkable
 class Clocks(Protocol):
     async def bump(self, node: str, offset_ms: int) -> None: ...  # wall clock, not monotonic; 0 ends it
 
 
-@runtime_checkable
 class MemoryLimits(Protocol):
     async def limit(self, node: str, limit_mb: int | None) -> None: ...  # None: remove the limit
 
 
-@runtime_checkable
 class ReportsMemory(Protocol):
     async def resident_bytes(self) -> int: ...  # of all processes that are no descendants of the harness
 
 
-@runtime_checkable
 class Failpoints(Protocol):
     """Named places in a process's code where it can be stopped or crashed, or where a message can be dropped.
     harness/schedule/entry.py describes a point; it uses node names and the history's partitions. `node` may
@@ -271,12 +256,10 @@ class Failpoints(Protocol):
     async def met(self, node: str) -> Sequence[Met]: ...  # in order, also before its restarts
 
 
-@runtime_checkable
 class ExplainsDeaths(Protocol):
     def crashes(self) -> Sequence[Met]: ...  # caused by armed crashes or faults in force; not in died()
 
 
-@runtime_checkable
 class BoundsClocks(Protocol):
     """Its nodes do not use the harness's clock; it knows the largest difference between any two clocks."""
 
@@ -284,7 +267,6 @@ class BoundsClocks(Protocol):
     def clock_error_ns(self) -> int: ...  # as in run.json; it only grows during a run
 
 
-@runtime_checkable
 class Traces(Protocol):
     """Its processes write traces, which harness.trace merges and follows."""
 
@@ -379,7 +361,6 @@ MakeClient = Callable[[ClientSettings, Random], LogClient]
 Addresses = Callable[[], Mapping[str, tuple[str, int]]]  # node -> (host, port), as in Addressed
 
 
-@runtime_checkable
 class MakesClients(Protocol):
     # For a cluster without addresses, which only its own clients can reach.
     def client(self, settings: ClientSettings, random: Random) -> LogClient: ...

@@ -18,6 +18,7 @@ from real_kafka import skip_without, software_of
 
 from floodmark.harness.cluster.containers import kafka_image
 from floodmark.harness.cluster.kafka.kafka_system import KafkaSystem
+from floodmark.harness.protocols import ability
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, View
 
 pytestmark = [pytest.mark.docker, pytest.mark.kafka]
@@ -42,7 +43,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def one_of(stage: Stage, kind: type[Any]) -> Any:
-    return next(one for one in stage.cluster.abilities if isinstance(one, kind))
+    return ability(stage.cluster, kind)
 
 
 def in_isr(node: str) -> Any:

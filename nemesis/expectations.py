@@ -1,4 +1,4 @@
-"""Reads a scenario's rows (the rules of a run, the findings it must have) and compares verdicts with them.
+"""A scenario's rows (the rules of a run, the findings it must have), and what a verdict has besides or lacks.
 
 Rules
 1. Every bug that a row names must be found, and no other except those in `also`.
@@ -12,19 +12,14 @@ Rules
    not have while another does: it is the control in the same run.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from floodmark.harness.errors import nearest, refuse
 from floodmark.harness.verdict import BUG, PERMITTED, Verdict
 
 LOST = "lost-write"
 AGAIN = frozenset({"inconsistent-offsets", "realtime-order"})
 ON_THE_WAY = frozenset({"candidate-incomplete", "leader-incomplete", "unsafe-truncation"})
-EVERY = "every"  # as `rules`: a row for each generation
-_LISTS = ("bugs", "switches", "latent", "manifest", "permitted", "also")
-ROW_KEYS = ("rules", *_LISTS, "config", "control", "topics", "spared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,16 +71,14 @@ class Row:
 
 def differences(row: Row, verdict: Verdict, *, traced: bool = True) -> list[str]:
     """List how the verdict differs from the row; empty: as expected. traced: the trace shows all of it."""
-    bugs = _finding_names(verdict, BUG)
-    permitted = _finding_names(verdict, PERMITTED)
+    bugs, permitted = (frozenset(found.name for found in verdict.findings if found.klass == klass)
+                       for klass in (BUG, PERMITTED))
     if not traced:
         bugs -= row.latent | (ON_THE_WAY if LOST in row.manifest else frozenset())
     required = row.latent | row.manifest if traced else row.manifest
-    nothing: frozenset[str] = frozenset()
-    of_loss, of_permitted_loss = AGAIN, AGAIN | ON_THE_WAY
-    allowed_bugs = required | row.also | (of_loss if LOST in required else nothing) if row.harm else nothing
-    permitted_loss = LOST in row.permitted
-    allowed_permitted = row.permitted | row.also | (of_permitted_loss if permitted_loss else nothing)
+    allowed_bugs = required | row.also | (AGAIN if LOST in required else required) if row.harm else required
+    allowed_permitted = row.permitted | row.also | (
+        AGAIN | ON_THE_WAY if LOST in row.permitted else row.permitted)
     words = [f"no {name}" for name in sorted(required - bugs)]
     words += [f"{name} besides" for name in sorted(bugs - allowed_bugs)]
     words += [f"no permitted {name}" for name in sorted(row.permitted - permitted)]
@@ -98,62 +91,3 @@ def differences(row: Row, verdict: Verdict, *, traced: bool = True) -> list[str]
         if traced or not in_doubt or in_doubt - allowed_permitted:
             words += [f"unknown: {verdict.unknown[0].reason}" if verdict.unknown else "unknown"]
     return words
-
-
-def _finding_names(verdict: Verdict, klass: str) -> frozenset[str]:
-    return frozenset(found.name for found in verdict.findings if found.klass == klass)
-
-
-# -- reading ------------------------------------------------------------------------------------------------
-
-def rows(table: Mapping[str, Any], words: Words) -> Iterator[Row]:
-    """Read the rows of one [[run]] table. Raises Refused, whose text begins with the wrong key."""
-    valid = {"bugs": words.bugs, "switches": words.switches}
-    lists = {key: _read_names(key, table.get(key, []), valid.get(key, words.findings)) for key in _LISTS}
-    control = table.get("control", False)
-    if not isinstance(control, bool):
-        refuse(f"control is {control!r}, should be true")
-    if control and (lists["latent"] or lists["manifest"]):
-        refuse("control is true: then latent and manifest cannot be, there is no bug to be found")
-    if not control and not (lists["latent"] or lists["manifest"] or lists["permitted"]):
-        refuse("rules alone say nothing: what is found (latent, manifest, permitted), or is it a control?")
-    findings = {key: frozenset(lists[key]) for key in ("latent", "manifest", "permitted", "also")}
-    topics, spared = _read_topics(table.get("topics", [])), _read_spared(table.get("spared", {}), words)
-    for rules in _read_generations(table.get("rules"), words):
-        yield Row(rules=rules, bugs=lists["bugs"], switches=lists["switches"], control=control,
-                  config=dict(table.get("config", {})), topics=topics, spared=spared, **findings)
-
-
-def _read_topics(value: object) -> tuple[Mapping[str, str], ...]:
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        refuse(f"topics is {value!r}, should be an array of tables of Kafka's keys")
-    for topic in value:
-        for key, setting in topic.items():
-            if not isinstance(setting, str):
-                refuse(f"topics sets {key} to {setting!r}, should be a text")
-    return tuple(dict(one) for one in value)
-
-
-def _read_spared(value: object, words: Words) -> dict[int, frozenset[str]]:
-    if not isinstance(value, dict) or not all(key.isdecimal() for key in value):
-        refuse(f"spared is {value!r}, should be a table: partition = array of names")
-    return {int(key): frozenset(_read_names("spared", names, words.findings))
-            for key, names in value.items()}
-
-
-def _read_generations(value: object, words: Words) -> tuple[str, ...]:
-    if value == EVERY:
-        return words.generations
-    named = _read_names("rules", [value] if isinstance(value, str) else value, words.generations)
-    if not named:
-        refuse(f"rules should say on which it is played: {', '.join(words.generations)}, {EVERY}")
-    return named
-
-
-def _read_names(key: str, value: object, valid: Collection[str]) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
-        refuse(f"{key} is {value!r}, should be an array of names")
-    for name in value:
-        if name not in valid:
-            refuse(f"{key} names {name!r}; {nearest(name, valid)}")
-    return tuple(value)

@@ -1,57 +1,32 @@
 """Reads scenarios: a TOML file each, with the steps of a run, their reason, and what must be found.
 
-    name = "double-failover"                 # the file's name without .toml
-    zoo = "Z02"                              # the known fault of the protocol
-    title = "an acknowledged write vanishes"
-    story = '''What happens, why, and where history knows it from (KAFKA and KIP numbers).'''
-    steps = '''
-    send 0..2
-    wait every.leo == 3 and every.hw == 3 and leader == n1     # a step a line; # begins a comment
-    '''
-    [cluster]                                # every key is optional
-    nodes = 3                                # n1, n2, ...; also the default replication_factor
-    partitions = 1                           # 0, 1, ...: the preferred leader of p is the p-th node, from n1
-    workload = "log"
-    acks = "all"
-    links = "proxied"                        # the default where a step cuts, else "direct"
-    topics = 2                               # instead of partitions: each is the only one of a topic, and
-                                             # all have the same replicas and prefer n1
-    [config]                                 # Kafka's keys. Sessions and lag are 60 s unless it sets them, so
-    "min.insync.replicas" = 2                # that nothing but the steps strikes
-    [[run]]                                  # a row: the same steps on these rules
-    rules = "high-watermark"                 # a generation, a list of them (a row each), or "every"
-    bugs = ["trunc_hw"]                      # known-bad rules; switches = [...]: other correct ones
-    config = { "flush.messages" = 1 }        # takes precedence over the scenario's
-    latent = ["unsafe-truncation"]           # bugs that the trace must show, before a client could see any
-    manifest = ["lost-write"]                # bugs that the history or the logs must show
-    permitted = ["lost-write"]               # findings that must be there and that the settings permit
-    also = ["saw-then-lost"]                 # possible consequences; nothing else may be found, except the
-                                             # usual ones of a lost write (nemesis/expectations.py)
-    control = true                           # instead of latent and manifest: no bug at all, verdict valid
-    topics = [{ "message.format.version" = "0.10.2" }, {}]     # Kafka's keys of each topic; on Kafka alone
-    spared = { 1 = ["lost-write"] }          # what partition 1 must not show: the control in the same run
-
-Each step becomes an entry (a few, if it sends several values) of the schedule that harness/schedule/entry.py
-describes, so a scenario is a schedule like every other. steps.lark is the language of steps.
+scenarios/README.md describes the file, steps.lark the language of steps. Each step becomes an entry (a few,
+if it sends several values) of the schedule that harness/schedule/entry.py describes, so a scenario is a
+schedule like every other.
 """
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from floodmark.harness.errors import Refused, UsageError
+from floodmark.harness.errors import Refused, UsageError, nearest
 from floodmark.harness.run_location import is_safe_name
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Schedule
-from floodmark.harness.toml_lines import Places, first_line_of, places
-from floodmark.nemesis.expectations import ROW_KEYS, Row, Words, rows
+from floodmark.harness.toml_lines import first_line_of, places
+from floodmark.nemesis.expectations import Row, Words
 
 FOLDER = Path(__file__).with_name("scenarios")
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
+EVERY = "every"  # as `rules`: a row for each generation
 _TEXTS = ("name", "zoo", "title", "story", "steps")
-_TABLES = ("cluster", "config", "run")
+_FINDINGS = ("latent", "manifest", "permitted", "also")
+_LISTS = ("bugs", "switches", *_FINDINGS)
+_KEYS = {
+    "cluster": ("nodes", "partitions", "replication_factor", "workload", "acks", "links", "topics"),
+    "run": ("rules", *_LISTS, "config", "control", "topics", "spared")}
 _NODES_MAX = 9
 
 
@@ -121,175 +96,191 @@ def parse(text: str, path: Path, words: Words) -> Scenario:
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        line = _find_line(error, text)
+        _, at, rest = str(error).rpartition("(at line ")  # or `(at end of document)`, the last one
+        number = rest.partition(",")[0]
+        line = int(number) if at and number.isdecimal() else len(text.splitlines())
         raise UsageError(f"{path}:{line}: is no TOML: {error}") from error
-    return _Reader(path, text, data, words).read_scenario()
+    return _Page(path, text, data, words).read_scenario()
 
 
-def _find_line(error: tomllib.TOMLDecodeError, text: str) -> int:
-    """Find the line in the parser's message; `(at end of document)` is the last one."""
-    _, at, rest = str(error).rpartition("(at line ")
-    number = rest.partition(",")[0]
-    return int(number) if at and number.isdecimal() else len(text.splitlines())
-
-
-class _Reader:
-    """Reads one parsed file into a Scenario."""
+class _Page:
+    """One parsed file."""
 
     def __init__(self, path: Path, text: str, data: Mapping[str, Any], words: Words) -> None:
         self._path, self._text, self._data, self._words = path, text, data, words
-        self._places: Places = places(text)
+        self._places = places(text)
 
     def read_scenario(self) -> Scenario:
-        self._check_keys("", self._data, (*_TEXTS, *_TABLES))
-        name, zoo, title, story, steps = (self._read_text(key) for key in _TEXTS)
-        if not is_safe_name(name):  # a folder gets this name
-            self._refuse(self._places.of("", "name"), f"name is {name[:60]!a}, which no folder can have")
+        self._check_keys("", self._data, (*_TEXTS, "cluster", "config", "run"))
+        texts = {key: self._read_text(key) for key in _TEXTS}
+        if not is_safe_name(texts["name"]):  # a folder gets this name
+            self._refuse(f"name is {texts['name'][:60]!a}, which no folder can have", "name")
         setting = self._read_setting()
-        config = {**PATIENT, **self._read_config(setting)}
-        schedule, lines, written = self._read_schedule(steps, setting)
-        return Scenario(
-            name=name, zoo=zoo, title=title, story=" ".join(story.split()), steps=steps, setting=setting,
-            config=config, schedule=schedule, lines=lines, written=written, rows=self._read_rows(config,
-            setting),
-            source=self._path,
-        )  # fmt: skip
+        config = self._read_config(setting)
+        schedule, lines, written = self._read_schedule(texts["steps"], setting)
+        rows = self._read_rows(config, setting)
+        texts["story"] = " ".join(texts["story"].split())
+        return Scenario(**texts, setting=setting, config=config, schedule=schedule, lines=lines,
+                        written=written, rows=rows, source=self._path)
 
-    def _refuse(self, line: int, why: str) -> NoReturn:
+    def _refuse(self, why: str, key: str, table: str = "", index: int = 0) -> NoReturn:
+        line = self._places.of(table, key, index) if table else self._places.at_top(key)
         raise UsageError(f"{self._path}:{line}: {why}")
 
-    # -- texts and tables -------------------------------------------------------------------------------
+    def _check_keys(self, table: str, found: Mapping[str, Any], valid: Collection[str], index: int = 0
+                    ) -> None:
+        for key in found:
+            if key not in valid:
+                where = f"[{table}]" if table else "a scenario"
+                self._refuse(f"{where} does not know {key!r}; valid: {', '.join(valid)}", key, table, index)
 
     def _read_text(self, key: str) -> str:
         value = self._data.get(key)
         if value is None:
-            self._refuse(1, f"{key} is missing: a scenario needs {', '.join(_TEXTS)}")
+            self._refuse(f"{key} is missing: a scenario needs {', '.join(_TEXTS)}", "")
         if not isinstance(value, str) or not value.strip():
-            self._refuse(self._places.of("", key), f"{key} is {value!r}, should be a text")
+            self._refuse(f"{key} is {value!r}, should be a text", key)
         return value
-
-    def _check_keys(
-        self, table: str, found: Mapping[str, Any], valid: Sequence[str], *, index: int = 0
-    ) -> None:
-        for key in found:
-            if key not in valid:
-                line = self._places.of(table, key, index) if table else self._places.at_top(key)
-                where = f"[{table}]" if table else "a scenario"
-                self._refuse(line, f"{where} does not know {key!r}; valid: {', '.join(valid)}")
 
     def _read_table(self, table: str) -> Mapping[str, Any]:
         found = self._data.get(table, {})
         if not isinstance(found, dict):
-            self._refuse(self._places.at_top(table), f"{table} should be a table, [{table}]")
+            self._refuse(f"{table} should be a table, [{table}]", table)
         return found
+
+    # -- the cluster ------------------------------------------------------------------------------------
 
     def _read_setting(self) -> Setting:
         table = self._read_table("cluster")
-        self._check_keys("cluster", table, tuple(Setting.__annotations__))
-        nodes = self._read_number(table, "nodes", 3, _NODES_MAX)
-        factor = self._read_number(table, "replication_factor", nodes, _NODES_MAX)
+        self._check_keys("cluster", table, _KEYS["cluster"])
+
+        def number(key: str, default: int, most: int) -> int:
+            value = table.get(key, default)
+            if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+                self._refuse(f"{key} is {value!r}, should be 1 to {most}", key, "cluster")
+            return value
+
+        def one_of(key: str, default: str, *valid: str) -> str:
+            value = table.get(key, default)
+            if value not in (default, *valid):
+                self._refuse(f"{key} is {value!r}; valid: {', '.join(valid)}", key, "cluster")
+            return str(value)
+
+        nodes = number("nodes", 3, _NODES_MAX)
+        factor = number("replication_factor", nodes, _NODES_MAX)
         if factor > nodes:
-            self._refuse(self._places.of("cluster", "replication_factor"),
-                         f"replication_factor is {factor}, and there are only {nodes} nodes")
+            self._refuse(f"replication_factor is {factor}, and there are only {nodes} nodes",
+                         "replication_factor", "cluster")
         if "topics" in table and "partitions" in table:
-            self._refuse(self._places.of("cluster", "topics"), "give topics or partitions, not both")
+            self._refuse("give topics or partitions, not both", "topics", "cluster")
         counted = "topics" if "topics" in table else "partitions"
         return Setting(
-            nodes=nodes, replication_factor=factor, partitions=self._read_number(table, counted, 1, 100),
-            topics=counted == "topics",
-            workload=self._read_one_of(table, "workload", "log", self._words.workloads),
-            acks=self._read_one_of(table, "acks", "all", ("all", "1", "0")),
-            links=self._read_one_of(table, "links", "", ("direct", "proxied", "")) or None,
-        )  # fmt: skip
-
-    def _read_number(self, table: Mapping[str, Any], key: str, default: int, most: int) -> int:
-        value = table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            self._refuse(self._places.of("cluster", key), f"{key} is {value!r}, should be 1 to {most}")
-        return value
-
-    def _read_one_of(self, table: Mapping[str, Any], key: str, default: str, valid: Sequence[str]) -> str:
-        value = table.get(key, default)
-        if value not in valid:
-            self._refuse(self._places.of("cluster", key),
-                         f"{key} is {value!r}; valid: {', '.join(filter(None, valid))}")
-        return str(value)
+            nodes=nodes, replication_factor=factor, partitions=number(counted, 1, 100),
+            topics=counted == "topics", workload=one_of("workload", "log", *self._words.workloads),
+            acks=one_of("acks", "all", *json_form.ACKS),
+            links=one_of("links", "", "direct", "proxied") or None)
 
     def _read_config(self, setting: Setting) -> dict[str, str]:
-        config = {"min.insync.replicas": str(max(1, setting.replication_factor - 1))}
+        config = {**PATIENT, "min.insync.replicas": str(max(1, setting.replication_factor - 1))}
         for key, value in self._read_table("config").items():
-            config[key] = self._read_value(value, self._places.of("config", key), key)
-        self._check_min_insync(config, setting, self._places.of("config", "min.insync.replicas"))
+            config[key] = self._read_value(key, value, key, "config")
+        self._check_min_insync(config, setting, "min.insync.replicas", "config")
         return config
 
-    def _read_value(self, value: object, line: int, key: str) -> str:
-        if isinstance(value, bool):
-            return str(value).lower()
+    def _read_value(self, name: str, value: object, *where: Any) -> str:
         if not isinstance(value, int | str):
-            self._refuse(line, f"{key} is {value!r}, should be a text, a number, true or false "
-                               "(quote a key with dots in it)")
-        return str(value)
+            self._refuse(f"{name} is {value!r}, should be a text, a number, true or false "
+                         "(quote a key with dots in it)", *where)
+        return str(value).lower() if isinstance(value, bool) else str(value)
 
-    def _check_min_insync(self, config: Mapping[str, str], setting: Setting, line: int) -> None:
+    def _check_min_insync(self, config: Mapping[str, str], setting: Setting, *where: Any) -> None:
         least = config["min.insync.replicas"]
         if not least.isdecimal() or not 1 <= int(least) <= setting.replication_factor:
-            self._refuse(line, f"min.insync.replicas is {least}, should be 1 to the replication factor, "
-                               f"{setting.replication_factor}: nothing could be acked")
+            self._refuse(f"min.insync.replicas is {least}, should be 1 to the replication factor, "
+                         f"{setting.replication_factor}: nothing could be acked", *where)
 
     # -- steps ------------------------------------------------------------------------------------------
 
     def _read_schedule(self, steps: str, setting: Setting
-                  ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
+                       ) -> tuple[Schedule, tuple[int, ...], tuple[str, ...]]:
         """An error names its own line: first of lines that are no steps, then of wrong names in steps."""
         from floodmark.nemesis.steps import read_step  # with lark, which few commands need
 
-        found: list[dict[str, Any]] = []
-        lines: list[int] = []
-        written: list[str] = []
-        for number, line in enumerate(steps.splitlines(), first_line_of(
-                self._text, self._places.of("", "steps"))):
+        found: list[tuple[dict[str, Any], int, str]] = []  # entry, line, text
+        first = first_line_of(self._text, self._places.of("", "steps"))
+        for number, line in enumerate(steps.splitlines(), first):
             try:
-                new = read_step(line)
+                found += ((entry, number, line.strip()) for entry in read_step(line))
             except Refused as error:
-                self._refuse(number, str(error))
-            found += new
-            lines += [number] * len(new)
-            written += [line.strip()] * len(new)
+                raise UsageError(f"{self._path}:{number}: {error}") from None
         if not found:
-            self._refuse(self._places.of("", "steps"), "steps has no step")
-        read = json_form.read(found, sources=[f"{self._path}:{number}" for number in lines],
+            self._refuse("steps has no step", "steps")
+        entries, lines, written = zip(*found, strict=True)
+        read = json_form.read([*entries], sources=[f"{self._path}:{number}" for number in lines],
                               nodes=setting.names, partitions=range(setting.partitions))
-        return read, tuple(lines), tuple(written)
+        return read, lines, written
 
     # -- rows -------------------------------------------------------------------------------------------
 
     def _read_rows(self, config: Mapping[str, str], setting: Setting) -> tuple[Row, ...]:
         tables = self._data.get("run")
         if not isinstance(tables, list) or not tables:
-            self._refuse(1, "has no [[run]]: on which rules does it run, and what must be found?")
+            self._refuse("has no [[run]]: on which rules does it run, and what must be found?", "")
         found: dict[str, Row] = {}
         for index, table in enumerate(tables):
-            self._check_keys("run", table, ROW_KEYS, index=index)
-            for row in self._read_rows_of_table(table, index):
-                line = self._places.of("run", "", index)
-                config_line = self._places.of("run", "config", index)
-                self._check_min_insync({**config, **row.config}, setting, config_line)
+            self._check_keys("run", table, _KEYS["run"], index)
+            for row in self._read_rows_of(table, index):
+                self._check_min_insync({**config, **row.config}, setting, "config", "run", index)
                 if row.topics and (not setting.topics or len(row.topics) != setting.partitions):
-                    self._refuse(self._places.of("run", "topics", index), "topics has the keys of "
-                                 f"{len(row.topics)}, and [cluster] topics should say how many there are")
+                    self._refuse(f"topics has the keys of {len(row.topics)}, and [cluster] topics should say "
+                                 "how many there are", "topics", "run", index)
                 if row.label in found:
-                    self._refuse(line, f"{row.label} was run before")
+                    self._refuse(f"{row.label} was run before", "", "run", index)
                 found[row.label] = row
         return tuple(found.values())
 
-    def _read_rows_of_table(self, table: Mapping[str, Any], index: int) -> Iterator[Row]:
-        at = self._places.of("run", "config", index)
-        config = table.get("config", {})
-        if not isinstance(config, dict):
-            self._refuse(at, f"config is {config!r}, should be a table of Kafka's keys")
-        fields = {**table, "config": {key: self._read_value(value, at, key) for key, value in config.items()}}
-        try:
-            yield from rows(fields, self._words)
-        except Refused as error:
-            key = next((key for key in ROW_KEYS if str(error).startswith(f"{key} ")), "")
-            self._refuse(self._places.of("run", key, index), str(error))
+    def _read_rows_of(self, table: Mapping[str, Any], index: int) -> Iterator[Row]:
+        def read(key: str, default: Any, fits: Callable[[Any], bool], should: str) -> Any:
+            value = table.get(key, default)
+            if not fits(value):
+                self._refuse(f"{key} is {value!r}, should be {should}", key, "run", index)
+            return value
+
+        def names(key: str, value: Any, valid: Collection[str]) -> tuple[str, ...]:
+            if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+                self._refuse(f"{key} is {value!r}, should be an array of names", key, "run", index)
+            for name in value:
+                if name not in valid:
+                    self._refuse(f"{key} names {name!r}; {nearest(name, valid)}", key, "run", index)
+            return tuple(value)
+
+        words = self._words
+        config = read("config", {}, lambda value: isinstance(value, dict), "a table of Kafka's keys")
+        config = {key: self._read_value(key, value, "config", "run", index) for key, value in config.items()}
+        bugs, switches, *findings = (
+            names(key, table.get(key, []), {"bugs": words.bugs, "switches": words.switches}.get(
+                key, words.findings)) for key in _LISTS)
+        control = read("control", False, lambda value: isinstance(value, bool), "true")
+        if control and (findings[0] or findings[1]):
+            self._refuse("control is true: then latent and manifest cannot be, there is no bug to be found",
+                         "control", "run", index)
+        if not control and not any(findings[:3]):
+            self._refuse("rules alone say nothing: what is found (latent, manifest, permitted), or is it a "
+                         "control?", "rules", "run", index)
+        topics = read("topics", [], lambda value: isinstance(value, list)
+                      and all(isinstance(one, dict) for one in value), "an array of tables of Kafka's keys")
+        for key, setting in (pair for topic in topics for pair in topic.items()):
+            if not isinstance(setting, str):
+                self._refuse(f"topics sets {key} to {setting!r}, should be a text", "topics", "run", index)
+        spared = read("spared", {}, lambda value: isinstance(value, dict)
+                      and all(key.isdecimal() for key in value), "a table: partition = array of names")
+        spared = {int(key): frozenset(names("spared", one, words.findings)) for key, one in spared.items()}
+        rules = table.get("rules")
+        generations = words.generations if rules == EVERY else names(
+            "rules", [rules] if isinstance(rules, str) else rules, words.generations)
+        if not generations:
+            self._refuse(f"rules should say on which it is played: {', '.join(words.generations)}, {EVERY}",
+                         "rules", "run", index)
+        for one in generations:
+            yield Row(rules=one, bugs=bugs, switches=switches, control=control, config=config, spared=spared,
+                      topics=tuple(topics), **dict(zip(_FINDINGS, map(frozenset, findings), strict=True)))

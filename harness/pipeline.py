@@ -3,8 +3,8 @@
 Play    `play_all` makes runs, several at once, and repeats one that failed if that is asked; `record` makes
         one.
 Judge   `judge` judges folders in one call, and writes each verdict into its folder.
-Rule    `outcome_of` turns a verdict into an Outcome by a Policy (--strict, --allow, --allow-unknown): a word
-        and an exit code. A Gate is the Policy with the files for reports.
+Rule    A Gate turns verdicts into outcomes (reports/gate_outcomes.py): a word and an exit code each, by the
+        Policy (--strict, --allow, --allow-unknown).
 Render  `judge_and_report` prints the outcomes, and writes the pages and the reports for CI servers.
 
 Rules
@@ -37,25 +37,21 @@ from floodmark.checkers.text.explain import known_findings
 from floodmark.harness import catalog
 from floodmark.harness.errors import FloodmarkError, UsageError, nearest
 from floodmark.harness.event_loop import run_loop, work_through
-from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.bad_lines import bad_lines
-from floodmark.harness.reports.broker_exits import died_unquoted
 from floodmark.harness.reports.case_names import case_name
-from floodmark.harness.reports.gate_outcomes import Json, Outcome, report_of
+from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, read_about, report_of
 from floodmark.harness.reports.junit_report import junit
 from floodmark.harness.reports.markdown_report import markdown
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.progress import ProgressLine
-from floodmark.harness.reports.run_outcome import HARNESS, LISTS, Ruling, fails, ruling, summary
+from floodmark.harness.reports.run_outcome import HARNESS, Ruling, summary
 from floodmark.harness.reports.run_page import write_page_if_invalid
-from floodmark.harness.reports.safe_text import harmless, harmless_data
-from floodmark.harness.reports.saved_verdict import LEFT_OF_SHRUNK, kept_verdict
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.reports.saved_verdict import kept_verdict
 from floodmark.harness.reports.schedule_outcome import missed_steps_text
 from floodmark.harness.run import (
     DONE,
     INTERRUPTED,
     RUNS,
-    SHRUNK,
     P,
     Run,
     RunAt,
@@ -67,11 +63,10 @@ from floodmark.harness.run_location import Place
 from floodmark.harness.runner import OnProgress, Progress, RunResult, carry_out
 from floodmark.harness.spark_options import HERE, Workers
 from floodmark.harness.spec import RunPlan
-from floodmark.harness.verdict import BUG, EXIT_HARNESS, Policy, Verdict
+from floodmark.harness.verdict import EXIT_HARNESS, Policy, Verdict
 from floodmark.nemesis.scenario import Scenario
 
 TRIES = 3  # of a scenario's run
-UNSAVED = ("its verdict could not be written",)
 Say = Callable[[str], None]
 
 
@@ -339,57 +334,6 @@ def refuse_no_files(files: Mapping[str, Path]) -> None:
         raise UsageError(f"{', '.join(files)}: each needs a file of its own")
 
 
-def outcome_of(one: Judged[P], policy: Policy) -> Outcome:
-    """A folder's result at the gate, for the reports."""
-    folder, verdict = one.folder, one.verdict
-    run: RunAt[Place] = RunAt(folder=folder)
-    about = about_of(folder, verdict)
-    shown = harmless_data(report.as_json(verdict))
-    remarks = [("shrunk", LEFT_OF_SHRUNK)] if (about or {}).get(SHRUNK) is True else []
-    remarks += [("bad line", line) for line in bad_lines(run, shown)]
-    remarks += [("died", sentence) for sentence in died_unquoted(run, about or {}, shown)]
-    remarks += [("gate", line) for line in effects_of_options(verdict, policy)]
-    return Outcome(
-        folder=folder,
-        ruling=ruling(shown, about, policy, failed=UNSAVED if one.unsaved else ()),
-        verdict=shown,
-        about=about,
-        tested=case_name(about or read_about(folder)),
-        reading=verdict_text.reading_of(folder, shown, about),
-        failing=tuple(found for found in verdict_text.worst_first(shown["findings"]) if fails(found, policy)),
-        remarks=tuple(remarks),
-    )
-
-
-def code_of(folder: Place, verdict: Verdict, policy: Policy) -> int:
-    """One folder's exit code; 4 if nothing was judged (no run, or the judge failed)."""
-    return ruling(report.as_json(verdict), about_of(folder, verdict), policy).code
-
-
-def about_of(folder: Place, verdict: Verdict) -> Json | None:
-    """run.json of a judged folder; None if it is missing now, or LISTS are no lists."""
-    about = read_about(folder) if verdict.counts else None
-    return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
-
-
-def read_about(folder: Place) -> Json | None:
-    """run.json; None if it cannot be read."""
-    try:
-        return harmless_data(RunAt(folder=folder).about())
-    except (FloodmarkError, OSError):
-        return None
-
-
-def effects_of_options(verdict: Verdict, policy: Policy) -> list[str]:
-    """Sentences about how the options change the verdict's result; empty if they do not."""
-    allowed = sorted({found.name for found in verdict.findings} & policy.allow)
-    permitted = sorted({found.name for found in verdict.findings if found.klass != BUG} - policy.allow)
-    effects = [f"--strict: {', '.join(permitted)} counted as bugs"] if policy.strict and permitted else []
-    effects += [f"--allow: {', '.join(allowed)} let through"] if allowed else []
-    effects += ["--allow-unknown: unknown let through"] if policy.allow_unknown and verdict.unknown else []
-    return effects
-
-
 # -- render -------------------------------------------------------------------------------------------------
 
 
@@ -401,7 +345,7 @@ def judge_and_report(folders: Sequence[Place], through: Gate, workers: Workers =
     except FloodmarkError as error:
         not_judged(folders, str(error), through)
         raise
-    outcomes = [outcome_of(one, through.policy) for one in judged]
+    outcomes = [outcome_of(one.folder, one.verdict, through.policy, one.unsaved) for one in judged]
     codes = [outcome.code for outcome in outcomes]
     codes += write_verdicts(judged, through) + write_reports(outcomes, through)  # stdout's reader may be gone
     pages = [write_page_if_invalid(one.folder, one.ruling, one.verdict, one.reading) for one in outcomes]

@@ -25,8 +25,8 @@ from floodmark.harness.commands.drawn_settings import with_drawn_settings
 from floodmark.harness.commands.run import planned, schedule_of
 from floodmark.harness.commands.scenario import named
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, outcome_of, play_all, say, tidy
-from floodmark.harness.reports.gate_outcomes import Outcome, report_of, visible
+from floodmark.harness.pipeline import TRIES, Play, gate, has_died, judge, play_all, say, tidy
+from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, report_of, visible
 from floodmark.harness.reports.run_outcome import CUT_SHORT, HARNESS
 from floodmark.harness.reports.run_page import REPORT, write_page_if_invalid
 from floodmark.harness.reports.schedule_outcome import missed_entries_text
@@ -170,7 +170,7 @@ def made(play: Play) -> Path:
 
 def judged(folder: Path, policy: Policy) -> JudgedRun:
     (one,) = judge([folder])
-    outcome = outcome_of(one, policy)
+    outcome = outcome_of(one.folder, one.verdict, policy, one.unsaved)
     if outcome.ruling.kind in (HARNESS, CUT_SHORT):
         raise FloodmarkError(f"the harness failed: {'; '.join(outcome.ruling.harness)}; see {folder}")
     if outcome.code == EXIT_VALID:

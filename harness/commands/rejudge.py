@@ -15,16 +15,9 @@ import click
 
 from floodmark.checkers.judge import report
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.pipeline import (
-    UNSAVED,
-    Gate,
-    about_of,
-    announce_judge,
-    judge,
-    read_about,
-    write_verdicts,
-)
+from floodmark.harness.pipeline import Gate, announce_judge, judge, write_verdicts
 from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.gate_outcomes import UNSAVED, about_of, read_about
 from floodmark.harness.reports.phrases import class_text, many
 from floodmark.harness.reports.run_outcome import Ruling, ruling, summary
 from floodmark.harness.reports.run_page import write_page_if_invalid

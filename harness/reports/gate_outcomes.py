@@ -13,14 +13,23 @@ from typing import Any
 
 import click
 
+from floodmark.checkers.judge import report
 from floodmark.checkers.text.blame_words import blame_in
+from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports import verdict_text
-from floodmark.harness.reports.case_names import UNREADABLE
+from floodmark.harness.reports.bad_lines import bad_lines
+from floodmark.harness.reports.broker_exits import died_unquoted
+from floodmark.harness.reports.case_names import UNREADABLE, case_name
 from floodmark.harness.reports.phrases import class_text, many, text_of
-from floodmark.harness.reports.run_outcome import INVALID, Ruling
+from floodmark.harness.reports.run_outcome import INVALID, LISTS, Ruling, fails, ruling
+from floodmark.harness.reports.safe_text import harmless_data
+from floodmark.harness.reports.saved_verdict import LEFT_OF_SHRUNK
+from floodmark.harness.run import SHRUNK, RunAt
 from floodmark.harness.run_location import Place
+from floodmark.harness.verdict import BUG, Policy, Verdict
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json
+UNSAVED = ("its verdict could not be written",)
 
 # Everything else is allowed in XML 1.0 and safe on a page: it does not change the direction of writing.
 _UNFIT = re.compile(
@@ -59,6 +68,51 @@ class Outcome:
     def unknown(self) -> tuple[Json, ...]:
         """The verdict's `unknown`: what the judge may have missed."""
         return tuple(self.verdict.get("unknown") or ())
+
+
+def outcome_of(folder: Place, verdict: Verdict, policy: Policy, unsaved: str | None = None) -> Outcome:
+    """A folder's result at the gate. unsaved: why its verdict could not be written."""
+    run: RunAt[Place] = RunAt(folder=folder)
+    about = about_of(folder, verdict)
+    shown = harmless_data(report.as_json(verdict))
+    remarks = [("shrunk", LEFT_OF_SHRUNK)] if (about or {}).get(SHRUNK) is True else []
+    remarks += [("bad line", line) for line in bad_lines(run, shown)]
+    remarks += [("died", sentence) for sentence in died_unquoted(run, about or {}, shown)]
+    remarks += [("gate", line) for line in effects_of_options(verdict, policy)]
+    return Outcome(
+        folder=folder,
+        ruling=ruling(shown, about, policy, failed=UNSAVED if unsaved else ()),
+        verdict=shown,
+        about=about,
+        tested=case_name(about or read_about(folder)),
+        reading=verdict_text.reading_of(folder, shown, about),
+        failing=tuple(found for found in verdict_text.worst_first(shown["findings"]) if fails(found, policy)),
+        remarks=tuple(remarks),
+    )
+
+
+def about_of(folder: Place, verdict: Verdict) -> Json | None:
+    """run.json of a judged folder; None if it is missing now, or LISTS are no lists."""
+    about = read_about(folder) if verdict.counts else None
+    return about if about and all(isinstance(about.get(name) or [], list) for name in LISTS) else None
+
+
+def read_about(folder: Place) -> Json | None:
+    """run.json; None if it cannot be read."""
+    try:
+        return harmless_data(RunAt(folder=folder).about())
+    except (FloodmarkError, OSError):
+        return None
+
+
+def effects_of_options(verdict: Verdict, policy: Policy) -> list[str]:
+    """Sentences about how the options change the verdict's result; empty if they do not."""
+    allowed = sorted({found.name for found in verdict.findings} & policy.allow)
+    permitted = sorted({found.name for found in verdict.findings if found.klass != BUG} - policy.allow)
+    effects = [f"--strict: {', '.join(permitted)} counted as bugs"] if policy.strict and permitted else []
+    effects += [f"--allow: {', '.join(allowed)} let through"] if allowed else []
+    effects += ["--allow-unknown: unknown let through"] if policy.allow_unknown and verdict.unknown else []
+    return effects
 
 
 def report_of(outcome: Outcome) -> str:

@@ -14,6 +14,7 @@ from command_line import Answer, edit_lines, edit_run, floodmark, golden, verdic
 from floodmark.checkers.judge import report
 from floodmark.harness import pipeline
 from floodmark.harness.commands.campaign_run import shrink
+from floodmark.harness.reports.gate_outcomes import outcome_of
 from floodmark.harness.verdict import worst
 
 pytestmark = pytest.mark.spark
@@ -289,7 +290,7 @@ def test_the_exit_code(
     through = pipeline.gate(
         **{"strict": False, "allow": (), "allow_unknown": False, "json_file": None, **options})
     together = json.loads(judged.json_file.read_text())
-    codes = [pipeline.code_of(folder, report.of_json(together[str(folder)]), through.policy)
+    codes = [outcome_of(folder, report.of_json(together[str(folder)]), through.policy).code
              for folder in (judged.folder / name for name in names)]
     assert worst(codes) == code
 

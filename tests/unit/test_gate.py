@@ -15,6 +15,7 @@ from floodmark.harness.commands import check, rejudge, run
 from floodmark.harness.commands.campaign_run import shrink
 from floodmark.harness.commands.folder_arguments import chosen, chosen_runs
 from floodmark.harness.errors import UsageError
+from floodmark.harness.reports.gate_outcomes import outcome_of
 from floodmark.harness.run import RUNS
 from floodmark.harness.verdict import (
     EXIT_HARNESS,
@@ -185,14 +186,13 @@ def test_for_one_folder_a_bug_outranks_the_harness_and_that_an_unknown(
     """Whatever the options let through; the findings shown as failing are those that make the code 1."""
     good, early = saved(tmp_path / "good"), saved(tmp_path / "early", ended="n1 would not start")
     for verdict in VERDICTS:
-        outcome = pipeline.outcome_of(pipeline.Judged(folder=good, verdict=verdict), policy)
+        outcome = outcome_of(good, verdict, policy)
         counted = {found.name for found in verdict.findings
                    if found.name not in policy.allow and (policy.strict or found.klass == "bug")}
         assert {found["name"] for found in outcome.failing} == counted
         otherwise = EXIT_UNKNOWN if verdict.unknown and not policy.allow_unknown else EXIT_VALID
         assert outcome.code == (EXIT_INVALID if counted else otherwise)
-        assert pipeline.code_of(good, verdict, policy) == outcome.code
-        assert pipeline.code_of(early, verdict, policy) == (EXIT_INVALID if counted else EXIT_HARNESS)
+        assert outcome_of(early, verdict, policy).code == (EXIT_INVALID if counted else EXIT_HARNESS)
 
 
 @pytest.mark.parametrize(("about", "message"), [
@@ -208,17 +208,16 @@ def test_no_option_lets_a_harness_failure_through(
     folder = saved(tmp_path / "run", **about)
     lenient = Policy(allow_unknown=True)
     for verdict in VERDICTS:
-        outcome = pipeline.outcome_of(pipeline.Judged(folder=folder, verdict=verdict), lenient)
+        outcome = outcome_of(folder, verdict, lenient)
         assert outcome.code == (EXIT_INVALID if BUG in verdict.findings else EXIT_HARNESS)
         assert message in outcome.ruling.harness[0]
-        assert pipeline.code_of(folder, verdict, lenient) == outcome.code
 
 
 def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
     """It was killed and its run.json has no `ended`: the judge makes it unknown, the gate adds nothing."""
     folder = saved(tmp_path / "run")
     (folder / "run.json").write_text('{"format":1,"nodes":["n1"]}')
-    assert pipeline.code_of(folder, VERDICTS[0], Policy()) == EXIT_VALID
+    assert outcome_of(folder, VERDICTS[0], Policy()).code == EXIT_VALID
 
 
 @pytest.mark.parametrize(("policy", "verdict", "word"), [
@@ -233,8 +232,7 @@ def test_a_run_without_ended_is_judged_as_it_is(tmp_path: Path) -> None:
 ])
 def test_a_folders_word_shows_gate_and_verdict(
         tmp_path: Path, policy: Policy, verdict: Verdict, word: str) -> None:
-    judged = pipeline.Judged(folder=saved(tmp_path / "run"), verdict=verdict)
-    assert pipeline.outcome_of(judged, policy).word == word
+    assert outcome_of(saved(tmp_path / "run"), verdict, policy).word == word
 
 
 # -- the options --------------------------------------------------------------------------------------------

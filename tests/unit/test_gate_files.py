@@ -20,7 +20,7 @@ from floodmark.harness import catalog, pipeline
 from floodmark.harness.commands import check
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports import markdown_report, reproduce_command
-from floodmark.harness.reports.gate_outcomes import Outcome, visible, why
+from floodmark.harness.reports.gate_outcomes import Outcome, outcome_of, visible, why
 from floodmark.harness.reports.junit_report import junit, seconds_of
 from floodmark.harness.reports.markdown_report import markdown
 from floodmark.harness.reports.run_outcome import Ruling
@@ -146,7 +146,7 @@ def test_a_case_fails_exactly_when_its_exit_code_does(
     assert {name: outcome_in(cases[name]) for name in expected} == expected
     for name, verdict in VERDICTS.items():
         red = cases[name].find("failure") is not None or cases[name].find("error") is not None
-        assert red == (pipeline.code_of(runs / name, verdict, through.policy) != 0)
+        assert red == (outcome_of(runs / name, verdict, through.policy).code != 0)
 
 
 def test_a_failure_has_the_finding_and_the_suite_the_run(runs: Path, tmp_path: Path) -> None:

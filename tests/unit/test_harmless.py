@@ -15,6 +15,7 @@ from floodmark.checkers.read.folder import open_folder
 from floodmark.harness import pipeline
 from floodmark.harness.cli import main
 from floodmark.harness.reports import markdown_report
+from floodmark.harness.reports.gate_outcomes import outcome_of
 from floodmark.harness.reports.junit_report import junit
 from floodmark.harness.reports.safe_text import harmless, harmless_data, is_plain
 from floodmark.harness.reports.saved_verdict import read_verdict
@@ -130,7 +131,7 @@ def test_the_gates_reports_escape_them(folder: Path) -> None:
         Finding(name="lost-write", klass="bug", permitted_by=None, count=1,
                 examples=({"partition": 0, "offset": 5, "text": f"text {EVIL}", "nodes": [f"n{EVIL}"]},)),),
         unknown=(Unknown(names=("unseen",), reason=f"why {EVIL}"),))
-    outcome = pipeline.outcome_of(pipeline.Judged(folder=folder, verdict=evil), Policy())
+    outcome = outcome_of(folder, evil, Policy())
     case = ElementTree.fromstring(junit([outcome], pipeline.datetime.datetime(2026, 1, 1)))
     assert_harmless("".join(case.itertext()) + "".join(
         value for element in case.iter() for value in element.attrib.values()))

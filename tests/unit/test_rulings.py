@@ -15,8 +15,9 @@ from command_line import floodmark
 
 from floodmark.checkers.judge import report
 from floodmark.checkers.laws.finding_names import MADE
-from floodmark.harness import catalog, pipeline
+from floodmark.harness import catalog
 from floodmark.harness.reports import verdict_text
+from floodmark.harness.reports.gate_outcomes import outcome_of
 from floodmark.harness.reports.run_outcome import EXITS, LET_THROUGH, Ruling, ruling, summary
 from floodmark.harness.verdict import Finding, NotMade, Policy, Unknown, Verdict, worst
 
@@ -93,7 +94,7 @@ def test_the_word_the_count_and_the_code_agree_everywhere(
         verdict = VERDICTS[folder.name.split("+")[0]]
         policy = Policy(strict="--strict" in words, allow_unknown="--allow-unknown" in words,
                         allow=frozenset(filter(None, options[2:])))
-        assert pipeline.code_of(folder, verdict, policy) == EXITS[kind]
+        assert outcome_of(folder, verdict, policy).code == EXITS[kind]
 
 
 def case_of(file: Path, folder: Path) -> ElementTree.Element:

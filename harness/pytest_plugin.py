@@ -126,7 +126,7 @@ def floodmark_cluster(
 def floodmark_nemesis() -> "Callable[..., AbstractContextManager[Sequence[str]]]":
     """Strike a cluster while a test works with it; see the module's docstring."""
     with _own_warnings():
-        from floodmark.harness.commands.pytest_nemesis import striking
+        from floodmark.harness.commands.pytest_support import striking
 
     return lambda cluster, **keywords: striking(cluster, keywords)
 

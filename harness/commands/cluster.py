@@ -3,22 +3,30 @@
 Rules
 1. `up` ends by Ctrl-C or SIGTERM, and nothing of the cluster survives it.
 2. The only line on stdout is the bootstrap address, for scripts. Everything else goes to stderr.
+3. A test suite's cluster is a process of its own, `python -m floodmark.harness.commands.cluster`: the
+   options of `floodmark cluster up` come as one line of JSON on stdin. When stdin ends, the test process is
+   gone: this process ends in an orderly way, and its cluster with it.
 """
 
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 import textwrap
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from floodmark.harness import catalog
 from floodmark.harness.cluster import control_client
 from floodmark.harness.commands.broker_questions import refuse_config
 from floodmark.harness.commands.cluster_server import ClusterServer, bootstrap, find_cluster, open_server
+from floodmark.harness.commands.error_exits import code_of
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
 from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
@@ -26,7 +34,7 @@ from floodmark.harness.protocols import Addressed, Cluster, ability, method_for,
 from floodmark.harness.reports.phrases import align_columns
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
-from floodmark.harness.spec import PROXIED, RunSpec, pairs
+from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
 ASK_S = 60.0  # a start waits for its node
@@ -44,12 +52,6 @@ it is used (auto.create.topics.enable=false).
 }
 
 
-def up(cluster: Cluster, folder: Path) -> int:
-    """Runs the cluster until Ctrl-C or SIGTERM. folder: its data."""
-    with sigterm_handler_restored():
-        return asyncio.run(_up(cluster, folder))
-
-
 def state(folder: Path | None, *, as_json: bool = False) -> int:
     """Prints leader, epoch and ISR of each partition, and LEO and HW of each replica."""
     answer = ask_cluster(folder, "state")
@@ -57,22 +59,16 @@ def state(folder: Path | None, *, as_json: bool = False) -> int:
     return EXIT_VALID
 
 
-def strike(folder: Path | None, f: str, nodes: Sequence[str]) -> int:
+def strike(folder: Path | None, f: str, nodes: Sequence[str], **besides: Any) -> int:
     """Applies a fault that is a command to the nodes, one after the other."""
-    return _print_result(ask_cluster(folder, f, nodes=list(nodes)))
+    _say(ask_cluster(folder, f, nodes=list(nodes), **besides)["done"])
+    return EXIT_VALID
 
 
-def cut(
-    folder: Path | None,
-    nodes: Sequence[str],
-    *,
-    others: Sequence[str] = (),
-    one_way: bool = False,
-    reset: bool = False,
-) -> int:
+def cut(folder: Path | None, nodes: Sequence[str], *, others: Sequence[str] = (), one_way: bool = False,
+        reset: bool = False) -> int:
     """Cuts the nodes from the others (none: all other brokers). one_way: only the nodes receive nothing."""
-    return _print_result(ask_cluster(folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way,
-                                     reset=reset))
+    return strike(folder, "cut", nodes, others=list(others), one_way=one_way, reset=reset)
 
 
 def table(answer: Mapping[str, Any]) -> str:
@@ -85,14 +81,9 @@ def table(answer: Mapping[str, Any]) -> str:
     rows = [("partition", "leader", "epoch", "ISR", "replica", "LEO", "HW", "epoch", "follows")]
     for one in answer["partitions"]:
         truth = one["truth"]
-        first = (
-            f"{one['topic']}-{one['partition']}",
-            *(
-                ("?", "?", "?")
-                if truth is None
-                else (truth["leader"] or "none", str(truth["epoch"]), _members(truth))
-            ),
-        )
+        known = ("?", "?", "?") if truth is None else (
+            truth["leader"] or "none", str(truth["epoch"]), _members(truth))
+        first = (f"{one['topic']}-{one['partition']}", *known)
         for node in one["replicas"]:
             rows.append((*first, node, *_replica(node, one["views"].get(node))))
             first = ("", "", "", "")
@@ -131,6 +122,12 @@ def hints(cluster: Cluster) -> str:
     commands = textwrap.indent("".join(f"floodmark cluster {one}\n" for one in words), " " * 23)
     clients = CLIENTS.get(cluster.system["name"], "").format_map(cluster.system)
     return f"From another terminal: {commands.lstrip()}{clients}Ctrl-C ends it."
+
+
+def up(cluster: Cluster, folder: Path) -> int:
+    """Runs the cluster until Ctrl-C or SIGTERM. folder: its data."""
+    with sigterm_handler_restored():
+        return asyncio.run(_up(cluster, folder))
 
 
 async def _up(cluster: Cluster, folder: Path) -> int:
@@ -177,32 +174,25 @@ async def _watch(cluster: Cluster, stop_event: asyncio.Event) -> None:
 
 def ask_cluster(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
     """The answer of the server of the cluster in `folder` (None: the latest). UsageError, FloodmarkError."""
-    return asyncio.run(_ask_server(folder, do, **besides))
 
+    async def ask() -> Mapping[str, Any]:
+        where, socket, pid = find_cluster(folder)
+        limit = control_client.ANSWER_BYTES_MAX
+        try:
+            reader, writer = await asyncio.open_unix_connection(socket, limit=limit)
+        except OSError:
+            raise FloodmarkError(f"the cluster in {where} is no longer up (it was process {pid})") from None
+        lines = control_client.Lines("the cluster", reader, writer)
+        try:
+            return await lines.ask(do, timeout_s=ASK_S, **besides)
+        except control_client.Refused as refused:
+            if refused.answer.get("usage"):
+                raise UsageError(refused.answer["error"]) from None
+            raise
+        finally:
+            await lines.close()
 
-async def _ask_server(folder: Path | None, do: str, **besides: Any) -> Mapping[str, Any]:
-    where = find_cluster(folder)
-    try:
-        reader, writer = await asyncio.open_unix_connection(where.socket,
-                                                            limit=control_client.ANSWER_BYTES_MAX)
-    except OSError:
-        raise FloodmarkError(
-            f"the cluster in {where.folder} is no longer up (it was process {where.pid})"
-        ) from None
-    lines = control_client.Lines("the cluster", reader, writer)
-    try:
-        return await lines.ask(do, timeout_s=ASK_S, **besides)
-    except control_client.Refused as refused:
-        if refused.answer.get("usage"):
-            raise UsageError(refused.answer["error"]) from None
-        raise
-    finally:
-        await lines.close()
-
-
-def _print_result(answer: Mapping[str, Any]) -> int:
-    _say(answer["done"])
-    return EXIT_VALID
+    return asyncio.run(ask())
 
 
 def _say(message: str) -> None:
@@ -213,17 +203,29 @@ def bring_up(spec: RunSpec, *, first_port: int | None) -> int:
     """Runs a cluster until Ctrl-C. Links are proxied by default, so that they can be cut."""
     if spec.out is not None:
         refuse_nonempty(spec.out)
-        return _run_until_interrupted(spec, spec.out, first_port)
-    with temporary_folder("floodmark-") as folder:
-        return _run_until_interrupted(spec, folder, first_port)
+    with contextlib.nullcontext(spec.out) if spec.out else temporary_folder("floodmark-") as folder:
+        brought = catalog.cluster(
+            spec.cluster, folder, spec.nodes, first_port=first_port, rules=spec.rules, bugs=spec.bugs,
+            config=pairs(spec.config), links=spec.links or PROXIED, kafka=spec.kafka,
+            topic_config=pairs(spec.topic_config, "-t"), trace=False)  # not judged, and may be up for long
+        if ability(brought, Addressed) is None:
+            raise UnfitCluster(f"no Kafka client reaches this cluster: {why_not(brought, Addressed)}")
+        refuse_config(brought)
+        return up(brought, folder)
 
 
-def _run_until_interrupted(spec: RunSpec, folder: Path, first_port: int | None) -> int:
-    brought = catalog.cluster(
-        spec.cluster, folder, spec.nodes, first_port=first_port, rules=spec.rules, bugs=spec.bugs,
-        config=pairs(spec.config), links=spec.links or PROXIED, kafka=spec.kafka,
-        topic_config=pairs(spec.topic_config, "-t"), trace=False)  # it is not judged, and may be up for long
-    if ability(brought, Addressed) is None:
-        raise UnfitCluster(f"no Kafka client reaches this cluster: {why_not(brought, Addressed)}")
-    refuse_config(brought)
-    return up(brought, folder)
+def main() -> int:
+    """Runs a test suite's cluster."""
+    spec = decoded(orjson.loads(sys.stdin.buffer.readline()))
+    threading.Thread(target=_exit_when_stdin_ends, daemon=True).start()
+    return code_of(lambda: bring_up(spec, first_port=None))
+
+
+def _exit_when_stdin_ends() -> None:
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -6,7 +6,8 @@ Rules
    cluster lacks the ability. What is impossible in a node's present state (a kill of a dead node) is refused
    before anything is done to other nodes.
 3. One nemesis at a time strikes beside the requests, from `nemesis` to `end_nemesis`; `struck` lists its
-   strikes so far.
+   strikes so far. A fault that could not be applied, and a moment that did not come, end it: nothing strikes
+   after that.
 4. The server's address is in cluster.json, in the folder's subfolder "work", and in a pointer to the latest
    cluster; both are removed when it closes.
 """
@@ -15,37 +16,127 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from floodmark.harness.cluster import control_client
 from floodmark.harness.cluster.ports import private_folder
-from floodmark.harness.commands.served_nemesis import ServedNemesis, partitions_in
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.faults import FAULTS, MENDS_ROLE
-from floodmark.harness.protocols import Addressed, Adopts, Cluster, ability, why_not
+from floodmark.harness.history import Recorder
+from floodmark.harness.op import Intent, Outcome
+from floodmark.harness.protocols import Addressed, Adopts, Cluster, PartitionSpec, Struck, ability, why_not
 from floodmark.harness.reports.phrases import grudge, many
+from floodmark.harness.reports.schedule_outcome import missed_moment_text
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Entry
-from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, ReplicaView, View
-from floodmark.nemesis.strikes import Strikes, unavailable
+from floodmark.harness.schedule.entry import Entry, Schedule
+from floodmark.harness.schedule.views import CLIENTS, CONTROLLER, UNKNOWN, Met, View
+from floodmark.nemesis.schedule_runner import ScheduleRunner
+from floodmark.nemesis.strikes import Strikes, limits_of, unavailable
 
 # The fields of a request, and those that some requests need besides `id` and `do`.
 _FIELDS: Mapping[str, type] = {"id": int, "do": str, "nodes": list, "others": list, "one_way": bool,
                                "reset": bool, "schedule": dict}
 _NEEDED = {"cut": ("nodes", "others", "one_way", "reset"), "nemesis": ("schedule",)}
+HISTORY = "nemesis.jsonl"  # in the cluster's folder "work": the strikes of a nemesis, as in a run's history
 _NEEDS_RUNNING = ("kill", "stop", "pause", "resume")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerAddress:
-    """The address of a cluster's server."""
+class ServedNemesis:
+    """Carries out a nemesis on a cluster that is up, by the runner of schedules of every run. Implements
+    protocols.Nemesis and Sight. act: carries out a fault, so that the server's state shows it."""
 
-    folder: Path
-    socket: Path
-    pid: int
+    def __init__(self, cluster: Cluster, folder: Path, act: Callable[[Entry], Awaitable[str]]) -> None:
+        self.struck: list[str] = []  # a line for each strike so far
+        self.failure: str | None = None
+        self.answers = Strikes(cluster).answers
+        self._cluster, self._act = cluster, act
+        self._recorder = Recorder(folder / "work" / HISTORY)
+        self._runner = ScheduleRunner((self,), (), limits_of(cluster), besides=cluster.nodes)
+        self._work: asyncio.Task[None] | None = None
+
+    def begin(self, schedule: Schedule) -> None:
+        """UsageError if the cluster cannot carry out the schedule."""
+        self._runner.refuse(schedule)
+        self._recorder.begin()
+        self._work = asyncio.create_task(self._carry_out(schedule))
+
+    async def end(self) -> None:
+        """Ends it. A strike under way goes on, and the server answers no other request before it has ended.
+        Safe to call twice."""
+        if self._work is not None:
+            self._work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._work
+            self._work = None
+            self._recorder.close()
+
+    async def _carry_out(self, schedule: Schedule) -> None:
+        try:
+            await self._runner.carry_out(schedule, self, self._recorder, _refuse_to_send)
+        except FloodmarkError as error:
+            self.failure = str(error)
+        except Exception as error:  # the test fails by it, which must not pass without faults
+            self.failure = f"{type(error).__name__}: {error}"
+
+    # -- Nemesis --------------------------------------------------------------------------------------------
+
+    async def strike(self, entry: Entry, nodes: tuple[str, ...]) -> Struck:
+        for reasons in self._runner.missed_words().values():
+            why = "\n".join(missed_moment_text(reasons, indent=2))
+            raise FloodmarkError(f"the nemesis stopped after {len(self.struck)} strikes, a moment did not "
+                                 f"come:\n{why}")
+        await asyncio.shield(self._act(replace(entry, nodes=nodes)))
+        self.struck.append(f"{self.now_ns() / 1e9:.3f} s {' '.join((entry.f, *nodes))}")
+        return Struck(nodes=nodes)
+
+    # -- Sight ----------------------------------------------------------------------------------------------
+
+    def now_ns(self) -> int:
+        return self._recorder.now_ns()
+
+    def acks(self, partition: int) -> int:
+        return self._recorder.acks(partition)
+
+    async def ack_or(self, timeout_s: float) -> None:
+        await self._recorder.ack_or(timeout_s)
+
+    def acks_given(self, partition: int, leader: str) -> int:
+        raise FloodmarkError("the acks of a cluster that is up are unknown")
+
+    async def view(self) -> View:
+        """What is seen now; healthy is what has the partitions that are there now."""
+        await adopt(self._cluster)
+        view = await self._cluster.observe()
+        self._runner.assign(partitions_in(view, self._cluster))
+        return view
+
+    async def met(self, node: str) -> Sequence[Met]:
+        return ()
+
+    def crashes(self) -> Sequence[Met]:
+        return ()
+
+    def died(self) -> Sequence[str]:
+        return tuple(self._cluster.died())
+
+
+async def adopt(cluster: Cluster) -> None:
+    """Learns which topics there are now, where clients can create them."""
+    adopts = ability(cluster, Adopts)
+    if adopts is not None:
+        await adopts.adopt()
+
+
+def partitions_in(view: View, cluster: Cluster) -> list[PartitionSpec]:
+    """The partitions whose topics were not deleted."""
+    return [spec for spec in cluster.partitions if spec.key in view.partitions or not view.unfenced]
+
+
+async def _refuse_to_send(_: Intent) -> Outcome:
+    raise FloodmarkError("a nemesis of a cluster that is up sends nothing")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,7 +174,8 @@ class ClusterServer:
     async def _carry_out(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         f = request["do"]
         if f == "state":
-            return await self._state()
+            await adopt(self.cluster)
+            return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
         if f == "cut":
             done = await self._cut(request)
         else:
@@ -121,7 +213,7 @@ class ClusterServer:
             for node in entry.nodes:
                 self._refuse(f, node, look)
         if f == "power_cut":
-            await self._adopt()  # losses are reported by partition
+            await adopt(self.cluster)  # losses are reported by partition
         struck = await nemesis.strike(entry, entry.nodes)
         self._paused -= set(entry.nodes) if f in MENDS_ROLE or FAULTS[f].takes_down else set()
         self._paused |= set(entry.nodes) if f == "pause" else set()
@@ -163,11 +255,6 @@ class ClusterServer:
         sentence = f"power-cut {node}: it is down and {gone}"
         return f"{sentence}; its logs now end: {', '.join(ends)}" if ends else sentence
 
-    async def _adopt(self) -> None:
-        adopts = ability(self.cluster, Adopts)
-        if adopts is not None:
-            await adopts.adopt()
-
     async def _cut(self, request: Mapping[str, Any]) -> str:
         nodes: Sequence[str] = request["nodes"]
         others = request["others"] or [node for node in self.cluster.nodes if node not in nodes]
@@ -186,9 +273,6 @@ class ClusterServer:
         done = f"{', '.join(nodes)} {verb} {', '.join(others)}{' (by reset)' if request['reset'] else ''}"
         return await self._strike(Entry(f="cut", args={"grudge": unheard, "reset": request["reset"]}), done)
 
-    async def _state(self) -> Mapping[str, Any]:
-        await self._adopt()
-        return describe_cluster(self.cluster, await self.cluster.observe(), self._cuts, self._paused)
 
 
 async def next_line(reader: asyncio.StreamReader) -> bytes | None:
@@ -236,7 +320,8 @@ def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: 
                 "replicas": list(spec.replicas),
                 "truth": asdict(look.partitions[spec.key]) if spec.key in look.partitions else None,
                 "views": {
-                    node: _shown(look.replicas[node, spec.key])
+                    node: {name: value for name, value in asdict(look.replicas[node, spec.key]).items()
+                           if value is not UNKNOWN}
                     for node in spec.replicas
                     if (node, spec.key) in look.replicas
                 },
@@ -244,10 +329,6 @@ def describe_cluster(cluster: Cluster, look: View, cuts: Sequence[str], paused: 
             for spec in partitions_in(look, cluster)
         ],
     }
-
-
-def _shown(replica: ReplicaView) -> dict[str, Any]:
-    return {name: value for name, value in asdict(replica).items() if value is not UNKNOWN}
 
 
 def bootstrap(cluster: Cluster) -> str:
@@ -279,17 +360,16 @@ async def open_server(cluster_server: ClusterServer, folder: Path) -> AsyncItera
             latest.unlink()
 
 
-def find_cluster(folder: Path | None) -> ServerAddress:
-    """The server's address of the cluster in `folder`, or of the latest one. FloodmarkError if there is
-    none."""
+def find_cluster(folder: Path | None) -> tuple[Path, str, int]:
+    """The folder, the server's socket and its process, of the cluster in `folder`, or of the latest one.
+    FloodmarkError if there is none."""
     if folder is None:
         latest = private_folder() / "latest"
         if not latest.exists():
             raise FloodmarkError("no cluster is up: start one with 'floodmark cluster up'")
         folder = Path(latest.read_text(encoding="utf-8"))
-    notice = folder / "work" / "cluster.json"
     try:
-        fields = json.loads(notice.read_text(encoding="utf-8"))
+        fields = json.loads((folder / "work" / "cluster.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise FloodmarkError(f"no cluster is up in {folder}") from None
-    return ServerAddress(folder=folder, socket=Path(fields["socket"]), pid=fields["pid"])
+    return folder, fields["socket"], fields["pid"]

@@ -1,18 +1,24 @@
-"""Makes and judges runs, and starts clusters, for pytest's fixtures.
+"""Makes and judges runs, starts clusters and applies faults to them, for pytest's fixtures.
 
 Rules
 1. A run that the harness could not make, or that was interrupted, is an error, not a verdict.
 2. The page of an invalid run is written into its folder, as by `floodmark check`.
 3. Unknown keywords are refused with a list of the valid ones.
+4. The schedule of a nemesis on a cluster is the one that `floodmark run` makes for it and this seed; the
+   cluster's process carries it out. At the end, for whatever reason, everything is mended and every replica
+   is in the ISR again; else the test fails. So it does by a broker that died by itself, a fault that could
+   not be applied, and a moment that did not come: nothing strikes after it.
 """
 
 import asyncio
 import secrets
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +41,7 @@ from floodmark.harness.schedule.entry import Schedule
 from floodmark.harness.spec import DRAWN, FIXED, RunSpec, decoded
 from floodmark.harness.verdict import EXIT_VALID, Policy
 
-CLUSTER_MODULE = "floodmark.harness.commands.pytest_cluster"
+CLUSTER_MODULE = "floodmark.harness.commands.cluster"
 CLUSTER_KEYWORDS = ("cluster", "kafka", "topic_config", "nodes", "rules", "bugs", "config", "links")
 RUN_KEYWORDS = (*CLUSTER_KEYWORDS,
              "workload", "concurrency", "rate", "partitions", "replication_factor", "acks",
@@ -44,6 +50,11 @@ SCENARIO_KEYWORDS = ("scenario", "rules", "bugs", "config", "cluster")
 GATE_KEYWORDS = ("strict", "allow", "allow_unknown")
 SEED = 1  # of a schedule without a seed
 ENDS_WITHIN_S = 60.0
+NEMESES = ("crash", "restart", "pause", "cut", "power", "expire")
+NEMESIS_KEYWORDS = ("nemesis", "interval", "seed")
+AT_MOST_S = 3600.0  # of faults
+HEALTHY_WITHIN_S = 60.0
+LOOK_EVERY_S = 0.05
 Keywords = Mapping[str, Any]
 
 
@@ -234,36 +245,21 @@ class ClusterUp:
         return ask_cluster(self.folder, do, **besides)
 
     def strike(self, fault: str, *nodes: str) -> None:
-        """Applies kill, stop, start, pause, resume, expire or power_cut."""
-        ask_cluster(self.folder, fault, nodes=list(nodes))
+        """Applies kill, stop, start, pause, resume, expire, power_cut or heal."""
+        self.ask(fault, nodes=list(nodes))
 
-    def kill(self, *nodes: str) -> None:
-        self.strike("kill", *nodes)
-
-    def stop(self, *nodes: str) -> None:
-        self.strike("stop", *nodes)
-
-    def start(self, *nodes: str) -> None:
-        self.strike("start", *nodes)
-
-    def pause(self, *nodes: str) -> None:
-        self.strike("pause", *nodes)
-
-    def resume(self, *nodes: str) -> None:
-        self.strike("resume", *nodes)
-
-    def expire(self, *nodes: str) -> None:
-        self.strike("expire", *nodes)
-
-    def power_cut(self, *nodes: str) -> None:
-        self.strike("power_cut", *nodes)
+    kill = partialmethod(strike, "kill")
+    stop = partialmethod(strike, "stop")
+    start = partialmethod(strike, "start")
+    pause = partialmethod(strike, "pause")
+    resume = partialmethod(strike, "resume")
+    expire = partialmethod(strike, "expire")
+    power_cut = partialmethod(strike, "power_cut")
+    heal = partialmethod(strike, "heal")
 
     def cut(self, *nodes: str, others: Sequence[str] = (), one_way: bool = False) -> None:
         """Cuts the nodes from these others; none: from all other brokers."""
-        ask_cluster(self.folder, "cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
-
-    def heal(self) -> None:
-        ask_cluster(self.folder, "heal")
+        self.ask("cut", nodes=list(nodes), others=list(others), one_way=one_way, reset=False)
 
 
 @contextmanager
@@ -292,3 +288,81 @@ def cluster_up(folder: Path, keywords: Keywords) -> Iterator[ClusterUp]:
             process.wait(ENDS_WITHIN_S)
 
 
+# -- faults on a cluster ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def striking(cluster: ClusterUp, keywords: Keywords) -> Iterator[Sequence[str]]:
+    """A context in which faults strike; yields the list of those that struck so far, a line each."""
+    refuse_unknown("floodmark_nemesis", keywords, NEMESIS_KEYWORDS)
+    names = keywords.get("nemesis", "crash")
+    names = names if isinstance(names, str) else ",".join(names)
+    for name in catalog.named(names):
+        if name not in NEMESES:
+            raise UsageError(f"floodmark_nemesis has no {name!r}; it has: {', '.join(NEMESES)}")
+    schedule = entries({"seed": SEED, "interval": 1.0, **keywords, "nemesis": names, "duration": AT_MOST_S,
+                        "nodes": len(cluster.state()["nodes"])})
+    cluster.ask("nemesis", schedule={"entries": schedule})
+    try:
+        yield StruckSoFar(cluster)
+    finally:
+        failure = cluster.ask("end_nemesis")["failure"]
+        mend(cluster)
+    if failure is not None:
+        raise FloodmarkError(failure)
+
+
+@dataclass(frozen=True, slots=True)
+class StruckSoFar(Sequence[str]):
+    """The strikes so far, a line each; the cluster's process knows them."""
+
+    cluster: ClusterUp
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._now()[at]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __repr__(self) -> str:
+        return repr(self._now())
+
+    def _now(self) -> list[str]:
+        struck: list[str] = self.cluster.ask("struck")["struck"]
+        return struck
+
+
+def mend(cluster: ClusterUp) -> None:
+    """Mends; returns when every broker is up and every replica in the ISR, else FloodmarkError."""
+    state = cluster.state()
+    if state["cuts"]:
+        cluster.heal()
+    cluster.resume(*state["paused"])
+    if state["died"]:
+        raise FloodmarkError(f"{', '.join(state['died'])} died without a fault: its log is in "
+                             f"{cluster.folder / 'work'}")
+    cluster.start(*(node for node in state["nodes"] if node not in state["running"]))
+    if not await_healthy(cluster):
+        raise FloodmarkError(f"not every replica was in the ISR again within {HEALTHY_WITHIN_S:g} s: "
+                             f"{cluster.state()['partitions']}")
+
+
+def await_healthy(cluster: ClusterUp) -> bool:
+    """Waits until the cluster is healthy; False if that took longer than HEALTHY_WITHIN_S."""
+    until_s = time.monotonic() + HEALTHY_WITHIN_S
+    while time.monotonic() < until_s:
+        with suppress(FloodmarkError):  # nobody answered
+            if is_healthy(cluster.state()):
+                return True
+        time.sleep(LOOK_EVERY_S)
+    return False
+
+
+def is_healthy(state: Keywords) -> bool:
+    nodes = set(state["nodes"])
+    return nodes == set(state["running"]) == set(state["unfenced"]) and all(
+        one["truth"] is not None and set(one["truth"]["isr"]) == set(one["replicas"])
+        for one in state["partitions"])

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from floodmark.harness import catalog, pipeline
-from floodmark.harness.commands import cluster_server, pytest_nemesis, pytest_support, served_nemesis
+from floodmark.harness.commands import cluster_server, pytest_support
 from floodmark.harness.commands.pytest_support import (
     ClusterUp,
     entries,
@@ -170,13 +170,12 @@ class RecordingCluster(ClusterUp):
     def state(self) -> dict[str, Any]:
         return deepcopy(self.look)
 
-    def strike(self, fault: str, *nodes: str) -> None:
-        self.calls.append(" ".join((fault, *nodes)))
-        self.look["running"] = self.look["unfenced"] = ["n1", "n2"]
-        self.look["partitions"][0]["truth"]["isr"] = ["n2", "n1"]
-
-    def heal(self) -> None:
-        self.calls.append("heal")
+    def ask(self, do: str, **besides: Any) -> dict[str, Any]:
+        self.calls.append(" ".join((do, *besides["nodes"])))
+        if do != "heal":
+            self.look["running"] = self.look["unfenced"] = ["n1", "n2"]
+            self.look["partitions"][0]["truth"]["isr"] = ["n2", "n1"]
+        return {}
 
 
 def recording(**look: Any) -> RecordingCluster:
@@ -187,10 +186,10 @@ def recording(**look: Any) -> RecordingCluster:
 
 def test_the_faults_of_a_nemesis_are_ended() -> None:
     cluster = recording(paused=["n1"], cuts=["n1 is cut from n2"])
-    pytest_nemesis.mend(cluster)
+    pytest_support.mend(cluster)
     assert cluster.calls == ["heal", "resume n1", "start n2"]
     with pytest.raises(FloodmarkError, match="n2 died without a fault"):
-        pytest_nemesis.mend(recording(died=["n2"]))
+        pytest_support.mend(recording(died=["n2"]))
 
 
 class Strikes:
@@ -227,9 +226,8 @@ class Observed:
 def served(monkeypatch: pytest.MonkeyPatch, folder: Path, strikes: Strikes) -> cluster_server.ClusterServer:
     """The server of a cluster on which these strikes are made."""
     (folder / "work").mkdir()
-    for module in (cluster_server, served_nemesis):
-        monkeypatch.setattr(module, "Strikes", lambda _: strikes)
-    monkeypatch.setattr(served_nemesis, "limits_of", lambda _: None)
+    monkeypatch.setattr(cluster_server, "Strikes", lambda _: strikes)
+    monkeypatch.setattr(cluster_server, "limits_of", lambda _: None)
     monkeypatch.setattr(cluster_server.ClusterServer, "_refuse", lambda *_: None)
     return cluster_server.ClusterServer(cluster=cast(Cluster, Observed()), folder=folder, say=lambda _: None)
 
@@ -263,7 +261,7 @@ def test_a_cluster_suffers_every_field_of_an_entry_as_in_a_run(
     assert strikes.entries == acts
     assert [line.partition(" s ")[2] for line in answer["struck"]] == [
         " ".join((entry.f, *entry.nodes)) for entry in acts]
-    lines = (tmp_path / "work" / served_nemesis.HISTORY).read_text().splitlines()
+    lines = (tmp_path / "work" / cluster_server.HISTORY).read_text().splitlines()
     assert [json.loads(line)["f"] for line in lines] == [entry.f for entry in acts]
 
 
@@ -290,8 +288,8 @@ def test_a_nemesis_that_stopped_fails_its_test(monkeypatch: pytest.MonkeyPatch) 
         return {"struck": ["0.100 s kill n1"], "failure": "n1 does not obey"}
 
     monkeypatch.setattr(RecordingCluster, "ask", ask)
-    monkeypatch.setattr(pytest_nemesis, "mend", lambda _: None)
-    with pytest.raises(FloodmarkError, match="n1 does not obey"), pytest_nemesis.striking(cluster, {}) as now:
+    monkeypatch.setattr(pytest_support, "mend", lambda _: None)
+    with pytest.raises(FloodmarkError, match="n1 does not obey"), pytest_support.striking(cluster, {}) as now:
         assert list(now) == ["0.100 s kill n1"]
     assert (asked[0], asked[-1]) == ("nemesis", "end_nemesis")
 
@@ -306,7 +304,7 @@ def test_a_nemesis_that_stopped_fails_its_test(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_a_cluster_is_healthy_when_all_are_in_the_isr(look: dict[str, Any], *, healthy: bool) -> None:
-    assert pytest_nemesis.is_healthy(recording(**look).state()) is healthy
+    assert pytest_support.is_healthy(recording(**look).state()) is healthy
 
 
 @pytest.mark.parametrize(
@@ -315,7 +313,7 @@ def test_a_cluster_is_healthy_when_all_are_in_the_isr(look: dict[str, Any], *, h
      ({"duration": 3}, "does not know 'duration'; valid: nemesis, interval, seed")])
 def test_an_unsupported_nemesis_strikes_nothing(words: dict[str, Any], message: str) -> None:
     cluster = recording()
-    with pytest.raises(UsageError, match=message), pytest_nemesis.striking(cluster, words):
+    with pytest.raises(UsageError, match=message), pytest_support.striking(cluster, words):
         pass
     assert cluster.calls == []
 

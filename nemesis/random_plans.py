@@ -17,10 +17,10 @@ Rules
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from random import Random
 from types import MappingProxyType
 
-from floodmark.harness.errors import UsageError
 from floodmark.harness.faults import FAULTS
 from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, FirstOf, Moment, Time, read_moment
@@ -34,11 +34,7 @@ from floodmark.harness.schedule.patterns import (
     Step,
 )
 from floodmark.harness.schedule.views import CONTROLLER
-from floodmark.nemesis.fault_mixtures import ENDINGS, MIXTURES, STILL_S
-from floodmark.nemesis.fault_patterns import (
-    HEALTHY_TIMEOUT_S,
-    MAKERS,
-)
+from floodmark.nemesis.fault_patterns import ENDINGS, HEALTHY_TIMEOUT_S, MAKERS, MIXTURES, STILL_S
 
 HARM_S = 8.0  # the longest harm without a pause
 CALM_S = 2.5
@@ -49,15 +45,6 @@ MISFITS_MAX = 20  # the plan is full when this many patterns were drawn that wou
 LAST_SHARE, LAST_FROM_S = 0.7, 15.0  # how many plans have an ending, and how long they are at least
 EACH_S = 2.5  # a nemesis needs so long to strike once: a plan without time for all has no ending
 START_TAKES_S = 0.6  # entries are carried out one after the other: starts delay the following ones
-
-
-def known_nemeses(names: Iterable[str], makers: Mapping[str, DrawPattern] = MAKERS) -> tuple[str, ...]:
-    """The named nemeses, each once, in their own order. UsageError for an unknown name."""
-    wanted = set(names)
-    strange = sorted(wanted - set(makers))
-    if strange:
-        raise UsageError(f"no nemesis {', '.join(strange)}; valid: {', '.join(makers)}")
-    return tuple(name for name in makers if name in wanted)
 
 
 def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: Sequence[int],
@@ -72,38 +59,39 @@ def plan(names: Iterable[str], *, seed: int, nodes: Sequence[str], partitions: S
     partitions' preferred leaders, which are struck more often than other nodes. registered: the nemeses of
     other distributions that are among the names.
     """
-    makers = {**MAKERS, **registered}
-    chosen = known_nemeses(names, makers)
-    if interval_s <= 0:
-        raise UsageError(f"the interval is {interval_s:g} s, should be more than 0")
-    if not chosen or not nodes:
+    wanted, random = {*names}, Random(seed)
+    makers = {name: draw for name, draw in {**MAKERS, **registered}.items() if name in wanted}
+    assert makers.keys() == wanted, f"unknown: {wanted - makers.keys()}"
+    if not makers or not nodes:
         return ()
-    random = Random(seed)
-    draws = _draws(chosen, makers)
+    # Each is drawn as often as it is listed. Moments have the most variants; a power cut waits until all is
+    # quiet, and would be squeezed out.
+    draws = [*makers.values(), *2 * [makers[name] for name in makers if name in ("moments", "power")],
+             *(draw for draw, needs in MIXTURES.items() if needs <= wanted)]
     scope = PatternScope(random=random, nodes=tuple(sorted(nodes)), free=(),
                          partitions=tuple(sorted(partitions)), overspend=overspend, session_s=session_s,
-                         links_cut=links_cut, elects="elect" in chosen, flush_every=flush_every,
+                         links_cut=links_cut, elects="elect" in wanted, flush_every=flush_every,
                          leaders=frozenset(leaders))
     until_s = duration_s - LAST_S
-    endings = [mixture.draw for mixture in ENDINGS if mixture.needs <= {*chosen}]
+    endings = [draw for draw in ENDINGS if MIXTURES[draw] <= wanted]
     last = None
-    if duration_s >= max(LAST_FROM_S, EACH_S * len(chosen)) and endings and random.random() < LAST_SHARE:
+    if duration_s >= max(LAST_FROM_S, EACH_S * len(makers)) and endings and random.random() < LAST_SHARE:
         last = random.choice(endings)(replace(scope, free=scope.nodes))
         until_s -= last.length_s + START_TAKES_S * _count_starts(last) + LEAST_GAP_S
     placed = _Placed(scope, until_s=until_s)
-    _fill(placed, draws, draws[:len(chosen)], interval_s, registered)
+    _fill(placed, draws, draws[:len(makers)], interval_s, {*registered.values()})
     if last is not None:
         placed.patterns.append((until_s + LEAST_GAP_S, last))
     return _entries(placed.patterns)
 
 
-def _fill(placed: "_Placed", draws: Sequence[tuple[str, DrawPattern]],
-          first: Sequence[tuple[str, DrawPattern]], interval_s: float, registered: Container[str]) -> None:
+def _fill(placed: "_Placed", draws: Sequence[DrawPattern], first: Sequence[DrawPattern], interval_s: float,
+          registered: Container[DrawPattern]) -> None:
     """Place each of `first` once, then patterns of `draws`, until the time is over."""
     random, until_s = placed.scope.random, placed.until_s
     rhythms = _Rhythms(random)
     asked = random.sample(first, len(first))
-    left: list[tuple[str, DrawPattern]] = []
+    left: list[DrawPattern] = []
     at_s = FIRST_S + random.random()
     misfits = 0
     while at_s < until_s and misfits < MISFITS_MAX:
@@ -113,26 +101,17 @@ def _fill(placed: "_Placed", draws: Sequence[tuple[str, DrawPattern]],
         elif not left:
             left = random.sample(draws, len(draws))
         queue = asked or left
-        name, draw = queue.pop()
-        began_s = placed.place(draw, at_s, rhythm, foreign=name in registered)
+        draw = queue.pop()
+        began_s = placed.place(draw, at_s, rhythm, foreign=draw in registered)
         if began_s is None:
             misfits += 1
             rhythms.end()
             if queue is asked and misfits <= MISFITS_MAX // 2:
-                asked.insert(0, (name, draw))
+                asked.insert(0, draw)
             continue
         rhythms.struck()
         gap_s = rhythm.gap * interval_s
         at_s = began_s + max(LEAST_GAP_S, min(random.expovariate(1 / gap_s), 3 * gap_s))
-
-
-def _draws(chosen: Sequence[str], makers: Mapping[str, DrawPattern]) -> Sequence[tuple[str, DrawPattern]]:
-    """What patterns are drawn from, each as often as it is listed."""
-    draws = [(name, makers[name]) for name in chosen]
-    # Moments have the most variants; a power cut waits until all is quiet, and would be squeezed out.
-    draws += 2 * [(name, draw) for name, draw in draws if name in ("moments", "power")]
-    draws += ((name, mixture.draw) for name, mixture in MIXTURES.items() if mixture.needs <= {*chosen})
-    return draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +122,7 @@ class Rhythm:
     lasts_s: tuple[float, float]  # at least and at most
     least_s: float = LEAST_S  # of a fault
     longest_s: float = LONGEST_S
-    strikes: int | None = None  # then the next rhythm begins; None: any number
+    strikes: float = inf  # then the next rhythm begins
 
     def within(self, share_s: float, interval_s: float) -> "Rhythm":
         """A rhythm in which a strike and the gap after it take about share_s at most."""
@@ -168,7 +147,7 @@ class _Rhythms:
         self._random = random
         self._now = RHYTHMS[0]  # a short run has time for no other
         self._until_s = random.uniform(*self._now.lasts_s)
-        self._strikes_left: int | None = None
+        self._strikes_left = inf
 
     def at(self, time_s: float) -> tuple[float, Rhythm]:
         """(the time, its rhythm); during a lull the time at its end."""
@@ -185,8 +164,7 @@ class _Rhythms:
         self._strikes_left = 0
 
     def struck(self) -> None:
-        if self._strikes_left is not None:
-            self._strikes_left -= 1
+        self._strikes_left -= 1
 
 
 class _Placed:
@@ -245,28 +223,20 @@ def _count_starts(pattern: FaultPattern) -> int:
 def _shared(pattern: FaultPattern) -> set[str]:
     """The shared things that it needs alone. Expiries and elections are requests to the controller, which
     must then be up and reachable."""
-    taken = set()
-    for step in pattern.steps:
-        if step.f == "heal":
-            taken.add("links")
-        if CONTROLLER in step.nodes or (step.f in FAULTS and FAULTS[step.f].asks_controller):
-            taken.add("controller")
-        if step.f == "release":
-            taken.add("failpoints")
-    return taken
+    taken = {{"heal": "links", "release": "failpoints"}.get(step.f, "") for step in pattern.steps} - {""}
+    asks = any(CONTROLLER in step.nodes or (step.f in FAULTS and FAULTS[step.f].asks_controller)
+               for step in pattern.steps)
+    return taken | ({"controller"} if asks else set())
 
 
 def _entries(patterns: Sequence[tuple[float, FaultPattern]]) -> Schedule:
     """All steps in the order of their times. Steps of one pattern keep their order, because sorting is
     stable."""
-    steps = [(began_s + step.at_s, step) for began_s, pattern in patterns for step in pattern.steps]
-    steps.sort(key=lambda timed: timed[0])
-    entries = []
-    before_s = 0.0
-    for at_s, step in steps:
-        entries.append(_entry(step, at_s, gap_s=at_s - before_s))
-        before_s = at_s
-    return tuple(entries)
+    steps = sorted(((began_s + step.at_s, step) for began_s, pattern in patterns for step in pattern.steps),
+                   key=lambda timed: timed[0])
+    befores_s = [0.0, *(at_s for at_s, _ in steps)]
+    return tuple(_entry(step, at_s, gap_s=at_s - before_s)
+                 for (at_s, step), before_s in zip(steps, befores_s, strict=False))
 
 
 def _entry(step: Step, at_s: float, *, gap_s: float) -> Entry:

@@ -16,7 +16,7 @@ from command_line import floodmark
 from confluent_kafka import Producer
 from run_processes import processes_of, wait_until_gone
 
-from floodmark.harness.cluster.admin_requests import create_topics
+from floodmark.harness.cluster.broker_requests import create_topics, once
 from floodmark.harness.commands import cluster as commands
 from floodmark.harness.errors import FloodmarkError, UsageError
 
@@ -69,7 +69,7 @@ def test_a_power_cut_reports_what_was_lost(
         up: Up, capsys: pytest.CaptureFixture[str]) -> None:
     """In words, by the name with a hyphen; the old spelling still works."""
     host, port = str(state(up.folder, capsys)["bootstrap"]).split(",")[0].split(":")
-    asyncio.run(create_topics((host, int(port)), {"log": [[1, 2]]}, timeout_s=WAIT_S))
+    asyncio.run(create_topics(once((host, int(port))), {"log": [[1, 2]]}, timeout_s=WAIT_S))
     producer = Producer({"bootstrap.servers": f"{host}:{port}"})
     for number in range(5):
         producer.produce("log", str(number), partition=0)

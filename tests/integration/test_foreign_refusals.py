@@ -14,7 +14,7 @@ from command_line import Answer, floodmark
 from foreign_broker import CONFIGS, CREATE, ELECT, ForeignCluster, Quirk, foreign_cluster
 
 from floodmark.harness.client.security import Security
-from floodmark.harness.cluster.own import broker_requests
+from floodmark.harness.cluster import broker_requests
 from floodmark.harness.cluster.own.cluster import OwnCluster, find
 from floodmark.harness.protocols import PartitionSpec
 

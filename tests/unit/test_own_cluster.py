@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from run_processes import state_of, wait_until
 
 from floodmark.harness.client.security import Security, read_client_config
+from floodmark.harness.cluster.broker_requests import Metadata, PartitionState
 from floodmark.harness.cluster.own import clock_bounds
-from floodmark.harness.cluster.own.broker_requests import Metadata, PartitionState
 from floodmark.harness.cluster.own.clock_bounds import MS_NS, Stamped, ahead, error_ns, joined
 from floodmark.harness.cluster.own.cluster import Found, OwnCluster, _latest
 from floodmark.harness.cluster.own.fault_commands import FaultCommands, read_fault_commands

@@ -32,10 +32,18 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness import logdir
-from floodmark.harness.cluster import admin_requests
-from floodmark.harness.cluster.elections import chosen, elect, election_result
+from floodmark.harness.client.connection import connect
+from floodmark.harness.cluster import broker_requests
+from floodmark.harness.cluster.broker_requests import (
+    Ask,
+    Brokers,
+    Metadata,
+    chosen,
+    elect,
+    election_result,
+    once,
+)
 from floodmark.harness.cluster.kafka import kafka_trace
-from floodmark.harness.cluster.kafka.broker_metadata import BrokerMetadata, Metadata
 from floodmark.harness.cluster.kafka.distribution import FIRST_TRACED, Distribution, release_of
 from floodmark.harness.cluster.kafka.forms import ControllerState, Form
 from floodmark.harness.cluster.kafka.hosts_files import write_hosts
@@ -123,7 +131,7 @@ class KafkaSystem:
         self._kafka, self._form, self._topic_config = kafka, form, dict(topic_config or {})
         self._topics = topics or {}
         self._names = {number: node for node, number in ids.items()}
-        self._wire_looks, self._metadata = WireLooks(), BrokerMetadata()
+        self._wire_looks, self._metadata = WireLooks(), Brokers(connect)
         self._starts: dict[str, _Start] = {}  # of each process, the last
         self._attached: Place | None = None
         self._clock = Clock.now()
@@ -154,16 +162,16 @@ class KafkaSystem:
         return [*self._form.before(name), *java]
 
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
-        topics = admin_requests.assignments(partitions, self.ids)
+        topics = broker_requests.assignments(partitions, self.ids)
         configs = {topic: {**self._topic_config, **self._topics.get(topic, {})} for topic in topics}
-        await admin_requests.create_topics(await self._admin(), topics, timeout_s=ASK_S, configs=configs)
+        await broker_requests.create_topics(await self._admin(), topics, timeout_s=ASK_S, configs=configs)
 
     async def look(self) -> View:
         """Observes all brokers at once."""
         reached = {node: self._asked(node) for node in self._answering()}
         ends, metadata, state = await asyncio.gather(
             self._wire_looks.replica_ends(reached, self.partitions, LOOK_S),
-            self._metadata.of_each(reached, self.partitions, LOOK_S),
+            self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S),
             self._form.controller_state(self.partitions))
         starts: Mapping[tuple[str, int], int] = {}
         if self._place.read is not None:
@@ -187,7 +195,7 @@ class KafkaSystem:
         if name == CONTROLLER:
             return await self._form.controller_is_up()
         reached = {name: self._asked(name)}
-        answers = await self._metadata.of_each(reached, self.partitions, LOOK_S)
+        answers = await self._metadata.metadata_of_each(reached, self._topic_names(), LOOK_S)
         return bool(answers) or self._waits_for_controller(name)
 
     def _waits_for_controller(self, name: str) -> bool:
@@ -361,6 +369,9 @@ class KafkaSystem:
         """The listener for the other brokers, because a cut of clients does not affect it."""
         return self._layout.places[node].asked
 
+    def _topic_names(self) -> list[str]:
+        return sorted({spec.topic for spec in self.partitions})
+
     def _running(self) -> frozenset[str]:
         return frozenset(node for node in self.nodes if self._place.lives(node))
 
@@ -368,11 +379,11 @@ class KafkaSystem:
         """Nodes that can answer; asking others would only wait."""
         return [node for node in self.nodes if self._place.lives(node) and not self._place.paused(node)]
 
-    async def _admin(self) -> admin_requests.Address:
+    async def _admin(self) -> Ask:
         broker = await self._form.admin(self._answering())
         if broker is None:
             raise FloodmarkError("no broker runs that could do this")
-        return self._asked(broker)
+        return once(self._asked(broker))
 
     async def _reorder(self, specs: Sequence[PartitionSpec], *, first: str | None) -> dict[int, str | None]:
         """Changes only the order of the replicas; first: the new first one, None: the order of the
@@ -381,7 +392,7 @@ class KafkaSystem:
             (spec.topic, spec.partition): [
                 self.ids[node] for node in sorted(spec.replicas, key=lambda node: node != first)]
             for spec in specs}
-        results = await admin_requests.reassign(await self._admin(), orders, timeout_s=ASK_S)
+        results = await broker_requests.reassign(await self._admin(), orders, timeout_s=ASK_S)
         keys = {(spec.topic, spec.partition): spec.key for spec in specs}
         return {keys[where]: error for where, error in results.items() if where in keys}
 
@@ -392,7 +403,7 @@ class KafkaSystem:
         clean = {node: self._stopped_cleanly(node) for node in {node for node, _ in ends} & metadata.keys()}
         found = {}
         for (node, key), (leo, hw) in ends.items():
-            own_metadata = metadata.get(node, {}).get(places[key])
+            own_metadata = metadata[node].partitions.get(places[key]) if node in metadata else None
             if own_metadata is not None:
                 found[node, key] = ReplicaView(
                     node=node, partition=key, leo=leo, hw=hw, epoch=own_metadata.epoch,

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.client.connection import Unsent, connect
-from floodmark.harness.cluster import admin_requests
+from floodmark.harness.cluster.broker_requests import finalized_features, once
 from floodmark.harness.cluster.kafka import class_archive, settings
 from floodmark.harness.cluster.kafka.distribution import Distribution, release_of
 from floodmark.harness.cluster.kafka.features import formatted_features, refuse_other_features
@@ -233,8 +233,8 @@ class KRaft:
         assert self._template is not None
         for node in unfenced:
             try:
-                finalized = await admin_requests.finalized_features(
-                    self._layout.places[node].asked, timeout_s=ASK_S)
+                finalized = await finalized_features(
+                    once(self._layout.places[node].asked), timeout_s=ASK_S)
             except FloodmarkError:
                 continue  # it does not listen yet
             if finalized is not None:

@@ -31,10 +31,10 @@ from floodmark.harness.client.connection import Dial, Lost, Unsent
 from floodmark.harness.client.security import Security
 from floodmark.harness.client.settings import ClientSettings
 from floodmark.harness.client.shared_requests import SharedRequests
-from floodmark.harness.cluster import readiness
+from floodmark.harness.cluster import broker_requests, readiness
+from floodmark.harness.cluster.broker_requests import Address, Brokers, Metadata, PartitionState
 from floodmark.harness.cluster.kafka.wire_looks import WireLooks
 from floodmark.harness.cluster.own import clock_bounds
-from floodmark.harness.cluster.own.broker_requests import Address, Brokers, Metadata, PartitionState
 from floodmark.harness.cluster.own.fault_commands import ABILITIES, FaultCommands
 from floodmark.harness.cluster.waiting import wait_until
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -63,6 +63,7 @@ NAME = "own"
 START_S = 5.0  # for a broker to answer at the start
 LOOK_S = 1.0  # for a broker to answer while observing
 CREATE_S = 60.0
+TOPIC_S = 30.0  # for one topic to be created or deleted
 UP_S = 90.0  # for a broker that was started, resumed or healed to answer
 GONE_S = 20.0  # for one that was killed, stopped or paused to stop answering
 ASKS_OF_A_CLOCK = 8
@@ -122,7 +123,8 @@ async def find(bootstrap: Sequence[Address], security: Security) -> Found:
             unserved: dict[str, str] = {}  # request -> the first broker that does not serve it, in a sentence
             for number in settings:
                 with suppress(FloodmarkError):  # some users may read a topic's settings but not a broker's
-                    settings[number] = await brokers.broker_settings(metadata.brokers[number], number)
+                    settings[number] = await broker_requests.settings(
+                        brokers.to(metadata.brokers[number]), broker_requests.BROKER, str(number))
                 with suppress(Unsent, Lost):  # start() says which one does not answer
                     lacks = await brokers.unserved(metadata.brokers[number])
                     unserved = {request: f"n{number} {lack}" for request, lack in lacks.items()} | unserved
@@ -229,8 +231,7 @@ class OwnCluster:
     async def observe(self) -> View:
         """Observes the cluster. FloodmarkError if nobody answers."""
         topics = sorted({spec.topic for spec in self.partitions})
-        asked = await asyncio.gather(*(self._metadata(node, topics) for node in self.nodes))
-        answers = {node: answer for node, answer in zip(self.nodes, asked, strict=True) if answer is not None}
+        answers = await self._metadata(topics)
         if not answers:
             self._silent = "the cluster no longer answers at " + ", ".join(
                 map(_address_text, self._found.addresses.values()))
@@ -280,7 +281,7 @@ class OwnCluster:
                 await self._compare_clocks()
         for topic in sorted(self._topics):
             try:
-                await self._brokers.delete_topic(await self._controller(), topic)
+                await broker_requests.delete_topic(await self._controller(), topic, timeout_s=TOPIC_S)
             except FloodmarkError as error:
                 self._not_removed.append(f"the topic {topic} could not be removed, please remove it: {error}")
         self._topics.clear()
@@ -368,18 +369,19 @@ class OwnCluster:
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Elects leaders of our own partitions, by ElectLeaders: asked of the controller, and of the next
         broker as long as one does not answer or says that it is not the controller."""
-        wanted = {(spec.topic, spec.partition): spec.key for spec in self.partitions
-                  if not partitions or spec.key in partitions}
-        errors: Mapping[tuple[str, int], str | None] = dict.fromkeys(wanted, "no broker answers")
+        specs = broker_requests.chosen(self.partitions, partitions)
+        errors: dict[int, str | None] = {spec.key: "no broker answers" for spec in specs}
         for address in await self._controllers():
-            with suppress(FloodmarkError):
-                errors = await self._brokers.elect(address, list(wanted), unclean=unclean)
-                if _NOT_CONTROLLER not in errors.values():
-                    break
-        return {"elected": sorted(wanted[place] for place, error in errors.items()
-                                  if error is None and place in wanted),
-                "refused": {str(wanted[place]): error for place, error in sorted(errors.items())
-                            if error is not None and place in wanted}}
+            try:
+                found = await broker_requests.elect(
+                    self._brokers.to(address), specs, unclean=unclean, timeout_s=broker_requests.ASK_S)
+            except FloodmarkError as error:
+                errors = dict.fromkeys(errors, str(error))
+                continue
+            errors = {key: error and error.partition(" ")[0] for key, error in found.items()}
+            if _NOT_CONTROLLER not in errors.values():
+                break
+        return broker_requests.election_result(errors)
 
     async def log_dir(self, node: str) -> Path:
         """A copy of the logs, fetched by the owner's command. FloodmarkError if it is no log folder of Kafka
@@ -430,34 +432,31 @@ class OwnCluster:
 
         await wait_until(answers, f"{node}, {how}, to answer no more", GONE_S)
 
-    async def _metadata(self, node: str, topics: Sequence[str]) -> Metadata | None:
-        try:
-            return await self._brokers.metadata(self._found.addresses[node], topics, LOOK_S)
-        except FloodmarkError:
-            return None
+    async def _metadata(self, topics: Sequence[str]) -> dict[str, Metadata]:
+        return await self._brokers.metadata_of_each(self._found.addresses, topics, LOOK_S)
 
     async def _controllers(self) -> Sequence[Address]:
         """The brokers that answer, those first that are said to be the controller: with ZooKeeper only the
         controller takes requests about topics and elections."""
-        asked = await asyncio.gather(*(self._metadata(node, ()) for node in self.nodes))
-        answers = {node: answer for node, answer in zip(self.nodes, asked, strict=True) if answer is not None}
+        answers = await self._metadata(())
         named = {f"n{answer.controller}" for answer in answers.values()}
         return [self._found.addresses[node] for node in sorted(answers, key=lambda node: node not in named)]
 
-    async def _controller(self) -> Address:
+    async def _controller(self) -> broker_requests.Ask:
         for address in await self._controllers():
-            return address
+            return self._brokers.to(address)
         raise FloodmarkError("no broker answers")
 
     async def _create_topic(self, topic: str, replicas: Sequence[Sequence[int]],
                             settings: Mapping[str, str]) -> None:
         self._topics.add(topic)  # before: the answer may be lost although the topic was created
-        await self._brokers.create_topic(await self._controller(), topic, replicas, settings)
+        await broker_requests.create_topics(
+            await self._controller(), {topic: replicas}, configs={topic: settings}, timeout_s=TOPIC_S)
 
     async def _refuse_fewer(self, topic: str, asked: int) -> None:
         """FloodmarkError if all brokers agree that the topic has fewer partitions than were asked for."""
-        answers = await asyncio.gather(*(self._metadata(node, [topic]) for node in self.nodes))
-        counts = {len(answer.partitions) if answer is not None else 0 for answer in answers}
+        answers = await self._metadata([topic])
+        counts = {len(answers[node].partitions) if node in answers else 0 for node in self.nodes}
         if len(counts) == 1 and 0 < (count := counts.pop()) < asked:
             raise FloodmarkError(f"the topic {topic} was made with {count} of the {asked} partitions that "
                                  f"were asked for: give --partitions {count}")
@@ -467,7 +466,7 @@ class OwnCluster:
         shown: Mapping[str, str] = {}
         why = "allow DescribeConfigs to this user"
         try:
-            shown = await self._brokers.topic_settings(await self._controller(), topic)
+            shown = await broker_requests.settings(await self._controller(), broker_requests.TOPIC, topic)
         except FloodmarkError as error:
             why = f"{error}; {why}"
         settings = {**self._topic_settings, **shown}

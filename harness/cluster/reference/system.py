@@ -13,8 +13,8 @@ from typing import Any
 
 from floodmark.harness import runtime
 from floodmark.harness.broker_config import checked_topic_keys
-from floodmark.harness.cluster import admin_requests
-from floodmark.harness.cluster.elections import chosen, elect, election_result
+from floodmark.harness.cluster import broker_requests
+from floodmark.harness.cluster.broker_requests import chosen, election_result, once
 from floodmark.harness.cluster.layout import Layout, node_names
 from floodmark.harness.cluster.place import PYTHON, Place
 from floodmark.harness.cluster.reference import power_loss, views
@@ -84,14 +84,14 @@ class ReferenceSystem:
     async def create_topics(self, partitions: Sequence[PartitionSpec]) -> None:
         """Creates the topics. Those with configs of their own are altered when they exist, as an
         administrator would: the replicas there must use the new configs from then on."""
-        topics = admin_requests.assignments(partitions, self.ids)
+        topics = broker_requests.assignments(partitions, self.ids)
         broker = next((node for node in self.nodes if self._sockets.answers(node)), None)
         if broker is None:
             raise FloodmarkError("no broker runs that could create a topic")
-        to = self._layout.places[broker].reached
-        await admin_requests.create_topics(to, topics, timeout_s=ASK_S)
+        ask = once(self._layout.places[broker].reached)
+        await broker_requests.create_topics(ask, topics, timeout_s=ASK_S)
         if configs := {topic: self._topics[topic] for topic in topics if topic in self._topics}:
-            await admin_requests.alter_topic_configs(to, configs, timeout_s=ASK_S)
+            await broker_requests.alter_topic_configs(ask, configs, timeout_s=ASK_S)
             await wait_until(self._old_metadata, "all brokers to have the topics' configs", ASK_S)
 
     async def _old_metadata(self) -> str | None:
@@ -165,8 +165,9 @@ class ReferenceSystem:
 
     async def elect(self, partitions: Sequence[int], *, unclean: bool = False) -> Mapping[str, Any]:
         """Elects by the controller. partitions: empty means all."""
-        return election_result(await elect(
-            self._layout.places[CONTROLLER].reached, chosen(self.partitions, partitions), unclean=unclean))
+        ask = once(self._layout.places[CONTROLLER].reached)
+        specs = chosen(self.partitions, partitions)
+        return election_result(await broker_requests.elect(ask, specs, unclean=unclean))
 
     async def elect_replica(self, partitions: Sequence[int], leader: str, *, unclean: bool = False
                             ) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -67,17 +68,11 @@ def lacking(rows: Sequence[Row], cluster: str) -> list[str]:
 def as_json(rows: Sequence[Row], faults: Sequence[FaultRow], lacks: dict[str, list[str]]
             ) -> dict[str, object]:
     """The results as JSON. `can` is null if unknown."""
-    return {
-        "clusters": {name: {"fit": not lacking, "lacks": lacking} for name, lacking in lacks.items()},
-        "found": [_as_object(row) for row in rows],
-        "faults": [_as_object(row) for row in faults],
-    }
-
-
-def _as_object(row: Row | FaultRow) -> dict[str, object]:
-    """A row with the keys of the file, which other programs read."""
-    keys = {"item": "what", "detail": "told"}
-    return {keys.get(name, name): value for name, value in asdict(row).items()}
+    keys = {"item": "what", "detail": "told"}  # in the file, which other programs read
+    found, struck = ([{keys.get(name, name): value for name, value in asdict(row).items()} for row in each]
+                     for each in (rows, faults))
+    return {"clusters": {name: {"fit": not lacking, "lacks": lacking} for name, lacking in lacks.items()},
+            "found": found, "faults": struck}
 
 
 def registered_rows() -> list[Row]:
@@ -106,32 +101,39 @@ MEMORY_AT_LEAST = 1 << 30  # three brokers take 60 MB, the judge's JVM the rest
 DISK_AT_LEAST = 1 << 29  # a run of half a minute with its trace, and room to judge it
 LOOPBACK_S = 2.0
 ALL = ("containers", "local", catalog.SIMULATED)
-_MACHINE_PART = "this machine"
+Found = tuple[bool | None, str, str]  # whether it can (None: unknown), what was found, what to do
 
 
 def machine_rows(folder: Path) -> list[Row]:
-    """The rows about this machine. folder: where runs would be stored."""
-    return [_system(), _python(), _memory(_available_bytes()), _disk(folder), _loopback(), _ports(), _java(),
-            _broker()]
+    """The rows about this machine, which every cluster needs. folder: where runs would be stored."""
+    rows = []
+    for item, check in _CHECKS.items():
+        try:
+            can, detail, todo = check(folder)
+        except (FloodmarkError, ImportError, OSError) as error:
+            can, detail, todo = False, str(error), ""
+        rows.append(Row(part="this machine", item=item, can=can, detail=detail, todo=todo,
+                        needed_by=() if can is None else ALL))
+    return rows
 
 
-def _system() -> Row:
-    linux = sys.platform == "linux"
-    detail = f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors"
-    return _host_row("system", linux, detail,
-                     "clusters run only on Linux; saved runs can be judged anywhere")
+def _system(_: Path) -> Found:
+    return (sys.platform == "linux",
+            f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} processors",
+            "clusters run only on Linux; saved runs can be judged anywhere")
 
 
-def _python() -> Row:
-    detail = f"{platform.python_version()} at {sys.executable}"
-    return _host_row("Python", sys.version_info >= PYTHON_AT_LEAST, detail, "3.11 or newer is needed")
+def _python(_: Path) -> Found:
+    return (sys.version_info >= PYTHON_AT_LEAST, f"{platform.python_version()} at {sys.executable}",
+            "3.11 or newer is needed")
 
 
-def _memory(available: int | None) -> Row:
+def _memory(_: Path) -> Found:
+    available = _available_bytes()
     if available is None:
-        return Row(part=_MACHINE_PART, item="memory", can=None, detail="this system does not report it")
-    return _host_row("memory", available >= MEMORY_AT_LEAST, f"{_size(available)} available",
-                f"end something: {_size(MEMORY_AT_LEAST)} is needed for brokers and judge")
+        return None, "this system does not report it", ""
+    return (available >= MEMORY_AT_LEAST, f"{_size(available)} available",
+            f"end something: {_size(MEMORY_AT_LEAST)} is needed for brokers and judge")
 
 
 def _available_bytes() -> int | None:
@@ -143,56 +145,42 @@ def _available_bytes() -> int | None:
     return int(kilobytes[0]) * 1024 if kilobytes else None
 
 
-def _disk(folder: Path) -> Row:
+def _disk(folder: Path) -> Found:
     free = shutil.disk_usage(folder).free
-    return _host_row("disk", free >= DISK_AT_LEAST, f"{_size(free)} free at {folder}",
-                f"make room, or use --out elsewhere: {_size(DISK_AT_LEAST)} is needed for a run")
+    return (free >= DISK_AT_LEAST, f"{_size(free)} free at {folder}",
+            f"make room, or use --out elsewhere: {_size(DISK_AT_LEAST)} is needed for a run")
 
 
-def _loopback() -> Row:
+def _loopback(_: Path) -> Found:
     try:
         with socket.create_server((HOST, 0)) as server:
             socket.create_connection(server.getsockname(), LOOPBACK_S).close()
     except OSError as error:
-        return _host_row("loopback", False, f"no connections on {HOST}: {error.strerror or error}",
-                    "bring the interface up: ip link set lo up")
-    return _host_row("loopback", True, f"{HOST} answers")
+        return (False, f"no connections on {HOST}: {error.strerror or error}",
+                "bring the interface up: ip link set lo up")
+    return True, f"{HOST} answers", ""
 
 
-def _ports() -> Row:
-    ports = None
+def _ports(_: Path) -> Found:
+    with closing(Ports()) as ports:
+        return True, f"free ones between {LOWEST} and {HIGHEST}, such as {ports.choose()}", ""
+
+
+def _java(_: Path) -> Found:
+    java, version = catalog.can_judge()
+    return True, f"Java {version} at {java}, Spark {metadata.version('pyspark')}", ""
+
+
+def _broker(_: Path) -> Found:
     try:
-        ports = Ports()
-        first = ports.choose()
-    except (FloodmarkError, OSError) as error:
-        return _host_row("ports", False, str(error), "")
-    finally:
-        if ports is not None:
-            ports.close()
-    return _host_row("ports", True, f"free ones between {LOWEST} and {HIGHEST}, such as {first}")
-
-
-def _java() -> Row:
-    try:
-        java, version = catalog.can_judge()
-        detail = f"Java {version} at {java}, Spark {metadata.version('pyspark')}"
-    except (FloodmarkError, ImportError) as error:
-        return _host_row("judge", False, str(error), "")
-    return _host_row("judge", True, detail)
-
-
-def _broker() -> Row:
-    try:
-        rules: Sequence[str] = scenario_words().generations
+        return True, f"runs; rules {', '.join(scenario_words().generations)}", ""
     except FloodmarkError as error:
-        return _host_row("broker", False, str(error),
-                         "install floodmark again: pip install -e . in a checkout")
-    return _host_row("broker", True, f"runs; rules {', '.join(rules)}")
+        return False, str(error), "install floodmark again: pip install -e . in a checkout"
 
 
-def _host_row(item: str, can: bool, detail: str, todo: str = "") -> Row:
-    """A row about something that every cluster needs."""
-    return Row(part=_MACHINE_PART, item=item, can=can, detail=detail, todo=todo, needed_by=ALL)
+_CHECKS: Mapping[str, Callable[[Path], Found]] = {
+    "system": _system, "Python": _python, "memory": _memory, "disk": _disk, "loopback": _loopback,
+    "ports": _ports, "judge": _java, "broker": _broker}
 
 
 def _size(count: int) -> str:
@@ -217,8 +205,8 @@ def examine_engine(*, anew: bool, build: bool, say: Callable[[str], None]) -> En
     try:
         client = connect()
     except FloodmarkError as error:
-        row = _engine_row("engine", False, str(error))
-        return Engine(rows=(row,), abilities=None, why_unknown="there is no container engine")
+        return Engine(rows=(_engine_row("engine", False, str(error)),), abilities=None,
+                      why_unknown="there is no container engine")
     try:
         if build:
             tools_image(client, say)
@@ -236,42 +224,36 @@ def examine_engine(*, anew: bool, build: bool, say: Callable[[str], None]) -> En
 
 
 def engine_rows(about: Facts) -> list[Row]:
+    """The rows about the engine and its images."""
+    if about.base is not None:
+        base = _engine_row("base image", True, about.base)
+    elif about.base_available:
+        how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
+        base = _engine_row("base image", None, f"{about.wanted_base} is not in the engine; it will be {how}")
+    else:
+        base = _engine_row("base image", False, f"{about.wanted_base} is not in the engine, and no registry "
+                           f"has it: {about.base_why_not}", "bring it in (docker load), or name one that has "
+                           f"Python 3.11: {BASE_VARIABLE}=IMAGE")
+    tools = _engine_row("image", True, about.tools) if about.tools is not None else _engine_row(
+        "image", None, "not built for the present files in docker/",
+        "the first run builds it, in about half a minute; or: floodmark doctor --build")
     return [_engine_row("engine", True, f"{about.name}, at {address()}"),
-            _engine_row("storage", True, about.storage), _base(about), _tools(about)]
+            _engine_row("storage", True, about.storage), base, tools]
 
 
 def ability_rows(abilities: Abilities) -> list[Row]:
-    """The rows about abilities that all faults need."""
+    """The rows about abilities that all faults need, or the trace."""
     folder, clock = abilities[FOLDER], abilities[ONE_CLOCK]
-    return [
-        _engine_row("folder", folder.can, folder.why or "containers see the files of this machine",
-                    folder.todo),
-        Row(part=_ENGINE_PART, item="one clock", can=clock.can, todo=clock.todo,
-            detail="containers have this machine's clock" if clock.can else
-                   f"{clock.why}: runs have no trace"),
-    ]
+    return [_engine_row("folder", folder.can, folder.why or "containers see the files of this machine",
+                        folder.todo),
+            Row(part=_ENGINE_PART, item="one clock", can=clock.can, todo=clock.todo,
+                detail="containers have this machine's clock" if clock.can else
+                       f"{clock.why}: runs have no trace")]
 
 
-def _base(about: Facts) -> Row:
-    if about.base is not None:
-        return _engine_row("base image", True, about.base)
-    missing = f"{about.wanted_base} is not in the engine"
-    if about.base_available:
-        how = f"made of Debian's packages ({about.base_why_not})" if about.base_why_not else "fetched"
-        return Row(part=_ENGINE_PART, item="base image", can=None, detail=f"{missing}; it will be {how}")
-    return _engine_row("base image", False, f"{missing}, and no registry has it: {about.base_why_not}",
-                f"bring it in (docker load), or name one that has Python 3.11: {BASE_VARIABLE}=IMAGE")
-
-
-def _tools(about: Facts) -> Row:
-    if about.tools is not None:
-        return _engine_row("image", True, about.tools)
-    return Row(part=_ENGINE_PART, item="image", can=None, detail="not built for the present files in docker/",
-               todo="the first run builds it, in about half a minute; or: floodmark doctor --build")
-
-
-def _engine_row(item: str, can: bool, detail: str, todo: str = "") -> Row:
-    return Row(part=_ENGINE_PART, item=item, can=can, detail=detail, todo=todo, needed_by=("containers",))
+def _engine_row(item: str, can: bool | None, detail: str, todo: str = "") -> Row:
+    return Row(part=_ENGINE_PART, item=item, can=can, detail=detail, todo=todo,
+               needed_by=() if can is None else ("containers",))
 
 
 _ON_FILES = "simulated on files, as in the local cluster, because there are no disks of their own"
@@ -297,9 +279,8 @@ def fault_rows(engine: Engine) -> list[FaultRow]:
 def _unavailable(name: str) -> Mapping[str, str]:
     """The faults that this cluster cannot suffer anywhere, and why; it is made but not started."""
     with temporary_folder("floodmark-") as folder:
-        cluster = catalog.cluster(name, folder, 3, rules=RULES[-1], bugs=(), config={},
-                                  links="proxied")
-        return unavailable(cluster)
+        return unavailable(catalog.cluster(name, folder, 3, rules=RULES[-1], bugs=(), config={},
+                                           links="proxied"))
 
 
 def _in_containers(name: str, engine: Engine) -> tuple[bool | None, str, str]:

@@ -8,50 +8,43 @@ Rules
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog, history
-from floodmark.harness.campaign.rates import wilson
 from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.pipeline import judge_all, new_parent, record, tidy
-from floodmark.harness.reports import reproduction_table, verdict_text
+from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import ASKED
-from floodmark.harness.reports.phrases import class_text, many
+from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.reproduce_command import refuse_unknown
-from floodmark.harness.reports.reproduction_table import Attempt, Json
+from floodmark.harness.reports.reproduction_table import (
+    Attempt,
+    First,
+    Json,
+    as_json,
+    attempt_text,
+    bugs_of,
+    moments_text,
+    shows,
+)
 from floodmark.harness.reports.run_outcome import VALID
 from floodmark.harness.reports.safe_text import harmless, harmless_data
 from floodmark.harness.reports.saved_verdict import read_verdict
-from floodmark.harness.run import INTERRUPTED, Run, latest_folder, open_run, write_json
+from floodmark.harness.run import INTERRUPTED, latest_folder, open_run, write_json
 from floodmark.harness.runner import RunResult
-from floodmark.harness.saved_run import SavedRun, read_saved, read_schedule
+from floodmark.harness.saved_run import read_saved, read_schedule
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.entry import Schedule
-from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
+from floodmark.harness.schedule.reanchoring import AnchorBasis, reanchor_schedule
 from floodmark.harness.schedule.schedule_history import read_schedule_history
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
 LOST = "lost-write"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class First:
-    """The run that is reproduced."""
-
-    run: Run
-    saved: SavedRun
-    schedule: Schedule  # the original one
-    basis: AnchorBasis
-    anchors: tuple[ReanchoredEntry, ...]
-    verdict: Json | None  # None: not judged yet
-    sought: Json | None  # the group of findings to reproduce; None: there is none
 
 
 def reproduce(folder: Path | None, *, runs: int, out: Path | None, finding: str | None,
@@ -124,7 +117,7 @@ def announce(first: First, runs: int, parent: Path) -> None:
         f"{many(runs, 'reproduction')} of {harmless(str(first.run.folder))}: "
         f"{many(spec.nodes, 'node')}, rules {spec.rules}, seed {spec.seed}, "
         f"{spec.duration:g} s each; folder {parent}\n"
-        f"moments: {reproduction_table.moments_text(first.anchors)}", err=True)
+        f"moments: {moments_text(first.anchors)}", err=True)
     for sentence in first.saved.inferred:
         click.echo(f"floodmark: {sentence}", err=True)
     about = harmless_data(first.run.about())
@@ -189,99 +182,13 @@ def judged(first: First, made: Sequence[tuple[int, RunResult]]) -> tuple[First, 
     return first, attempts
 
 
-# -- text ---------------------------------------------------------------------------------------------------
-
-
-def attempt_text(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
-    """The report: the table of faults, a line for each run, and the rate."""
-    lines = [f"{harmless(first.run.folder.name)}, reproduced {many(len(attempts), 'time')}"]
-    if reproduction_table.shown_anchors(first.anchors):
-        lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
-                  reproduction_table.table(first.anchors, attempts, first.basis)]
-    lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
-    lines += [f"  {many(failed, 'run')} not carried out"] if failed else []
-    lines += rates(first, attempts)
-    near = nearness(first, attempts)
-    if "late_ms_median" in near:
-        lines.append(f"  faults struck {near['late_ms_median']:.1f} ms after their moments (median; worst "
-                     f"{near['late_ms_worst']:.1f} ms)")
-    if "acks_median" in near:
-        lines.append(f"  and {near['acks_median']:g} acks from their places in the first run (median; worst "
-                     f"{near['acks_worst']:g})")
-    return "\n".join(lines)
-
-
-def run_line(first: First, attempt: Attempt) -> str:
-    """The line about one run."""
-    names = ", ".join(one["name"] for one in verdict_text.worst_first(attempt.verdict.get("findings") or ()))
-    parts = [f"{attempt.ruling.heading}{': ' + names if names else ''}"]
-    if first.sought is not None:
-        parts.append("the same finding" if shows(first.sought, attempt) else "not the finding")
-    parts += [f"missed {', '.join(map(str, attempt.missed))}"] if attempt.missed else []
-    parts += [f"ended early: {attempt.ended}"] if attempt.ended != "done" else []
-    near = reproduction_table.nearness(_apart(first, [attempt]))
-    parts += [f"late {near['late_ms_median']:.1f} ms (worst {near['late_ms_worst']:.1f})"
-              ] if "late_ms_median" in near else []
-    return f"  {attempt.number:>3}  {'; '.join(parts)}\n       {attempt.folder}"
-
-
-def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
-    """Lines on how often the finding came back, and how often with the same partition or in the same way."""
-    if first.sought is None:
-        valid = sum(attempt.ruling.kind == VALID for attempt in attempts)
-        return [f"  the first run has no findings; valid reproductions: {valid}/{len(attempts)}"]
-    sought = first.sought
-    showing = [attempt for attempt in attempts if shows(sought, attempt)]
-    rate = reproduction_table.rate_text(len(showing), len(attempts))
-    lines = [f"  {sought['name']}, {class_text(sought)}: {rate}"]
-    for key, phrase in (("partition", "in the same partition"), ("how", "in the same way")):
-        then = sorted({str(example[key]) for example in sought.get("examples") or () if key in example})
-        if then and showing:
-            same = sum(reproduction_table.same_in(sought, attempt, key) for attempt in showing)
-            lines.append(f"    {phrase} ({', '.join(then)}): {same}/{len(showing)}")
-    return lines
-
-
-def shows(sought: Json, attempt: Attempt) -> bool:
-    return reproduction_table.finding_of(attempt.verdict, sought["name"], sought["class"]) is not None
-
-
-def nearness(first: First, attempts: Sequence[Attempt]) -> dict[str, float]:
-    return reproduction_table.nearness(_apart(first, attempts))
-
-
-def _apart(first: First, attempts: Sequence[Attempt]) -> list[reproduction_table.StrikeDifference]:
-    found = (reproduction_table.compare_strikes(one, attempt, first.basis)
-             for one in reproduction_table.shown_anchors(first.anchors) for attempt in attempts)
-    return [one for one in found if one is not None]
-
-
-def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
-    """The report as JSON."""
-    sought = first.sought
-    hits = [attempt for attempt in attempts if sought is not None and shows(sought, attempt)]
-    return {
-        "reproduces": {"folder": str(first.run.folder), "id": first.saved.run_id},
-        "finding": None if sought is None else {"name": sought["name"], "class": sought["class"]},
-        "shown": len(hits), "of": len(attempts),
-        "interval_95": list(wilson(len(hits), len(attempts))),
-        **nearness(first, attempts),
-        "runs": [{"run": attempt.number, "folder": str(attempt.folder), "valid": attempt.verdict["valid"],
-                  "shown": attempt in hits, "missed": list(attempt.missed)} for attempt in attempts],
-        "moments": [{"entry": one.position, "f": one.then.f, "by": one.by, "why": one.why,
-                     "then": one.then.moment and one.then.moment.to_json(),
-                     "now": one.now.moment and one.now.moment.to_json()}
-                    for one in reproduction_table.shown_anchors(first.anchors)],
-    }
-
-
 def exit_code(first: First, attempts: Sequence[Attempt]) -> int:
     """0: the finding came back; 1: another bug; 3: no bug; 4: no run was made."""
     if not attempts:
         return EXIT_HARNESS
     if first.sought is not None and any(shows(first.sought, attempt) for attempt in attempts):
         return EXIT_VALID
-    if any(reproduction_table.bugs_of(attempt.verdict) for attempt in attempts):
+    if any(bugs_of(attempt.verdict) for attempt in attempts):
         return EXIT_INVALID
     if first.sought is None and all(attempt.ruling.kind == VALID for attempt in attempts):
         return EXIT_VALID

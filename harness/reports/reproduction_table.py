@@ -18,9 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.harness.campaign.rates import wilson
-from floodmark.harness.reports.phrases import align_columns
-from floodmark.harness.reports.run_outcome import Ruling, ruling
-from floodmark.harness.schedule.entry import ACTS, Entry
+from floodmark.harness.reports.phrases import align_columns, class_text, many
+from floodmark.harness.reports.run_outcome import VALID, Ruling, ruling
+from floodmark.harness.reports.safe_text import harmless
+from floodmark.harness.reports.verdict_text import worst_first
+from floodmark.harness.run import Run
+from floodmark.harness.saved_run import SavedRun
+from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import Moment
 from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
 from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
@@ -52,6 +56,19 @@ class StrikeDifference:
 
     late_ns: int | None  # None: unknown
     acks: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """The run that is reproduced."""
+
+    run: Run
+    saved: SavedRun
+    schedule: Schedule  # the original one
+    basis: AnchorBasis
+    anchors: tuple[ReanchoredEntry, ...]
+    verdict: Json | None  # None: not judged yet
+    sought: Json | None  # the group of findings to reproduce; None: there is none
 
 
 # -- findings -----------------------------------------------------------------------------------------------
@@ -205,3 +222,85 @@ def _acks(near: Sequence[StrikeDifference]) -> str:
 def moment_text(moment: Moment | None) -> str:
     """A moment in short: `ack 5 of p0 + 1.0 ms`."""
     return "at once" if moment is None else moment.short()
+
+
+# -- the report --------------------------------------------------------------------------------------------
+
+
+def attempt_text(first: First, attempts: Sequence[Attempt], *, failed: int) -> str:
+    """The report: the table of faults, a line for each run, and the rate."""
+    lines = [f"{harmless(first.run.folder.name)}, reproduced {many(len(attempts), 'time')}"]
+    if shown_anchors(first.anchors):
+        lines += ["", "faults and other moments (late and acks apart: median, in brackets the worst):",
+                  table(first.anchors, attempts, first.basis)]
+    lines += ["", "runs:", *(run_line(first, attempt) for attempt in attempts), ""]
+    lines += [f"  {many(failed, 'run')} not carried out"] if failed else []
+    lines += rates(first, attempts)
+    near = nearness(_apart(first, attempts))
+    if "late_ms_median" in near:
+        lines.append(f"  faults struck {near['late_ms_median']:.1f} ms after their moments (median; worst "
+                     f"{near['late_ms_worst']:.1f} ms)")
+    if "acks_median" in near:
+        lines.append(f"  and {near['acks_median']:g} acks from their places in the first run (median; worst "
+                     f"{near['acks_worst']:g})")
+    return "\n".join(lines)
+
+
+def run_line(first: First, attempt: Attempt) -> str:
+    """The line about one run."""
+    names = ", ".join(one["name"] for one in worst_first(attempt.verdict.get("findings") or ()))
+    parts = [f"{attempt.ruling.heading}{': ' + names if names else ''}"]
+    if first.sought is not None:
+        parts.append("the same finding" if shows(first.sought, attempt) else "not the finding")
+    parts += [f"missed {', '.join(map(str, attempt.missed))}"] if attempt.missed else []
+    parts += [f"ended early: {attempt.ended}"] if attempt.ended != "done" else []
+    near = nearness(_apart(first, [attempt]))
+    parts += [f"late {near['late_ms_median']:.1f} ms (worst {near['late_ms_worst']:.1f})"
+              ] if "late_ms_median" in near else []
+    return f"  {attempt.number:>3}  {'; '.join(parts)}\n       {attempt.folder}"
+
+
+def rates(first: First, attempts: Sequence[Attempt]) -> list[str]:
+    """Lines on how often the finding came back, and how often with the same partition or in the same way."""
+    if first.sought is None:
+        valid = sum(attempt.ruling.kind == VALID for attempt in attempts)
+        return [f"  the first run has no findings; valid reproductions: {valid}/{len(attempts)}"]
+    sought = first.sought
+    showing = [attempt for attempt in attempts if shows(sought, attempt)]
+    rate = rate_text(len(showing), len(attempts))
+    lines = [f"  {sought['name']}, {class_text(sought)}: {rate}"]
+    for key, phrase in (("partition", "in the same partition"), ("how", "in the same way")):
+        then = sorted({str(example[key]) for example in sought.get("examples") or () if key in example})
+        if then and showing:
+            same = sum(same_in(sought, attempt, key) for attempt in showing)
+            lines.append(f"    {phrase} ({', '.join(then)}): {same}/{len(showing)}")
+    return lines
+
+
+def shows(sought: Json, attempt: Attempt) -> bool:
+    return finding_of(attempt.verdict, sought["name"], sought["class"]) is not None
+
+
+def _apart(first: First, attempts: Sequence[Attempt]) -> list[StrikeDifference]:
+    found = (compare_strikes(one, attempt, first.basis)
+             for one in shown_anchors(first.anchors) for attempt in attempts)
+    return [one for one in found if one is not None]
+
+
+def as_json(first: First, attempts: Sequence[Attempt]) -> dict[str, Any]:
+    """The report as JSON."""
+    sought = first.sought
+    hits = [attempt for attempt in attempts if sought is not None and shows(sought, attempt)]
+    return {
+        "reproduces": {"folder": str(first.run.folder), "id": first.saved.run_id},
+        "finding": None if sought is None else {"name": sought["name"], "class": sought["class"]},
+        "shown": len(hits), "of": len(attempts),
+        "interval_95": list(wilson(len(hits), len(attempts))),
+        **nearness(_apart(first, attempts)),
+        "runs": [{"run": attempt.number, "folder": str(attempt.folder), "valid": attempt.verdict["valid"],
+                  "shown": attempt in hits, "missed": list(attempt.missed)} for attempt in attempts],
+        "moments": [{"entry": one.position, "f": one.then.f, "by": one.by, "why": one.why,
+                     "then": one.then.moment and one.then.moment.to_json(),
+                     "now": one.now.moment and one.now.moment.to_json()}
+                    for one in shown_anchors(first.anchors)],
+    }

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from floodmark.harness.campaign.rates import wilson
-from floodmark.harness.commands.rejudge import changes
-from floodmark.harness.commands.reproduce import First, exit_code, sought_in
+from floodmark.harness.commands.reproduce import exit_code, sought_in
 from floodmark.harness.errors import UsageError
 from floodmark.harness.reports import reproduction_table
-from floodmark.harness.reports.reproduction_table import Attempt
+from floodmark.harness.reports.reproduction_table import Attempt, First
+from floodmark.harness.reports.verdict_changes import changes
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import HEALTHY, read_moment

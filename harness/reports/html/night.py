@@ -34,12 +34,12 @@ from floodmark.harness.reports.campaign_results import (
     totals_of,
     why_of,
 )
+from floodmark.harness.reports.explanations import short_meaning
 from floodmark.harness.reports.html import coverage
 from floodmark.harness.reports.html.elements import Markup, document, esc, table, text, typed
 from floodmark.harness.reports.html.sparks import Rate, bar, scale_of, spark
 from floodmark.harness.reports.phrases import PERMITS, many
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.reports.short_meanings import short_meaning
 
 ROWS = 60  # of a table of runs
 SIGNATURES = 200  # of a table of signatures

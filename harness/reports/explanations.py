@@ -1,11 +1,26 @@
-"""Short meanings of the findings, a line each, for lists and tables; `floodmark explain NAME` has the long
-ones."""
+"""Explanations of the findings, the permissions and the facts, at length and on one line each, for lists and
+tables."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from inspect import getdoc
 
+from floodmark.checkers.read.observed import needs_of
 from floodmark.checkers.text.explain import EXPLANATIONS
+from floodmark.checkers.text.semantics import FACTS, PERMISSIONS
+from floodmark.harness.registered import CHECK, Registered, registered
 
+WIDTH = 100
+HEAD = 11
+PERMITS: Mapping[str, str] = {
+    "acks": "fewer acks than all of the ISR",
+    "unclean.leader.election.enable": "a leader from outside the ISR",
+    "fault budget": "power cuts and bad disks on too many copies",
+    "retries": "retries without idempotence",
+    "subscribe": "a consumer group that moves partitions",
+    "isolation": "an isolation level that does not separate transactions",
+    "internal topics": "losses of what the transactions' coordinator knew",
+}
 LINE = 82  # columns of a meaning in the list, beside the names' 30
 SHORT_MEANINGS: Mapping[str, str] = {
     "G-single": "a transaction saw one half of another and not the other half; Kafka permits it",
@@ -54,8 +69,68 @@ SHORT_MEANINGS: Mapping[str, str] = {
     "unseen": "an acked record is in the log, and no final read returned it",
 }
 
+Part = tuple[str, str]
+
 
 def short_meaning(name: str) -> str:
     """The meaning of a finding on one line."""
     meaning = EXPLANATIONS[name].means
     return SHORT_MEANINGS.get(name) or textwrap.shorten(meaning.split(". ")[0], LINE, placeholder=" ...")
+
+
+def listed() -> Iterator[str]:
+    """Yields every name that can be explained, with its meaning on one line."""
+    every = {**{name: short_meaning(name) for name in sorted(EXPLANATIONS)},
+             **{check.name: f"a check of {check.distribution}" for check in registered(CHECK)},
+             **{name: f"what permits some findings: {permits}" for name, permits in PERMITS.items()},
+             f"S1 to S{len(FACTS)}": "what is often misunderstood about Kafka, and the facts"}
+    width = max(map(len, every))
+    yield from (f"{name:<{width}}  {meaning}" for name, meaning in every.items())
+    yield ""
+    yield "More of each: floodmark explain NAME"
+
+
+def parts_of(name: str) -> list[Part] | None:
+    """The parts of an explanation; None for an unknown name."""
+    if name in EXPLANATIONS:
+        one = EXPLANATIONS[name]
+        parts = [("means", one.means), ("near miss", one.near_miss), ("the law", f"{one.law}."),
+                 ("permitted", one.permitted)]
+        if needs := needs_of(name):
+            parts += [("needs", f"{needs} If run.json's `observes` has less, the check is not made.")]
+        return [*parts, *facts(one.facts)]
+    if name in PERMISSIONS:
+        return [("permits", f"{PERMISSIONS[name].means}."),
+                ("not with", "check --strict, which counts every permitted finding as a bug."),
+                *facts(PERMISSIONS[name].facts)]
+    if name in FACTS:
+        return [("thought", FACTS[name].thought), ("in fact", FACTS[name].holds)]
+    return [part for check in registered(CHECK) if check.name == name for part in of_check(check)] or None
+
+
+def of_check(check: Registered) -> Iterator[Part]:
+    """Yields the parts about a check of another distribution, with its docstring."""
+    yield "brought by", f"{check.distribution}, as {check.entry.value}"
+    try:
+        law: object = check.entry.load()
+    except Exception as error:
+        yield "fails", f"it cannot be loaded: {type(error).__name__}: {error}"
+        return
+    if isinstance(law, str):
+        yield "a SELECT", " ".join(law.split())
+    else:
+        yield "means", " ".join((getdoc(law) or "its function has no docstring").split())
+
+
+def facts(numbers: Iterable[str]) -> Iterator[Part]:
+    """Yields the facts with these numbers, and what is often misunderstood."""
+    for number in numbers:
+        yield f"fact {number}", f'Not so: "{FACTS[number].thought}" {FACTS[number].holds}'
+
+
+def facts_text(parts: Iterable[Part]) -> Iterator[str]:
+    """Yields the parts' text after their heads, wrapped at WIDTH."""
+    for head, text in parts:
+        first = f"  {head:<{HEAD}}"
+        yield textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=" " * len(first),
+                            break_on_hyphens=False)

@@ -39,8 +39,7 @@ from floodmark.harness.run import INTERRUPTED, latest_folder, open_run, write_js
 from floodmark.harness.runner import RunResult
 from floodmark.harness.saved_run import read_saved, read_schedule
 from floodmark.harness.schedule import json_form
-from floodmark.harness.schedule.reanchoring import AnchorBasis, reanchor_schedule
-from floodmark.harness.schedule.schedule_history import read_schedule_history
+from floodmark.harness.schedule.reanchoring import AnchorBasis, read_schedule_history, reanchor_schedule
 from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 

@@ -26,8 +26,7 @@ from floodmark.harness.run import Run
 from floodmark.harness.saved_run import SavedRun
 from floodmark.harness.schedule.entry import ACTS, Entry, Schedule
 from floodmark.harness.schedule.moments import Moment
-from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
-from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
+from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, ScheduleHistory, Strike
 from floodmark.harness.verdict import BUG
 
 Json = Mapping[str, Any]  # an object of run.json or verdict.json

@@ -1,4 +1,5 @@
-"""Gives each entry of a saved schedule a new moment, so that a reproduction strikes where the run did.
+"""Reads where each entry of a saved schedule struck, and gives each a new moment, so that a reproduction
+strikes there too.
 
 Rules
 1. A moment that waits for an ack, a state or a failpoint stays as it is. A time is replaced by the state that
@@ -13,14 +14,20 @@ Rules
      time   it is the first, or it never struck: unchanged
 2. A node that led the partition when it was struck is replaced by the role `leader`, if no other node is down
    or paused until the fault is undone; otherwise the role could mean a node that is already down.
+3. Of the saved run only the history is read. The lines of entries are in the schedule's order; a line of the
+   nemesis that belongs to no entry (a death at a failpoint) is skipped. An entry without a line (missed, or
+   nothing to mend) has no strike.
 """
 
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from floodmark.harness.faults import BY_ROLE, FAULTS, MENDING, MENDS_ROLE
-from floodmark.harness.schedule.entry import MOMENT_TIMEOUT_S, Entry, Schedule
+from floodmark.harness.op import NEMESIS, Op, Type
+from floodmark.harness.schedule.entry import ACTS, MOMENT_TIMEOUT_S, Entry, Schedule
 from floodmark.harness.schedule.moments import Ack, After, FirstOf, InTurn, Moment, Time, WhenState
-from floodmark.harness.schedule.schedule_history import ScheduleHistory, Strike
 from floodmark.harness.schedule.stage import ActiveFaults
 from floodmark.harness.schedule.states import Condition, Joined, Observation
 
@@ -29,6 +36,139 @@ STATE_TIMEOUT_S = 10.0  # longer than session and lag times, after which the fau
 STATE_LATE_NS = 2_000_000_000  # the longest wait for a state: as long as a session
 OBSERVE_NS = 50_000_000  # observing the cluster takes about so long, so earlier strikes would come late
 FRESH_NS = 100_000_000  # if the last ack before a strike is not older than this, acks were coming
+
+
+# -- what the history says ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strike:
+    """One entry as it was carried out. Times in ns since the run began."""
+
+    began_ns: int  # when it began
+    took_ns: int  # when it had taken effect: its line's time; of a send, its completion's
+    nodes: tuple[str, ...] = ()
+    reached_ns: int | None = None  # when its moment was noticed
+    met_ns: int | None = None  # when a broker met the failpoint that it waited for, by that broker's clock
+    where: Mapping[str, Any] = field(default_factory=dict)  # acks, leader, isr by partition, from its op
+    first: int | None = None  # if its moment had alternatives (in its last part): the one that came
+
+    def leader(self, partition: int) -> str | None:
+        """The partition's leader when it struck, if the op says so."""
+        named = _object(self.where.get("leader")).get(str(partition))
+        return named if isinstance(named, str) else None
+
+    def isr(self, partition: int) -> tuple[str, ...] | None:
+        """The partition's ISR then, if the op says so."""
+        named = _object(self.where.get("isr")).get(str(partition))
+        return tuple(map(str, named)) if isinstance(named, list) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acks:
+    """The acked micro-sends of one partition, in the order of their acks."""
+
+    times: tuple[int, ...] = ()
+    invoked: tuple[int, ...] = ()  # when the op of each was invoked
+
+    def count_by(self, time_ns: int) -> int:
+        """Count the acks up to this time."""
+        return bisect_right(self.times, time_ns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleHistory:
+    """The strikes and acks of a saved run."""
+
+    strikes: Mapping[int, Strike]  # by position in the schedule
+    partitions: Mapping[int, Acks]
+    done: tuple[int | None, ...]  # the time at which each entry was done; None: unknown
+
+    def acks(self, partition: int) -> Acks:
+        return self.partitions.get(partition, Acks())
+
+    def done_before(self, position: int) -> int | None:
+        """The time at which the entry before was done, if that is known; for the first entry the run's
+        begin."""
+        return 0 if position == 0 else self.done[position - 1]
+
+
+def read_schedule_history(ops: Iterable[Op], schedule: Schedule) -> ScheduleHistory:
+    """Read the history in one pass."""
+    strikes: dict[int, Strike] = {}
+    acked: dict[int, list[tuple[int, int]]] = {}  # partition -> (acked, invoked)
+    invoked: dict[int, Op] = {}  # by process
+    scripted = {send["value"]: position for position, entry in enumerate(schedule)
+                for send in entry.args.get("sends", ())}
+    left = list(enumerate(schedule))  # those before have their lines, or none
+    for op in ops:
+        if op.process == NEMESIS:
+            fault = op.fault or {}
+            at = next((at for at, (_, entry) in enumerate(left) if _is_line_of(entry, op.f, fault)), None)
+            if at is not None:
+                strikes[left[at][0]] = _read_strike(op, fault)
+                left = left[at + 1:]
+        elif op.f == "send" and op.type is Type.INVOKE:
+            invoked[op.process] = op
+        elif op.f == "send":
+            asked_ns = invoked.pop(op.process, op).time
+            for send in op.sends or ():
+                if send.value in scripted:
+                    strikes[scripted[send.value]] = Strike(began_ns=asked_ns, took_ns=op.time)
+                if op.type is Type.OK:
+                    acked.setdefault(send.partition, []).append((op.time, asked_ns))
+    return ScheduleHistory(strikes=strikes, done=_done_times(schedule, strikes), partitions={
+        partition: Acks(times=tuple(time for time, _ in pairs), invoked=tuple(asked for _, asked in pairs))
+        for partition, pairs in acked.items()})
+
+
+def _done_times(schedule: Schedule, strikes: Mapping[int, Strike]) -> tuple[int | None, ...]:
+    """When each entry was done: at the time of its line, or, without a line, at its moment's time."""
+    done: list[int | None] = []
+    before: int | None = 0
+    for position, entry in enumerate(schedule):
+        strike = strikes.get(position)
+        if strike is not None:
+            before = strike.began_ns if entry.args.get("nowait") else strike.took_ns
+        elif not isinstance(entry.moment, Time):
+            before = None
+        elif before is not None:
+            before = max(entry.moment.time, before + (entry.moment.after_ns or 0))
+        done.append(before)
+    return tuple(done)
+
+
+def _is_line_of(entry: Entry, f: str, fault: Mapping[str, Any]) -> bool:
+    """Whether this line of the nemesis is this entry's: by its f, its moment and its nodes."""
+    if entry.f in ACTS or entry.f != f or fault.get("moment") != (
+            None if entry.moment is None else entry.moment.to_json()):
+        return False
+    if not entry.nodes or (f in FAULTS and FAULTS[f].on == "links"):
+        return True
+    return bool(fault.get("asked", fault.get("nodes")) == list(entry.nodes))
+
+
+def _read_strike(op: Op, fault: Mapping[str, Any]) -> Strike:
+    reached, nodes, began_ns = _object(fault.get("reached")), fault.get("nodes"), _integer(fault, "began")
+    parts = reached.get("of")
+    last = _object(parts[-1]) if isinstance(parts, list) and parts else reached  # of a sequence
+    return Strike(
+        began_ns=op.time if began_ns is None else began_ns, took_ns=op.time,
+        nodes=tuple(node for node in nodes if isinstance(node, str)) if isinstance(nodes, list) else (),
+        reached_ns=_integer(reached, "time"), met_ns=_integer(last, "met"), first=_integer(last, "first"),
+        where=_object(fault.get("where")))
+
+
+def _object(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _integer(fields: Mapping[str, Any], key: str) -> int | None:
+    value = fields.get(key)
+    return value if isinstance(value, int) else None
+
+
+# -- the new moments ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,8 +16,13 @@ from floodmark.harness.saved_run import read_saved, read_schedule
 from floodmark.harness.schedule import json_form
 from floodmark.harness.schedule.entry import Entry, Schedule
 from floodmark.harness.schedule.moments import HEALTHY, Ack, After, Failpoint, InTurn, Time
-from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry, reanchor_schedule
-from floodmark.harness.schedule.schedule_history import ScheduleHistory, read_schedule_history
+from floodmark.harness.schedule.reanchoring import (
+    AnchorBasis,
+    ReanchoredEntry,
+    ScheduleHistory,
+    read_schedule_history,
+    reanchor_schedule,
+)
 from floodmark.harness.spec import RunSpec, pairs
 
 MS = 1_000_000

@@ -14,8 +14,7 @@ from floodmark.harness.reports.verdict_changes import changes
 from floodmark.harness.run import Run
 from floodmark.harness.schedule.entry import Entry
 from floodmark.harness.schedule.moments import HEALTHY, read_moment
-from floodmark.harness.schedule.reanchoring import AnchorBasis, ReanchoredEntry
-from floodmark.harness.schedule.schedule_history import Acks, ScheduleHistory, Strike
+from floodmark.harness.schedule.reanchoring import Acks, AnchorBasis, ReanchoredEntry, ScheduleHistory, Strike
 
 MS = 1_000_000
 

@@ -246,7 +246,7 @@ class ReportsMemory(Protocol):
 
 class Failpoints(Protocol):
     """Named places in a process's code where it can be stopped or crashed, or where a message can be dropped.
-    harness/schedule/entry.py describes a point; it uses node names and the history's partitions. `node` may
+    nemesis/README.md describes a point; it uses node names and the history's partitions. `node` may
     be CONTROLLER."""
 
     @property

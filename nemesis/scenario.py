@@ -1,8 +1,7 @@
 """Reads scenarios: a TOML file each, with the steps of a run, their reason, and what must be found.
 
 scenarios/README.md describes the file, steps.lark the language of steps. Each step becomes an entry (a few,
-if it sends several values) of the schedule that harness/schedule/entry.py describes, so a scenario is a
-schedule like every other.
+if it sends several values) of a schedule, so a scenario is a schedule like every other.
 """
 
 import tomllib

@@ -30,6 +30,7 @@ Parts = list[Any]  # what the parts of a rule gave
 GRAMMAR = Path(__file__).with_name("steps.lark")
 MOMENTS = "ack K, healthy, 200ms, time 200ms, NODE reaches POINT, or a state (n1.leo == 3, leader == n2)"
 _NS = {"ms": 1_000_000, "s": 1_000_000_000}
+_FAULTS: Mapping[str, Json] = {"cut": {}, "power_cut": {}, "disk": {"kind": "wiped"}}
 _TRUTHS = {"true": True, "false": False}
 _OF_POINT = "peer NODE, epoch E, offset O, times K, skip K, for TIME, broker"
 VERBS: Mapping[str, str] = {  # what each takes besides `when MOMENT` and `within TIME`
@@ -83,7 +84,8 @@ def read_step(line: str) -> list[Json]:
 
 class _Step(Transformer[Token, list[Json]]):
     """Makes the entries of one parsed line. Each rule gives a part of them; a rule that has no method here is
-    a key of the JSON form with its value, or true. partition: that of the line, if it names one."""
+    an act, or a key of the JSON form with its value, or true. partition: that of the line, if it names
+    one."""
 
     VALUE = LAST = LEO = COUNT = OFTEN = TIMES = SKIP = EPOCH = OFFSET = CLIENT = NUMBER = int
     NODE = POINT = HOW = ACKS = STRIKE = ARM = str
@@ -93,8 +95,13 @@ class _Step(Transformer[Token, list[Json]]):
         self._named = {} if partition is None else {"partition": partition}
         self._partition = partition or 0
 
-    def __default__(self, data: str, children: Parts, meta: object) -> Json:
-        return {str(data): children[0] if children else True}
+    def __default__(self, data: str, children: Parts, meta: object) -> list[Json] | Json:
+        f = str(data)
+        if f in ("poll", "list_offsets", "elect"):
+            return [{"f": f, "partitions": [self._partition], **_joined(children)}]
+        if f in _FAULTS:
+            return [{"f": f, **_FAULTS[f], **_joined(children), **self._named}]
+        return {f: children[0] if children else True}
 
     def TIME(self, token: Token) -> int:
         """In ns."""
@@ -127,23 +134,16 @@ class _Step(Transformer[Token, list[Json]]):
             refuse(f"sends {first}..{last}, which is empty: the lower value comes first")
         return range(first, last + 1)
 
-    def poll(self, parts: Parts) -> list[Json]:
-        return [{"f": "poll", "partitions": [self._partition], **_joined(parts)}]
-
     def list_offsets(self, parts: Parts) -> list[Json]:
-        options = _joined(parts)
-        if "offset" in options:
+        if "offset" in _joined(parts):
             refuse("list_offsets takes no offset: it asks for the end")
-        return [{"f": "list_offsets", "partitions": [self._partition], **options}]
+        return self.__default__("list_offsets", parts, None)  # type: ignore[return-value]
 
     def strike(self, parts: Parts) -> list[Json]:
         return [{"f": parts[0], **parts[1], **self._named}]
 
     def nodes(self, parts: Parts) -> Json:
         return {"nodes": parts}
-
-    def cut(self, parts: Parts) -> list[Json]:
-        return [{"f": "cut", **_joined(parts), **self._named}]
 
     def both_ways(self, parts: Parts) -> Json:
         ones, others = (part["nodes"] for part in parts)
@@ -158,17 +158,8 @@ class _Step(Transformer[Token, list[Json]]):
     def heal(self, parts: Parts) -> list[Json]:
         return [{"f": "heal"}]
 
-    def power_cut(self, parts: Parts) -> list[Json]:
-        return [{"f": "power_cut", **_joined(parts), **self._named}]
-
     def keep_leos(self, parts: Parts) -> Json:
         return {"keep": {str(key): leo for key, leo in enumerate(parts, start=self._partition)}}
-
-    def disk(self, parts: Parts) -> list[Json]:
-        return [{"f": "disk", **parts[0], "kind": "wiped", **self._named}]
-
-    def elect(self, parts: Parts) -> list[Json]:
-        return [{"f": "elect", "partitions": [self._partition], **_joined(parts)}]
 
     def arm(self, parts: Parts) -> list[Json]:
         action, nodes, name, *options = parts
@@ -224,13 +215,13 @@ class _Step(Transformer[Token, list[Json]]):
         seen, how = _observation(parts[0]), parts[1]
         field = seen["field"]
         if how not in operators_of(field):
-            _refuse_operator(field, how)
+            refuse(f"what follows {field} is {how!r}; valid: {', '.join(operators_of(field))}")
         of_replica = field not in OF_BROKER or seen.get("replica") in (*ROLES, EVERY)
         where = {"partition": self._partition} if of_replica else {}
         return {**seen, "is": how, **where, "value": _compared(parts[2], field, how)}
 
-    def value(self, parts: Parts) -> Json | int:
-        return parts[0]  # type: ignore[no-any-return]
+    def value(self, parts: Parts) -> Any:
+        return parts[0]
 
 
 def _joined(parts: Iterable[Json]) -> Json:
@@ -273,10 +264,6 @@ def _observation(word: str) -> Json:
 # -- what is wrong ------------------------------------------------------------------------------------------
 
 
-def _refuse_operator(field: str, how: str) -> NoReturn:
-    refuse(f"what follows {field} is {how!r}; valid: {', '.join(operators_of(field))}")
-
-
 def _refuse_token(error: UnexpectedToken, verb: str, text: str) -> NoReturn:
     """Say what is wrong with the first token that the grammar does not allow there."""
     word = None if error.token.type == "$END" else str(error.token)
@@ -290,9 +277,8 @@ def _refuse_token(error: UnexpectedToken, verb: str, text: str) -> NoReturn:
                else f"a moment ({MOMENTS}) is {word!r}, should be a name")
     if "HOW" in allowed:
         field = _observation(before.split()[-1])["field"]
-        if word is None:
-            refuse(f"ends where what follows {field} should be")
-        _refuse_operator(field, word)
+        refuse(f"ends where what follows {field} should be" if word is None else
+               f"what follows {field} is {word!r}; valid: {', '.join(operators_of(field))}")
     if allowed == {"NODE"} and before.strip() == verb:
         refuse(f"has no node to {verb}: names or roles ({', '.join(sorted(ROLES))})")
     compared = re.search(r"([A-Za-z][\w.-]*)\s*([=!<>]+|contains|lacks)\s*$", before)

@@ -1,7 +1,7 @@
 """Lists the broker's failpoints: where each is, and the actions that it allows.
 
 The broker has its own list, on purpose, like the codecs; a contract test compares the two.
-harness/schedule/entry.py describes how entries use them.
+nemesis/README.md describes how entries use them.
 """
 
 from dataclasses import dataclass

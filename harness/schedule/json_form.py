@@ -4,7 +4,7 @@ Rules
 1. An unknown key, f, role, field, failpoint or OP is refused, and the message lists the valid ones.
 2. A moment may wait for a failpoint only if an earlier entry arms it on that node, with fitting conditions.
 3. write() then read() gives the same schedule; the schedule runner can carry out whatever read() accepts.
-4. entry.py describes the form; fields.py reads names, numbers and flags.
+4. nemesis/README.md describes the form; fields.py reads names, numbers and flags.
 """
 
 import json

@@ -4,16 +4,7 @@ Rules
 1. A field that is not visible meets no condition, not even !=.
 2. A state is read strictly: an error names the place, and what is allowed there.
 
-The JSON form; nemesis/steps.lark has the text:
-  {"partition": p, "replica": who, "field": FIELD, "is": OP, "value": v}
-                              a node's name, a role, or every: it must be true for each replica
-  {"partition": p, "field": leader|epoch|isr, ...}       no replica: as the controller sees it
-  {"all": [state, ...]}       all of them in one view; {"any": [state, ...]}: one of them
-  {"healthy": true}
-`value` may be another observation: {"replica": who, "field": ...}, and `partition` if it differs. FIELD is
-one of leo, hw, epoch, checkpointed_hw, leader, isr, running, unfenced. OP is one of == != < <= > >=, or for
-isr: == != (as sets), contains, lacks. `running` and `unfenced` (the controller considers it alive) belong to
-brokers, are always visible, and need no partition.
+nemesis/README.md describes the JSON form, and nemesis/steps.lark the text.
 """
 
 import operator

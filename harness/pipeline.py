@@ -51,7 +51,9 @@ from floodmark.harness.reports.schedule_outcome import missed_steps_text
 from floodmark.harness.run import (
     DONE,
     INTERRUPTED,
+    MEASURES,
     RUNS,
+    SHRUNK,
     P,
     Run,
     RunAt,
@@ -291,6 +293,20 @@ def tidy(folder: Path) -> None:
     shutil.rmtree(Run(folder=folder).nodes_folder, ignore_errors=True)
 
 
+def shrink(folder: Path) -> None:
+    """Deletes the files of a valid run except run.json, which says so first, the verdict and the measures."""
+    run = Run(folder=folder)
+    try:
+        about = run.about()
+    except FloodmarkError:
+        return  # somebody removed it
+    if not about.get(SHRUNK):
+        run.rewrite({**about, SHRUNK: True})
+    for path in folder.glob("*"):
+        if path not in (run.about_path, run.verdict_path, folder / MEASURES):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
 # -- rule ---------------------------------------------------------------------------------------------------
 
 
@@ -319,14 +335,14 @@ def gate(
     if strange:
         raise UsageError(f"--allow: no finding is called {strange[0]!r}; {nearest(strange[0], known)}")
     policy = Policy(strict=strict, allow=frozenset(allow), allow_unknown=allow_unknown)
-    files = {"--json": json_file, "--junit": junit_file, "--markdown": markdown_file}
-    refuse_no_files({option: file for option, file in files.items() if file is not None})
+    refuse_no_files({"--json": json_file, "--junit": junit_file, "--markdown": markdown_file})
     return Gate(policy=policy, json_file=json_file, junit_file=junit_file, markdown_file=markdown_file)
 
 
-def refuse_no_files(files: Mapping[str, Path]) -> None:
+def refuse_no_files(options: Mapping[str, Path | None]) -> None:
     """Raises UsageError, before a long run, for report files that cannot be written. A report replaces a
     file, and must not replace /dev/stdout."""
+    files = {option: file for option, file in options.items() if file is not None}
     for option, file in files.items():
         if file.is_symlink() or (file.exists() and not file.is_file()):
             raise UsageError(f"{option}: {file} exists and is no plain file; name another file")

@@ -1,7 +1,7 @@
 """Defines what a run is: RunSpec, one typed class, whoever asks for a run.
 
 It is read from the command line (cli/options.py makes the options from its fields), a campaign's plan
-(campaign/plan.py), a line of a campaign's journal, run.json (saved_run.py) and a pytest fixture
+(campaign/plan.py), a campaign's state, run.json (saved_run.py) and a pytest fixture
 (commands/pytest_support.py).
 
 Rules

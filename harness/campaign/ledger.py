@@ -16,15 +16,19 @@ Rules
 
 import fcntl
 import glob
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import orjson
 
+from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.campaign.state import State, judged_by_system, runs_by_signature, smallest
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.run import write_whole
 
@@ -33,8 +37,7 @@ RENAMED: Mapping[str, str] = {}  # old name of a finding, as in ledgers -> curre
 UPDATE_ADVICE = "a newer version of floodmark wrote it: update floodmark, or name another --ledger"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Night:
+class Night(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One campaign in a ledger. began: ISO 8601 with the time zone; runs: system -> judged runs."""
 
     began: str
@@ -43,8 +46,7 @@ class Night:
     runs: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Smallest:
+class Smallest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The run to look at, which is the one with the fewest bytes. Campaigns use case and seed to run it
     again."""
 
@@ -54,22 +56,17 @@ class Smallest:
     seed: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A ledger's entry for one signature."""
 
     id: str
     signature: Signature
-    found: Mapping[str, int] = field(default_factory=dict)  # campaign -> runs that showed it
-    faults: Mapping[str, int] = field(default_factory=dict)  # the faults of those runs -> runs
+    found: Mapping[str, int] = {}  # campaign -> runs that showed it
+    faults: Mapping[str, int] = {}  # the faults of those runs -> runs
     smallest: Smallest | None = None
     reproduced: tuple[int, int] = (0, 0)  # k of N
     known: Mapping[str, str] | None = None  # reason, since
     notes: tuple[str, ...] = ()
-
-    @property
-    def count(self) -> int:
-        return sum(self.found.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,40 +98,42 @@ class Ledger:
         """The campaigns that showed it, the earliest first."""
         return sorted(entry.found, key=lambda night: (self.nights[night].began, night))
 
-    def runs_of(self, system: str, nights: Sequence[str] | None = None) -> int:
-        """The number of judged runs of this system, in all campaigns or in these."""
-        return sum(night.runs.get(system, 0) for name, night in self.nights.items()
-                   if nights is None or name in nights)
-
     def with_night(self, name: str, night: Night) -> "Ledger":
-        """Return a ledger with the current state of this campaign, which replaces its earlier state."""
+        """With the current state of this campaign, which replaces its earlier state."""
         return replace(self, nights={**self.nights, name: night})
 
-    def with_finding(self, signature: Signature, night: str, runs: int, *, faults: Mapping[str, int],
-                smallest: Smallest | None) -> "Ledger":
-        """Return a ledger with what a campaign has found of a cause so far."""
+    def with_finding(self, signature: Signature, night: str, runs: int, *,
+                     faults: Mapping[str, int] | None = None, smallest: Smallest | None = None) -> "Ledger":
+        """With what a campaign has found of a cause so far."""
         entry = self.of(signature) or Entry(id=signature.id, signature=signature)
-        known_faults = {name: max(faults.get(name, 0), entry.faults.get(name, 0))
-                        for name in {*faults, *entry.faults}}
-        return self._with_entry(replace(entry, found={**entry.found, night: runs}, faults=known_faults,
-                                  smallest=_smaller(entry.smallest, smallest)))
+        known = replace(self, entries={**self.entries, entry.id: entry})
+        return known.changed(entry.id, found={**entry.found, night: runs},
+                             faults=_most(faults or {}, entry.faults),
+                             smallest=_smaller(entry.smallest, smallest))
 
-    def with_reproduction(self, id_: str, shown: int, of: int) -> "Ledger":
-        """Return a ledger with the result of reproductions: `shown` of `of`."""
-        return self._with_entry(replace(self.entries[id_], reproduced=(shown, of)))
+    def changed(self, id_: str, **changes: Any) -> "Ledger":
+        """With other values in this signature's entry."""
+        entry = msgspec.structs.replace(self.entries[id_], **changes)
+        return replace(self, entries={**self.entries, id_: entry})
 
-    def with_mark(self, id_: str, *, reason: str | None, since: str) -> "Ledger":
-        """Return a ledger with a signature marked as known for a reason; None: without the mark."""
-        known = None if reason is None else {"reason": reason, "since": since}
-        return self._with_entry(replace(self.entries[id_], known=known))
 
-    def with_note(self, id_: str, note: str) -> "Ledger":
-        """Return a ledger with one more note on a signature."""
-        entry = self.entries[id_]
-        return self._with_entry(replace(entry, notes=(*entry.notes, note)))
-
-    def _with_entry(self, entry: Entry) -> "Ledger":
-        return replace(self, entries={**self.entries, entry.id: entry})
+def with_findings(ledger: Ledger, state: State, about: Mapping[str, Any], folder: Path) -> Ledger:
+    """The ledger with everything this campaign has found so far, replacing its earlier entries."""
+    name, runs = str(about["id"]), state.runs()
+    ledger = ledger.with_night(name, Night(began=str(about["began"]), version=str(about["version"]),
+                                           commit=about["commit"], runs=dict(judged_by_system(runs))))
+    for signature, showing in runs_by_signature(runs).items():
+        least = smallest(showing)
+        ledger = ledger.with_finding(
+            signature, name, len(showing), faults=Counter(run.case.faults for run in showing),
+            smallest=Smallest(folder=str(folder / least.folder), case=case_to_json(least.case),
+                              seed=least.seed, size_bytes=least.size_bytes))
+        entry = ledger.of(signature)
+        assert entry is not None
+        tried = [shown for shown in state.reproductions(entry.id) if shown is not None]
+        if tried:
+            ledger = ledger.changed(entry.id, reproduced=(sum(tried), len(tried)))
+    return ledger
 
 
 def merged(one: Ledger, other: Ledger) -> Ledger:
@@ -151,9 +150,8 @@ def merged(one: Ledger, other: Ledger) -> Ledger:
 
 
 def _later(one: Night, other: Night) -> Night:
-    runs = {system: max(one.runs.get(system, 0), other.runs.get(system, 0))
-            for system in {*one.runs, *other.runs}}
-    return replace(max(one, other, key=lambda night: (night.began, night.version)), runs=runs)
+    later = max(one, other, key=lambda night: (night.began, night.version))
+    return msgspec.structs.replace(later, runs=_most(one.runs, other.runs))
 
 
 def _both(one: Entry, other: Entry) -> Entry:
@@ -201,7 +199,7 @@ def load(path: Path) -> Ledger:
         if form != FORMAT:
             raise ValueError(f"its format is {form!r}")
         return _of_json(data)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, msgspec.ValidationError) as error:
         raise FloodmarkError(f"{path} is not a ledger: {error!r}") from error
 
 
@@ -212,10 +210,10 @@ def save(path: Path, ledger: Ledger) -> None:
 
 def as_bytes(ledger: Ledger) -> bytes:
     """The ledger as it is written to the file."""
-    signatures = {id_: {key: value for key, value in asdict(entry).items() if key != "id"}
-                  for id_, entry in ledger.entries.items()}
-    data = {"format": FORMAT, "signatures": signatures,
-             "campaigns": {name: asdict(night) for name, night in ledger.nights.items()}}
+    signatures = msgspec.to_builtins(ledger.entries)
+    for entry in signatures.values():
+        del entry["id"]
+    data = {"format": FORMAT, "signatures": signatures, "campaigns": msgspec.to_builtins(ledger.nights)}
     return orjson.dumps(data, option=orjson.OPT_INDENT_2 | orjson.OPT_SORT_KEYS | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -231,21 +229,16 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _of_json(data: Mapping[str, Any]) -> Ledger:
-    nights = {str(name): Night(**night) for name, night in data["campaigns"].items()}
-    entries: dict[str, Entry] = {}
-    for id_, row in data["signatures"].items():
-        fields = dict(row["signature"])
-        fields["finding"] = RENAMED.get(fields["finding"], fields["finding"])
-        smallest = row.get("smallest")
-        shown, of = row.get("reproduced", (0, 0))
-        entries[id_] = Entry(
-            id=str(id_), signature=Signature(**fields), found=dict(row["found"]),
-            faults=dict(row.get("faults", {})),
-            smallest=None if smallest is None else Smallest(**smallest), reproduced=(int(shown), int(of)),
-            known=row.get("known"), notes=tuple(row.get("notes", ())),
-        )  # fmt: skip
+    nights = msgspec.convert(data["campaigns"], dict[str, Night])
+    entries = msgspec.convert(
+        {id_: {**row, "id": id_, "signature": _renamed(row["signature"])}
+         for id_, row in data["signatures"].items()}, dict[str, Entry])
     unknown_nights = {night for entry in entries.values() for night in entry.found} - nights.keys()
     if unknown_nights:
         raise ValueError("it counts runs of campaigns that it does not list: "
                          f"{', '.join(sorted(unknown_nights))}")
     return Ledger(nights=nights, entries=entries)
+
+
+def _renamed(signature: Mapping[str, str]) -> Mapping[str, str]:
+    return {**signature, "finding": RENAMED.get(signature["finding"], signature["finding"])}

@@ -43,31 +43,35 @@
 Rules
 1. A plan that is not valid is refused before anything runs, with the file and the line.
 2. Two axes never set the same key of a case, except `config`, which is merged from all axes.
+3. The n-th run of a plan is the same in every process: its case and its seed depend only on the plan and the
+   campaign's seed. So a campaign that was killed continues with the runs that would have come next.
+4. Whenever a campaign stops, each case has had its share of the runs, as exactly as a number of runs allows.
 """
 
+import hashlib
 import itertools
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import CASE_KEYS, Weighted
 from floodmark.harness.campaign.gates import GATES
 from floodmark.harness.campaign.quantities import seconds, size_bytes
 from floodmark.harness.errors import UsageError
 from floodmark.harness.registered import CLUSTER, WORKLOAD
 from floodmark.harness.run_location import read_at_most
-from floodmark.harness.spec import DRAWN, RunSpec, converted, field_value
-from floodmark.harness.toml_lines import Places, places
+from floodmark.harness.spec import DRAWN, TYPES, RunSpec, converted, field_value
+from floodmark.harness.toml_lines import places
 
 PRESETS = Path(__file__).with_name("presets")
 KAFKA_PLAN, KAFKA_VERSION = "-kafka", "4.3.1"  # a preset's other form, and the version that it names
 BYTES_AT_MOST = 1 << 20
 MOST_CASES = 100_000
+SEEDS = 1 << 31
 AXES: Mapping[str, tuple[str, ...]] = {
     "system": ("rules", "bugs", "config", "kafka", "bootstrap"),
     "workload": ("workload", "concurrency", "rate", "partitions"),
@@ -77,8 +81,34 @@ AXES: Mapping[str, tuple[str, ...]] = {
 }
 _TOP = ("for", "duration", "disk", "at_once", "reproduce", "bank", "settings", "gates", "except", *AXES)
 VERSION = re.compile(r"\d+\.\d+(\.\d+)*([.-][0-9A-Za-z]+)*")  # of Apache Kafka
-_UNSUPPORTED = {"bootstrap": "a cluster of your own"}
-_DRAWABLE = ("nodes", "partitions", "replication_factor", "workload")
+_DRAWABLE = {"nodes", "partitions", "replication_factor", "workload"}
+# The fields of a case in a campaign's files, and what they are called there: `said` is what the plan sets.
+CASE_KEYS = ("rules", "bugs", "cluster", "nodes", "links", "workload", "concurrency", "rate", "kafka",
+             "partitions", "replication_factor", "acks", "config", "nemesis", "scenario", "interval",
+             "overspend", "duration", "settings")
+SAID = "said"
+_Entry = tuple[Mapping[str, Any], float]  # the options that an entry of an axis sets, and its weight
+
+
+def case_to_json(case: RunSpec) -> dict[str, Any]:
+    """A case as a campaign's files have it: a cell of the matrix, a spec without seed and folder."""
+    return {**{name: list(value) if isinstance(value := getattr(case, name), tuple) else value
+               for name in CASE_KEYS}, SAID: sorted(case.given)}
+
+
+def case_of_json(row: Mapping[str, Any]) -> RunSpec:
+    """Read a case; KeyError or ValueError where this is no case. Another floodmark may know other names."""
+    values = {name: row[name] for name in CASE_KEYS if name in row or name == "rules"}
+    return RunSpec(given=frozenset(row.get(SAID, ())),
+                   **{name: converted(value, TYPES[name], name) for name, value in values.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighted:
+    """A case and its share of the runs, relative to the other cases."""
+
+    case: RunSpec
+    weight: float  # above 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +123,43 @@ class Plan:
     bank: int = 10
     gates: Mapping[str, float] = field(default_factory=dict)
     text: str = ""  # the file's text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """One planned run of a campaign. number: from 1."""
+
+    number: int
+    case: RunSpec
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of its folder inside the campaign's folder."""
+        return f"{self.number:05d}-{self.case.system}-{self.case.faults.replace(',', '+')}-{self.seed}"
+
+
+def draws(cases: Sequence[Weighted], seed: int, first: Sequence[tuple[RunSpec, int]] = ()) -> Iterator[Draw]:
+    """Yield all runs, without end: those of `first` (a case and its seed), then the matrix by smooth weighted
+    round robin, which takes the case that is furthest behind its share."""
+    for number, (case, known) in enumerate(first, 1):
+        yield Draw(number=number, case=case, seed=known)
+    total = sum(one.weight for one in cases)
+    credit = [0.0] * len(cases)
+    for number in itertools.count(len(first) + 1):
+        credit = [earned + one.weight for earned, one in zip(credit, cases, strict=True)]
+        best = max(range(len(cases)), key=lambda position: (credit[position], -position))
+        credit[best] -= total
+        yield Draw(number=number, case=cases[best].case, seed=seed_of(seed, number))
+
+
+def seed_of(seed: int, number: int) -> int:
+    """The seed of a campaign's n-th run. Runs have consecutive seeds, which draw different settings."""
+    first = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8])
+    return (first + number) % SEEDS
+
+
+# -- reading ------------------------------------------------------------------------------------------------
 
 
 def presets(kafka: str | None = None) -> tuple[str, ...]:
@@ -135,17 +202,17 @@ def load(path: Path) -> Plan:
 def read(text: str, source: str) -> Plan:
     """Read the plan in this text; UsageError with source and line where it is not valid."""
     try:
-        data = tomllib.loads(text)
+        return _Reader(source, text).plan()
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source}: is not TOML: {error}") from error
-    return _Reader(source, data, places(text), text).plan()
 
 
 class _Reader:
     """Reads one plan file."""
 
-    def __init__(self, source: str, data: Mapping[str, Any], lines: Places, text: str) -> None:
-        self._source, self._data, self._lines, self._text = source, data, lines, text
+    def __init__(self, source: str, text: str) -> None:
+        self._source, self._text = source, text
+        self._data, self._lines = tomllib.loads(text), places(text)
 
     def plan(self) -> Plan:
         self._only("a plan", "", self._data, _TOP)
@@ -182,33 +249,27 @@ class _Reader:
 
     # -- the matrix -------------------------------------------------------------------------------------
 
-    def _axis(self, name: str) -> list[tuple[Mapping[str, Any], float]]:
-        """The entries of an axis, as options of a case, and their weights."""
-        entries: list[tuple[Mapping[str, Any], float]] = []
+    def _axis(self, name: str) -> list[_Entry]:
+        entries: list[_Entry] = []
         for index, found in enumerate(self._tables(name)):
             self._only(f"[[{name}]]", name, found, (*AXES[name], "weight"), index)
-            for key, system in _UNSUPPORTED.items():
-                if key in found:
-                    self._refuse(self._lines.of(name, key, index),
-                                 f"{key}: campaigns cannot run {system} yet")
             weight = found.get("weight", 1)
             if not _is_number(weight) or weight < 0:
                 self._refuse(self._lines.of(name, "weight", index),
                              f"weight is {weight!r}, should be 0 or more")
-            options = {key: self._checked(name, key, value, index)
-                     for key, value in found.items() if key != "weight"}
+            options = {key: self._checked(self._lines.of(name, key, index), key, value)
+                       for key, value in found.items() if key != "weight"}
             if options.get("scenario") and "nemesis" in options:
                 self._refuse(self._lines.of(name, "nemesis", index),
                              "an entry has a nemesis or a scenario, not both")
             if weight:
                 entries.append((options, float(weight)))
-        if self._data.get(name) is not None and not entries:
-            self._refuse(self._lines.at_top(name),
-                         f"no [[{name}]] has a weight above 0, so nothing would run: give one a weight, or "
-                                      "remove the table")
+        if name in self._data and not entries:
+            self._refuse(self._lines.at_top(name), f"no [[{name}]] has a weight above 0, so nothing would "
+                         "run: give one a weight, or remove the table")
         return entries or [({}, 1.0)]
 
-    def _refuse_unknown_systems(self, systems: Sequence[tuple[Mapping[str, Any], float]]) -> None:
+    def _refuse_unknown_systems(self, systems: Sequence[_Entry]) -> None:
         """Refuse unknown names in `systems`: a misspelled name would silently leave out a nemesis."""
         there = sorted({RunSpec(**{**options, "config": ()}).system for options, _ in systems})
         for index, found in enumerate(self._tables("nemesis")):
@@ -217,28 +278,26 @@ class _Reader:
                     self._refuse(self._lines.of("nemesis", "systems", index),
                                  f"no [[system]] is {system!r}; there are: {', '.join(there)}")
 
-    def _cases(self, axes: Sequence[Sequence[tuple[Mapping[str, Any], float]]],
-               exceptions: Sequence[Mapping[str, Any]]) -> tuple[Weighted, ...]:
-        size = math.prod(len(axis) for axis in axes)
+    def _cases(self, axes: Sequence[Sequence[_Entry]], exceptions: Sequence[Mapping[str, Any]]
+               ) -> tuple[Weighted, ...]:
+        size = math.prod(map(len, axes))
         if size > MOST_CASES:
             self._refuse(1, f"the matrix has {size:,} cases; at most {MOST_CASES:,} can be planned")
-        settings = self._settings()
-        usual = {"duration": self._duration()} if "duration" in self._data else {}
+        usual: dict[str, Any] = {key: self._checked(self._lines.at_top(key), key, self._data[key])
+                 for key in ("settings", "duration") if key in self._data}
+        settings = usual.pop("settings", DRAWN)
         self._refuse_unknown_systems(axes[0])
         cases = []
         for entries in itertools.product(*axes):
             options: dict[str, Any] = dict(usual)
-            config: tuple[str, ...] = ()
             for mine, _ in entries:
-                config += mine.get("config", ())
-                options |= mine
+                options |= {**mine, "config": options.get("config", ()) + mine.get("config", ())}
             systems = options.pop("systems", None)
-            drawn = settings == DRAWN and not options.get("scenario")  # a scenario has settings of its own
-            set_by_plan = frozenset(word for mine, _ in entries for word in mine) & {*_DRAWABLE}
-            case = RunSpec(**{**options, "config": config, **(
-                {"settings": DRAWN, "given": set_by_plan} if drawn else {})})
-            combined = systems is None or case.system in systems
-            if combined and not any(_agrees(case, one) for one in exceptions):
+            if settings == DRAWN and not options.get("scenario"):  # a scenario has settings of its own
+                options |= {"settings": DRAWN, "given": frozenset(_DRAWABLE & options.keys())}
+            case = RunSpec(**options)
+            if (systems is None or case.system in systems) and not any(
+                    _agrees(case, one) for one in exceptions):
                 cases.append(Weighted(case=case, weight=math.prod(weight for _, weight in entries)))
         if not cases:
             self._refuse(self._lines.at_top("except"),
@@ -246,13 +305,17 @@ class _Reader:
                          "`systems` of a [[nemesis]]")
         return tuple(cases)
 
-    def _checked(self, table: str, key: str, value: Any, index: int) -> Any:
-        line = self._lines.of(table, key, index)
+    def _checked(self, line: int, key: str, value: Any) -> Any:
+        if key == "bootstrap":
+            self._refuse(line, f"{key}: campaigns cannot run a cluster of your own yet")
         if key == "config":
             return self._config(line, value)
         if key == "kafka" and not (isinstance(value, str) and VERSION.fullmatch(value)):
             self._refuse(line, f"kafka is {value!r}, should be a version of Apache Kafka, such as \"4.3.1\"")
-        value = self._value(line, key, value)
+        try:
+            value = converted(value, tuple[str, ...], key) if key == "systems" else field_value(key, value)
+        except ValueError as error:
+            self._refuse(line, str(error))
         if key in (CLUSTER, WORKLOAD):
             value = catalog.present_name(value) if key == CLUSTER else value
             if value not in catalog.names(key):
@@ -260,12 +323,6 @@ class _Reader:
         if value == "":
             self._refuse(line, f"{key} is {value!r}, should be a name")
         return value
-
-    def _value(self, line: int, key: str, value: Any) -> Any:
-        try:
-            return converted(value, tuple[str, ...], key) if key == "systems" else field_value(key, value)
-        except ValueError as error:
-            self._refuse(line, str(error))
 
     def _config(self, line: int, value: Any) -> tuple[str, ...]:
         if not isinstance(value, dict):
@@ -277,17 +334,10 @@ class _Reader:
 
     # -- bounds -----------------------------------------------------------------------------------------
 
-    def _duration(self) -> float:
-        return float(self._value(self._lines.at_top("duration"), "duration", self._data["duration"]))
-
-    def _settings(self) -> str:
-        found = self._data.get("settings", DRAWN)
-        return str(self._value(self._lines.at_top("settings"), "settings", found))
-
-    def _parsed(self, key: str, parse: Any) -> Any:
-        if key not in self._data:
+    def _parsed(self, key: str, parse: Callable[[str], Any]) -> Any:
+        value, line = self._data.get(key), self._lines.at_top(key)
+        if value is None:
             return None
-        value, line = self._data[key], self._lines.at_top(key)
         if not isinstance(value, str):
             self._refuse(line, f"{key} is {value!r}, should be a text such as \"20min\" or \"20 GB\"")
         try:
@@ -315,14 +365,10 @@ class _Reader:
 
 def _agrees(case: RunSpec, exception: Mapping[str, Any]) -> bool:
     """Whether the case has all the values that the exception names; a list names alternatives."""
+    row = case_to_json(case)
     return bool(exception) and all(
-        getattr(case, key) in value if isinstance(value, list) and not isinstance(getattr(case, key), tuple)
-        else _plain(getattr(case, key)) == value
-        for key, value in exception.items())
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+        row[key] in value if isinstance(value, list) and not isinstance(row[key], list)
+        else row[key] == value for key, value in exception.items())
 
 
 def _is_number(value: Any) -> bool:

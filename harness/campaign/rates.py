@@ -1,18 +1,14 @@
-"""Computes how often something was found: rates with their intervals. Pure. Source: Wilson 1927."""
-
-import math
-
-Z95 = 1.959964  # the normal quantile of a two-sided 95 % interval
+"""Computes how often something was found: rates with their intervals, and whether two rates differ. Pure."""
 
 
-def wilson(hits: int, of: int, z: float = Z95) -> tuple[float, float]:
-    """The Wilson score interval of a share, which is also valid at 0 of n and n of n."""
+def wilson(hits: int, of: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927), which is also valid at 0 of n and n of n."""
+    from scipy import stats  # takes a while to import
+
     if of == 0:
         return 0.0, 1.0
-    share, spread = hits / of, z * z / of
-    middle = (share + spread / 2) / (1 + spread)
-    half = z / (1 + spread) * math.sqrt(share * (1 - share) / of + spread / (4 * of))
-    return max(0.0, middle - half), min(1.0, middle + half)
+    low, high = stats.binomtest(hits, of).proportion_ci(method="wilson")
+    return float(low), float(high)
 
 
 def per_100(hits: int, of: int) -> str:

@@ -86,13 +86,9 @@ def signatures(verdict: Line, about: Line, lines: Mapping[int, Line]) -> tuple[S
     `event`, by number."""
     groups: dict[tuple[str, str], list[Line]] = {}
     for found in verdict.get("findings") or ():
-        permitted_by = found["permitted_by"] or ""
-        groups.setdefault((found["class"], permitted_by), []).append(found)
-    made = [
-        cause(mine, lines, system=system_of(about), guarantees=guarantees_of(about),
-              klass=klass, permitted_by=permitted_by)
-        for (klass, permitted_by), mine in groups.items()
-    ]  # fmt: skip
+        groups.setdefault((found["class"], found["permitted_by"] or ""), []).append(found)
+    made = [cause(mine, lines, system=system_of(about), guarantees=guarantees_of(about), klass=klass,
+                  permitted_by=permitted_by) for (klass, permitted_by), mine in groups.items()]
     return tuple(sorted(made, key=lambda one: (one.klass != BUG, one)))
 
 

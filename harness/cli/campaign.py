@@ -14,7 +14,6 @@ junit_option = file_option(
     "Write a JUnit report, a test case for each signature and each case of the plan, to FILE.")
 markdown_option = file_option(
     "--markdown", "markdown_file", "Write a page, fit for a GitHub step summary, to FILE.")
-
 kafka_version_option = click.option(
     "--kafka", metavar="VERSION", show_default="for the reference broker",
     help="The preset smoke or nightly for Apache Kafka of this version.")
@@ -44,16 +43,15 @@ def campaign() -> None:
 @junit_option
 @markdown_option
 @exits
-def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options: Any) -> int:
+def campaign_run(**options: Any) -> int:
     """Run a campaign: a matrix of systems, loads and faults, for as long as there is time.
 
     Exit codes: 1 a bug was found that is not marked as known, or a run broke a gate of the plan; 4 the
     harness failed in a run; 3 the verdict of a run is unknown; 0 none of these.
     """
-    from floodmark.harness.commands.campaign import CampaignOptions, Reports, run_campaign
+    from floodmark.harness.commands.campaign import run_campaign
 
-    reports = Reports(junit_file=junit_file, markdown_file=markdown_file)
-    return run_campaign(CampaignOptions(reports=reports, **options))
+    return run_campaign(**options)
 
 
 @campaign.command("resume")
@@ -68,15 +66,14 @@ def campaign_run(junit_file: Path | None, markdown_file: Path | None, **options:
 @junit_option
 @markdown_option
 @exits
-def campaign_resume(folder: Path, junit_file: Path | None, markdown_file: Path | None, **changes: Any) -> int:
+def campaign_resume(**options: Any) -> int:
     """Continue the campaign in FOLDER, however it ended, with its plan, seed, ledger and bounds.
 
     A run on which the judge itself failed is judged once more. Exit codes as for run.
     """
-    from floodmark.harness.commands.campaign import Changes, Reports, resume_campaign
+    from floodmark.harness.commands.campaign import resume_campaign
 
-    reports = Reports(junit_file=junit_file, markdown_file=markdown_file)
-    return resume_campaign(folder, reports, Changes(**changes))
+    return resume_campaign(**options)
 
 
 @campaign.command("diff")
@@ -91,7 +88,7 @@ def campaign_diff(before: Path, after: Path, ledger: Path | None) -> int:
 
     Exits 1 if AFTER has a bug that BEFORE does not have and that is not marked as known.
     """
-    from floodmark.harness.commands.campaign_diff import diff_campaigns
+    from floodmark.harness.commands.campaign import diff_campaigns
 
     return diff_campaigns(before, after, ledger)
 

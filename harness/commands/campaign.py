@@ -1,4 +1,4 @@
-"""Runs, resumes and marks campaigns: `floodmark campaign run | resume | mark | plan`.
+"""Runs, resumes, compares and marks campaigns: `floodmark campaign run | resume | diff | mark | plan`.
 Exit codes of run and resume: 1 a bug was found that is not marked as known, or a run broke a gate of the
 plan; else 4 the harness failed in a run; else 3 a verdict is unknown; else 0, also if known bugs were seen
 (they are listed).
@@ -8,9 +8,9 @@ import asyncio
 import datetime
 import secrets
 import signal
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,15 @@ import click
 
 from floodmark.harness import __version__, catalog
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.cases import case_of_json
-from floodmark.harness.campaign.gates import GATE
-from floodmark.harness.campaign.journal import FORMAT, CampaignAt, Journal, State, alone
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.campaign.plan import Plan, load, preset_text, presets, read
+from floodmark.harness.campaign.plan import Plan, case_of_json, load, preset_text, presets, read
 from floodmark.harness.campaign.quantities import seconds, time_text
+from floodmark.harness.campaign.state import ABOUT, FORMAT, about_of, alone, state_of, writable_state
 from floodmark.harness.commands.broker_questions import refuse_configs
 from floodmark.harness.commands.campaign_index import index_beside
 from floodmark.harness.commands.campaign_play import scenario_spec
-from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
-from floodmark.harness.commands.campaign_run import Bounds, Conductor
+from floodmark.harness.commands.campaign_processes import JUDGE, PLAYER, Worker
+from floodmark.harness.commands.campaign_run import CampaignRunner
 from floodmark.harness.commands.error_exits import complain
 from floodmark.harness.commands.run import own_commit, planned
 from floodmark.harness.commands.scenario import named
@@ -38,18 +36,9 @@ from floodmark.harness.pipeline import new_parent, refuse_no_files, write_file
 from floodmark.harness.protocols import Cluster
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
-from floodmark.harness.reports.campaign_results import (
-    STUCK,
-    Cause,
-    Results,
-    distinguishing_texts,
-    gates_of,
-    results_of,
-    why_of,
-)
-from floodmark.harness.reports.gate_outcomes import one_line
-from floodmark.harness.reports.phrases import many, ruled_table
-from floodmark.harness.reports.run_outcome import EXITS, HARNESS, INVALID
+from floodmark.harness.reports.campaign_results import Results, results_of
+from floodmark.harness.reports.campaign_text import changes, difference, summary
+from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import RUNS, write_json, write_whole
 from floodmark.harness.run_location import sync
@@ -57,190 +46,133 @@ from floodmark.harness.spec import RunSpec
 from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 
 LEDGER = "ledger.json"
-Row = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reports:
-    """The report files for CI servers; None: not wanted. UsageError if a path is no plain file."""
-
-    junit_file: Path | None = None
-    markdown_file: Path | None = None
-
-    def __post_init__(self) -> None:
-        files = {"--junit": self.junit_file, "--markdown": self.markdown_file}
-        refuse_no_files({option: file for option, file in files.items() if file is not None})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CampaignOptions:
-    """The options of `campaign run`. out: the campaign's folder; ledger: None means LEDGER next to it."""
-
-    plan_file: Path | None = None
-    preset: str | None = None
-    kafka: str | None = None  # the version that the preset is for; None: the reference broker
-    budget: str | None = None
-    out: Path | None = None
-    seed: int | None = None
-    runs: int | None = None
-    ledger: Path | None = None
-    keep: bool = False
-    reports: Reports = Reports()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """The options that change when a campaign is resumed. None: unchanged."""
-
-    budget: str | None = None  # the total, with the time already spent
-    runs: int | None = None
-    ledger: Path | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """The changes as keys of campaign.json. UsageError for an invalid time; FloodmarkError for a ledger
-        that cannot be read."""
-        changed: dict[str, Any] = {}
-        if self.budget is not None:
-            changed["budget_s"] = time_of(self.budget)
-        if self.runs is not None:
-            changed["runs"] = self.runs
-        if self.ledger is not None:
-            ledgers.load(self.ledger)
-            changed["ledger"] = str(self.ledger.absolute())
-        return changed
 
 
 # -- run and resume -----------------------------------------------------------------------------------------
 
 
-def run_campaign(options: CampaignOptions) -> int:
-    """Runs a new campaign to its end; the last line of stdout is its folder."""
-    plan = plan_of(options)
-    budget_s = budget_of(options.budget, plan)
+def run_campaign(
+    *, plan_file: Path | None, preset: str | None, kafka: str | None, budget: str | None, out: Path | None,
+    seed: int | None, runs: int | None, ledger: Path | None, keep: bool, **reports: Any,
+) -> int:
+    """Runs a new campaign to its end; the last line of stdout is its folder. kafka: the version that the
+    preset is for; ledger: None means LEDGER next to the campaign's folder."""
+    refuse_no_files({"--junit": reports["junit_file"], "--markdown": reports["markdown_file"]})
+    plan = plan_of(plan_file, preset, kafka)
+    budget_s = budget_of(budget, plan)
     refuse_impossible_cases(plan)
-    folder = new_parent(options.out, "campaign")
+    folder = new_parent(out, "campaign")
     catalog.can_judge()
-    ledger_path = (options.ledger or folder.parent / LEDGER).absolute()
-    ledger = ledgers.load(ledger_path)
+    ledger_path = (ledger or folder.parent / LEDGER).absolute()
     about = {
         "format": FORMAT,
         "id": secrets.token_hex(6),
         "began": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "version": __version__,
         "commit": own_commit(),
-        "seed": secrets.randbelow(2**31) if options.seed is None else options.seed,
+        "seed": secrets.randbelow(2**31) if seed is None else seed,
         "budget_s": budget_s,
-        "runs": options.runs,
-        "keep": options.keep,
+        "runs": runs,
+        "keep": keep,
         "ledger": str(ledger_path),
-        "bank": bank_of(ledger, plan),
+        "bank": bank_of(ledgers.load(ledger_path), plan),
         "plan": plan.text,
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_about(folder, about)
     click.echo(f"{many(len(plan.cases), 'case')}, {time_text(budget_s)}, seed {about['seed']}; folder "
                f"{harmless(str(folder))}", err=True)
-    return continue_campaign(folder, options.reports)
+    return resume_campaign(folder, **reports)
 
 
-def resume_campaign(folder: Path, reports: Reports, changes: Changes | None = None) -> int:
-    """Continues a campaign that was interrupted; reports one that is finished."""
-    return continue_campaign(folder, reports, changes)
-
-
-def continue_campaign(folder: Path, reports: Reports, changes: Changes | None = None) -> int:
-    """Runs a campaign's next session, and writes its reports however the session ends."""
-    at = CampaignAt(folder=folder.resolve())
-    changed = changes.as_json() if changes is not None else {}
-    about = {**at.about(), **changed}
-    plan = read(str(about["plan"]), f"the plan in {at.about_path}")
-    matrix = [one.case for one in plan.cases]
-    with alone(at.folder):
-        if changed:
-            write_about(at.folder, about)
+def resume_campaign(folder: Path, *, budget: str | None = None, runs: int | None = None,
+                    ledger: Path | None = None, junit_file: Path | None = None,
+                    markdown_file: Path | None = None) -> int:
+    """Runs a campaign's next session, and writes its reports however the session ends. budget: the total,
+    with the time already spent."""
+    refuse_no_files({"--junit": junit_file, "--markdown": markdown_file})
+    changes: dict[str, Any] = {}
+    if budget is not None:
+        changes["budget_s"] = time_of(budget)
+    if runs is not None:
+        changes["runs"] = runs
+    if ledger is not None:
+        ledgers.load(ledger)
+        changes["ledger"] = str(ledger.absolute())
+    about = {**about_of(folder), **changes, "format": FORMAT}
+    plan = read(str(about["plan"]), f"the plan in {folder.resolve() / ABOUT}")
+    failure: Exception | None = None
+    with alone(folder):
         try:
-            state = run_session(at, plan, about, lambda state: index_beside(folder, state, about))
-            ledger = ledgers.load(Path(about["ledger"]))
+            run_session(folder.resolve(), plan, about)
         except Exception as error:
-            trouble = str(error) or repr(error)
-            results = results_so_far(at, about, matrix, str(folder), trouble)
-            write_reports(results, reports)
-            click.echo(harmless(summary(results), breaks=True))
-            index_beside(folder, None, about, trouble)
-            raise
-        index = index_beside(folder, state, about)
-    results = results_of(state, ledger, about, matrix, folder=str(folder))
-    unwritten = write_reports(results, reports)
-    click.echo(harmless(summary(results), breaks=True))
+            failure = error
+        trouble = "" if failure is None else str(failure) or repr(failure)
+        results = results_so_far(folder, about, plan, trouble)
+        unwritten = [
+            *write_file(junit_file, lambda file: write_whole(
+                file, campaign_junit(results, datetime.datetime.now()))),
+            *write_file(markdown_file, lambda file: write_whole(file, campaign_markdown(results)))]
+        click.echo(harmless(summary(results), breaks=True))
+        index = index_beside(folder, about, trouble)
+    if failure is not None:
+        raise failure
     if index is not None:
         click.echo(harmless(f"  page       {index}"))
     click.echo(harmless(str(folder)))
-    if state.ended_early:
-        complain(str(state.why_ended), EXIT_HARNESS)
-    return worst([exit_code(state, ledger), *unwritten])
+    if results.ended_early:
+        complain(str(results.why_ended), EXIT_HARNESS)
+    return worst([results.exit_code, *unwritten])
 
 
 def write_about(folder: Path, about: Mapping[str, Any]) -> None:
     """Writes campaign.json and fsyncs it: without it a campaign cannot be resumed."""
     sync(folder.parent)
-    write_json(folder / "campaign.json", about, durable=True)
+    write_json(folder / ABOUT, about, durable=True)
 
 
-def results_so_far(at: CampaignAt, about: Mapping[str, Any], matrix: Sequence[RunSpec], folder: str,
-                 trouble: str) -> Results:
-    """The results of a campaign that an error ended, as far as its files can be read."""
-    state, ledger = State(), Ledger()
-    with suppress(FloodmarkError):
-        state = at.state()
-        ledger = ledgers.load(Path(about["ledger"]))
-    return results_of(state, ledger, about, matrix, folder=folder, trouble=trouble)
-
-
-def write_reports(results: Results, reports: Reports) -> list[int]:
-    """Writes the report files for CI servers; returns EXIT_HARNESS for each that could not be written."""
-    return [
-        *write_file(reports.junit_file, lambda file: write_whole(
-            file, campaign_junit(results, datetime.datetime.now()))),
-        *write_file(reports.markdown_file, lambda file: write_whole(file, campaign_markdown(results))),
-    ]
-
-
-def run_session(at: CampaignAt, plan: Plan, about: Mapping[str, Any],
-              look: Callable[[State], object]) -> State:
-    """Runs one session to its end. look: called after each batch. Ctrl-C and SIGTERM end it at once, and only
-    the unfinished runs are lost."""
-    state = at.state()
-    journal = Journal(at.journal_path)
-    conductor = Conductor(
-        at=at, plan=plan, about=about, journal=journal, state=state, ledger_path=Path(about["ledger"]),
-        look=look,
-        bounds=Bounds(budget_s=float(about["budget_s"]), runs=about["runs"], keep=bool(about["keep"])),
-        player=PlayerProcess(at.folder / "players.log"), judge=JudgeProcess(at.folder / "judge.log"),
-    )  # fmt: skip
-
+def results_so_far(folder: Path, about: Mapping[str, Any], plan: Plan, trouble: str) -> Results:
+    """The campaign's results; after an error as far as its files can be read."""
     try:
-        return run_loop(conductor.conduct(), (signal.SIGTERM, signal.SIGINT))
+        ledger = ledgers.load(Path(about["ledger"]))
+    except FloodmarkError as error:
+        ledger, trouble = Ledger(), trouble or str(error)
+    try:
+        return results_of(state_of(folder), ledger, about, [one.case for one in plan.cases],
+                          folder=str(folder), trouble=trouble)
+    except FloodmarkError as error:
+        return Results(runs=(), spent_s=0.0, trouble=trouble or str(error), folder=str(folder))
+
+
+def run_session(folder: Path, plan: Plan, about: Mapping[str, Any]) -> None:
+    """Runs one session to its end. Ctrl-C and SIGTERM end it at once, and only the unfinished runs are
+    lost."""
+    resume = f"floodmark campaign resume {folder}"
+    try:
+        state = writable_state(folder, time.time)
+        if about != about_of(folder):
+            write_about(folder, about)
+        runner = CampaignRunner(
+            folder=folder, plan=plan, about=about, state=state, look=lambda: index_beside(folder, about),
+            player=Worker(PLAYER, folder / "players.log"), judge=Worker(JUDGE, folder / "judge.log"))
+        run_loop(runner.run(), (signal.SIGTERM, signal.SIGINT))
     except asyncio.CancelledError as error:
-        raise FloodmarkError(
-            f"interrupted; to continue: floodmark campaign resume {at.folder}") from error
+        raise FloodmarkError(f"interrupted; to continue: {resume}") from error
     except (FloodmarkError, OSError) as error:
-        resume = f"floodmark campaign resume {at.folder}"
         sentence = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         advice = "" if resume in sentence else f"; when that is fixed, continue with: {resume}"
         raise FloodmarkError(f"{sentence}{advice}") from error
-    finally:
-        journal.close()
 
 
-def plan_of(options: CampaignOptions) -> Plan:
-    if (options.plan_file is None) == (options.preset is None):
+def plan_of(plan_file: Path | None, preset: str | None, kafka: str | None) -> Plan:
+    if (plan_file is None) == (preset is None):
         raise UsageError(f"name a plan, or --preset {'|'.join(presets())}")
-    if options.plan_file is None:
-        return read(preset_text(str(options.preset), options.kafka), f"the preset {options.preset}")
-    if options.kafka is not None:
+    if plan_file is None:
+        return read(preset_text(str(preset), kafka), f"the preset {preset}")
+    if kafka is not None:
         raise UsageError("--kafka goes with --preset: a plan of your own says what it tests, by [[system]] "
-                         f"and kafka = {options.kafka!r}")
-    return load(options.plan_file)
+                         f"and kafka = {kafka!r}")
+    return load(plan_file)
 
 
 def budget_of(words: str | None, plan: Plan) -> float:
@@ -288,64 +220,26 @@ def bank_of(ledger: Ledger, plan: Plan) -> list[dict[str, Any]]:
     """Case and seed of the smallest run of each bug in the ledger, for the plan's systems: they are run
     first, those seen last before the others."""
     systems = {one.case.system for one in plan.cases}
-    entries = sorted(
-        (entry for entry in ledger.entries.values()
-         if entry.signature.klass == BUG and entry.smallest is not None
-         and case_of_json(entry.smallest.case).system in systems),
-        key=lambda entry: [ledger.nights[night].began for night in ledger.nights_with(entry)[-1:]],
-        reverse=True)
-    return [{"case": dict(entry.smallest.case), "seed": entry.smallest.seed}
-            for entry in entries[: plan.bank] if entry.smallest is not None]
+    runs = [(ledger.nights_with(entry)[-1:], entry.smallest) for entry in ledger.entries.values()
+            if entry.signature.klass == BUG and entry.smallest is not None
+            and case_of_json(entry.smallest.case).system in systems]
+    runs.sort(key=lambda run: [ledger.nights[night].began for night in run[0]], reverse=True)
+    return [{"case": dict(run.case), "seed": run.seed} for _, run in runs[: plan.bank]]
 
 
-# -- results ----------------------------------------------------------------------------------------
+# -- diff, mark, plan ---------------------------------------------------------------------------------------
 
 
-def summary(results: Results) -> str:
-    """The summary: the heading, tables of violations and stuck clusters, and the other runs that failed."""
-    lines = [results.heading]
-    for title, causes in (("violation", results.violations), ("stuck", results.stuck)):
-        if causes:
-            lines += ["", *causes_table(title, causes)]
-    runs = {
-        "gate": [(run, f"{gates_of(run)}; {run.folder}") for run in results.gates],
-        "not made": [(run, why_of(run)) for run in results.not_made],
-        "the harness failed": [(run, f"{why_of(run)}; {run.folder}") for run in results.harness],
-        "unknown": [(run, f"{why_of(run)}; {run.folder}") for run in results.unknown],
-    }
-    lines += [f"  {title}: {run.case.title} seed {run.seed}: {one_line(words)}"
-              for title, mine in runs.items() for run, words in mine]
-    return "\n".join(lines)
-
-
-def causes_table(title: str, causes: Sequence[Cause]) -> list[str]:
-    """A table of causes; below it the guarantees that all have, and the commands to type."""
-    texts, common = distinguishing_texts([one.signature for one in causes])
-    rows: list[Row] = [("signature", "system", title, "runs", "per 100", "again", "seen")]
-    rows += [(one.id, one.signature.system, text, f"{one.runs} of {one.of}",
-              one.rate.replace(" per 100 runs", ""), one.reproduced_text, one.standing_text)
-             for one, text in zip(causes, texts, strict=True)]
-    below = [f"guarantees: {common}"] if common else []
-    below += [f"  {one.id}: {one.words}" for one in causes if one.words]
-    below += [f"  look at {one.id}: {one.commands[0]}" for one in causes if one.fails and one.commands]
-    return [ruled_table(rows), *below]
-
-
-def exit_code(state: State, ledger: Ledger) -> int:
-    """The exit code, see the module's docstring."""
-    if any(signature.klass == BUG and not ledger.knows(signature) for signature in state.runs_by_signature()):
-        return EXIT_INVALID
-    runs = state.runs.values()
-    judged = [run.judged for run in runs if run.judged is not None]
-    if any(line.get("gates") for line in judged):
-        return EXIT_INVALID
-    kinds = {line["kind"] for line in judged} - {INVALID, STUCK, GATE}
-    if state.ended_early or any(run.why is not None for run in runs) or not any(run.done for run in runs):
-        kinds.add(HARNESS)  # also for a campaign without any run
-    return worst(EXITS[kind] for kind in kinds)
-
-
-# -- mark, plan -------------------------------------------------------------------------------------------
+def diff_campaigns(before: Path, after: Path, ledger_path: Path | None) -> int:
+    """Prints what differs; exit 1 if the second campaign has a bug that the first does not have and that is
+    not marked as known."""
+    then, now = (results_of(state_of(folder), Ledger(), about_of(folder), (), folder=str(folder))
+                 for folder in (before, after))
+    ledger = ledgers.load(ledger_path or Path(str(about_of(after)["ledger"])))
+    found = changes(then, now)
+    click.echo(harmless(difference(then, now, found, ledger), breaks=True))
+    return EXIT_INVALID if any(
+        one.is_new_bug and not ledger.knows(one.signature) for one in found) else EXIT_VALID
 
 
 def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note: str | None) -> int:
@@ -357,9 +251,9 @@ def mark(ledger_path: Path, id_: str, *, known: str | None, unknown: bool, note:
         ledger = ledgers.load(ledger_path)
         entry = ledger.named(id_)
         if known or unknown:
-            ledger = ledger.with_mark(entry.id, reason=known, since=today)
+            ledger = ledger.changed(entry.id, known={"reason": known, "since": today} if known else None)
         if note:
-            ledger = ledger.with_note(entry.id, note)
+            ledger = ledger.changed(entry.id, notes=(*entry.notes, note))
         ledgers.save(ledger_path, ledger)
     click.echo(harmless(f"{entry.id}: {entry.signature.sentence}: "
                         + (f"known: {known}" if known else "not known" if unknown else f"noted: {note}")))

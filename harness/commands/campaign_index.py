@@ -14,55 +14,45 @@ import click
 
 from floodmark.checkers.judge.report import is_run
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.journal import CampaignAt, State
 from floodmark.harness.campaign.plan import read
+from floodmark.harness.campaign.state import ABOUT, about_of, runs_by_signature, state_of
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.campaign_results import Results, results_of
 from floodmark.harness.reports.html.night import NightFacts, page_of_night
 from floodmark.harness.reports.run_page import AT_ONCE_BYTES, REPORT, size_of, write_report
 from floodmark.harness.reports.safe_text import harmless
 from floodmark.harness.run import write_whole
-from floodmark.harness.spec import RunSpec
 
 INDEX = "index.html"
 AT_ONCE = 10  # new pages of runs in one call, each about a second
 
 
-def write_index(folder: Path, file: Path | None = None, *, state: State | None = None, trouble: str = "",
-                ledger_path: Path | None = None) -> Path:
-    """Writes the page of a campaign's folder atomically. state: None means the journal's; ledger_path: None
-    means the campaign's own. FloodmarkError if it cannot be written."""
-    at = CampaignAt(folder=folder)
-    about = at.about()
-    state = at.state() if state is None else state
+def write_index(folder: Path, file: Path | None = None, *, trouble: str = "", ledger_path: Path | None = None
+                ) -> Path:
+    """Writes the page of a campaign's folder atomically. ledger_path: None means the campaign's own.
+    FloodmarkError if it cannot be written."""
+    about, state = about_of(folder), state_of(folder)
     path = ledger_path or Path(str(about.get("ledger") or folder.parent / "ledger.json"))
     ledger = ledgers.load(path)
     try:
-        results = results_of(state, ledger, about, matrix_of(at, about), folder=str(folder), trouble=trouble)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise FloodmarkError(f"{at.journal_path} is not a journal of this version: {error!r}") from error
+        matrix = [one.case for one in read(str(about.get("plan")), f"the plan in {folder / ABOUT}").cases]
+    except UsageError:
+        matrix = []  # the cases of runs are known anyway
+    results = results_of(state, ledger, about, matrix, folder=str(folder), trouble=trouble)
     file = folder / INDEX if file is None else file
     make_pages(results, folder)
     write_whole(file, page_of_night(NightFacts(
-        results=results, state=state, about={**about, "ledger": str(path)}, ledger=ledger,
+        results=results, about={**about, "ledger": str(path)}, ledger=ledger,
         has_ledger=path.is_file(), pages=dict(pages_of(results, file.parent)),
-        made_at=datetime.datetime.now().astimezone(), showing=state.runs_by_signature())))
+        made_at=datetime.datetime.now().astimezone(), showing=runs_by_signature(results.runs),
+        reproductions=state.select("SELECT count(*) FROM reproductions")[0][0])))
     return file
 
 
-def matrix_of(at: CampaignAt, about: Mapping[str, Any]) -> list[RunSpec]:
-    """The plan's cases; empty if the plan cannot be read: the cases of runs are known anyway."""
-    try:
-        return [one.case for one in read(str(about.get("plan")), f"the plan in {at.about_path}").cases]
-    except UsageError:
-        return []
-
-
-def index_beside(folder: Path, state: State | None, about: Mapping[str, Any],
-                 trouble: str = "") -> Path | None:
+def index_beside(folder: Path, about: Mapping[str, Any], trouble: str = "") -> Path | None:
     """Writes the page during or after a campaign; None if that failed for any reason."""
     try:
-        return write_index(folder, state=state, trouble=trouble, ledger_path=Path(str(about["ledger"])))
+        return write_index(folder, trouble=trouble, ledger_path=Path(str(about["ledger"])))
     except FloodmarkError as error:
         why = str(error)
     except Exception as error:
@@ -77,7 +67,7 @@ def make_pages(results: Results, folder: Path) -> None:
     made = 0
     for cause in results.causes:
         run = Path(cause.smallest)
-        ours = run.resolve().is_relative_to(folder.resolve())  # a journal may contain any path
+        ours = run.resolve().is_relative_to(folder.resolve())  # a state may contain any path
         if not cause.runs or made == AT_ONCE or not ours or not is_run(run):
             continue
         if (run / REPORT).is_file() or size_of(run) > AT_ONCE_BYTES:

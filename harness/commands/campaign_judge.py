@@ -1,12 +1,8 @@
-"""Judges a campaign's runs, in a process that lives as long as the campaign.
-It is started as `python -m floodmark.harness.commands.campaign_judge`.
+"""Judges a campaign's runs: `python -m floodmark.harness.commands.campaign_judge`.
 
-Rules
-1. A line of JSON on stdin names run folders, {"folders": [...]}; the answer is one line for each, in order:
-   the run's summary for the campaign (summary_of). Verdict and measures are in the folder by then.
-2. Spark is started before the first request, because its start uses all processors; then {"ready": true} is
-   printed.
-3. When stdin ends, the campaign's process is gone: this process ends, and Spark with it, even while judging.
+A request names run folders, {"folders": [...]}; the answer is {"answers": [...]}: each run's summary for the
+campaign (summary_of). Verdict and measures are in the folder by then. Spark is started before the first
+request, because its start uses all processors. When stdin ends, Spark ends too, even while judging.
 """
 
 import contextlib
@@ -14,7 +10,9 @@ import os
 import signal
 import sys
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from queue import Queue
@@ -26,8 +24,9 @@ from floodmark.checkers.judge import report
 from floodmark.checkers.laws import finding_names
 from floodmark.harness import catalog
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
-from floodmark.harness.campaign.journal import JUDGE_FAILED
 from floodmark.harness.campaign.signatures import events_of, signatures
+from floodmark.harness.campaign.state import JUDGE_FAILED
+from floodmark.harness.commands.campaign_processes import put
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.pipeline import Judged, judge, written
 from floodmark.harness.reports.run_outcome import UNKNOWN, Ruling, ruling
@@ -45,12 +44,13 @@ def main() -> None:
     threading.Thread(target=listen, args=(requests, busy), daemon=True).start()
     with contextlib.redirect_stdout(sys.stderr):
         catalog.warm_judge()
-        _say(out, {"ready": True})
+        put(out, {"ready": True})
         while (line := requests.get()) is not None:
-            folders = [Path(folder) for folder in orjson.loads(line)["folders"]]
             busy.set()
-            for one, more in zip(judge(folders), figures(folders), strict=True):
-                _say(out, {**answer(one), **more})
+            request = orjson.loads(line)
+            folders = list(map(Path, request["folders"]))
+            put(out, {"id": request["id"], "answers": [
+                {**answer(one), **more} for one, more in zip(judge(folders), figures(folders), strict=True)]})
             busy.clear()
     catalog.stop_judge()
 
@@ -63,11 +63,6 @@ def listen(requests: "Queue[bytes | None]", busy: threading.Event) -> None:
     if busy.is_set():
         os.kill(os.getpid(), signal.SIGKILL)
     requests.put(None)
-
-
-def _say(out: Any, answer: Mapping[str, Any]) -> None:
-    out.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
-    out.flush()
 
 
 def answer(one: Judged[Path]) -> dict[str, Any]:
@@ -105,17 +100,13 @@ def summary_of(run: Run, verdict: Mapping[str, Any]) -> dict[str, Any]:
     bugs = {found["name"] for found in verdict["findings"] if found["class"] == BUG}
     kind = STUCK if bugs == {STUCK} else ruled.kind
     lines = lines_of(run, events_of(verdict))
-    faults: dict[str, int] = {}
-    for entry in about.get("schedule") or ():
-        if isinstance(entry, dict) and (name := str(entry.get("f"))) not in NO_STRIKES:
-            faults[name] = faults.get(name, 0) + 1
+    faults = Counter(name for entry in about.get("schedule") or () if isinstance(entry, dict)
+                     and (name := str(entry.get("f"))) not in NO_STRIKES)
     return {
         "kind": kind,
         "why": why(kind, ruled, verdict),
         "harness": bool(ruled.harness),
-        "signatures": [
-            {name: getattr(one, name) for name in one.__slots__} for one in signatures(verdict, about, lines)
-        ],
+        "signatures": [asdict(one) for one in signatures(verdict, about, lines)],
         "acked": (verdict["counts"] or {}).get("acked", 0),
         "faults": faults,
         "size_bytes": sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file()),

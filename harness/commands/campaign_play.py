@@ -1,11 +1,8 @@
 """Makes the runs of a campaign, each in a forked child: `python -m floodmark.harness.commands.campaign_play`.
 
-Rules
-1. A request is one line of JSON on stdin: {"case", "seed", "folder"}, or {"again", "finding", "number",
-   "folder"} for a reproduction. As many runs go on at once as were requested and not answered.
-2. The answer is one line on stdout: {"folder", "ended", "cpu_s", "resident_bytes", "why"}; why: the reason if
-   the run could not be made, null for a recorded run.
-3. When stdin ends, the campaign's process is gone: this process ends at once, and its runs with it.
+A request is {"case", "seed", "folder"}, or {"again", "finding", "number", "folder"} for a reproduction; as
+many runs go on at once as were requested and not answered. The answer is {"ended", "cpu_s", "resident_bytes",
+"why"}; why: the reason if the run could not be made, null for a recorded run.
 """
 
 import asyncio
@@ -14,16 +11,18 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import orjson
+import psutil
 
 from floodmark.harness import catalog, pipeline
-from floodmark.harness.campaign.cases import case_of_json
-from floodmark.harness.commands.campaign_memory import MemoryWatch
+from floodmark.harness.campaign.plan import case_of_json
+from floodmark.harness.commands.campaign_processes import put
 from floodmark.harness.commands.reproduce import read_first, spec_of_reproduction
 from floodmark.harness.commands.run import planned
 from floodmark.harness.commands.scenario import Part, named
@@ -31,21 +30,25 @@ from floodmark.harness.commands.scenario import spec_of as spec_of_part
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.forked_child import result_of_child
 from floodmark.harness.pipeline import Play
+from floodmark.harness.protocols import Cluster, ReportsMemory, ability
 from floodmark.harness.run import sync_run
 from floodmark.harness.spec import RunPlan, RunSpec
 from floodmark.nemesis.expectations import Row
 from floodmark.nemesis.scenario import Scenario
+
+SAMPLE_S = 1.0
 
 
 def main() -> None:
     out = sys.stdout.buffer
     with contextlib.redirect_stdout(sys.stderr):  # stdout is only for the answers
         catalog.import_simulated()  # once, not in each child
+        put(out, {"ready": True})
         asyncio.run(serve(out))
 
 
 async def serve(out: BinaryIO) -> None:
-    """Answers all requests until stdin ends."""
+    """Answers all requests until stdin ends; then this process ends at once, and its runs with it."""
     requests, runs = asyncio.StreamReader(), set[asyncio.Task[None]]()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(requests), sys.stdin)
@@ -60,17 +63,16 @@ async def answer(request: Mapping[str, Any], out: BinaryIO) -> None:
         found = await result_of_child(lambda _: play(request))
     except BaseException as error:  # the child's, or its death
         found = {"why": str(error) or type(error).__name__}
-    out.write(orjson.dumps({**found, "folder": request["folder"]}, option=orjson.OPT_APPEND_NEWLINE))
-    out.flush()
+    put(out, {**found, "id": request["id"]})
 
 
 def play(request: Mapping[str, Any]) -> dict[str, Any]:
     """Makes the run; returns the answer."""
-    ended, why, memory, folder = None, None, MemoryWatch(), Path(request["folder"])
+    ended, why, most, folder = None, None, [0], Path(request["folder"])
     try:
         plan, scenario = plan_of(request)
         run = Play(title=str(folder), folder=folder, plan=lambda _: plan, scenario=scenario)
-        (played,) = asyncio.run(memory.over(plan.cluster, pipeline.play([run])))
+        (played,) = asyncio.run(with_memory_watched(plan.cluster, pipeline.play([run]), most))
         why = played.why
         if played.result is not None:
             ended = played.result.ended
@@ -78,9 +80,8 @@ def play(request: Mapping[str, Any]) -> dict[str, Any]:
     except FloodmarkError as error:
         why = str(error)
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return {"ended": ended, "why": why,
-            "cpu_s": round(sum(one.ru_utime + one.ru_stime for one in (own, children)), 2),
-            "resident_bytes": memory.most_bytes}
+    return {"ended": ended, "why": why, "resident_bytes": most[0],
+            "cpu_s": round(sum(one.ru_utime + one.ru_stime for one in (own, children)), 2)}
 
 
 def plan_of(request: Mapping[str, Any]) -> tuple[RunPlan, Scenario | None]:
@@ -101,6 +102,41 @@ def scenario_spec(case: RunSpec, scenario: Scenario, folder: Path) -> RunSpec:
     """The run of a scenario on the case's rules; it has its own cluster and steps, and no seed changes it."""
     row = Row(rules=case.rules, bugs=case.bugs, config=dict(setting.split("=", 1) for setting in case.config))
     return replace(spec_of_part(Part(scenario=scenario, row=row), case.cluster, folder), kafka=case.kafka)
+
+
+# -- memory -------------------------------------------------------------------------------------------------
+
+
+async def with_memory_watched(cluster: Cluster, work: Awaitable[Any], most: list[int]) -> Any:
+    """The result of the work. most[0]: the highest memory meanwhile of this process, of its descendants, and
+    of the cluster's other processes, such as containers."""
+    others = ability(cluster, ReportsMemory)
+
+    async def watch() -> None:
+        while True:
+            found = await asyncio.to_thread(resident_bytes)
+            if others is not None:
+                with suppress(FloodmarkError):  # it was not started yet, or is gone
+                    found += await others.resident_bytes()
+            most[0] = max(most[0], found)
+            await asyncio.sleep(SAMPLE_S)
+
+    watching = asyncio.create_task(watch())
+    try:
+        return await work
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+def resident_bytes(process: int | None = None) -> int:
+    """The memory of this process and all its descendants. What several share is counted once."""
+    total, root = 0, psutil.Process(process)
+    for one in (root, *root.children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended
+            total += one.memory_full_info().pss
+    return total
 
 
 if __name__ == "__main__":

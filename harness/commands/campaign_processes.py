@@ -1,13 +1,19 @@
-"""Starts a campaign's processes: one that makes its runs, and one judge. Each ends when its stdin ends, with
-the campaign's process."""
+"""The processes of a campaign: one that makes its runs, and one judge, each with what it has imported.
+
+Rules
+1. A process prints a line when it is ready. Then each line of JSON on its stdin is a request, and a line on
+   its stdout, with the request's `id`, is its answer.
+2. It ends when its stdin ends, with the campaign's process.
+"""
 
 import asyncio
+import itertools
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
@@ -19,57 +25,74 @@ LINE_BYTES = 1 << 26  # of an answer, at most
 PLAYER, JUDGE = "floodmark.harness.commands.campaign_play", "floodmark.harness.commands.campaign_judge"
 
 
-async def start_process(module: str, log: Path, environment: dict[str, str] | None = None
-                        ) -> asyncio.subprocess.Process:
-    """Starts a process of floodmark; its stderr goes to the log. environment: variables besides ours."""
-    with log.open("ab") as output:
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", module, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-            stderr=output, limit=LINE_BYTES, start_new_session=True, env=os.environ | (environment or {}))
+def put(out: BinaryIO, answer: Mapping[str, Any]) -> None:
+    """Prints an answer, in its process."""
+    out.write(orjson.dumps(answer, option=orjson.OPT_APPEND_NEWLINE))
+    out.flush()
 
 
-async def next_answer(process: asyncio.subprocess.Process, name: str, log: Path) -> dict[str, Any]:
-    """The process's next line. FloodmarkError if it has ended."""
-    assert process.stdout is not None
-    line = await process.stdout.readline()
-    if not line:
-        raise FloodmarkError(f"{name} ended with {await process.wait()}; its log is {log}")
-    found: dict[str, Any] = orjson.loads(line)
-    return found
+class Worker:
+    """A process that answers several requests at once. It is started for the first one, and again if it
+    died. module: PLAYER or JUDGE; environment: variables besides ours."""
 
-
-class PlayerProcess:
-    """The process that makes the runs, several at once. It is started for the first one, and again if it
-    died."""
-
-    def __init__(self, log: Path, environment: dict[str, str] | None = None) -> None:
-        self._log, self._environment = log, environment
+    def __init__(self, module: str, log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._module, self._log, self._environment = module, log, environment or {}
+        self._ids = itertools.count()
         self._starts = asyncio.Lock()
         self._process: asyncio.subprocess.Process | None = None
         self._listens: asyncio.Task[None] | None = None
-        self._waiting: dict[str, asyncio.Future[dict[str, Any]]] = {}  # by the run's folder
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
 
-    async def play(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Makes a run; returns its answer. FloodmarkError if the process died. If this is cancelled, the run
-        ends with the process, and counts as not begun."""
+    async def start(self) -> None:
+        """Starts the process, unless it runs; returns when it is ready. FloodmarkError if it is not in
+        time."""
         async with self._starts:
-            if self._process is None:
-                self._process = await start_process(PLAYER, self._log, self._environment)
-                self._listens = asyncio.create_task(self._listen(self._process))
+            if self._process is not None:
+                return
+            with self._log.open("ab") as output:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable, "-P", "-m", self._module, stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE, stderr=output, limit=LINE_BYTES, start_new_session=True,
+                    env={**os.environ, **self._environment})
+            try:
+                async with asyncio.timeout(START_TIMEOUT_S):
+                    await self._answer(process)
+            except TimeoutError as error:
+                process.kill()
+                raise FloodmarkError(f"waited {START_TIMEOUT_S:.0f} s for {self._name} to start; its words "
+                                     f"are in {self._log}") from error
+            self._process, self._listens = process, asyncio.create_task(self._listen(process))
+
+    async def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer. FloodmarkError if the process died."""
+        await self.start()
+        assert self._process is not None
         assert self._process.stdin is not None
-        self._process.stdin.write(orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE))
-        folder: str = request["folder"]
-        self._waiting[folder] = asyncio.get_running_loop().create_future()
+        id_ = next(self._ids)
+        self._waiting[id_] = asyncio.get_running_loop().create_future()
         try:
-            return await self._waiting[folder]
+            self._process.stdin.write(orjson.dumps({**request, "id": id_}, option=orjson.OPT_APPEND_NEWLINE))
+            return await self._waiting[id_]
         finally:
-            del self._waiting[folder]
+            del self._waiting[id_]
+
+    @property
+    def _name(self) -> str:
+        return "the judge" if self._module == JUDGE else "the process that makes the runs"
+
+    async def _answer(self, process: asyncio.subprocess.Process) -> dict[str, Any]:
+        assert process.stdout is not None
+        line = await process.stdout.readline()
+        if not line:
+            raise FloodmarkError(f"{self._name} ended with {await process.wait()}; its log is {self._log}")
+        found: dict[str, Any] = orjson.loads(line)
+        return found
 
     async def _listen(self, process: asyncio.subprocess.Process) -> None:
         try:
             while True:
-                answer = await next_answer(process, "the process that makes the runs", self._log)
-                if (waiting := self._waiting.get(answer["folder"])) is not None and not waiting.done():
+                answer = await self._answer(process)
+                if (waiting := self._waiting.get(answer["id"])) is not None and not waiting.done():
                     waiting.set_result(answer)
         except FloodmarkError as error:
             self._process = None
@@ -78,59 +101,9 @@ class PlayerProcess:
                     waiting.set_exception(error)
 
     async def end(self) -> None:
-        """Ends the process, and its runs. Safe to call twice."""
-        if self._process is not None and self._listens is not None:
-            self._process.kill()
-            await self._listens
-
-
-class JudgeProcess:
-    """The judge's process, with Spark running. It has a low priority for the processor."""
-
-    def __init__(self, log: Path) -> None:
-        self._log = log
-        self._process: asyncio.subprocess.Process | None = None
-
-    async def start(self) -> None:
-        """Starts the process; returns when Spark is ready. FloodmarkError if it is not in time."""
-        self._process = await start_process(JUDGE, self._log)
-        try:
-            async with asyncio.timeout(START_TIMEOUT_S):
-                await self._line()
-        except TimeoutError as error:
-            raise FloodmarkError(f"waited {START_TIMEOUT_S:.0f} s for Spark to start; its words are in "
-                                 f"{self._log}") from error
-
-    async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
-        """Judges the folders; returns their summaries in order. A judge that died is restarted once."""
-        if self._process is None:
-            await self.start()
-        try:
-            return await self._ask(folders)
-        except FloodmarkError:
-            await self.end()
-            await self.start()
-            return await self._ask(folders)
-
-    async def _ask(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        line = {"folders": [str(folder) for folder in folders]}
-        try:
-            self._process.stdin.write(orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE))
-            await self._process.stdin.drain()
-        except ConnectionError as error:
-            raise FloodmarkError(f"the judge is gone; its log is {self._log}") from error
-        return [await self._line() for _ in folders]
-
-    async def _line(self) -> dict[str, Any]:
-        assert self._process is not None
-        return await next_answer(self._process, "the judge", self._log)
-
-    async def end(self) -> None:
-        """Ends the process, and Spark with it. Safe to call twice."""
+        """Ends the process, and what it is doing: nobody waits for the answers. Safe to call twice."""
         process, self._process = self._process, None
-        if process is None or process.returncode is not None:
+        if process is None:
             return
         assert process.stdin is not None
         process.stdin.close()
@@ -140,3 +113,5 @@ class JudgeProcess:
         except TimeoutError:
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
+        if self._listens is not None:
+            await self._listens

@@ -1,47 +1,22 @@
-"""Prints tables of how faults affected clients, over all runs of some campaigns: `floodmark campaign stats`.
-checkers/stats/__init__.py defines each figure; harness/campaign/README.md summarises them.
-"""
+"""Measures how faults affected clients, over all runs of some campaigns: `floodmark campaign stats`."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
-import orjson
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.journal import CampaignAt
-from floodmark.harness.campaign.quantities import short_time_text
+from floodmark.harness.campaign.state import ABOUT, about_of, is_campaign, state_of
 from floodmark.harness.commands.folder_arguments import chosen
 from floodmark.harness.errors import FloodmarkError, UsageError
-from floodmark.harness.reports.phrases import many, ruled_table
+from floodmark.harness.reports.campaign_figures import NO_NIGHT, tables
+from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import refuse_nonempty, write_whole
+from floodmark.harness.run import refuse_nonempty, write_json
 from floodmark.harness.run_location import Place
 from floodmark.harness.verdict import EXIT_HARNESS, EXIT_VALID
 
-if TYPE_CHECKING:
-    from floodmark.checkers.stats.questions import Answers
-
 FORMAT = 1  # of --json
-RUNS_SHOWN = 30
-FEW = 100  # sends: latencies of fewer say little
-NO_NIGHT = "-"  # for a run folder that was named directly
-Row = Mapping[str, Any]
-Cells = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """A run folder and its names in the tables."""
-
-    night: str
-    folder: Place
-
-    @property
-    def run(self) -> str:
-        return self.folder.name
 
 
 def show_stats(folders: Sequence[str], json_file: Path | None, parquet: Path | None) -> int:
@@ -50,169 +25,44 @@ def show_stats(folders: Sequence[str], json_file: Path | None, parquet: Path | N
     if parquet is not None:
         refuse_nonempty(parquet)
     runs = runs_of(chosen(folders))
-    measures = catalog.measure([run.folder for run in runs])
-    answers = measures.answers({number: (run.night, run.run) for number, run in enumerate(runs)})
+    measures = catalog.measure([folder for _, folder in runs])
+    answers = measures.answers({number: (night, folder.name) for number, (night, folder) in enumerate(runs)})
     click.echo(tables(answers))
-    for number, why in sorted(measures.failures.items()):
-        click.echo(harmless(f"not measured: {runs[number].folder}: {why}"), err=True)
+    failures = {str(runs[number][1]): why for number, why in sorted(measures.failures.items())}
+    for folder, why in failures.items():
+        click.echo(harmless(f"not measured: {folder}: {why}"), err=True)
     if measures.unsaved:
         first = min(measures.unsaved)
         click.echo(harmless(f"the measures of {many(len(measures.unsaved), 'run')} could not be written and "
                             f"will be made again the next time: {measures.unsaved[first]}"), err=True)
     if json_file is not None:
-        write_whole(json_file, as_json(answers, {str(runs[number].folder): why
-                                                 for number, why in measures.failures.items()}))
+        names = ("runs", "faults", "by_kind", "nights", "trend")
+        write_json(json_file, {"format": FORMAT, **{name: getattr(answers, name) for name in names},
+                               "not_measured": failures})
     if parquet is not None:
         answers.write(parquet)
     return EXIT_HARNESS if measures.failures else EXIT_VALID
 
 
-def runs_of(folders: Sequence[Place]) -> list[Named]:
-    """The run folders that these folders name, campaigns in the order of their begin, each run once.
-    UsageError for a remote campaign; FloodmarkError if there is no run."""
-    alone: list[Named] = []
-    nights: list[tuple[str, list[Named]]] = []
+def runs_of(folders: Sequence[Place]) -> list[tuple[str, Place]]:
+    """The run folders that these folders name, each once and with its night: campaigns in the order of their
+    begin, then the others. UsageError for a remote campaign; FloodmarkError if there is no run."""
+    alone: list[tuple[str, Place]] = []
+    nights: list[tuple[str, list[tuple[str, Place]]]] = []
     for folder in folders:
         if not isinstance(folder, Path):
-            if (folder / "campaign.json").exists():
+            if (folder / ABOUT).exists():
                 raise UsageError(f"{folder} is a remote campaign, and remote journals are not read: "
                                  f"name its runs, {folder}/runs/*")
-            alone.append(Named(night=NO_NIGHT, folder=folder))
-            continue
-        at = CampaignAt(folder=folder.resolve())
-        if at.about_path.exists():
-            began = str(at.about().get("began"))
-            night = f"{at.folder.name} {began[:10]}"
-            nights.append((began, [Named(night=night, folder=at.folder / run.folder)
-                                   for run in at.state().runs.values() if run.judged is not None]))
+            alone.append((NO_NIGHT, folder))
+        elif is_campaign(folder):
+            began, at = str(about_of(folder).get("began")), folder.resolve()
+            nights.append((began, [(f"{at.name} {began[:10]}", at / run.folder)
+                                   for run in state_of(folder).runs("judged IS NOT NULL")]))
         else:
-            alone.append(Named(night=NO_NIGHT, folder=at.folder))
+            alone.append((NO_NIGHT, folder.resolve()))
     every = [run for _, runs in sorted(nights, key=lambda night: night[0]) for run in runs] + alone
     if not every:
         raise FloodmarkError("there is no judged run in "
                              f"{', '.join(map(str, folders))}: there is nothing to measure")
-    return list({run.folder: run for run in reversed(every)}.values())[::-1]
-
-
-def as_json(answers: "Answers", failures: Mapping[str, str]) -> bytes:
-    return orjson.dumps(
-        {
-            "format": FORMAT,
-            "runs": answers.runs,
-            "faults": answers.faults,
-            "by_kind": answers.by_kind,
-            "nights": answers.nights,
-            "trend": answers.trend,
-            "not_measured": failures,
-        },
-        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
-    )
-
-
-# -- tables: pure -------------------------------------------------------------------------------------------
-
-_BY_KIND: Cells = ("faults", "first failed op after", "longest gap", "acked again after",
-                   "p50", "p99", "p99.9")
-
-
-def tables(answers: "Answers") -> str:
-    """The tables, each under its title."""
-    parts = [_titled(
-        "Availability by kind of fault: medians (worst); latency of sends, waiting included, before > during "
-        "> after (~: few sends)",
-        ("fault", *_BY_KIND), [(str(row["kind"]), *_availability(row)) for row in answers.by_kind],
-        "no fault struck")]
-    nights = {row["night"] for row in answers.nights}
-    if len(nights) > 1:
-        trend = [(str(row["kind"]), str(row["night"]), *_availability(row)) for row in answers.trend]
-        parts.append(_titled("The same, night by night", ("fault", "night", *_BY_KIND), trend,
-                             "no fault struck"))
-    if nights - {NO_NIGHT}:
-        parts.append(_titled("Nights: sums; medians of runs and of faults (worst)", _NIGHT,
-                             [_night(row) for row in answers.nights], ""))
-    runs = sorted(answers.runs, key=lambda row: -(row["max_unavailable_s"] or 0.0))
-    more = f" of {len(runs)}; --json and --parquet have all" if len(runs) > RUNS_SHOWN else ""
-    parts.append(_titled(f"Runs, the longest gap first{f': {RUNS_SHOWN}{more}' if more else ''}", _RUN,
-                         [_run(row) for row in runs[:RUNS_SHOWN]], "none could be measured"))
-    return "\n\n".join(parts)
-
-
-def _titled(title: str, heads: Cells, rows: Sequence[Cells], otherwise: str) -> str:
-    if not rows:
-        return f"{title}\n{otherwise}"
-    return f"{title}\n" + ruled_table([heads, *(tuple(map(harmless, row)) for row in rows)])
-
-
-def _availability(row: Row) -> Cells:
-    faults = row["faults"]
-    gone = f", {row['unrecovered']} never" if row["unrecovered"] else ""
-    return (
-        str(faults),
-        _time(row, "first_failed_s", row["failed"], faults),
-        _time(row, "gap_s", row["waited"], faults),
-        _time(row, "recovery_s", row["mended"], faults) + gone,
-        *(" > ".join(_few(row, window) + _ms(row[f"{window}_{name}_ms"])
-                     for window in ("before", "during", "after")) for name in ("p50", "p99", "p999")),
-    )
-
-
-def _few(row: Row, window: str) -> str:
-    """The mark of a latency that is a median over faults with few sends in that time."""
-    return "~" if 0 < (row[f"{window}_sends"] or 0) < FEW else ""
-
-
-def _time(row: Row, name: str, known: int, of: int) -> str:
-    """`12.3 ms (1.2 s)`, with the number of values if some are missing."""
-    if not known:
-        return "-"
-    some = f", {known} of {of}" if known < of else ""
-    return f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])}{some})"
-
-
-_NIGHT: Cells = ("night", "runs", "acked", "faults", "longest gap", "acked again after",
-                 "p50", "p99", "p99.9", "elections (unclean)", "ISR changes", "truncations")
-
-
-def _night(row: Row) -> Cells:
-    return (
-        str(row["night"]), str(row["runs"]), _count(row["acked"]), _count(row["faults"]),
-        *("-" if row[name] is None
-          else f"{short_time_text(row[name])} ({short_time_text(row[f'max_{name}'])})"
-          for name in ("gap_s", "recovery_s")),
-        *(_ms(row[f"{name}_ms"]) for name in ("p50", "p99", "p999")),
-        _elections(row), _count(row["isr_changes"]), _count(row["truncations"]),
-    )  # fmt: skip
-
-
-_RUN: Cells = ("run", "system", "nemesis", "acked", "ok / fail / info", "faults", "longest gap",
-               "acked again after", "elections (unclean)", "ISR changes (leader, controller)",
-               "truncations (largest)")
-
-
-def _run(row: Row) -> Cells:
-    parts = f" ({_count(row['isr_by_leader'])}, {_count(row['isr_by_controller'])})"
-    largest = f" ({row['largest_truncation']:,})" if row["largest_truncation"] else ""
-    return (
-        str(row["run"]), str(row["system"]), str(row["nemesis"]), _count(row["acked"]),
-        f"{row['ok']:,} / {row['fail']:,} / {row['info']:,}",
-        ", ".join(f"{count} {kind}" for kind, count in row["faults_by_kind"].items()) or "none",
-        _brief(row["max_unavailable_s"]), _brief(row["max_recovery_s"]), _elections(row),
-        _count(row["isr_changes"]) + (parts if row["isr_changes"] is not None else ""),
-        _count(row["truncations"]) + largest,
-    )  # fmt: skip
-
-
-def _elections(row: Row) -> str:
-    return _count(row["elections"]) + (f" ({row['unclean_elections']})" if row["unclean_elections"] else "")
-
-
-def _count(number: int | None) -> str:
-    return "-" if number is None else f"{number:,}"
-
-
-def _brief(time_s: float | None) -> str:
-    return "-" if time_s is None else short_time_text(time_s)
-
-
-def _ms(time_ms: float | None) -> str:
-    return "-" if time_ms is None else short_time_text(time_ms / 1000)
+    return list({folder: (night, folder) for night, folder in reversed(every)}.values())[::-1]

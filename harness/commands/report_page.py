@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from floodmark.harness.campaign.journal import CampaignAt
+from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.commands.campaign_index import write_index
 from floodmark.harness.commands.folder_arguments import refuse_other_bytes
 from floodmark.harness.errors import FloodmarkError, UsageError
@@ -28,7 +28,7 @@ def report_page(folder: Path | None, out: Path | None, ledger: Path | None) -> i
 
 def written(folder: Path, out: Path | None, ledger: Path | None) -> Path:
     run = Run(folder=folder)
-    if CampaignAt(folder=folder).about_path.is_file():
+    if is_campaign(folder):
         return write_index(folder, out, ledger_path=ledger)
     if not run.has(run.about_path):
         raise FloodmarkError(f"{folder} is neither a run folder (it has no run.json) nor a campaign's (it "

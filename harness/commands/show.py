@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from floodmark.harness.campaign.journal import CampaignAt
+from floodmark.harness.campaign.state import is_campaign
 from floodmark.harness.errors import UsageError
 from floodmark.harness.reports.logs_side_by_side import check_partition, show_logs
 from floodmark.harness.reports.run_shown import show_finding, show_glance
@@ -20,7 +20,7 @@ from floodmark.harness.verdict import EXIT_VALID
 def show_run(folder: Path | None, *, finding: str | None, partition: int | None, offset: int | None) -> int:
     """Prints the requested part; without one, the run and its verdict at a glance."""
     shown = latest_folder() if folder is None else real_folder(folder)
-    if CampaignAt(folder=shown).about_path.is_file():
+    if is_campaign(shown):
         shows = shlex.join(["floodmark", "report", str(shown)])
         raise UsageError(f"{shown} is a campaign's folder: {shows} shows it")
     run = open_run(shown)

@@ -13,14 +13,16 @@ Rules
 """
 
 import datetime
+from collections import Counter
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from floodmark.harness.campaign.journal import RunState
+from floodmark.harness.campaign.state import RunState
 from floodmark.harness.reports.campaign_results import ABSENT, KNOWN, Cause, Cell, Results, gates_of, why_of
 from floodmark.harness.reports.gate_outcomes import one_line
 from floodmark.harness.reports.junit_report import document, junit_case
 from floodmark.harness.reports.phrases import many
+from floodmark.harness.reports.run_outcome import CUT_SHORT, HARNESS, UNKNOWN
 
 CAMPAIGN, SIGNATURE, STUCK_GROUP, CASE = (
     "floodmark.campaign", "floodmark.signature", "floodmark.stuck", "floodmark.case")  # fmt: skip
@@ -73,13 +75,13 @@ def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
     """A case of the plan. It has one outcome at most, the harness's failures first; the text lists all."""
     not_made, gates, unknown = [], [], []
     for run in cell.runs:
-        if run in results.gates:
-            gates.append(f"{run_label(run, results)}: {gates_of(run)}")
+        if broken := gates_of(run):
+            gates.append(f"{run_label(run, results)}: {broken}")
         if run.why is not None:
             not_made.append(f"{run_label(run, results)}: not made: {why_of(run)}")
-        elif run in results.harness:
-            not_made.append(f"{run_label(run, results)}: {(run.judged or {}).get('kind')}: {why_of(run)}")
-        elif run in results.unknown:
+        elif run.kind in (HARNESS, CUT_SHORT):
+            not_made.append(f"{run_label(run, results)}: {run.kind}: {why_of(run)}")
+        elif run.kind == UNKNOWN:
             unknown.append(f"{run_label(run, results)}: unknown: {why_of(run)}: floodmark show "
                           f"{results.where(run)}")
     kind, why = None, ""
@@ -97,10 +99,7 @@ def matrix_case(cell: Cell, results: Results) -> ElementTree.Element:
 
 def runs_summary(cell: Cell) -> str:
     """`3 runs: 1 invalid, 2 valid; signatures: ...`."""
-    kinds: dict[str, int] = {}
-    for run in cell.runs:
-        kind = "not made" if run.why is not None else (run.judged or {}).get("kind", "not judged")
-        kinds[kind] = kinds.get(kind, 0) + 1
+    kinds = Counter("not made" if run.why is not None else run.kind or "not judged" for run in cell.runs)
     counts = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
     return f"{many(len(cell.runs), 'run')}{f': {counts}' if counts else ''}"
 

@@ -10,7 +10,7 @@ Rules
 
 from collections.abc import Iterable, Sequence
 
-from floodmark.harness.campaign.journal import RunState
+from floodmark.harness.campaign.state import RunState
 from floodmark.harness.reports.campaign_results import ABSENT, Cause, Results, gates_of, why_of
 from floodmark.harness.reports.markdown_report import LIMIT, RESERVED, cell, fenced, fitting, text
 from floodmark.harness.reports.phrases import many
@@ -64,7 +64,7 @@ def row(cause: Cause) -> Row:
 
 def judged_folder(run: RunState, results: Results) -> str:
     """The judge's result and the folder; empty for a run that was not made."""
-    return f"{run.judged['kind']}: {results.where(run)}" if run.judged is not None else ""
+    return f"{run.kind}: {results.where(run)}" if run.kind else ""
 
 
 def section(cause: Cause) -> str:

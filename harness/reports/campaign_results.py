@@ -15,19 +15,26 @@ from pathlib import Path
 from typing import Any
 
 from floodmark.checkers.laws import finding_names as checks
-from floodmark.harness.campaign.gates import GATE, sentences
-from floodmark.harness.campaign.journal import RECORDED, RunState, State, smallest
-from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.campaign.quantities import time_text
+from floodmark.harness.campaign.gates import GATE, MAX_UNAVAILABLE_S, MIN_ACKED
+from floodmark.harness.campaign.ledger import Entry, Ledger
+from floodmark.harness.campaign.quantities import short_time_text, time_text
 from floodmark.harness.campaign.rates import per_100
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.campaign.trend import earlier_than
+from floodmark.harness.campaign.state import (
+    FAILED,
+    RunState,
+    State,
+    judged_by_system,
+    runs_by_signature,
+    smallest,
+)
 from floodmark.harness.reports.case_names import numbered
 from floodmark.harness.reports.phrases import many
 from floodmark.harness.reports.run_outcome import CUT_SHORT, EXITS, HARNESS, INVALID, UNKNOWN
 from floodmark.harness.spec import RunSpec
-from floodmark.harness.verdict import BUG
+from floodmark.harness.verdict import BUG, EXIT_HARNESS, EXIT_INVALID, EXIT_UNKNOWN, EXIT_VALID
 
+NIGHTS = 14  # of a trend, at most
 STUCK = checks.STUCK  # also the kind of a run with no worse finding
 NEW, OLD, KNOWN, PERMITTED, ABSENT = "new", "seen before", "known", "permitted", "not seen"
 _ORDER = (NEW, OLD, KNOWN, PERMITTED, ABSENT)
@@ -87,22 +94,46 @@ class Cell:
     name: str  # the same in every campaign
     case: RunSpec
     runs: tuple[RunState, ...]
-    took_s: float
+
+    @property
+    def took_s(self) -> float:
+        return sum(run.took_s or 0.0 for run in self.runs if run.status != FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Results:
     """A campaign so far. trouble: why it did not finish; "": it did, or is still running."""
 
-    line: str  # runs, acked writes, faults, time
+    runs: tuple[RunState, ...]
+    spent_s: float
+    why_ended: str | None = None  # None: it has not
+    ended_early: bool = False  # before everything requested was done
     causes: tuple[Cause, ...] = ()  # new ones first
     cells: tuple[Cell, ...] = ()
-    gates: tuple[RunState, ...] = ()  # broke a gate of the plan
-    not_made: tuple[RunState, ...] = ()  # the harness failed to make a run
-    harness: tuple[RunState, ...] = ()  # the run failed in the harness, or was interrupted
-    unknown: tuple[RunState, ...] = ()  # the verdict is unknown
     trouble: str = ""
     folder: str = ""
+
+    def of_kind(self, *kinds: str) -> tuple[RunState, ...]:
+        return tuple(run for run in self.runs if run.kind in kinds)
+
+    @property
+    def gates(self) -> tuple[RunState, ...]:
+        """The runs that broke a gate of the plan."""
+        return tuple(run for run in self.runs if (run.judged or {}).get("gates"))
+
+    @property
+    def not_made(self) -> tuple[RunState, ...]:
+        """The runs that the harness failed to make."""
+        return tuple(run for run in self.runs if run.status == FAILED)
+
+    @property
+    def harness(self) -> tuple[RunState, ...]:
+        """The runs that failed in the harness, or were interrupted."""
+        return self.of_kind(HARNESS, CUT_SHORT)
+
+    @property
+    def unknown(self) -> tuple[RunState, ...]:
+        return self.of_kind(UNKNOWN)
 
     @property
     def violations(self) -> tuple[Cause, ...]:
@@ -111,6 +142,14 @@ class Results:
     @property
     def stuck(self) -> tuple[Cause, ...]:
         return tuple(cause for cause in self.causes if cause.is_stuck and cause.standing != ABSENT)
+
+    @property
+    def exit_code(self) -> int:
+        if self.gates or any(cause.fails for cause in self.causes):
+            return EXIT_INVALID
+        if self.trouble or self.not_made or self.harness:
+            return EXIT_HARNESS
+        return EXIT_UNKNOWN if self.unknown else EXIT_VALID
 
     @property
     def counts(self) -> str:
@@ -122,9 +161,32 @@ class Results:
         return ", ".join(counts) or "nothing found"
 
     @property
+    def kinds(self) -> str:
+        """`2 invalid, 410 valid`."""
+        kinds = [run.kind for run in self.runs if run.kind]
+        counts = [f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds), key=_worst_first)]
+        counts += [f"{len(self.not_made)} not made"] if self.not_made else []
+        left = sum(not run.done for run in self.runs)
+        counts += [f"{left} not judged yet"] if left and counts else []
+        return ", ".join(counts) or "none judged"
+
+    @property
+    def acked(self) -> int:
+        """Acked writes of the runs that were judged."""
+        return sum(run.judged["acked"] for run in self.runs if run.judged is not None)
+
+    @property
+    def faults(self) -> int:
+        return sum(sum(run.judged["faults"].values()) for run in self.runs if run.judged is not None)
+
+    @property
     def heading(self) -> str:
-        """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 1 stuck, 409 valid; ...`."""
-        heading = f"{self.counts}; {self.line}"
+        """`2 new, 1 known, 1 new (stuck); 412 runs: 2 invalid, 410 valid; 1,900,000 acked writes,
+        1,200 faults, 3 h 58 min; the time is over`."""
+        heading = (f"{self.counts}; {many(len(self.runs), 'run')}: {self.kinds}; {self.acked:,} acked "
+                   f"writes, {self.faults:,} faults, {time_text(self.spent_s)}")
+        if self.why_ended is not None and not self.ended_early:
+            heading += f"; {self.why_ended}"
         return f"{heading}; it did not finish: {self.trouble}" if self.trouble else heading
 
     def where(self, run: RunState) -> str:
@@ -134,55 +196,20 @@ class Results:
 def results_of(state: State, ledger: Ledger, about: Mapping[str, Any], matrix: Sequence[RunSpec], *,
                folder: str, trouble: str = "") -> Results:
     """about: campaign.json; matrix: the plan's cases, in their order."""
-    runs = tuple(state.runs.values())
-    kinds = {run.number: str(run.judged["kind"]) for run in runs if run.judged is not None}
-    if not any(run.done for run in runs) and not state.ended_early:
-        trouble = trouble or f"no run was made ({state.why_ended})"
-    if state.ended_early:
-        trouble = trouble or str(state.why_ended)
+    runs, (why_ended, early) = tuple(state.runs()), state.end
+    if early:
+        trouble = trouble or str(why_ended)
+    elif not any(run.done for run in runs):
+        trouble = trouble or f"no run was made ({why_ended})"
+    by_case: dict[RunSpec, list[RunState]] = {case: [] for case in matrix}
+    for run in runs:  # those of an earlier campaign's finding may have cases of their own
+        by_case.setdefault(run.case, []).append(run)
     return Results(
-        line=line_of(state),
-        causes=tuple(causes_of(state, ledger, about, folder)),
-        cells=tuple(cells_of(state, matrix)),
-        gates=tuple(run for run in runs if (run.judged or {}).get("gates")),
-        not_made=tuple(run for run in runs if run.why is not None),
-        harness=tuple(run for run in runs if kinds.get(run.number) in (HARNESS, CUT_SHORT)),
-        unknown=tuple(run for run in runs if kinds.get(run.number) == UNKNOWN),
-        trouble=trouble,
+        runs=runs, spent_s=state.spent_s, why_ended=why_ended, ended_early=early, trouble=trouble,
         folder=folder,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """A campaign in numbers. kinds: `2 invalid, 410 valid`."""
-
-    runs: int
-    kinds: str
-    acked: int  # writes, of the runs that were judged
-    faults: int
-
-
-def totals_of(state: State) -> Totals:
-    judged = [run.judged for run in state.runs.values() if run.judged is not None]
-    kinds = [line["kind"] for line in judged]
-    counts = [f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds), key=_worst_first)]
-    failed = sum(run.why is not None for run in state.runs.values())
-    counts += [f"{failed} not made"] if failed else []
-    left = sum(not run.done for run in state.runs.values())
-    counts += [f"{left} not judged yet"] if left and counts else []
-    return Totals(runs=len(state.runs), kinds=", ".join(counts) or "none judged",
-                  acked=sum(line["acked"] for line in judged),
-                  faults=sum(sum(line["faults"].values()) for line in judged))
-
-
-def line_of(state: State) -> str:
-    """`412 runs: 2 invalid, 410 valid; 1,900,000 acked writes, 1,200 faults, 3 h 58 min; the time is
-    over`."""
-    of = totals_of(state)
-    counted = (f"{many(of.runs, 'run')}: {of.kinds}; {of.acked:,} acked writes, {of.faults:,} faults, "
-            f"{time_text(state.spent_s)}")
-    return counted if state.why_ended is None or state.ended_early else f"{counted}; {state.why_ended}"
+        causes=tuple(causes_of(runs, ledger, about, folder)),
+        cells=tuple(Cell(name=name, case=case, runs=tuple(mine)) for name, (case, mine) in zip(
+            numbered(case.title for case in by_case), by_case.items(), strict=True)))
 
 
 def _worst_first(kind: str) -> tuple[int, str]:
@@ -196,85 +223,78 @@ def why_of(run: RunState) -> str:
 
 
 def gates_of(run: RunState) -> str:
-    """A sentence for each gate that the run broke."""
-    return sentences((run.judged or {}).get("gates", ()))
+    """The gates that the run broke: `a partition was not acked for 12.3 s while a fault was in force, 10 s
+    are allowed (...)`."""
+    return "; ".join(map(_gate_text, (run.judged or {}).get("gates", ())))
+
+
+def _gate_text(row: Mapping[str, Any]) -> str:
+    gate, limit, value = row["gate"], row["limit"], row["value"]
+    if gate == MIN_ACKED:
+        return f"{value:,} writes were acked, at least {limit:,.0f} are required"
+    when = "while a fault was in force" if gate == MAX_UNAVAILABLE_S else "after a fault was mended"
+    return (f"a partition was not acked for {short_time_text(value)} {when}, {short_time_text(limit)} are "
+            f"allowed ({gate})")
 
 
 # -- signatures ---------------------------------------------------------------------------------------------
 
 
-def causes_of(state: State, ledger: Ledger, about: Mapping[str, Any], folder: str) -> list[Cause]:
+def causes_of(runs: Sequence[RunState], ledger: Ledger, about: Mapping[str, Any], folder: str) -> list[Cause]:
     """The signatures that the campaign saw, the new ones first; then those that the ledger has for its
     systems and that were not seen this time."""
-    judged = state.judged_by_system()
-    found = state.runs_by_signature()
-    earlier = earlier_than(ledger, about)
+    judged, found, earlier = judged_by_system(runs), runs_by_signature(runs), earlier_than(ledger, about)
     absent = [entry.signature for entry in ledger.entries.values()
               if entry.signature not in found and entry.signature.system in judged]
-    causes = [
-        cause_of(signature, ledger, found.get(signature, ()), of=judged[signature.system], earlier=earlier,
-                 folder=folder)
-        for signature in (*found, *absent)
-    ]  # fmt: skip
+    causes = [cause_of(signature, ledger, found.get(signature, ()), of=judged[signature.system],
+                       earlier=earlier, folder=folder) for signature in (*found, *absent)]
     return sorted(causes, key=lambda one: (_ORDER.index(one.standing), -one.runs, one.signature))
 
 
 def cause_of(signature: Signature, ledger: Ledger, showing: Sequence[RunState], *, of: int,
              earlier: Set[str], folder: str) -> Cause:
     """earlier: the campaigns before this one, as the ledger has them."""
-    entry = ledger.of(signature)
-    days = [ledger.nights[name].began[:10] for name in ledger.nights_with(entry)] if entry is not None else []
-    where, words = entry.smallest.folder if entry is not None and entry.smallest is not None else "", ""
+    entry = ledger.of(signature) or Entry(id=signature.id, signature=signature)
+    days = [ledger.nights[name].began[:10] for name in ledger.nights_with(entry)]
+    where, words = entry.smallest.folder if entry.smallest is not None else "", ""
     if showing:
         least = smallest(showing)
         where, words = str(Path(folder) / least.folder), why_of(least)
-    standing = OLD if entry is not None and earlier & entry.found.keys() else NEW
-    if entry is not None and entry.known is not None:
-        standing = KNOWN
+    standing = KNOWN if entry.known is not None else OLD if earlier & entry.found.keys() else NEW
     if signature.klass != BUG:
         standing = PERMITTED
     return Cause(
-        id=entry.id if entry is not None else signature.id,
-        signature=signature,
-        standing=standing if showing else ABSENT,
-        runs=len(showing),
-        of=of,
-        reason=str(entry.known["reason"]) if entry is not None and entry.known is not None else "",
-        first=days[0] if days else "",
-        last=days[-1] if days else "",
-        reproduced=entry.reproduced if entry is not None else (0, 0),
-        smallest=where,
-        words=words if signature.finding == STUCK else "",
-    )
+        id=entry.id, signature=signature, standing=standing if showing else ABSENT, runs=len(showing), of=of,
+        reason=str(entry.known["reason"]) if entry.known is not None else "",
+        first=days[0] if days else "", last=days[-1] if days else "", reproduced=entry.reproduced,
+        smallest=where, words=words if signature.finding == STUCK else "")
 
 
-def distinguishing_texts(signatures: Sequence[Signature]) -> tuple[list[str], str]:
-    """For a table: a text for each signature with those of its guarantees that not all have; then the
-    guarantees that all have."""
-    promised = [one.guarantees.split() for one in signatures]
-    common = [one for one in promised[0] if all(one in each for each in promised)] if promised else []
-    texts = []
-    for one, guarantees in zip(signatures, promised, strict=True):
-        own = " ".join(guarantee for guarantee in guarantees if guarantee not in common)
-        permitted = f", permitted by {one.permitted_by}" if one.permitted_by else ""
-        texts.append(f"{one.finding_and_step}{f' [{own}]' if own else ''}{permitted}")
-    return texts, " ".join(common)
+# -- night by night -----------------------------------------------------------------------------------------
 
 
-# -- the matrix of cases ------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """The count of one signature in one night. of: judged runs of its system; 0: that night had none."""
+
+    began: str  # ISO 8601 with its zone
+    hits: int  # runs that showed it
+    of: int
 
 
-def cells_of(state: State, matrix: Sequence[RunSpec]) -> list[Cell]:
-    """Every case of the plan, then the cases of runs that were made because of an earlier campaign's
-    finding."""
-    took_s: dict[int, float] = {}
-    for line in state.lines:
-        if line["event"] == RECORDED:
-            took_s[int(line["run"])] = float(line.get("took_s") or 0.0)
-    runs: dict[RunSpec, list[RunState]] = {case: [] for case in matrix}
-    for run in state.runs.values():
-        runs.setdefault(run.case, []).append(run)
-    return [
-        Cell(name=name, case=case, runs=tuple(mine), took_s=sum(took_s.get(run.number, 0.0) for run in mine))
-        for name, (case, mine) in zip(numbered(case.title for case in runs), runs.items(), strict=True)
-    ]
+def trend(ledger: Ledger, signature: Signature, about: Mapping[str, Any], *, hits: int, of: int,
+          nights: int = NIGHTS) -> list[Point]:
+    """The points of the latest nights. The current night (about: its campaign.json) comes last, with these
+    counts. Every signature has a point for each of these nights, so all lines share one time axis."""
+    entry = ledger.of(signature)
+    found = entry.found if entry is not None else {}
+    earlier = sorted(earlier_than(ledger, about), key=lambda name: (ledger.nights[name].began, name))
+    points = [Point(began=ledger.nights[name].began, hits=found.get(name, 0),
+                    of=ledger.nights[name].runs.get(signature.system, 0)) for name in earlier]
+    return [*points, Point(began=str(about.get("began", "")), hits=hits, of=of)][-nights:]
+
+
+def earlier_than(ledger: Ledger, about: Mapping[str, Any]) -> set[str]:
+    """The campaigns in the ledger that began before this one."""
+    id_, began = str(about.get("id", "")), str(about.get("began", ""))
+    return {name for name, night in ledger.nights.items() if name != id_ and night.began <= began}

@@ -37,7 +37,7 @@ import simulated_runs
 from fresh_bugs import FRESH
 
 from floodmark.harness.catalog import SIMULATED
-from floodmark.harness.commands.campaign_processes import JudgeProcess
+from floodmark.harness.commands.campaign_processes import Worker
 from floodmark.harness.run import write_whole
 
 HERE = Path(__file__).resolve().parent
@@ -185,7 +185,7 @@ async def hunt_simulated(wanted: Iterable[bugs.HuntBug], plan: Plan, at_once: in
                     shutil.rmtree(folder)
 
 
-async def hunt_in_batches(one: bugs.HuntBug, plan: Plan, judge: JudgeProcess, folder: Path, at_once: int
+async def hunt_in_batches(one: bugs.HuntBug, plan: Plan, judge: Worker, folder: Path, at_once: int
                           ) -> Hunted:
     """Runs and judges batches of the bug's seeds until a verdict is invalid."""
     began_s, red, runs = simulated_runs.cpu_s(), [], 0

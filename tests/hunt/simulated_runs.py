@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
-from floodmark.harness.campaign.cases import case_to_json
+import psutil
+
+from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.catalog import SIMULATED
-from floodmark.harness.commands.campaign_memory import PROC, family_of
-from floodmark.harness.commands.campaign_processes import JudgeProcess, PlayerProcess
+from floodmark.harness.commands.campaign_processes import JUDGE, PLAYER, Worker
 from floodmark.harness.run import Run
 from floodmark.harness.spec import DRAWN, RULES, RunSpec
 
@@ -22,8 +23,8 @@ OPTIONS = ("--cluster simulated", "--settings drawn", f"--rate {RATE:g}")  # of 
 
 
 @asynccontextmanager
-async def started_judge(folder: Path) -> AsyncIterator[JudgeProcess]:
-    judge = JudgeProcess(folder / "judge.log")
+async def started_judge(folder: Path) -> AsyncIterator[Worker]:
+    judge = Worker(JUDGE, folder / "judge.log")
     await judge.start()
     try:
         yield judge
@@ -32,16 +33,16 @@ async def started_judge(folder: Path) -> AsyncIterator[JudgeProcess]:
 
 
 @asynccontextmanager
-async def player_with(folder: Path, environment: Mapping[str, str]) -> AsyncIterator[PlayerProcess]:
+async def player_with(folder: Path, environment: Mapping[str, str]) -> AsyncIterator[Worker]:
     """environment: variables that put a bug into its brokers; none: correct ones."""
-    player = PlayerProcess(folder / "player.log", dict(environment))
+    player = Worker(PLAYER, folder / "player.log", environment)
     try:
         yield player
     finally:
         await player.end()
 
 
-async def played_and_judged(player: PlayerProcess, judge: JudgeProcess, seeds: Sequence[int], parent: Path, *,
+async def played_and_judged(player: Worker, judge: Worker, seeds: Sequence[int], parent: Path, *,
                             duration_s: float, at_once: int) -> list[str | None]:
     """Makes these seeds' runs, each in a folder of its name, and judges them in one call. Returns for each
     why it could not be made, or None; those that left a run.json have a verdict.json now."""
@@ -51,12 +52,13 @@ async def played_and_judged(player: PlayerProcess, judge: JudgeProcess, seeds: S
 
     async def play(seed: int) -> str | None:
         async with room:
-            answer = await player.play({"case": case, "seed": seed, "folder": str(parent / str(seed))})
+            answer = await player.ask({"case": case, "seed": seed, "folder": str(parent / str(seed))})
             return None if answer["why"] is None else str(answer["why"])
 
     whys = await asyncio.gather(*map(play, seeds))
     folders = [parent / str(seed) for seed in seeds]
-    await judge.judge([folder for folder in folders if Run(folder=folder).about_path.is_file()])
+    await judge.ask({"folders": [str(folder) for folder in folders
+                                 if Run(folder=folder).about_path.is_file()]})
     return whys
 
 
@@ -70,9 +72,8 @@ def growing_batches(seeds: Sequence[int], first: int) -> Iterator[Sequence[int]]
 
 def cpu_s() -> float:
     """The CPU time of this process and of all its descendants, also of those that have ended, in seconds."""
-    ticks = 0
-    for process in family_of(os.getpid()):
-        with suppress(OSError):  # it has ended
-            fields = (PROC / str(process) / "stat").read_text().rpartition(")")[2].split()
-            ticks += sum(map(int, fields[11:15]))  # its own, and those of children that were waited for
-    return ticks / os.sysconf("SC_CLK_TCK")
+    spent_s = 0.0
+    for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
+        with suppress(psutil.Error):  # it has ended
+            spent_s += sum(process.cpu_times()[:4])  # its own, and those of children that were waited for
+    return spent_s

@@ -14,16 +14,15 @@ from campaign_nights import (
     assert_runs_as_drawn,
     begun,
     ended,
-    events,
     killed_when,
-    state_of,
+    statuses,
 )
 from command_line import floodmark
 from nights import CRASH, night, written
 from run_processes import processes_of, wait_until
 
-from floodmark.harness.campaign.journal import BEGAN, ENDED, JUDGED, RECORDED, REPRODUCED
 from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.campaign.state import JUDGED, RECORDED, state_of
 
 RUNS = 3
 
@@ -35,10 +34,10 @@ def monday(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (tmp_path / "plan.toml").write_text(PLAN)
     folder, ledger = tmp_path / "night", tmp_path / "ledger.json"
     resume = ("resume", folder)
-    killed_when(tmp_path, lambda: BEGAN in events(folder), "run", "plan.toml", "--out", folder,
+    killed_when(tmp_path, lambda: bool(statuses(folder)), "run", "plan.toml", "--out", folder,
                 "--seed", SEED, "--runs", RUNS, "--ledger", ledger)
     killed_when(tmp_path, lambda: any((folder / "runs").glob("00002*/history.jsonl")), *resume)
-    killed_when(tmp_path, lambda: events(folder).count(RECORDED) > events(folder).count(JUDGED) + 1, *resume)
+    killed_when(tmp_path, lambda: statuses(folder).count(RECORDED) > 1, *resume)
     with begun(tmp_path, *resume) as process:
         said, complained = process.communicate(timeout=WAIT_S)
     assert process.returncode == 1, (said, complained)  # the old protocol loses acked writes
@@ -55,18 +54,16 @@ def test_a_campaign_killed_again_and_again_is_the_same_campaign(monday: Path) ->
     folder, tmp_path = monday, monday.parent
     state = state_of(folder)
     assert_runs_as_drawn(state, PLAN, RUNS)
-    assert [run.number for run in state.runs.values() if run.done] == list(range(1, RUNS + 1))
-    assert events(folder).count(JUDGED) == RUNS
-    assert events(folder)[-1] == ENDED
-    assert REPRODUCED in events(folder)
+    assert statuses(folder) == [JUDGED] * RUNS
+    assert state.end == (f"{RUNS} runs made, as requested", False)
+    assert state.select("SELECT shown FROM reproductions") == [(1,)]
     assert list((folder / "runs").glob("*-high-watermark-*/report.html"))  # the smallest run's
-    systems = {signature["system"] for run in state.runs.values()
-               for signature in (run.judged or {})["signatures"]}
+    systems = {signature.system for run in state.runs() for signature in run.signatures}
     assert systems == {"high-watermark"}
     ports = f"floodmark-{os.getuid()}"  # the locks of ports: this user's later runs need them
     assert [path.name for path in (tmp_path / "tmp").iterdir() if path.name != ports] == []
 
-    valid = [run for run in state.runs.values() if run.judged and run.judged["kind"] == "valid"]
+    valid = [run for run in state.runs() if run.kind == "valid"]
     assert valid
     for run in valid:  # shrunk
         assert sorted(path.name for path in (folder / run.folder).iterdir()) == [
@@ -87,8 +84,8 @@ def test_a_campaign_on_the_simulated_cluster(tmp_path: Path) -> None:
     assert code == 1, (said, complained)
     state = state_of(folder)
     assert_runs_as_drawn(state, plan, 4)
-    assert [run.judged and run.judged["kind"] for run in state.runs.values()] == ["invalid", "valid"] * 2
-    assert [[line["shown"] for line in lines] for lines in state.reproductions.values()] == [[True]]
+    assert [run.kind for run in state.runs()] == ["invalid", "valid"] * 2
+    assert state.select("SELECT shown FROM reproductions") == [(1,)]
     assert "judging 4 runs" in complained
     assert "Traceback" not in (folder / "players.log").read_text()
 
@@ -100,7 +97,7 @@ def test_ctrl_c_leaves_reports_that_say_so(tmp_path: Path) -> None:
     folder, junit, page = tmp_path / "night", tmp_path / "junit.xml", tmp_path / "summary.md"
     words = ("run", "plan.toml", "--out", "night", "--junit", junit, "--markdown", page)
     with begun(tmp_path, *words) as process:
-        wait_until("a run to be begun", lambda: BEGAN in events(folder) or process.poll() is not None, WAIT_S)
+        wait_until("a run to be begun", lambda: bool(statuses(folder)) or process.poll() is not None, WAIT_S)
         process.send_signal(signal.SIGINT)
         _, complained = process.communicate(timeout=WAIT_S)
     assert (process.returncode, "interrupted" in complained) == (4, True), complained
@@ -116,7 +113,7 @@ def shrunk_and_measured(tmp_path: Path, folder: Path) -> None:
     assert answer.code == 0, answer
     stats = orjson.loads((tmp_path / "stats.json").read_bytes())
     assert [row["acked"] for row in stats["runs"]] == [
-        run.judged["acked"] for run in state_of(folder).runs.values() if run.judged]
+        run.judged["acked"] for run in state_of(folder).runs() if run.judged]
 
 
 def known_then_nothing_new(folder: Path, ledger: Path) -> None:
@@ -170,7 +167,7 @@ def test_a_ledger_of_a_newer_version_keeps_a_campaign_from_going_on_and_spoils_n
     tmp_path: Path
 ) -> None:
     state = night((CRASH, "valid", ()), why=None)
-    folder = written(tmp_path / "night", state.lines, Ledger(), plan="for = '1h'")
+    folder = written(tmp_path / "night", state, Ledger(), plan="for = '1h'")
     (tmp_path / "ledger.json").write_text('{"format": 2}')
     answer = floodmark("campaign", "resume", folder)
     assert answer.code == 4, answer
@@ -178,7 +175,7 @@ def test_a_ledger_of_a_newer_version_keeps_a_campaign_from_going_on_and_spoils_n
                   "1 run: 1 valid"):
         assert words in answer.err + answer.out
     assert (tmp_path / "ledger.json").read_text() == '{"format": 2}'
-    assert state_of(folder).runs == state.runs
+    assert state_of(folder).runs() == state.runs()
 
 
 def test_a_preset_is_printed_to_be_copied(tmp_path: Path) -> None:
@@ -229,10 +226,9 @@ def tuesday(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_run_is_judged_and_brings_the_signatures_of_its_system(tuesday: Path) -> None:
     """And a signature that is marked as known is not new the next time."""
     state = state_of(tuesday)
-    assert events(tuesday).count(JUDGED) == 2
-    assert events(tuesday)[-1] == ENDED
-    assert {signature["system"] for run in state.runs.values()
-            for signature in (run.judged or {})["signatures"]} == {
+    assert statuses(tuesday) == [JUDGED] * 2
+    assert state.end == ("2 runs made, as requested", False)
+    assert {signature.system for run in state.runs() for signature in run.signatures} == {
         "high-watermark", "kip-320+ack_on_append"}
     shrunk_and_measured(tuesday.parent, tuesday)
     known_then_nothing_new(tuesday, tuesday.parent / "ledger.json")

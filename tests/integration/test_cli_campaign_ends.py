@@ -16,16 +16,14 @@ from campaign_nights import (
     assert_runs_as_drawn,
     begun,
     ended,
-    events,
     killed_at,
-    state_of,
+    statuses,
 )
 from command_line import verdict
 from run_processes import processes_of, wait_until
 
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, CampaignAt
-from floodmark.harness.commands.campaign_run import with_findings
+from floodmark.harness.campaign.state import BEGUN, JUDGED, about_of, state_of
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
@@ -47,7 +45,7 @@ def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) ->
     folder, ledger = tmp_path / "night", tmp_path / "ledger.json"
     killed_at(tmp_path, RENAME, ledger, "run", "plan.toml", "--out", folder, "--seed", SEED, "--runs", 1,
               "--ledger", ledger, renames=2)
-    assert events(folder).count(JUDGED) == 1
+    assert statuses(folder) == [JUDGED]
     before = ledger.read_bytes()
     assert ledgers.load(ledger).entries == {}  # as it was when the session began
     for point in (FRESH, RENAME):
@@ -55,18 +53,17 @@ def test_killed_while_the_ledger_is_written_and_at_its_rename(tmp_path: Path) ->
         assert ledger.read_bytes() == before
         assert len(list(tmp_path.glob(".ledger.json.????????????????"))) == 1
     killed_at(tmp_path, RENAMED, ledger, "resume", folder)
-    about = CampaignAt(folder=folder).about()
     found = ledgers.load(ledger)
-    assert found == with_findings(ledgers.Ledger(), state_of(folder), about, folder)
+    assert found == ledgers.with_findings(ledgers.Ledger(), state_of(folder), about_of(folder), folder)
     assert [entry.signature.system for entry in found.entries.values()] == ["high-watermark"]
 
     code, said, complained = ended(tmp_path, "resume", folder)
     assert code == 1, (said, complained)
     state = state_of(folder)
     assert_runs_as_drawn(state, PLAN, 1)
-    assert (events(folder).count(BEGAN), events(folder).count(JUDGED)) == (1, 1)
+    assert statuses(folder) == [JUDGED]
     (entry,) = ledgers.load(ledger).entries.values()
-    assert (entry.count, entry.reproduced) == (1, (1, 1))
+    assert (sum(entry.found.values()), entry.reproduced) == (1, (1, 1))
     assert [path.name for path in tmp_path.glob(".ledger.json.*")] == [".ledger.json.lock"]
 
 
@@ -123,7 +120,7 @@ def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small
     for ripe, says in (
         (lambda: any((folder / "runs").glob("00002*/history.jsonl")), "is full"),
         (lambda: False, ""),  # still full
-        (lambda: events(folder).count(RECORDED) == RUNS, "No space left"),
+        (lambda: len(statuses(folder)) == RUNS and BEGUN not in statuses(folder), "No space left"),
     ):
         if says == "No space left":
             ballast.unlink()
@@ -133,7 +130,7 @@ def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small
             assert part in complained
         assert "Traceback" not in complained
         words = ("resume", folder)
-    assert [run.why for run in state_of(folder).runs.values()] == [None] * RUNS  # none of them has failed
+    assert [run.why for run in state_of(folder).runs()] == [None] * RUNS  # none of them has failed
     ledgers.load(small_disk / "ledger.json")
 
     ballast.unlink()
@@ -142,7 +139,7 @@ def test_a_full_disk_stops_the_campaign_and_spoils_nothing(tmp_path: Path, small
     assert said.count("writes were acked, at least 1,000,000,000 are required") >= 1, said
     state = state_of(folder)
     assert_runs_as_drawn(state, plan, RUNS)
-    for run in state.runs.values():
+    for run in state.runs():
         assert run.judged is not None
         assert (run.judged["kind"], [row["gate"] for row in run.judged["gates"]]) == ("gate", ["min_acked"])
         assert run.judged["measures"] == {"max_unavailable_s": None, "max_recovery_s": None}

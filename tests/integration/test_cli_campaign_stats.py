@@ -13,8 +13,7 @@ from timed_runs import TimedRun
 
 from floodmark.checkers import stats
 from floodmark.checkers.spark import session
-from floodmark.harness.campaign.cases import case_to_json
-from floodmark.harness.campaign.journal import BEGAN, FORMAT, JUDGED, RECORDED
+from floodmark.harness.campaign.state import FORMAT, writable_state
 from floodmark.harness.spec import RunSpec
 
 pytestmark = pytest.mark.spark
@@ -39,15 +38,14 @@ def night(folder: Path, began: str, *gaps_s: float) -> Path:
     (folder / "runs").mkdir(parents=True)
     about = {"format": FORMAT, "id": folder.name, "began": began}
     (folder / "campaign.json").write_bytes(orjson.dumps(about))
-    case, lines = case_to_json(RunSpec(rules="kip-320")), []
+    state = writable_state(folder, float)
     for number, gap_s in enumerate((*gaps_s, None), 1):
         name = f"runs/{number:05d}"
-        lines.append({"event": BEGAN, "run": number, "case": case, "seed": 7, "folder": name})
+        state.begin(number, 7, RunSpec(rules="kip-320"), name)
         if gap_s is not None:
             killed_for(gap_s).write(folder / name)
-            lines += [{"event": event, "run": number, "kind": "valid"} for event in (RECORDED, JUDGED)]
-    (folder / "journal.jsonl").write_bytes(b"".join(
-        orjson.dumps({"time_s": at, **line}) + b"\n" for at, line in enumerate(lines)))
+            state.end_run(number, {})
+            state.judge(number, {"kind": "valid"}, None)
     return folder
 
 

@@ -10,9 +10,8 @@ from browser import chromium, opened
 from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
-from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands.campaign_index import write_index
-from floodmark.harness.commands.campaign_run import with_findings
 from floodmark.harness.spec import RunSpec
 
 pytestmark = pytest.mark.browser
@@ -46,11 +45,11 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (CRASH, "invalid", (LOST,)), (CRASH, "valid", (ALLOWED,)), (CUT, "invalid", (GONE,)),
         (CUT, "stuck", (HUNG,)), (CUT, "not made", ()), (odd, "unknown", ()),
         (odd, "invalid", (replace(LOST, system=odd.system, step=NASTY),)))  # fmt: skip
-    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 3, faults={}, smallest=None)
-    before = before.with_mark(GONE.id, reason=NASTY, since="2026-02-02")
+    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 3)
+    before = before.changed(GONE.id, known={"reason": NASTY, "since": "2026-02-02"})
     folder = tmp_path / "nights" / "monday"
     ledger = with_findings(before, state, ABOUT, folder)
-    written(folder, state.lines, ledger, plan=PLAN)
+    written(folder, state, ledger, plan=PLAN)
     (folder / "runs").mkdir()
     judged(tmp_path, "double-failover").rename(folder / "runs" / "1")
     return write_index(folder)

@@ -7,13 +7,11 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-import orjson
 from namesakes import planted
 from run_processes import marked, processes_of, wait_until
 
-from floodmark.harness.campaign.cases import draws
-from floodmark.harness.campaign.journal import CampaignAt, State
-from floodmark.harness.campaign.plan import read
+from floodmark.harness.campaign.plan import draws, read
+from floodmark.harness.campaign.state import State, state_of
 
 WAIT_S = 180.0
 SEED = 7
@@ -61,19 +59,14 @@ sys.addaudithook(hook)
 """
 
 
-def state_of(folder: Path) -> State:
-    return CampaignAt(folder=folder).state()
-
-
-def events(folder: Path) -> list[str]:
-    path = folder / "journal.jsonl"
-    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
-    return [orjson.loads(line)["event"] for line in lines]
+def statuses(folder: Path) -> list[str]:
+    """Of the campaign's runs, in order."""
+    return [run.status for run in state_of(folder).runs()]
 
 
 def assert_runs_as_drawn(state: State, plan: str, runs: int) -> None:
     """Each run has the case and the seed that plan and seed give it: no run is missing or there twice."""
-    assert [(run.number, run.case, run.seed) for run in state.runs.values()] == [
+    assert [(run.number, run.case, run.seed) for run in state.runs()] == [
         (draw.number, draw.case, draw.seed) for draw in islice(draws(read(plan, "plan").cases, SEED), runs)]
 
 

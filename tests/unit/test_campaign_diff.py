@@ -1,47 +1,23 @@
 """`floodmark campaign diff` keeps violations, stuck clusters and runs without a result apart."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
-import orjson
 from command_line import Answer, floodmark
+from nights import CRASH, HUNG, LOST, written
+from nights import night as state_of_night
 
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.cases import case_to_json
-from floodmark.harness.campaign.journal import BEGAN, FAILED, JUDGED, RECORDED, Journal
 from floodmark.harness.campaign.ledger import Ledger, Night
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.spec import RunSpec
 
-LOST = Signature(system="kip-279", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
-                 how="", step="truncate as follower")
-HUNG = replace(LOST, finding="stuck", step="")
 RunOutcome = tuple[str, tuple[Signature, ...]]
 
 
 def night(folder: Path, *outcomes: RunOutcome) -> Path:
     """A campaign's folder with these runs: kind (`not made`: the harness failed first) and signatures."""
-    folder.mkdir()
-    (folder / "campaign.json").write_bytes(orjson.dumps({
-        "format": 1, "id": folder.name, "began": "2026-11-23", "ledger": str(folder.parent / "ledger.json")}))
-    journal = Journal(folder / "journal.jsonl")
-
-    def append(event: str, number: int, **fields: Any) -> None:
-        journal.append(event, time_s=number, run=number, **fields)
-
-    for number, (kind, shown) in enumerate(outcomes, 1):
-        append(BEGAN, number, case=case_to_json(RunSpec(rules="kip-279")), seed=number,
-               folder=f"runs/{number}")
-        if kind == "not made":
-            append(FAILED, number, why="no port")
-            continue
-        append(RECORDED, number)
-        append(JUDGED, number, kind=kind, acked=1, faults={}, size_bytes=1,
-            harness=kind == "failed in the harness", signatures=[asdict(one) for one in shown])
-    journal.close()
-    return folder
+    state = state_of_night(*((CRASH, kind, shown) for kind, shown in outcomes))
+    return written(folder, state, Ledger(), plan="")
 
 
 def compare_nights(tmp_path: Path, before: tuple[RunOutcome, ...], after: tuple[RunOutcome, ...]) -> Answer:
@@ -79,8 +55,8 @@ def test_violations_stuck_clusters_and_failures_of_the_harness_have_separate_tab
 def test_a_newly_stuck_cluster_fails_the_diff_until_it_is_marked_known(tmp_path: Path) -> None:
     assert compare_nights(tmp_path, (VALID,), (("stuck", (HUNG,)),)).code == 1
     ledger = Ledger(nights={"b": Night(began="2026", version="1", commit=None, runs={})})
-    ledger = ledger.with_finding(HUNG, "b", 1, faults={}, smallest=None)
-    ledger = ledger.with_mark(HUNG.id, reason="x", since="2026")
+    ledger = ledger.with_finding(HUNG, "b", 1)
+    ledger = ledger.changed(HUNG.id, known={"reason": "x", "since": "2026"})
     ledgers.save(tmp_path / "ledger.json", ledger)
     again = floodmark("campaign", "diff", tmp_path / "a", tmp_path / "b")
     assert (again.code, "new (known)" in again.out) == (0, True)

@@ -1,27 +1,30 @@
 """The ledger of causes: mergeable, never counting twice; and the differences between two nights."""
 
+from dataclasses import asdict
 from pathlib import Path
 from random import Random
 
 import orjson
 import pytest
+from nights import empty_state
 
 from floodmark.harness.campaign import ledger as ledgers
-from floodmark.harness.campaign.difference import (
+from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
+from floodmark.harness.campaign.rates import per_100, wilson
+from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.reports.campaign_results import Results
+from floodmark.harness.reports.campaign_text import (
     GONE,
     LESS,
     MORE,
     NEW,
     NOT_RUN,
     SAME,
-    Counted,
     changes,
     p_same,
 )
-from floodmark.harness.campaign.ledger import Ledger, Night, Smallest, as_bytes, load, locked, merged, save
-from floodmark.harness.campaign.rates import per_100, wilson
-from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.errors import FloodmarkError
+from floodmark.harness.spec import RunSpec
 
 LOST = Signature(system="kip-101", guarantees="acks=all", finding="lost-write", klass="bug", permitted_by="",
                  how="overwritten", step="")
@@ -34,11 +37,10 @@ RUN = Smallest(folder="runs/1", size_bytes=1000, case={"rules": "kip-101"}, seed
 
 def two_nights() -> Ledger:
     first = Ledger().with_night("one", NIGHT).with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
-    return (first.with_night("two", LATER).with_finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
-            .with_finding(ACK, "two", 1, faults={}, smallest=None)
-            .with_reproduction(LOST.id, 2, 5)
-            .with_mark(LOST.id, reason="KAFKA-1", since="2026-01-04")
-            .with_note(LOST.id, "only with four partitions"))
+    return (first.with_night("two", LATER).with_finding(LOST, "two", 4, faults={"crash": 1})
+            .with_finding(ACK, "two", 1)
+            .changed(LOST.id, reproduced=(2, 5), known={"reason": "KAFKA-1", "since": "2026-01-04"},
+                     notes=("only with four partitions",)))
 
 
 def test_a_saved_ledger_is_read_back(tmp_path: Path) -> None:
@@ -52,17 +54,17 @@ def test_the_same_campaign_again_counts_nothing_twice() -> None:
     again = again.with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
     assert again == two_nights()
     entry = again.entries[LOST.id]
-    assert (entry.count, again.nights_with(entry), again.runs_of("kip-101")) == (7, ["one", "two"], 50)
+    assert (sum(entry.found.values()), again.nights_with(entry)) == (7, ["one", "two"])
 
 
 def test_merging_is_a_union_in_any_order() -> None:
     ledger = two_nights()
     one = Ledger().with_night("one", NIGHT).with_finding(LOST, "one", 3, faults={"all": 3}, smallest=RUN)
     other = (Ledger().with_night("two", LATER)
-             .with_finding(LOST, "two", 4, faults={"crash": 1}, smallest=None)
-             .with_finding(ACK, "two", 1, faults={}, smallest=None).with_reproduction(LOST.id, 2, 5)
-             .with_mark(LOST.id, reason="KAFKA-1", since="2026-01-04")
-             .with_note(LOST.id, "only with four partitions"))
+             .with_finding(LOST, "two", 4, faults={"crash": 1})
+             .with_finding(ACK, "two", 1)
+            .changed(LOST.id, reproduced=(2, 5), known={"reason": "KAFKA-1", "since": "2026-01-04"},
+                     notes=("only with four partitions",)))
     assert merged(one, other) == merged(other, one) == ledger
     assert merged(ledger, ledger) == ledger
 
@@ -92,11 +94,11 @@ def test_a_renamed_finding_keeps_its_entry(tmp_path: Path, monkeypatch: pytest.M
     ledger = load(tmp_path / "ledger.json")
     entry = ledger.of(today)
     assert entry is not None
-    assert (entry.id, entry.count) == (LOST.id, 7)
+    assert (entry.id, entry.found) == (LOST.id, {"one": 3, "two": 4})
     assert entry.id != today.id
-    after = ledger.with_finding(today, "two", 5, faults={}, smallest=None)
+    after = ledger.with_finding(today, "two", 5)
     assert len(after.entries) == 2
-    assert after.entries[LOST.id].count == 8
+    assert after.entries[LOST.id].found == {"one": 3, "two": 5}
 
 
 @pytest.mark.parametrize(
@@ -150,10 +152,17 @@ def test_an_entry_is_found_by_the_beginning_of_its_id() -> None:
 # -- differences between nights -----------------------------------------------------------------------------
 
 
-def night(**found: int) -> Counted:
-    signatures = {"lost": LOST, "ack": ACK}
-    return Counted(runs={"kip-101": 100, "kip-320": 100},
-                   found={signatures[name]: runs for name, runs in found.items()})
+def night(*, of: tuple[str, ...] = ("kip-101", "kip-320"), **found: int) -> Results:
+    """A night with 100 runs of each of these systems."""
+    signatures, state = {"kip-101": ("lost", LOST), "kip-320": ("ack", ACK)}, empty_state()
+    for system in of:
+        name, signature = signatures[system]
+        for number in range(100):
+            at = len(state.select("SELECT 1 FROM runs"))
+            state.begin(at, 1, RunSpec(rules=system), "runs/1")
+            shown = [asdict(signature)] if number < found.get(name, 0) else []
+            state.judge(at, {"kind": "", "signatures": shown}, None)
+    return Results(runs=tuple(state.runs()), spent_s=1.0)
 
 
 def test_new_and_gone_signatures() -> None:
@@ -163,7 +172,7 @@ def test_new_and_gone_signatures() -> None:
 
 
 def test_a_signature_of_a_system_that_was_not_run_is_not_gone() -> None:
-    (change,) = changes(night(lost=3), Counted(runs={"kip-320": 100}))
+    (change,) = changes(night(lost=3), night(of=("kip-320",)))
     assert (change.kind, change.after) == (NOT_RUN, (0, 0))
 
 

@@ -13,7 +13,7 @@ from docker.errors import APIError
 
 from floodmark.harness.cluster.containers.engine_resources import EngineResources
 from floodmark.harness.cluster.containers.memory_limits import MemoryLimits
-from floodmark.harness.commands.campaign_memory import MemoryWatch, resident_bytes
+from floodmark.harness.commands.campaign_play import resident_bytes, with_memory_watched
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.protocols import Cluster
 
@@ -61,12 +61,12 @@ class Elsewhere:
 
 
 def test_the_most_is_kept_with_what_the_cluster_reports(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("floodmark.harness.commands.campaign_memory.SAMPLE_S", 0.0)
+    monkeypatch.setattr("floodmark.harness.commands.campaign_play.SAMPLE_S", 0.0)
 
     async def out() -> int:
-        cluster, watch = Elsewhere(), MemoryWatch()
-        assert await watch.over(cast(Cluster, cluster), cluster.asked.wait())
-        return watch.most_bytes
+        cluster, most = Elsewhere(), [0]
+        assert await with_memory_watched(cast(Cluster, cluster), cluster.asked.wait(), most)
+        return most[0]
 
     assert asyncio.run(out()) >= 1 * MB
 

@@ -2,41 +2,23 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from jumping_clock import JumpingLoop, run_with_jumps
-from nights import ABOUT, CRASH, CUT, LOST
+from nights import ABOUT, CRASH, CUT, GONE, LOST, empty_state
 
-from floodmark.harness.campaign.cases import case_to_json
-from floodmark.harness.campaign.journal import (
-    BEGAN,
-    JUDGED,
-    OPENED,
-    RECORDED,
-    REPRODUCED,
-    CampaignAt,
-    Journal,
-    State,
-    state_of,
-)
-from floodmark.harness.campaign.pacing import (
-    AFTER_S,
-    ENDING_S,
-    JUDGE_S,
-    SETTLING_S,
-    Batch,
-    Pace,
-    pace_of,
-)
+from floodmark.harness.campaign.pacing import AFTER_S, ENDING_S, JUDGE_S, SETTLING_S, Batch
 from floodmark.harness.campaign.plan import read
+from floodmark.harness.campaign.state import State, writable_state
 from floodmark.harness.commands import campaign_run
-from floodmark.harness.commands.campaign_run import Bounds, Conductor
+from floodmark.harness.commands.campaign_processes import Worker
+from floodmark.harness.commands.campaign_run import CampaignRunner
 from floodmark.harness.spec import RunSpec
 
 PLAN = """
@@ -54,76 +36,69 @@ nemesis = "cut"
 # -- the estimates ------------------------------------------------------------------------------------------
 
 
-def state_of_lines(*lines: tuple[float, str, dict[str, Any]]) -> State:
-    return state_of([{"event": OPENED, "time_s": 0},
-                     *({"event": event, "time_s": time_s, **more} for time_s, event, more in lines)])
+def state_with(*took_s: float, case: RunSpec = CRASH, judge_s: float = 2.0, bugs: int = 0) -> State:
+    """A campaign with runs that took so long, the first of which have shown a bug each."""
+    state = empty_state()
+    for number, each_s in enumerate(took_s, 1):
+        state.begin(number, number, case, f"runs/{number}")
+        state.end_run(number, {"took_s": each_s})
+        shown = [asdict((LOST, GONE)[number - 1])] if number <= bugs else []
+        state.judge(number, {"kind": "invalid", "signatures": shown}, judge_s)
+    return state
 
 
-def begun(run: int, case: RunSpec = CRASH) -> dict[str, Any]:
-    return {"run": run, "case": case_to_json(case), "seed": run, "folder": f"runs/{run}"}
+def batch(state: State, left_s: float, *, at_once: int = 2, after_s: float = 7.0) -> Batch:
+    return Batch(state=state, at_once=at_once, left_s=left_s, reproduce=5, after_s=after_s)
 
 
-def test_without_measurements_the_pace_is_the_default() -> None:
-    pace = pace_of(State(), [], [])
-    assert pace == Pace(judge_s=JUDGE_S, after_s=AFTER_S, besides_s=SETTLING_S)
-    assert pace.of_run(CRASH) == CRASH.duration + SETTLING_S
+def test_without_measurements_the_estimates_are_the_default() -> None:
+    first = batch(empty_state(), 100)
+    assert (first.judge_s, first.bugs_per_run) == (JUDGE_S, 0)
+    assert first.expected_s(CRASH) == CRASH.duration + SETTLING_S
 
 
 def test_measurements_replace_the_defaults() -> None:
-    pace = pace_of(state_of_lines(
-        (4, BEGAN, begun(1)), (54, RECORDED, {"run": 1, "took_s": 50}),
-        (58, JUDGED, {"run": 1, "kind": "valid", "judge_s": 4}),
-        (61, BEGAN, begun(2)), (106, RECORDED, {"run": 2, "took_s": 45}),
-        (108, JUDGED, {"run": 2, "kind": "invalid", "judge_s": 2}),
-        (150, REPRODUCED, {"signature": "ab", "shown": True, "judge_s": 3}),
-    ), [1], [9, 2, 1, 3, 1, 1])
-    assert pace == Pace(judge_s=3, after_s=3, besides_s=50 - CRASH.duration, by_case={CRASH: 50},
-                        new_per_run=0.5, has_run=True)
-    assert pace.of_run(CUT) == CUT.duration + 50 - CRASH.duration  # never run: the overhead of others
-
-
-def test_causes_found_again_do_not_count_as_new() -> None:
-    state = state_of_lines((4, BEGAN, begun(1)), (8, JUDGED, {"run": 1, "kind": "invalid"}))
-    assert [pace_of(state, shown, []).new_per_run for shown in ([], [2, 3], [1, 2], [1, 1])] == [0, 0, 1, 2]
+    """A case takes as long as the longest of its latest five runs; one that never ran, as the slowest."""
+    measured = batch(state_with(99, 50, 45, 44, 43, 42, judge_s=3, bugs=2), 100)
+    assert (measured.judge_s, measured.bugs_per_run) == (3, 2 / 6)
+    assert measured.expected_s(CRASH) == 50
+    assert measured.expected_s(CUT) == CUT.duration + 50 - CRASH.duration
+    scenario = RunSpec(scenario="double-failover")
+    assert batch(state_with(3, case=scenario), 100).expected_s(CUT) == CUT.duration + SETTLING_S
 
 
 def test_a_batch_needs_time_for_judging_and_for_what_follows() -> None:
     """Two at once: the third run starts when the first one ends."""
-    def batch(left_s: float) -> Batch:
-        pace = Pace(judge_s=2, after_s=7, has_run=True)
-        made = Batch(pace=pace, at_once=2, left_s=left_s, reproduce=5)
-        made.add(30)
-        made.add(10)
-        return made
+    def third(left_s: float) -> bool:
+        made = batch(state_with(40), left_s)
+        made.add(CRASH)
+        made.add(CRASH)
+        return made.has_time_for(CRASH)
 
-    least_s = 10 + 25 + 3 * 2 + 7 + ENDING_S
-    assert batch(least_s).has_time_for(25)
-    assert not batch(least_s - 0.1).has_time_for(25)
-    assert batch(30 + 3 * 2 + 7 + ENDING_S).has_time_for(20)  # beside the longer one
+    least_s = 2 * 40 + 3 * 2 + 7 + ENDING_S
+    assert third(least_s)
+    assert not third(least_s - 0.1)
 
 
-def test_time_is_reserved_for_reproducing_new_findings() -> None:
-    pace = Pace(judge_s=2, after_s=0, new_per_run=0.1, has_run=True)
-    reserve_s = 0.1 * 5 * (20 / 2 + 2)
-
+def test_time_is_reserved_for_reproducing_new_bugs() -> None:
     def second_round(left_s: float) -> Batch:
-        made = Batch(pace=pace, at_once=2, left_s=left_s, reproduce=5)
+        made = batch(state_with(*[40] * 10, bugs=1), left_s, after_s=0)
         for _ in range(2):
-            assert made.has_time_for(20)
-            made.add(20)
+            assert made.has_time_for(CRASH)
+            made.add(CRASH)
         return made
 
-    least_s = 40 + 3 * 2 + ENDING_S
-    assert second_round(least_s + 3 * reserve_s).has_time_for(20)
-    assert not second_round(least_s + 2.9 * reserve_s).has_time_for(20)
-    assert second_round(least_s + 2 * reserve_s).has_time_for(20, draw=False)  # finds nothing new
-    assert second_round(40 + 2 * 2 + ENDING_S - 20).runs == 2  # idle clusters find nothing at all
+    least_s = 2 * 40 + 3 * 2 + ENDING_S
+    reserve_s = 3 * 0.1 * 5 * (40 / 2 + 2)
+    assert second_round(least_s + reserve_s).has_time_for(CRASH)
+    assert not second_round(least_s + reserve_s - 0.1).has_time_for(CRASH)
+    assert second_round(least_s + 2 / 3 * reserve_s).has_time_for(CRASH, draw=False)  # finds nothing new
+    assert second_round(40 + 2 * 2 + ENDING_S).runs == 2  # clusters that idle find nothing at all
 
 
 def test_the_first_run_needs_only_its_own_time() -> None:
-    first = Batch(pace=Pace(), at_once=1, left_s=20)
-    assert first.has_time_for(20)
-    assert not first.has_time_for(21)
+    assert batch(empty_state(), 45, at_once=1, after_s=AFTER_S).has_time_for(CRASH)
+    assert not batch(empty_state(), 44, at_once=1, after_s=AFTER_S).has_time_for(CRASH)
 
 
 # -- a whole campaign ---------------------------------------------------------------------------------------
@@ -149,10 +124,10 @@ class SimulatedMachine:
         spread = self.rng.uniform(1 - self.noise, 1 + self.noise)
         return time_s * spread * (1 + self.slower * (now_s - self.began_s) / 3600)
 
-    async def play(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    async def play(self, request: Mapping[str, Any]) -> dict[str, Any]:
         took_s = self.duration_of(30.0 + self.besides_s)
         await asyncio.sleep(took_s)
-        Path(options["folder"]).mkdir(parents=True)
+        Path(request["folder"]).mkdir(parents=True)
         self.run_times.append(took_s)
         return {"why": None, "cpu_s": took_s, "resident_bytes": 1 << 28}
 
@@ -162,7 +137,8 @@ class SimulatedMachine:
     async def end(self) -> None:
         await asyncio.sleep(self.duration_of(1.0))
 
-    async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
+    async def judge(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        folders = list(map(Path, request["folders"]))
         await asyncio.sleep(self.duration_of(self.judge_s * len(folders)))
         answers = []
         for folder in folders:
@@ -173,9 +149,9 @@ class SimulatedMachine:
                 "kind": "invalid" if shown else "valid", "why": "", "harness": False, "acked": 1000,
                 "faults": {}, "signatures": shown, "size_bytes": 1000, "measures": None, "unsaved": None,
                 "judge_failed": False})
-        return answers
+        return {"answers": answers}
 
-    def look(self, state: State) -> None:
+    def look(self) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, JumpingLoop)
         loop.now_s += self.duration_of(self.pages_s)
@@ -185,21 +161,21 @@ def time_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: SimulatedMachine, budget_s: float
 ) -> float:
     """Seconds that a campaign on this machine takes."""
-    plan = read(PLAN, "plan")
-    journal, loop = Journal(tmp_path / "journal.jsonl"), JumpingLoop(now_s=1_000_000.0)
-    conductor = Conductor(
-        at=CampaignAt(folder=tmp_path), plan=plan, bounds=Bounds(budget_s=budget_s),
-        about={**ABOUT, "seed": 1, "bank": []}, ledger_path=tmp_path / "ledger.json", journal=journal,
-        state=State(), judge=machine, look=machine.look,  # type: ignore[arg-type]
-        player=SimpleNamespace(play=machine.play, end=machine.end))  # type: ignore[arg-type]
-    clock = SimpleNamespace(time=loop.time, monotonic=loop.time)
-    monkeypatch.setattr(campaign_run, "time", clock)
+    loop = JumpingLoop(now_s=1_000_000.0)
+    state = writable_state(tmp_path, loop.time)
+    runner = CampaignRunner(
+        folder=tmp_path, plan=read(PLAN, "plan"), state=state, look=machine.look,
+        about={**ABOUT, "seed": 1, "bank": [], "budget_s": budget_s, "runs": None, "keep": False,
+               "ledger": tmp_path / "ledger.json"},
+        judge=cast(Worker, SimpleNamespace(start=machine.start, ask=machine.judge, end=machine.end)),
+        player=cast(Worker, SimpleNamespace(ask=machine.play, end=machine.end)))
+    monkeypatch.setattr(campaign_run, "time", SimpleNamespace(monotonic=loop.time))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(os, "fsync", lambda _: None)  # no waiting for the disk
+    state.database.execute("PRAGMA synchronous = OFF")
     machine.began_s = loop.now_s
-    state = run_with_jumps(conductor.conduct(), loop)
-    journal.close()
-    assert state.why_ended == "the time is over"
+    run_with_jumps(runner.run(), loop)
+    assert state.end == ("the time is over", False)
     return state.spent_s
 
 

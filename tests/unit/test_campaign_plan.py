@@ -8,8 +8,19 @@ from pathlib import Path
 import pytest
 from command_line import floodmark
 
-from floodmark.harness.campaign.cases import SEEDS, Weighted, case_of_json, case_to_json, draws, seed_of
-from floodmark.harness.campaign.plan import PRESETS, load, preset_text, presets, read
+from floodmark.harness.campaign.plan import (
+    PRESETS,
+    SEEDS,
+    Weighted,
+    case_of_json,
+    case_to_json,
+    draws,
+    load,
+    preset_text,
+    presets,
+    read,
+    seed_of,
+)
 from floodmark.harness.errors import UsageError
 from floodmark.harness.spec import RunSpec
 

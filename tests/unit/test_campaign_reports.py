@@ -6,19 +6,16 @@ from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
-import orjson
 import pytest
-from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, results
+from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, at, night, results, written
 
-from floodmark.harness.campaign.journal import ENDED, OPENED, State, state_of
-from floodmark.harness.campaign.ledger import Ledger
+from floodmark.harness.campaign.ledger import Ledger, with_findings
 from floodmark.harness.commands import campaign
-from floodmark.harness.commands.campaign import Reports, exit_code, summary
-from floodmark.harness.commands.campaign_run import with_findings
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
 from floodmark.harness.reports.campaign_results import Results, results_of
+from floodmark.harness.reports.campaign_text import summary
 
 NOW = datetime.datetime(2026, 3, 1, 2, 3, 4)
 
@@ -68,8 +65,8 @@ def test_a_known_bug_is_skipped_with_its_reason_and_an_earlier_unmarked_one_fail
     state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)))
     before = Ledger(nights={"night1": EARLIER})
     for signature in (LOST, GONE):
-        before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
-    before = before.with_mark(LOST.id, reason="KAFKA-1211", since="2026-02-02")
+        before = before.with_finding(signature, "night1", 3)
+    before = before.changed(LOST.id, known={"reason": "KAFKA-1211", "since": "2026-02-02"})
     found = cases(results(state, before))
     assert outcome(found[f"floodmark.signature: {LOST.sentence}"]) == ("skipped", "known: KAFKA-1211")
     kind, message = outcome(found[f"floodmark.signature: {GONE.sentence}"])
@@ -80,7 +77,7 @@ def test_a_signature_not_found_passes_and_one_of_a_system_not_run_is_left_out() 
     other = replace(LOST, system="kip-101")
     before = Ledger(nights={"night1": EARLIER})
     for signature in (GONE, other):
-        before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
+        before = before.with_finding(signature, "night1", 3)
     night_results = results(night((CRASH, "valid", ())), before)
     found = cases(night_results)
     assert outcome(found[f"floodmark.signature: {GONE.sentence}"])[0] is None
@@ -107,16 +104,16 @@ def test_a_report_has_failures_exactly_if_the_exit_code_is_not_0(first: str, sec
                     for kind in (first, second)))
     ledger = with_findings(Ledger(), state, ABOUT, Path("/nights"))
     if "known" in (first, second):
-        ledger = ledger.with_mark(GONE.id, reason="KAFKA-1", since="2026")
+        ledger = ledger.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
     night_results = results_of(state, ledger, ABOUT, [CRASH], folder="nights")
     (suite,) = ElementTree.fromstring(campaign_junit(night_results, NOW))
     failed = int(suite.attrib["failures"]) + int(suite.attrib["errors"])
-    assert (failed > 0) == (exit_code(state, ledger) != 0)
+    assert (failed > 0) == (night_results.exit_code != 0)
 
 
 def test_a_campaign_without_a_run_exits_4() -> None:
     state = night()
-    assert exit_code(state, Ledger()) == 4
+    assert results(state).exit_code == 4
     assert outcome(cases(results(state))["floodmark.campaign: the campaign came to its end"]) == (
         "error", "no run was made (the time is over)")
     assert outcome(cases(results(night((CRASH, "valid", ()))))[
@@ -129,8 +126,8 @@ def test_a_campaign_without_a_run_exits_4() -> None:
 def test_a_page_begins_with_a_summary_and_keeps_kinds_apart() -> None:
     state = night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (LOST,)), (CUT, "stuck", (HUNG,)),
                   (CUT, "not made", ()), (CUT, "unknown", ()))
-    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1, faults={}, smallest=None)
-    before = before.with_mark(GONE.id, reason="KAFKA-1", since="2026")
+    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
+    before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
     page = campaign_markdown(results(state, before)).decode()
     first, _, rest = page.partition("\n")
     assert first == ("## floodmark: 1 new, 1 known, 1 new (stuck); 5 runs: 2 invalid, 1 stuck, 1 unknown, "
@@ -171,25 +168,17 @@ def test_text_of_a_run_is_escaped_and_a_page_has_a_limit() -> None:
 # -- written however the campaign ends ----------------------------------------------------------------------
 
 
-def folder_of(tmp_path: Path) -> Path:
-    folder = tmp_path / "night"
-    folder.mkdir()
-    (folder / "campaign.json").write_bytes(orjson.dumps({
-        **ABOUT, "format": 1, "plan": "for = '1min'", "ledger": str(tmp_path / "ledger.json"),
-        "budget_s": 60, "runs": None, "keep": False, "bank": [], "seed": 1}))
-    return folder
-
-
 def test_reports_are_written_when_something_ends_the_campaign(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> State:
+    def interrupted(*_: object) -> None:
         raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
 
     monkeypatch.setattr(campaign, "run_session", interrupted)
-    reports = Reports(junit_file=tmp_path / "junit.xml", markdown_file=tmp_path / "summary.md")
+    folder = written(tmp_path / "night", night(), Ledger(), plan="for = '1min'")
     with pytest.raises(FloodmarkError, match="interrupted"):
-        campaign.resume_campaign(folder_of(tmp_path), reports)
+        campaign.resume_campaign(folder, junit_file=tmp_path / "junit.xml",
+                                 markdown_file=tmp_path / "summary.md")
     (suite,) = ElementTree.fromstring((tmp_path / "junit.xml").read_bytes())
     (error,) = suite.iter("error")
     assert error.attrib["message"].startswith("interrupted; to continue")
@@ -199,28 +188,29 @@ def test_reports_are_written_when_something_ends_the_campaign(
 def test_a_report_that_cannot_be_written_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(campaign, "run_session", lambda *_: night((CRASH, "valid", ())))
-    folder = folder_of(tmp_path)
-    assert campaign.resume_campaign(folder, Reports()) == 0
+    monkeypatch.setattr(campaign, "run_session", lambda *_: None)
+    folder = written(tmp_path / "night", night((CRASH, "valid", ())), Ledger(), plan="for = '1min'")
+    assert campaign.resume_campaign(folder) == 0
     (tmp_path / "file").touch()
-    assert campaign.resume_campaign(folder, Reports(junit_file=tmp_path / "file" / "junit.xml")) == 4
+    assert campaign.resume_campaign(folder, junit_file=tmp_path / "file" / "junit.xml") == 4
     assert "junit.xml" in capsys.readouterr().err
 
 
 def test_a_folder_is_no_file_for_a_report(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--junit"):
-        Reports(junit_file=tmp_path)
+        campaign.resume_campaign(tmp_path, junit_file=tmp_path)
 
 
 def test_a_campaign_that_ended_early_is_no_success_and_gives_the_reason_once() -> None:
     state = night((CRASH, "valid", ()), why=None)
-    state.apply_line({"event": ENDED, "time_s": 100, "why": "the disk is full: make room", "early": True})
-    assert exit_code(state, Ledger()) == 4
+    at(state, 100.0).end_session("the disk is full: make room", early=True)
     night_results = results(state)
+    assert night_results.exit_code == 4
     assert outcome(cases(night_results)["floodmark.campaign: the campaign came to its end"]) == (
         "error", "the disk is full: make room")
     assert summary(night_results).count("the disk is full") == 1
-    assert state_of([*state.lines, {"event": OPENED, "time_s": 200}]).ended_early is False
+    state.open_session()
+    assert results(state).ended_early is False
 
 
 REASON = "the trace has a broken line"
@@ -228,9 +218,7 @@ REASON = "the trace has a broken line"
 
 @pytest.mark.parametrize("kind", ["unknown", "failed in the harness", "stuck"])
 def test_a_run_without_a_violation_gives_its_reason_in_every_report(kind: str) -> None:
-    state = night((CRASH, kind, (HUNG,) if kind == "stuck" else ()))
-    line = {**dict(state.lines[-2]), "why": REASON}
-    night_results = results(state_of([*state.lines[:-2], line, state.lines[-1]]))
+    night_results = results(night((CRASH, kind, (HUNG,) if kind == "stuck" else ()), judged={"why": REASON}))
     pages = (campaign_markdown(night_results).decode(), campaign_junit(night_results, NOW).decode())
     for report in (summary(night_results), *pages):
         assert REASON in report

@@ -1,7 +1,6 @@
 """A resumed campaign: what it remembers, what can be changed, what is judged again, what is synced when."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,11 @@ from nights import CRASH, CUT, LOST, night, written
 from floodmark.checkers.judge.failures import Failure
 from floodmark.checkers.judge.verdicts import failed
 from floodmark.harness import pipeline
-from floodmark.harness.campaign.journal import (
-    JUDGED,
-    RECORDED,
-    CampaignAt,
-    Journal,
-    State,
-)
 from floodmark.harness.campaign.ledger import Ledger, load, save
+from floodmark.harness.campaign.state import about_of, state_of
 from floodmark.harness.commands import campaign as campaign_commands
 from floodmark.harness.commands.campaign_judge import answer
-from floodmark.harness.commands.campaign_processes import PlayerProcess
+from floodmark.harness.commands.campaign_processes import JUDGE
 from floodmark.harness.pipeline import saved_verdict
 from floodmark.harness.run import sync_run
 
@@ -51,9 +44,11 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any]) -> list[list[str]]:
     calls: list[list[str]] = []
 
-    class FixedJudge:
-        def __init__(self, log: Path) -> None:
-            pass
+    class FixedWorker:
+        """A judge that answers so, and a player whose runs have a history."""
+
+        def __init__(self, module: str, log: Path) -> None:
+            self.module = module
 
         async def start(self) -> None:
             pass
@@ -61,26 +56,26 @@ def judge_answering(monkeypatch: pytest.MonkeyPatch, answered: dict[str, Any]) -
         async def end(self) -> None:
             pass
 
-        async def judge(self, folders: Sequence[Path]) -> list[dict[str, Any]]:
-            calls.append([folder.name for folder in folders])
-            return [dict(answered) for _ in folders]
+        async def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+            if self.module == JUDGE:
+                calls.append([Path(folder).name for folder in request["folders"]])
+                return {"answers": [dict(answered) for _ in request["folders"]]}
+            Path(request["folder"]).mkdir(parents=True)
+            (Path(request["folder"]) / "history.jsonl").touch()
+            return {"why": None}
 
-    monkeypatch.setattr(campaign_commands, "JudgeProcess", FixedJudge)
+    monkeypatch.setattr(campaign_commands, "Worker", FixedWorker)
     return calls
-
-
-def campaign_json(folder: Path) -> dict[str, Any]:
-    return CampaignAt(folder=folder).about()
 
 
 # -- what is remembered, what can be changed ----------------------------------------------------------------
 
 
 def test_the_ledger_of_the_run_is_remembered(tmp_path: Path, judge: list[list[str]]) -> None:
-    folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
+    folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None), Ledger(),
                      plan=PLAN, runs=1)
     (folder / "campaign.json").write_bytes(orjson.dumps(
-        {**campaign_json(folder), "ledger": str(tmp_path / "named.json")}))
+        {**about_of(folder), "ledger": str(tmp_path / "named.json")}))
     assert floodmark("campaign", "resume", folder).code == 1
     assert list(load(tmp_path / "named.json").entries) == [LOST.id]
     assert load(tmp_path / "ledger.json") == Ledger()  # the ledger beside the folder is not used
@@ -89,32 +84,32 @@ def test_the_ledger_of_the_run_is_remembered(tmp_path: Path, judge: list[list[st
 def test_another_ledger_gets_all_findings_and_is_kept_for_the_campaign(
     tmp_path: Path, judge: list[list[str]]
 ) -> None:
-    folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
+    folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None), Ledger(),
                      plan=PLAN, runs=1)
     other = tmp_path / "other" / "ledger.json"
     assert floodmark("campaign", "resume", folder, "--ledger", other).code == 1
     assert list(load(other).entries) == [LOST.id]
     assert load(tmp_path / "ledger.json") == Ledger()
-    save(other, load(other).with_mark(LOST.id, reason="KAFKA-1", since="2026-03-02"))
+    save(other, load(other).changed(LOST.id, known={"reason": "KAFKA-1", "since": "2026-03-02"}))
     again = floodmark("campaign", "resume", folder)
     assert (again.code, "known: KAFKA-1" in again.out) == (0, True), again
 
 
 def test_a_ledger_of_a_newer_version_is_refused(tmp_path: Path, judge: list[list[str]]) -> None:
-    folder = written(tmp_path / "night", night((CRASH, "valid", ()), why=None).lines, Ledger(), plan=PLAN)
-    before = campaign_json(folder)
+    folder = written(tmp_path / "night", night((CRASH, "valid", ()), why=None), Ledger(), plan=PLAN)
+    before = about_of(folder)
     (tmp_path / "newer.json").write_text('{"format": 2}')
     result = floodmark("campaign", "resume", folder, "--ledger", tmp_path / "newer.json")
     assert (result.code, "a newer version of floodmark wrote it" in result.err) == (4, True), result
-    assert campaign_json(folder) == before
+    assert about_of(folder) == before
 
 
 def test_new_limits_of_time_and_runs_are_kept(tmp_path: Path, judge: list[list[str]]) -> None:
-    folder = written(tmp_path / "night", night((CRASH, "valid", ())).lines, Ledger(), plan=PLAN)
+    folder = written(tmp_path / "night", night((CRASH, "valid", ())), Ledger(), plan=PLAN)
     assert floodmark("campaign", "resume", folder, "--for", "2h", "--runs", 1).code == 0
-    assert (campaign_json(folder)["budget_s"], campaign_json(folder)["runs"]) == (7200, 1)
+    assert (about_of(folder)["budget_s"], about_of(folder)["runs"]) == (7200, 1)
     assert floodmark("campaign", "resume", folder).code == 0
-    assert (campaign_json(folder)["budget_s"], campaign_json(folder)["runs"]) == (7200, 1)
+    assert (about_of(folder)["budget_s"], about_of(folder)["runs"]) == (7200, 1)
     result = floodmark("campaign", "resume", folder, "--for", "soon")
     assert (result.code, "--for: 'soon' is not a time" in result.err) == (2, True), result
 
@@ -124,17 +119,16 @@ def test_new_limits_of_time_and_runs_are_kept(tmp_path: Path, judge: list[list[s
 
 def with_a_failed_judge(tmp_path: Path) -> Path:
     """The judge failed on the second of three runs."""
-    lines = [{**line, **FAILED} if line["event"] == JUDGED and line["run"] == 2 else line
-             for line in night((CRASH, "valid", ()), (CUT, "valid", ()), (CUT, "valid", ()), why=None).lines]
-    return written(tmp_path / "night", lines, Ledger(), plan=PLAN, runs=3)
+    state = night((CRASH, "valid", ()), (CUT, "valid", ()), (CUT, "valid", ()), why=None)
+    state.judge(2, FAILED, None)
+    return written(tmp_path / "night", state, Ledger(), plan=PLAN, runs=3)
 
 
 def test_a_run_on_which_the_judge_failed_is_judged_once_more(tmp_path: Path, judge: list[list[str]]) -> None:
     folder = with_a_failed_judge(tmp_path)
     assert floodmark("campaign", "resume", folder).code == 0
     assert judge == [["2"]]
-    assert [run.judged and run.judged["kind"] for run in CampaignAt(folder=folder).state().runs.values()] == [
-        "valid"] * 3
+    assert [run.kind for run in state_of(folder).runs()] == ["valid"] * 3
     assert floodmark("campaign", "resume", folder).code == 0
     assert judge == [["2"]]
 
@@ -156,19 +150,13 @@ def test_a_reproduction_on_which_the_judge_failed_is_not_counted(
     """Neither as reproduced nor as not reproduced; its folder is kept whole."""
     judge_answering(monkeypatch, FAILED)
 
-    async def played(_: PlayerProcess, request: dict[str, Any]) -> dict[str, Any]:
-        Path(request["folder"]).mkdir(parents=True)
-        (Path(request["folder"]) / "history.jsonl").touch()
-        return {"why": None}
-
-    monkeypatch.setattr(PlayerProcess, "play", played)
-    folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None).lines, Ledger(),
+    folder = written(tmp_path / "night", night((CRASH, "invalid", (LOST,)), why=None), Ledger(),
                      plan=PLAN.replace("reproduce = 0", "reproduce = 1"), runs=1)
     assert floodmark("campaign", "resume", folder).code == 1
-    (line,) = CampaignAt(folder=folder).state().reproductions[LOST.id]
-    assert (line["shown"], line["why"]) == (None, FAILED["why"])
+    ((shown, why, again),) = state_of(folder).select("SELECT shown, why, folder FROM reproductions")
+    assert (shown, why) == (None, FAILED["why"])
     assert load(tmp_path / "ledger.json").entries[LOST.id].reproduced == (0, 0)
-    assert (folder / line["folder"] / "history.jsonl").exists()
+    assert (folder / again / "history.jsonl").exists()
 
 
 def test_a_failed_judge_reports_its_failure(tmp_path: Path) -> None:
@@ -176,7 +164,6 @@ def test_a_failed_judge_reports_its_failure(tmp_path: Path) -> None:
     reply = answer(saved_verdict(tmp_path, failed(Failure(words="MemoryError", traceback="at line 1"), {})))
     assert (reply["judge_failed"], reply["kind"], "the judge failed: MemoryError" in reply["why"]) == (
         True, "failed in the harness", True)
-    assert State().to_be_judged == []
 
 
 # -- on disk ------------------------------------------------------------------------------------------------
@@ -210,11 +197,6 @@ def test_a_ledger_is_synced_before_it_replaces_the_old_one(
     assert (renamed, folder) == (("rename", str(tmp_path / "ledger.json")), ("sync", str(tmp_path)))
 
 
-def test_a_journals_name_is_synced_before_its_first_line(tmp_path: Path, disk: list[tuple[str, str]]) -> None:
-    Journal(tmp_path / "journal.jsonl").close()
-    assert disk == [("sync", str(tmp_path))]
-
-
 def test_a_run_is_synced_before_it_is_recorded(tmp_path: Path, disk: list[tuple[str, str]]) -> None:
     """All files that a judge reads, and its folder's entry in the campaign."""
     run = tmp_path / "runs" / "1"
@@ -229,7 +211,7 @@ def test_a_run_is_synced_before_it_is_recorded(tmp_path: Path, disk: list[tuple[
         run / "logs" / "n1.jsonl", run / "logs", run / "history.jsonl", run / "run.json", run, run.parent)]
 
 
-def test_a_verdict_is_synced_before_the_journal_records_it(
+def test_a_verdict_is_synced_before_the_state_has_it(
     tmp_path: Path, disk: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Because the history of a valid run is deleted then."""
@@ -257,11 +239,10 @@ def test_a_disk_error_is_reported_as_an_unsaved_verdict(
 def test_campaign_json_is_synced_before_the_campaign_begins(
     tmp_path: Path, disk: list[tuple[str, str]], judge: list[list[str]]
 ) -> None:
-    folder = written(tmp_path / "night", night((CRASH, "valid", ())).lines, Ledger(), plan=PLAN, runs=1)
+    folder = written(tmp_path / "night", night((CRASH, "valid", ())), Ledger(), plan=PLAN, runs=1)
     disk.clear()
     assert floodmark("campaign", "resume", folder, "--for", "2h").code == 0
     paths = [name for operation, name in disk if operation == "rename"]
     assert paths[0] == str(folder / "campaign.json")
     assert disk[disk.index(("rename", paths[0])) + 1] == ("sync", str(folder))
     assert orjson.loads((folder / "campaign.json").read_bytes())["budget_s"] == 7200
-    assert RECORDED in {line["event"] for line in CampaignAt(folder=folder).state().lines}

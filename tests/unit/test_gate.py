@@ -12,9 +12,9 @@ from command_line import floodmark, golden
 from floodmark.checkers.judge import report
 from floodmark.harness import pipeline
 from floodmark.harness.commands import check, rejudge, run
-from floodmark.harness.commands.campaign_run import shrink
 from floodmark.harness.commands.folder_arguments import chosen, chosen_runs
 from floodmark.harness.errors import UsageError
+from floodmark.harness.pipeline import shrink
 from floodmark.harness.reports.gate_outcomes import outcome_of
 from floodmark.harness.run import RUNS
 from floodmark.harness.verdict import (

@@ -6,18 +6,17 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from nights import empty_state
 
 from floodmark.harness import catalog
-from floodmark.harness.campaign.cases import case_to_json
-from floodmark.harness.campaign.gates import broken, of_case, sentences
-from floodmark.harness.campaign.journal import BEGAN, JUDGED, RECORDED, State, state_of
+from floodmark.harness.campaign.gates import broken, of_case
 from floodmark.harness.campaign.ledger import Ledger
-from floodmark.harness.commands.campaign import exit_code, summary
 from floodmark.harness.commands.campaign_judge import figures
 from floodmark.harness.commands.campaign_run import with_gates
 from floodmark.harness.reports.campaign_junit import campaign_junit
 from floodmark.harness.reports.campaign_markdown import campaign_markdown
-from floodmark.harness.reports.campaign_results import Results, results_of
+from floodmark.harness.reports.campaign_results import Results, gates_of, results_of
+from floodmark.harness.reports.campaign_text import summary
 from floodmark.harness.spec import RunSpec
 
 NOW = datetime.datetime(2026, 2, 3, tzinfo=datetime.UTC)
@@ -59,45 +58,40 @@ def test_a_run_that_could_not_be_measured_is_unknown() -> None:
     assert with_gates(unmeasured, {})["kind"] == "valid"
 
 
-def state_with(**judged: Any) -> State:
-    case = case_to_json(RunSpec(rules="kip-320"))
-    return state_of([
-        {"event": BEGAN, "time_s": 1, "run": 1, "case": case, "seed": 7, "folder": "runs/00001"},
-        {"event": RECORDED, "time_s": 2, "run": 1},
-        {"event": JUDGED, "time_s": 3, "run": 1, **answer(**judged)},
-    ])
-
-
-def results(state: State) -> Results:
+def results_with(**judged: Any) -> Results:
+    state = empty_state()
+    state.begin(1, 7, RunSpec(rules="kip-320"), "runs/00001")
+    state.end_run(1, {})
+    state.judge(1, answer(**judged), None)
     return results_of(state, Ledger(), {}, [RunSpec(rules="kip-320")], folder="night")
 
 
 def test_a_broken_gate_fails_a_campaign_like_a_bug_and_is_reported() -> None:
     rows = broken(GATES, {"max_unavailable_s": 12.34, "max_recovery_s": 0.5, "min_acked": 99})
-    state = state_with(kind="gate", gates=rows)
-    assert exit_code(state, Ledger()) == 1
-    text = summary(results(state))
+    results = results_with(kind="gate", gates=rows)
+    assert results.exit_code == 1
+    text = summary(results)
     assert "1 run: 1 gate;" in text
     assert ("gate: kip-320 none seed 7: a partition was not acked for 12.3 s while a fault was in force, "
             "10 s are allowed (max_unavailable_s); 99 writes were acked, at least 100 are required; "
             "runs/00001") in text
-    case = next(one for one in ElementTree.fromstring(campaign_junit(results(state), NOW)).iter("testcase")
+    case = next(one for one in ElementTree.fromstring(campaign_junit(results, NOW)).iter("testcase")
                 if one.get("name") == "kip-320 none")
     failure = case.find("failure")
     assert failure is not None
     assert "1 that broke a gate of 1 run; night/runs/00001 (seed 7): a partition was not acked" in str(
         failure.get("message"))
-    assert "### Runs that broke a gate" in campaign_markdown(results(state)).decode()
+    assert "### Runs that broke a gate" in campaign_markdown(results).decode()
 
 
 def test_a_run_within_its_gates_or_without_any_passes() -> None:
-    assert exit_code(state_with(gates=[]), Ledger()) == 0
-    assert exit_code(state_with(), Ledger()) == 0
-    assert "gate" not in summary(results(state_with(gates=[])))
+    assert results_with(gates=[]).exit_code == results_with().exit_code == 0
+    assert "gate" not in summary(results_with(gates=[]))
 
 
 def test_the_sentence_of_a_slow_recovery() -> None:
-    assert sentences(broken({"max_recovery_s": 0.25}, {"max_recovery_s": 0.5})) == (
+    rows = broken({"max_recovery_s": 0.25}, {"max_recovery_s": 0.5})
+    assert gates_of(results_with(kind="gate", gates=rows).runs[0]) == (
         "a partition was not acked for 500 ms after a fault was mended, 250 ms are allowed (max_recovery_s)")
 
 

@@ -5,22 +5,20 @@ from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
+import msgspec
 import pytest
 from command_line import floodmark
 from judged_runs import judged
 from nights import ABOUT, ALLOWED, CRASH, CUT, EARLIER, GONE, HUNG, LOST, night, written
 
-from floodmark.harness.campaign.journal import JUDGED, State, state_of
-from floodmark.harness.campaign.ledger import Ledger, Night, load, save
+from floodmark.harness.campaign.ledger import Ledger, Night, load, save, with_findings
 from floodmark.harness.campaign.quantities import count_text
 from floodmark.harness.campaign.rates import per_100
-from floodmark.harness.campaign.trend import Point, trend
+from floodmark.harness.campaign.state import DATABASE, State, about_of
 from floodmark.harness.commands import campaign, campaign_index
-from floodmark.harness.commands.campaign import Reports
 from floodmark.harness.commands.campaign_index import index_beside, write_index
-from floodmark.harness.commands.campaign_run import with_findings
 from floodmark.harness.errors import FloodmarkError
-from floodmark.harness.reports.campaign_results import results_of
+from floodmark.harness.reports.campaign_results import Point, results_of, trend
 from floodmark.harness.reports.html.coverage import Grid, Square, grid_of, grid_table
 from floodmark.harness.reports.html.elements import BYTES_OF_A_NIGHT
 from floodmark.harness.reports.html.sparks import (
@@ -50,7 +48,7 @@ MIXED = night((CRASH, "invalid", (LOST,)), (CRASH, "valid", ()), (CUT, "stuck", 
 
 def folder_of(tmp_path: Path, state: State, before: Ledger | None = None, plan: str = PLAN) -> Path:
     folder = tmp_path / "nights" / "monday"
-    return written(folder, state.lines, with_findings(before or Ledger(), state, ABOUT, folder), plan=plan)
+    return written(folder, state, with_findings(before or Ledger(), state, ABOUT, folder), plan=plan)
 
 
 def page(folder: Path) -> str:
@@ -80,8 +78,8 @@ def test_counts_are_short_from_a_million_on() -> None:
 
 def test_a_signature_shows_how_often_since_when_and_whether_it_was_seen_before(tmp_path: Path) -> None:
     before = Ledger(nights={"night1": EARLIER})
-    before = before.with_finding(GONE, "night1", 3, faults={"crash": 3}, smallest=None)
-    before = before.with_note(GONE.id, "see the mail of the 3rd")
+    before = before.with_finding(GONE, "night1", 3, faults={"crash": 3})
+    before = before.changed(GONE.id, notes=("see the mail of the 3rd",))
     state = night((CRASH, "invalid", (LOST,)), (CRASH, "invalid", (GONE,)), (CRASH, "valid", ()))
     shown = section(page(folder_of(tmp_path, state, before)), "signatures")
 
@@ -100,8 +98,8 @@ def test_known_permitted_and_gone_signatures_are_shown_apart(tmp_path: Path) -> 
     before = Ledger(nights={"night1": EARLIER})
     absent = replace(LOST, finding="duplicate")
     for signature in (GONE, absent):
-        before = before.with_finding(signature, "night1", 3, faults={}, smallest=None)
-    before = before.with_mark(GONE.id, reason="KAFKA-1211", since="2026-02-02")
+        before = before.with_finding(signature, "night1", 3)
+    before = before.changed(GONE.id, known={"reason": "KAFKA-1211", "since": "2026-02-02"})
     text = page(folder_of(tmp_path, night((CRASH, "invalid", (GONE, ALLOWED))), before))
     shown = section(text, "signatures")
 
@@ -141,8 +139,8 @@ def test_a_night_under_way_and_a_missing_ledger_are_stated(tmp_path: Path) -> No
 def test_the_counts_of_runs_add_up_while_a_night_goes_on(tmp_path: Path) -> None:
     """And a run's number and seed stay together on a narrow page, which lays out a cell as a grid."""
     whole = night((CRASH, "valid", ()), (CRASH, "valid", ()), (CUT, "valid", ()), why=None)
-    going_on = page(folder_of(tmp_path, state_of([
-        line for line in whole.lines if line.get("run") != 3 or line["event"] != JUDGED])))
+    whole.database.execute("UPDATE runs SET status = 'recorded', judged = NULL WHERE number = 3")
+    going_on = page(folder_of(tmp_path, whole))
     assert "runs: 2 valid, 1 not judged yet" in going_on
     assert re.search(r"<td[^>]*><div>3 <span class=\"small\">seed 103</span></div></td>", going_on)
 
@@ -153,9 +151,9 @@ def test_no_text_of_a_folder_or_a_ledger_is_markup(tmp_path: Path) -> None:
     hostile = replace(LOST, system=case.system, how=NASTY, step=NASTY, guarantees=NASTY, finding=NASTY)
     known = replace(hostile, finding="lost-write")
     state = night((case, "invalid", (hostile, known)), (case, NASTY, ()), (case, "not made", ()))
-    before = Ledger(nights={"night1": replace(EARLIER, began=NASTY, runs={case.system: 3})})
-    before = before.with_finding(known, "night1", 1, faults={NASTY: 1}, smallest=None)
-    before = before.with_mark(known.id, reason=NASTY, since=NASTY).with_note(known.id, NASTY)
+    before = Ledger(nights={"night1": msgspec.structs.replace(EARLIER, began=NASTY, runs={case.system: 3})})
+    before = before.with_finding(known, "night1", 1, faults={NASTY: 1})
+    before = before.changed(known.id, known={"reason": NASTY, "since": NASTY}, notes=(NASTY,))
     folder = folder_of(tmp_path, state, before, plan=f"{PLAN}# {NASTY.translate({27: None})}\n")
 
     text = page(folder)
@@ -172,8 +170,8 @@ def test_a_link_has_no_scheme_and_leads_to_a_page_that_exists(tmp_path: Path) ->
     folder = folder_of(tmp_path, state)
     odd = folder / "javascript:alert(1)\"><b>#?%"
     run = judged(tmp_path, "double-failover").rename(odd)
-    lines = [{**line, "folder": odd.name} if "case" in line else line for line in state.lines]
-    again = written(tmp_path / "two" / "monday", lines, Ledger(), plan=PLAN)
+    state.database.execute("UPDATE runs SET folder = ?", (odd.name,))
+    again = written(tmp_path / "two" / "monday", state, Ledger(), plan=PLAN)
     run.rename(again / odd.name)
 
     text = page(again)
@@ -189,23 +187,23 @@ def test_a_link_has_no_scheme_and_leads_to_a_page_that_exists(tmp_path: Path) ->
 
 def test_no_page_is_written_outside_the_campaign(tmp_path: Path) -> None:
     state = night((CRASH, "invalid", (LOST,)))
-    lines = [{**line, "folder": "../../double-failover"} if "case" in line else line for line in state.lines]
+    state.database.execute("UPDATE runs SET folder = '../../double-failover'")
     run = judged(tmp_path, "double-failover")
 
-    assert "href" not in page(written(tmp_path / "nights" / "monday", lines, Ledger(), plan=PLAN))
+    assert "href" not in page(written(tmp_path / "nights" / "monday", state, Ledger(), plan=PLAN))
     assert not (run / "report.html").exists()
 
 
-def test_a_foreign_journal_is_an_error_and_an_unreadable_plan_hides_nothing(tmp_path: Path) -> None:
+def test_a_foreign_state_is_an_error_and_an_unreadable_plan_hides_nothing(tmp_path: Path) -> None:
     state = night((CRASH, "invalid", (LOST,)))
     folder = folder_of(tmp_path, state, plan="for = ")
     assert "crash" in section(page(folder), "coverage")
 
-    odd = (folder / "journal.jsonl").read_text().replace('"signatures":[{', '"signatures":[{"x":1,')
-    (folder / "journal.jsonl").write_text(odd)
+    state.database.execute("UPDATE runs SET judged = json_set(judged, '$.signatures[0].x', 1)")
+    (folder / DATABASE).write_bytes(state.database.serialize())
     answer = floodmark("report", folder)
 
-    assert (answer.code, "is not a journal of this version" in answer.err) == (4, True)
+    assert (answer.code, "campaign.db is not a state of this version" in answer.err) == (4, True)
 
 
 def test_the_page_of_ten_thousand_runs_is_small(tmp_path: Path) -> None:
@@ -240,8 +238,8 @@ def test_a_square_counts_all_workloads_of_a_system_under_a_nemesis() -> None:
 
 
 def test_a_known_finding_is_not_red_and_a_permitted_one_is_not_counted() -> None:
-    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1, faults={}, smallest=None)
-    before = before.with_mark(GONE.id, reason="KAFKA-1", since="2026")
+    before = Ledger(nights={"night1": EARLIER}).with_finding(GONE, "night1", 1)
+    before = before.changed(GONE.id, known={"reason": "KAFKA-1", "since": "2026"})
     cells = grid(night((CRASH, "invalid", (GONE,)), (CRASH, "invalid", (GONE, LOST)),
                        (CRASH, "valid", (ALLOWED,))), before)
 
@@ -274,9 +272,9 @@ def point(hits: int, of: int, began: str = "2026-03-01T02:00:00+00:00") -> Point
 def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
     nights = {f"n{day}": Night(began=f"2026-02-{day:02d}T02:00:00+00:00", version="0.1.0", commit=None,
                                runs={"kip-279": 10} if day != 19 else {"kip-101": 5}) for day in range(1, 21)}
-    nights["later"] = replace(EARLIER, began="2026-04-01T02:00:00+00:00")
-    ledger = Ledger(nights=nights).with_finding(LOST, "n20", 4, faults={}, smallest=None)
-    ledger = ledger.with_finding(LOST, "later", 9, faults={}, smallest=None)
+    nights["later"] = msgspec.structs.replace(EARLIER, began="2026-04-01T02:00:00+00:00")
+    ledger = Ledger(nights=nights).with_finding(LOST, "n20", 4)
+    ledger = ledger.with_finding(LOST, "later", 9)
 
     points = trend(ledger, LOST, ABOUT, hits=2, of=8, nights=4)
 
@@ -287,9 +285,9 @@ def test_a_trend_ends_with_this_night_and_counts_no_later_one() -> None:
 
 def test_a_cause_seen_only_in_later_nights_is_new() -> None:
     state = night((CRASH, "invalid", (LOST,)))
-    later = Ledger(nights={"later": replace(EARLIER, began="2026-04-01")})
+    later = Ledger(nights={"later": msgspec.structs.replace(EARLIER, began="2026-04-01")})
     ledger = with_findings(later, state, ABOUT, Path("/n"))
-    ledger = ledger.with_finding(LOST, "later", 1, faults={}, smallest=None)
+    ledger = ledger.with_finding(LOST, "later", 1)
 
     (cause,) = results_of(state, ledger, ABOUT, [CRASH], folder="n").causes
 
@@ -332,9 +330,9 @@ def test_a_campaign_names_its_page_on_the_line_before_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = folder_of(tmp_path, MIXED)
-    monkeypatch.setattr(campaign, "run_session", lambda *_: MIXED)
+    monkeypatch.setattr(campaign, "run_session", lambda *_: None)
 
-    assert campaign.resume_campaign(folder, Reports()) == 1
+    assert campaign.resume_campaign(folder) == 1
 
     assert capsys.readouterr().out.splitlines()[-2:] == [f"  page       {folder / 'index.html'}", str(folder)]
     assert "<title>1 new, 1 new (stuck), 5 runs" in (folder / "index.html").read_text()
@@ -343,13 +341,13 @@ def test_a_campaign_names_its_page_on_the_line_before_its_folder(
 def test_the_page_of_an_interrupted_campaign_states_the_interruption(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object) -> State:
+    def interrupted(*_: object) -> None:
         raise FloodmarkError("interrupted; to continue: floodmark campaign resume night")
 
     folder = folder_of(tmp_path, MIXED)
     monkeypatch.setattr(campaign, "run_session", interrupted)
     with pytest.raises(FloodmarkError, match="interrupted"):
-        campaign.resume_campaign(folder, Reports())
+        campaign.resume_campaign(folder)
 
     assert "It did not finish: interrupted" in (folder / "index.html").read_text()
 
@@ -359,14 +357,14 @@ def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     folder = folder_of(tmp_path, MIXED)
-    index_beside(folder, MIXED, campaign_index.CampaignAt(folder=folder).about())
+    index_beside(folder, about_of(folder))
     before = (folder / "index.html").read_bytes()
 
     def fail(*_: object) -> bytes:
         raise error
 
     monkeypatch.setattr(campaign_index, "page_of_night", fail)
-    assert index_beside(folder, MIXED, campaign_index.CampaignAt(folder=folder).about()) is None
+    assert index_beside(folder, about_of(folder)) is None
 
     assert f"its page was not written: {error}" in capsys.readouterr().err.replace(
         "a bug of floodmark's own (ValueError: odd)", "odd")
@@ -376,7 +374,7 @@ def test_a_page_that_cannot_be_made_is_reported_and_fails_nothing(
 def test_report_takes_a_campaigns_folder_and_another_ledger(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, night((CRASH, "invalid", (LOST,))))
     ledger = load(folder.parent / "ledger.json")
-    save(tmp_path / "ours.json", ledger.with_mark(LOST.id, reason="KAFKA-9", since="2026-02-02"))
+    save(tmp_path / "ours.json", ledger.changed(LOST.id, known={"reason": "KAFKA-9", "since": "2026-02-02"}))
 
     assert floodmark("report", folder).out.splitlines() == [str(folder / "index.html")]
     answer = floodmark("report", folder, "--ledger", tmp_path / "ours.json", "--out", tmp_path / "page.html")

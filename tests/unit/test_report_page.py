@@ -13,7 +13,7 @@ from command_line import edit_lines, edit_run, floodmark
 from judged_runs import judged, judged_names
 from timed_runs import TimedRun
 
-from floodmark.harness.campaign.cases import case_to_json
+from floodmark.harness.campaign.plan import case_to_json
 from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.reports import html as report_html
 from floodmark.harness.reports.html.facts import facts_of

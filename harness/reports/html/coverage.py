@@ -4,7 +4,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from floodmark.harness.campaign.signatures import Signature
 from floodmark.harness.reports.campaign_results import KNOWN, Cause, Cell
 from floodmark.harness.reports.html.elements import Markup, text
 
@@ -38,8 +37,7 @@ def grid_of(cells: Sequence[Cell], causes: Sequence[Cause]) -> Grid:
     squares: dict[Key, Square] = {}
     for cell in cells:
         key = (cell.case.system, cell.case.faults)
-        shown = [{Signature(**row) for row in run.judged["signatures"]}
-                 for run in cell.runs if run.judged is not None]
+        shown = [{*run.signatures} for run in cell.runs if run.judged is not None]
         before = squares.get(key, Square())
         squares[key] = Square(
             runs=before.runs + len(shown),

@@ -16,12 +16,11 @@ from typing import Any
 
 from floodmark.checkers.text.explain import EXPLANATIONS
 from floodmark.harness.campaign.gates import MAX_RECOVERY_S, MAX_UNAVAILABLE_S
-from floodmark.harness.campaign.journal import RECORDED, RunState, State
 from floodmark.harness.campaign.ledger import Entry, Ledger
 from floodmark.harness.campaign.quantities import count_text, short_time_text, time_text
 from floodmark.harness.campaign.rates import per_100, two_digits
 from floodmark.harness.campaign.signatures import Signature
-from floodmark.harness.campaign.trend import trend
+from floodmark.harness.campaign.state import FAILED, RunState
 from floodmark.harness.reports.campaign_results import (
     ABSENT,
     KNOWN,
@@ -31,7 +30,7 @@ from floodmark.harness.reports.campaign_results import (
     Cause,
     Results,
     gates_of,
-    totals_of,
+    trend,
     why_of,
 )
 from floodmark.harness.reports.explanations import short_meaning
@@ -54,19 +53,13 @@ class NightFacts:
     """The state of a campaign when its page is made."""
 
     results: Results
-    state: State
     about: Mapping[str, Any]  # campaign.json
     ledger: Ledger
     has_ledger: bool
     pages: Mapping[str, str]  # by run folder, as `results` names it: the relative address of its page
     made_at: datetime.datetime  # with its zone
     showing: Mapping[Signature, Sequence[RunState]]  # the runs that showed each
-
-    @property
-    def took_s(self) -> dict[int, float]:
-        """The seconds that each recorded run took, by its number."""
-        return {int(line["run"]): float(line.get("took_s") or 0.0) for line in self.state.lines
-                if line["event"] == RECORDED}
+    reproductions: int = 0  # that were tried
 
     @property
     def folder(self) -> str:
@@ -105,14 +98,14 @@ def page_of_night(facts: NightFacts) -> bytes:
 
 def heading(facts: NightFacts) -> str:
     """`2 new, 1 known, 412 runs, 1.9 M acked writes, 3 h 58 min`."""
-    of = totals_of(facts.state)
-    return (f"{facts.results.counts}, {many(of.runs, 'run')}, {count_text(of.acked)} acked writes, "
-            f"{time_text(facts.state.spent_s)}")
+    of = facts.results
+    return (f"{of.counts}, {many(len(of.runs), 'run')}, {count_text(of.acked)} acked writes, "
+            f"{time_text(of.spent_s)}")
 
 
 def head(facts: NightFacts, title: str) -> str:
     found = title[:len(facts.results.counts)]
-    sure = not facts.results.trouble and totals_of(facts.state).runs
+    sure = not facts.results.trouble and facts.results.runs
     kind = "doubt" if facts.results.causes or not sure else "good"
     words = [f'<span class="{"bad" if is_failing(one) else kind}">{text(one)}</span>'
              for one in found.split(", ")]
@@ -152,8 +145,8 @@ def incomplete_section(facts: NightFacts) -> str:
     lines = []
     if facts.results.trouble:
         lines.append(f"It did not finish: {facts.results.trouble}")
-    elif facts.state.why_ended is None:
-        left = sum(not run.done for run in facts.state.runs.values())
+    elif facts.results.why_ended is None:
+        left = sum(not run.done for run in facts.results.runs)
         lines.append(f"As of {moment(facts.made_at.isoformat())}: the campaign is not finished; "
                      f"{many(left, 'run')} begun and not judged yet.")
     if not facts.has_ledger:
@@ -165,19 +158,18 @@ def incomplete_section(facts: NightFacts) -> str:
 
 
 def numbers(facts: NightFacts) -> str:
-    of, spent_s = totals_of(facts.state), facts.state.spent_s
-    done = sum(run.done for run in facts.state.runs.values())
+    of, spent_s = facts.results, facts.results.spent_s
+    done = sum(run.done for run in facts.results.runs)
     budget_s = facts.about.get("budget_s")
     time = f"of {time_text(budget_s)}" if isinstance(budget_s, int | float) else "at work"
-    time += f"; {facts.state.why_ended}" if facts.state.why_ended is not None else ""
-    again = [line.get("shown") for lines in facts.state.reproductions.values() for line in lines]
+    time += f"; {facts.results.why_ended}" if facts.results.why_ended is not None else ""
     shown = [
-        (f"{of.runs:,}", f"runs: {of.kinds}"),
+        (f"{len(of.runs):,}", f"runs: {of.kinds}"),
         (f"{of.acked:,}", "acked writes"),
         (f"{of.faults:,}", "faults"),
         (time_text(spent_s), time),
         (f"{3600 * done / spent_s:.0f}" if spent_s >= 1 else "-", "runs an hour"
-         + (f", and {many(len(again), 'reproduction')}" if again else "")),
+         + (f", and {many(facts.reproductions, 'reproduction')}" if facts.reproductions else "")),
     ]
     inside = "".join(f"<div><b>{text(number)}</b>{text(label)}</div>" for number, label in shown)
     return f'<section class="card" aria-label="what happened"><div class="numbers">{inside}</div></section>'
@@ -188,7 +180,7 @@ def numbers(facts: NightFacts) -> str:
 
 def signatures(facts: NightFacts, causes: Sequence[Cause]) -> str:
     if not causes:
-        judged = sum(run.judged is not None for run in facts.state.runs.values())
+        judged = sum(run.judged is not None for run in facts.results.runs)
         lead = f"No broken law was found in {many(judged, 'run')}."
         rate = f"{per_100(0, judged)}, by the 95 % interval." if judged else ""
         return section("Signatures", "", f'<div class="card"><p class="lead">{text(lead)}</p>'
@@ -317,13 +309,14 @@ def coverage_section(facts: NightFacts) -> str:
 
 def longest(facts: NightFacts) -> str:
     """The runs that took the most time, and those whose clients waited longest."""
-    runs, took_s = facts.state.runs.values(), facts.took_s
-    long = sorted((run for run in runs if run.number in took_s), key=lambda run: -took_s[run.number])
+    runs = facts.results.runs
+    long = sorted((run for run in runs if run.took_s is not None and run.status != FAILED),
+                  key=lambda run: -(run.took_s or 0.0))
     slow = sorted((run for run in runs if waited_s(run) is not None), key=lambda run: -(waited_s(run) or 0.0))
     tables = ""
     if long:
-        rows: list[Row] = [(run_cell(facts, run), text(run.case.title), time_text(took_s[run.number]),
-                 text((run.judged or {}).get("kind", "not judged yet"))) for run in long[:LONGEST]]
+        rows: list[Row] = [(run_cell(facts, run), text(run.case.title), time_text(run.took_s or 0.0),
+                            text(run.kind or "not judged yet")) for run in long[:LONGEST]]
         tables += card("The longest", "from a cluster's start to its end",
                        table(("run", "what ran", "took", "verdict"), rows))
     if slow:
@@ -368,7 +361,7 @@ def gates(facts: NightFacts) -> str:
 def harness(facts: NightFacts) -> str:
     failed = (*facts.results.not_made, *facts.results.harness)
     return runs_section(facts, "The harness failed", "these say nothing of the cluster", failed,
-                        lambda run: why_of(run) or str((run.judged or {}).get("kind")))
+                        lambda run: why_of(run) or run.kind)
 
 
 def unknown(facts: NightFacts) -> str:
@@ -394,7 +387,7 @@ def absences(facts: NightFacts) -> str:
     clauses += [] if results.unknown else ["no run is unknown"]
     sentence = (", ".join(clauses[:-1]) + (" and " if len(clauses) > 1 else "") + clauses[-1]
                 if clauses else "")
-    judged = any(run.judged is not None for run in facts.state.runs.values())
+    judged = any(run.judged is not None for run in facts.results.runs)
     return f'<p class="small">{text(sentence[:1].upper() + sentence[1:])}.</p>' if clauses and judged else ""
 
 
@@ -412,7 +405,7 @@ def next_commands(facts: NightFacts) -> str:
     """The section with the commands to type next."""
     first = next((cause for cause in facts.results.causes if cause.fails and cause.commands), None)
     commands = [*(first.commands if first is not None else ())]
-    if facts.state.why_ended is None:
+    if facts.results.why_ended is None:
         commands.insert(0, shlex.join(["floodmark", "campaign", "resume", facts.folder]))
     commands.append(shlex.join(["floodmark", "campaign", "stats", facts.folder]))
     return section("What to type next", "", f'<div class="card">{typed(map(harmless, commands))}</div>')

@@ -8,11 +8,9 @@ the report is written anyway.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from floodmark.harness.campaign import ledger
-from floodmark.harness.campaign.journal import CampaignAt, State
-from floodmark.harness.campaign.signatures import Signature
+from floodmark.harness.campaign.state import State, about_of, is_campaign, state_of
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.reports.safe_text import harmless
 
@@ -34,21 +32,18 @@ def standing_of(folder: Path) -> Standing:
     """The standing of the cause that this run shows; of several, the one tried most often."""
     folder = folder.resolve()
     for parent in list(folder.parents)[1:3]:
-        at = CampaignAt(folder=parent)
-        if at.about_path.is_file():
+        if is_campaign(parent):
             try:
-                return in_campaign(at, folder)
+                return in_campaign(parent, folder.relative_to(parent))
             except (FloodmarkError, AttributeError, KeyError, TypeError, ValueError):
                 return Standing()
     return Standing()
 
 
-def in_campaign(at: CampaignAt, folder: Path) -> Standing:
-    about, state = at.about(), at.state()
-    word = about.get("ledger")
+def in_campaign(campaign: Path, place: Path) -> Standing:
+    word, state = about_of(campaign).get("ledger"), state_of(campaign)
     known = ledger.load(Path(word)) if isinstance(word, str) else ledger.Ledger()
-    causes = dict(causes_of(state, known, folder.relative_to(at.folder.resolve())))
-    standings = [standing(state, id_, entry, known) for id_, entry in causes.items()]
+    standings = [standing(state, id_, entry, known) for id_, entry in causes_of(state, known, place).items()]
     return max(standings, key=lambda one: (one.tried, one.shown), default=Standing())
 
 
@@ -56,17 +51,15 @@ def causes_of(state: State, known: ledger.Ledger, place: Path) -> Mapping[str, l
     """The run's signatures by id, each with its entry in the ledger."""
     if place.parts[0] == "again":
         return {place.parts[1]: known.entries.get(place.parts[1])}
-    run = next((run for run in state.runs.values() if run.folder == place.as_posix()), None)
-    rows: Any = (run.judged or {}).get("signatures", ()) if run is not None else ()
-    signatures = [Signature(**row) for row in rows]
-    entries = [(signature, known.of(signature)) for signature in signatures]
+    runs = [run for run in state.runs() if run.folder == place.as_posix()]
+    entries = [(signature, known.of(signature)) for run in runs for signature in run.signatures]
     return {signature.id if entry is None else entry.id: entry for signature, entry in entries}
 
 
 def standing(state: State, id_: str, entry: ledger.Entry | None, known: ledger.Ledger) -> Standing:
-    """A cause's standing by the ledger, which covers all campaigns, or by the campaign's own journal."""
-    lines = state.reproductions.get(id_, [])
-    again = sum(bool(line["shown"]) for line in lines), len(lines)
+    """A cause's standing by the ledger, which covers all campaigns, or by the campaign's own state."""
+    tries = state.reproductions(id_)
+    again = sum(map(bool, tries)), len(tries)
     shown, tried = max(again, entry.reproduced if entry is not None else (0, 0), key=lambda pair: pair[1])
     nights = known.nights_with(entry) if entry is not None else []
     return Standing(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from floodmark.harness.campaign.rates import wilson
-from floodmark.harness.campaign.trend import Point
+from floodmark.harness.reports.campaign_results import Point
 from floodmark.harness.reports.html.elements import Markup, text
 
 BAR_WIDTH, BAR_HEIGHT = 120, 12

@@ -31,7 +31,7 @@ from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError
 from floodmark.harness.event_loop import sigterm_handler_restored
 from floodmark.harness.faults import COMMANDS, FAULTS, LOSES
 from floodmark.harness.protocols import Addressed, Cluster, ability, method_for, why_not
-from floodmark.harness.reports.phrases import align_columns
+from floodmark.harness.reports.cluster_table import table
 from floodmark.harness.run import refuse_nonempty
 from floodmark.harness.run_location import temporary_folder
 from floodmark.harness.spec import PROXIED, RunSpec, decoded, pairs
@@ -69,48 +69,6 @@ def cut(folder: Path | None, nodes: Sequence[str], *, others: Sequence[str] = ()
         reset: bool = False) -> int:
     """Cuts the nodes from the others (none: all other brokers). one_way: only the nodes receive nothing."""
     return strike(folder, "cut", nodes, others=list(others), one_way=one_way, reset=reset)
-
-
-def table(answer: Mapping[str, Any]) -> str:
-    """The cluster's state as a table."""
-    lines = [
-        f"bootstrap  {answer['bootstrap']}",
-        "brokers    " + ", ".join(f"{node} {_condition(answer, node)}" for node in answer["nodes"]),
-    ]
-    lines += [f"cut        {one}" for one in answer["cuts"]]
-    rows = [("partition", "leader", "epoch", "ISR", "replica", "LEO", "HW", "epoch", "follows")]
-    for one in answer["partitions"]:
-        truth = one["truth"]
-        known = ("?", "?", "?") if truth is None else (
-            truth["leader"] or "none", str(truth["epoch"]), _members(truth))
-        first = (f"{one['topic']}-{one['partition']}", *known)
-        for node in one["replicas"]:
-            rows.append((*first, node, *_replica(node, one["views"].get(node))))
-            first = ("", "", "", "")
-    return "\n".join([*lines, "", *align_columns(rows)])
-
-
-def _condition(answer: Mapping[str, Any], node: str) -> str:
-    if node not in answer["running"]:
-        return "died by itself" if node in answer["died"] else "down"
-    fenced = node not in answer["unfenced"]
-    if node in answer.get("paused", ()):
-        return "paused, fenced" if fenced else "paused"
-    return "fenced" if fenced else "up"
-
-
-def _members(truth: Mapping[str, Any]) -> str:
-    """The ISR, and the eligible leader replicas if there are any: `n1 (ELR n2 n3)`."""
-    elr = truth.get("elr")
-    return " ".join([*truth["isr"], *([f"(ELR {' '.join(elr)})"] if elr else [])])
-
-
-def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
-    if view is None:
-        return "-", "-", "-", "(silent)"
-    shown = [str(view.get(name, "?")) for name in ("leo", "hw", "epoch")]  # systems may lack some
-    leader = view.get("leader", "?")
-    return shown[0], shown[1], shown[2], "leads" if leader == node else leader or "nobody"
 
 
 def hints(cluster: Cluster) -> str:

@@ -16,11 +16,12 @@ import click
 from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import Part, judge_plays, parts_that_fit, play, print_if_unexpected
+from floodmark.harness.commands.scenario import judge_plays, parts_that_fit, play
 from floodmark.harness.errors import FloodmarkError
 from floodmark.harness.pipeline import new_parent, say
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.run_outcome import ruling
+from floodmark.harness.reports.scenario_table import Part, print_if_unexpected
 from floodmark.harness.run import Run
 from floodmark.harness.verdict import BUG, EXIT_INVALID, EXIT_VALID, Verdict
 from floodmark.nemesis import scenario

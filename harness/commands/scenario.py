@@ -3,17 +3,13 @@ Every row is a run, several at once, repeated if it failed or missed a moment; i
 a table shows what was found.
 """
 
-import shlex
-import statistics
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
-from floodmark.checkers.judge import report
 from floodmark.harness import catalog
 from floodmark.harness.cluster.kafka.distribution import form_of, is_image, is_version, version_of
 from floodmark.harness.commands.broker_questions import refuse_configs, scenario_words
@@ -21,52 +17,18 @@ from floodmark.harness.commands.run import planned
 from floodmark.harness.errors import FloodmarkError, UnfitCluster, UsageError, nearest
 from floodmark.harness.pipeline import TRIES, Play, Played, Say, judge_all, new_parent, play_all, say, tidy
 from floodmark.harness.protocols import Cluster, PartitionSpec
-from floodmark.harness.reports import verdict_text
 from floodmark.harness.reports.case_names import ROW, SCENARIO
 from floodmark.harness.reports.phrases import many, ruled_table
 from floodmark.harness.reports.safe_text import harmless
-from floodmark.harness.run import Run, write_json
-from floodmark.harness.spec import TOPIC, RunSpec, key_values
-from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, Verdict, worst
+from floodmark.harness.reports.scenario_table import Outcome, Part, as_json, print_unexpected, table
+from floodmark.harness.run import write_json
+from floodmark.harness.spec import TOPIC, RunPlan, RunSpec, key_values
+from floodmark.harness.verdict import EXIT_HARNESS, EXIT_INVALID, EXIT_VALID, worst
 from floodmark.nemesis import scenario, systems
 from floodmark.nemesis.expectations import Row, differences
 from floodmark.nemesis.scenario import Scenario
 
 TABLE = "scenarios.json"  # in the parent folder: the table, for programs
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One row of one scenario, to be played."""
-
-    scenario: Scenario
-    row: Row
-    kafka: str | None = None  # Apache Kafka, a version or a folder; None: the reference broker
-    turn: int = 1  # of the --times plays of this row
-
-    @property
-    def title(self) -> str:
-        on = "" if self.kafka is None else f"Kafka {self.kafka}, "
-        return f"{self.scenario.name} on {on}{self.row.label}{self._of_turn(', time ')}"
-
-    @property
-    def folder_name(self) -> str:
-        """The run folder's name, without a comma: Kafka's log.dirs is a list."""
-        label = self.row.label.replace(" ", "+").replace(",", "+")
-        return f"{self.scenario.name}-{label}{self._of_turn('-time-')}"
-
-    def _of_turn(self, before: str) -> str:
-        return f"{before}{self.turn}" if self.turn > 1 else ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """A part after playing, judging and comparing with its row. differences is empty if it is as expected."""
-
-    part: Part
-    played: Played
-    verdict: Verdict | None  # None: there is no run to judge
-    differences_found: tuple[str, ...]
 
 
 # -- list and show --------------------------------------------------------------------------------------
@@ -134,12 +96,12 @@ def run_scenarios(name: str | None, *, rules: str | None, every: bool, sample: b
     outcomes = judge_plays(parts, play(parts, cluster, parent, at_once=at_once, say=say))
     for outcome in outcomes:
         if outcome.verdict is not None and outcome.verdict.valid is True and not outcome.differences_found:
-            tidy(outcome.played.folder)
+            tidy(outcome.folder)
     click.echo(table(outcomes))
     print_unexpected(outcomes)
     write_json(parent / TABLE, list(map(as_json, outcomes)))
     click.echo(str(parent))
-    return worst(EXIT_HARNESS if one.verdict is None or one.played.why else
+    return worst(EXIT_HARNESS if one.verdict is None or one.why else
                  EXIT_INVALID if one.differences_found else EXIT_VALID for one in outcomes)
 
 
@@ -156,8 +118,7 @@ def parts_that_fit(parts: Sequence[Part], cluster: str, parent: Path) -> list[Pa
             unfit.append(f"not played: {part.title}: {why_not}")
             continue
         try:
-            plan = planned(spec_of(part, cluster, parent / part.folder_name), part.scenario.schedule,
-                           ask_broker=False)
+            plan = plan_of(part, cluster, parent / part.folder_name, ask_broker=False)
             plan.schedule_runner.refuse(plan.schedule)
         except UnfitCluster as error:
             unfit.append(f"not played: {part.title}: {error}")
@@ -185,14 +146,14 @@ def rows_of(one: Scenario, rules: str | None, *, sample: bool, system: str | Non
     return [*[row for row in found if not row.control][:1], *[row for row in found if row.control][:1]]
 
 
+def plan_of(part: Part, cluster: str, folder: Path, *, ask_broker: bool = True) -> RunPlan:
+    return planned(spec_of(part, cluster, folder), part.scenario.schedule, ask_broker=ask_broker)
+
+
 def plays_of(parts: Sequence[Part], cluster: str, parent: Path) -> list[Play]:
     """The runs of these parts, each with the tries of a scenario."""
-
-    def play_of(part: Part) -> Play:
-        return Play(title=part.title, folder=parent / part.folder_name, scenario=part.scenario, tries=TRIES,
-                    plan=lambda folder: planned(spec_of(part, cluster, folder), part.scenario.schedule))
-
-    return list(map(play_of, parts))
+    return [Play(title=part.title, folder=parent / part.folder_name, scenario=part.scenario, tries=TRIES,
+                 plan=partial(plan_of, part, cluster)) for part in parts]
 
 
 def play(parts: Sequence[Part], cluster: str, parent: Path, *, at_once: int, say: Say) -> list[Played]:
@@ -262,98 +223,6 @@ def judge_plays(parts: Sequence[Part], plays: Sequence[Played], what: str = "") 
         wrong = [played.why] if played.why else []
         if verdict is not None and not wrong:  # a failed run proves nothing about its row
             wrong = differences(part.row, verdict, traced=part.kafka is None)
-        outcomes.append(Outcome(part=part, played=played, verdict=verdict, differences_found=tuple(wrong)))
+        outcomes.append(Outcome(part=part, folder=played.folder, why=played.why, tries=played.tries,
+                                seconds=played.seconds, verdict=verdict, differences_found=tuple(wrong)))
     return outcomes
-
-
-# -- output --------------------------------------------------------------------------------------------
-
-def table(outcomes: Sequence[Outcome]) -> str:
-    """A line for each row: its median seconds, and how many of its plays ended as expected."""
-    rows = [("scenario", "zoo", "rules", "expected", "found", "seconds", "")]
-    for plays in plays_of_rows(outcomes):
-        part = plays[0].part
-        seconds = statistics.median(one.played.seconds for one in plays)
-        rows.append((harmless(part.scenario.name), harmless(part.scenario.zoo), part.row.label,
-                     part.row.expected(), found_in(plays), f"{seconds:.1f}", as_expected(plays)))
-    return ruled_table(rows)
-
-
-def plays_of_rows(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
-    """The plays of each row of each scenario, in the order of their first."""
-    plays: dict[tuple[str, str], list[Outcome]] = {}
-    for outcome in outcomes:
-        part = outcome.part
-        plays.setdefault((part.scenario.name, part.row.label), []).append(outcome)
-    return list(plays.values())
-
-
-def found_in(plays: Sequence[Outcome]) -> str:
-    """What was found; if the plays differ, how often each."""
-    counts = Counter(found(one.verdict) for one in plays).most_common()
-    return counts[0][0] if len(counts) == 1 else " | ".join(f"{count}x {what}" for what, count in counts)
-
-
-def as_expected(plays: Sequence[Outcome]) -> str:
-    right = sum(not one.differences_found for one in plays)
-    if len(plays) == 1:
-        return "as expected" if right else "NOT as expected"
-    return f"{right} of {len(plays)} as expected"
-
-
-def found(verdict: Verdict | None) -> str:
-    """The names of the findings, bugs first, permitted ones marked."""
-    if verdict is None:
-        return "no run"
-    parts = [", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is None}))]
-    permitted = ", ".join(sorted({one.name for one in verdict.findings if one.permitted_by is not None}))
-    parts += [f"permitted: {permitted}"] if permitted else []
-    parts = [part for part in parts if part] or ["nothing"]
-    return "; ".join([*parts, "unknown"] if verdict.valid == "unknown" else parts)
-
-
-def print_unexpected(outcomes: Sequence[Outcome]) -> None:
-    """Prints the full report of each run that is not as expected."""
-    for outcome in outcomes:
-        print_if_unexpected(outcome)
-    wrong = sum(bool(outcome.differences_found) for outcome in outcomes)
-    again = sum(outcome.played.tries > 1 for outcome in outcomes)
-    repeated = f", {again} of them after a repetition" if again else ""
-    what = "row" if all(one.part.turn == 1 for one in outcomes) else "play"
-    click.echo(f"\n{many(len(outcomes), what)}, {len(outcomes) - wrong} as expected{repeated}")
-    harmed = next((one for one in outcomes if one.verdict and one.verdict.valid is False), None)
-    if harmed is not None and harmed.verdict is not None:
-        worst = verdict_text.worst_first(report.as_json(harmed.verdict)["findings"])[0]["name"]
-        look = ["floodmark", "show", str(harmed.played.folder), "--finding", worst]
-        click.echo(f"next  {shlex.join(look)}")
-
-
-def print_if_unexpected(outcome: Outcome) -> None:
-    """Prints how the run differs from its row, and its full report; nothing if it is as expected."""
-    if not outcome.differences_found:
-        return
-    part = outcome.part
-    click.echo(f"\nNOT as expected: {part.title}: {'; '.join(outcome.differences_found)}")
-    if part.scenario.uncovered_sends():
-        click.echo(harmless(part.scenario.uncovered_sends()))
-    if outcome.verdict is not None:
-        parts, about = report.as_json(outcome.verdict), Run(folder=outcome.played.folder).about()
-        click.echo(verdict_text.report(outcome.played.folder, parts, about))
-
-
-def as_json(outcome: Outcome) -> Mapping[str, Any]:
-    """One row of the table as JSON."""
-    part, verdict = outcome.part, outcome.verdict
-    row = part.row
-    return {
-        "scenario": part.scenario.name, "zoo": part.scenario.zoo, "folder": outcome.played.folder.name,
-        "time": part.turn,
-        "rules": row.rules, "bugs": list(row.bugs), "switches": list(row.switches),
-        "config": dict(row.config), "control": row.control,
-        "expected": {key: sorted(getattr(row, key)) for key in ("latent", "manifest", "permitted", "also")},
-        "valid": None if verdict is None else verdict.valid,
-        "found": [{"name": one.name, "class": one.klass, "count": one.count} for one in (
-            verdict.findings if verdict is not None else ())],
-        "off": list(outcome.differences_found), "tries": outcome.played.tries,
-        "seconds": round(outcome.played.seconds, 1),
-    }  # fmt: skip

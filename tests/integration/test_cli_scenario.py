@@ -10,8 +10,9 @@ from command_line import floodmark
 from run_processes import wait_until_gone
 
 from floodmark.harness.commands.broker_questions import scenario_words
-from floodmark.harness.commands.scenario import Part, play, plays_of
+from floodmark.harness.commands.scenario import play, plays_of
 from floodmark.harness.pipeline import TRIES, play_once
+from floodmark.harness.reports.scenario_table import Part
 from floodmark.nemesis.scenario import load
 
 OWN = '''\

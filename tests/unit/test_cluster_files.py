@@ -10,9 +10,9 @@ from floodmark.harness.cluster import readiness
 from floodmark.harness.cluster.layout import Layout, lay_out, node_names
 from floodmark.harness.cluster.ports import Ports
 from floodmark.harness.cluster.reference import broker_properties, broker_settings, views
-from floodmark.harness.commands.cluster import table
 from floodmark.harness.errors import FloodmarkError, UsageError
 from floodmark.harness.protocols import PartitionSpec
+from floodmark.harness.reports.cluster_table import table
 from floodmark.harness.schedule.views import CLIENTS, CONTROLLER
 
 NODES = node_names(3)

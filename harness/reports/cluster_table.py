@@ -1,0 +1,48 @@
+"""The state of a cluster that is up, as a table."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from floodmark.harness.reports.phrases import align_columns
+
+
+def table(answer: Mapping[str, Any]) -> str:
+    """The cluster's state as a table."""
+    lines = [
+        f"bootstrap  {answer['bootstrap']}",
+        "brokers    " + ", ".join(f"{node} {_condition(answer, node)}" for node in answer["nodes"]),
+    ]
+    lines += [f"cut        {one}" for one in answer["cuts"]]
+    rows = [("partition", "leader", "epoch", "ISR", "replica", "LEO", "HW", "epoch", "follows")]
+    for one in answer["partitions"]:
+        truth = one["truth"]
+        known = ("?", "?", "?") if truth is None else (
+            truth["leader"] or "none", str(truth["epoch"]), _members(truth))
+        first = (f"{one['topic']}-{one['partition']}", *known)
+        for node in one["replicas"]:
+            rows.append((*first, node, *_replica(node, one["views"].get(node))))
+            first = ("", "", "", "")
+    return "\n".join([*lines, "", *align_columns(rows)])
+
+
+def _condition(answer: Mapping[str, Any], node: str) -> str:
+    if node not in answer["running"]:
+        return "died by itself" if node in answer["died"] else "down"
+    fenced = node not in answer["unfenced"]
+    if node in answer.get("paused", ()):
+        return "paused, fenced" if fenced else "paused"
+    return "fenced" if fenced else "up"
+
+
+def _members(truth: Mapping[str, Any]) -> str:
+    """The ISR, and the eligible leader replicas if there are any: `n1 (ELR n2 n3)`."""
+    elr = truth.get("elr")
+    return " ".join([*truth["isr"], *([f"(ELR {' '.join(elr)})"] if elr else [])])
+
+
+def _replica(node: str, view: Mapping[str, Any] | None) -> tuple[str, ...]:
+    if view is None:
+        return "-", "-", "-", "(silent)"
+    shown = [str(view.get(name, "?")) for name in ("leo", "hw", "epoch")]  # systems may lack some
+    leader = view.get("leader", "?")
+    return shown[0], shown[1], shown[2], "leads" if leader == node else leader or "nobody"
